@@ -12,6 +12,7 @@ from typing import Annotated, Any, Union, cast
 import tyro
 from rich.console import Console
 
+from mlgokit.builds.outside import outside_of
 from mlgokit.commands import (
     bench,
     build,
@@ -35,7 +36,6 @@ from mlgokit.commands import (
     worker,
 )
 from mlgokit.commands.corpus import combine, extract, fetch, import_build, info, override, record, split, verify
-from mlgokit.commands.outside import outside_of
 from mlgokit.commands.progress_bar import shown_progress
 from mlgokit.commands.scratch import scratch_folder
 from mlgokit.compiler.plugin_name import check_plugin_output

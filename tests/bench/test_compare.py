@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.bench.build import Shop
+from mlgokit.bench.build import BuildContext
 from mlgokit.bench.compare import changes_over, compare_workloads
 from mlgokit.bench.counts import EVENTS, Counted, Counter, Counts, Execution
 from mlgokit.bench.kept import forget
@@ -45,8 +45,8 @@ class Letters:
         return Counted(whole=Counts(instructions=2 * size), own=Counts(instructions=size, loads=1))
 
 
-def shop_of(tmp_path: Path, before: tuple[str, ...] = (), after: tuple[str, ...] = ()) -> Shop:
-    return Shop(
+def shop_of(tmp_path: Path, before: tuple[str, ...] = (), after: tuple[str, ...] = ()) -> BuildContext:
+    return BuildContext(
         toolchain=TOOLS,
         sides={"before": SideFlags(words=before), "after": SideFlags(words=after)},
         sources=tmp_path / "sources",
@@ -69,7 +69,7 @@ def compare(
 ) -> WorkloadResult:
     (found,) = compare_workloads(
         [workload],
-        shop=shop_of(tmp_path, before, after),
+        context=shop_of(tmp_path, before, after),
         folder=tmp_path / "work",
         without=tmp_path,
         counter=counter,
@@ -226,7 +226,7 @@ def test_an_interrupted_comparison_goes_on_after_the_last_step_of_each_workload(
     log, source = tmp_path / "log", tmp_path / "source"
     source.mkdir()
     (source / "text").write_text("one")
-    shop = shop_of(tmp_path)
+    context = shop_of(tmp_path)
 
     def workloads() -> list[Workload]:
         made = [f"echo {{build}} $1 >> {log}; printf '#!/bin/sh\necho {name}\n' > prog; chmod +x prog" for name in "ab"]
@@ -238,7 +238,7 @@ def test_an_interrupted_comparison_goes_on_after_the_last_step_of_each_workload(
     def run(counter: Dying) -> tuple[WorkloadResult, ...]:
         return compare_workloads(
             workloads(),
-            shop=shop,
+            context=context,
             folder=tmp_path / "work",
             without=tmp_path,
             counter=counter,

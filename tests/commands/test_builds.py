@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mlgokit.builds.compilers import CompilerOptions, DatabaseOptions
+from mlgokit.builds.compilers import CompilerOptions
+from mlgokit.builds.corpus import DatabaseOptions
 from mlgokit.commands.corpus import import_build, record
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import BuildOptionCounts

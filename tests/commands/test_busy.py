@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.site import BuildCommands
 from mlgokit.cli import COMMANDS, run, run_command
 from mlgokit.commands.bench import Bench
 from mlgokit.commands.build import Build
-from mlgokit.commands.build_site import BuildOptions
 from mlgokit.commands.check import Check
 from mlgokit.commands.corpus.combine import Combine
 from mlgokit.commands.corpus.extract import Extract
@@ -90,7 +90,7 @@ CHANGING: dict[str, Callable[[Path], Any]] = {
     "trace": lambda corpus: Trace(corpus=corpus.parent / "other", output=corpus),
     "train": lambda corpus: Train(corpus=corpus.parent / "other", output=corpus),
     "tune": lambda corpus: Tune(corpus=corpus.parent / "other", folder=corpus),
-    "tune --build": lambda corpus: Tune(built=BuildOptions(build=("true",)), folder=corpus),
+    "tune --build": lambda corpus: Tune(built=BuildCommands(build=("true",)), folder=corpus),
     "tune --continue": lambda corpus: Tune(corpus=corpus.parent / "other", folder=corpus, go_on=True),
     "vocab": lambda corpus: Vocab(traces=corpus.parent / "other", output=corpus),
     "bench": lambda corpus: Bench(folder=corpus),

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds import compilers
 from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.commands import evaluate, options, trace, train
+from mlgokit.commands import evaluate, trace, train
 from mlgokit.commands.corpus import fetch, info, split
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
@@ -70,8 +71,8 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(one.name)
         return Compilation(status=CompileStatus.FAILED, reason="error: no compiler", user_seconds=0.25)
 
-    monkeypatch.setattr(options, "find_toolchain", lambda *_, **__: TOOLCHAIN)
-    monkeypatch.setattr(options, "build_plugin", lambda _: plugin)
+    monkeypatch.setattr(compilers, "find_toolchain", lambda *_, **__: TOOLCHAIN)
+    monkeypatch.setattr(compilers, "build_plugin", lambda _: plugin)
     monkeypatch.setattr(ClangCompiler, "compile", compile_nothing)
     monkeypatch.setattr(ClangCompiler, "loaded", Loaded(version=TOOLCHAIN.version_text))
     return names
@@ -339,7 +340,7 @@ def no_compiler(*_: object, **__: object) -> Toolchain:
 
 
 def test_without_a_compiler_equal_files_are_found_and_the_split_is_made(corpus: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(options, "find_toolchain", no_compiler)
+    monkeypatch.setattr(compilers, "find_toolchain", no_compiler)
     for bitcode in corpus.rglob("*.bc"):
         bitcode.write_bytes(b"BC\xc0\xde")
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from mlgokit.builds.corpus import CorpusBuild
 from mlgokit.commands import doctor, doctor_trials
 from mlgokit.commands.doctor import Check, Diagnosis, ToolchainDiagnosis, diagnose, diagnose_toolchain, render
 from mlgokit.commands.doctor_rust import rust_trials
-from mlgokit.commands.tune_options import Tune
-from mlgokit.commands.tune_session import Session
 from mlgokit.compiler.toolchain import Toolchain, UnusableProgram
 from mlgokit.errors import ToolError
 from mlgokit.progress import say_nothing
 from mlgokit.testing import toy_compiler
+from mlgokit.tune.session import Session, TuneSettings
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 
 PRESENT = Path("bin")
@@ -182,15 +182,21 @@ def test_without_the_framework_tune_says_what_it_does_not_do(
     refits: tuple[float, ...],
     said: str,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ):
     for name in absent:
         monkeypatch.setitem(sys.modules, name, None)
     session = Session(
-        config=Tune(objective=objective, search=SearchConfig(refits=refits)),
+        settings=TuneSettings(
+            folder=tmp_path,
+            output=tmp_path / "tuned.so",
+            seconds=1.0,
+            objective=objective,
+            search=SearchConfig(refits=refits),
+        ),
+        build=CorpusBuild(folder=tmp_path, modules=(), left_out={}),
         compiler=toy_compiler({}),
-        modules=(),
-        policies={},
-        earlier=None,
+        baseline="",
         claim=lambda: None,
         left_out={},
         report=say_nothing,

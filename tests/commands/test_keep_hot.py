@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.commands.chosen import ModuleSelection
-from mlgokit.commands.tune_checks import check_keep_hot, with_hot_functions
-from mlgokit.commands.tune_options import Tune
+from mlgokit.builds.corpus import ModuleSelection, note_hot_functions
+from mlgokit.commands.tune_options import Tune, check_keep_hot
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
 
@@ -42,7 +41,7 @@ def test_a_policy_would_decide_in_hot_functions_later():
 
 def test_without_a_profile_nothing_is_known_to_be_hot():
     with pytest.raises(UsageError, match=r"--keep-hot 99: expected a build with a profile, .* found none in 2 modules"):
-        with_hot_functions(Tune(keep_hot=99.0), selection("-Oz", "-Os"))
+        note_hot_functions(selection("-Oz", "-Os"), 99.0)
 
 
 def test_a_link_has_the_profile_of_its_compile_steps_inside(tmp_path: Path):
@@ -51,15 +50,15 @@ def test_a_link_has_the_profile_of_its_compile_steps_inside(tmp_path: Path):
     chosen = ModuleSelection(modules=(dataclasses.replace(module, bitcode=bitcode, link_folder=tmp_path),), left_out={})
     bitcode.write_bytes(b"BC nothing")
     with pytest.raises(UsageError, match=r"--keep-hot 99: expected a build with a profile, .* found none in 1 modules"):
-        with_hot_functions(Tune(keep_hot=99.0), chosen)
+        note_hot_functions(chosen, 99.0)
     bitcode.write_bytes(b"BC ProfileSummaryProfileFormatInstrProf")
-    assert "in 1 of 1 modules" in with_hot_functions(Tune(keep_hot=99.0), chosen).notes[0]
+    assert "in 1 of 1 modules" in note_hot_functions(chosen, 99.0).notes[0]
 
 
 def test_what_is_kept_is_said_with_the_number_of_modules():
     chosen = selection("-Oz -fprofile-instrument-use-path=/p", "-Oz")
-    assert with_hot_functions(Tune(), chosen) is chosen
-    assert with_hot_functions(Tune(keep_hot=99.9), chosen).notes == (
+    assert note_hot_functions(chosen, 0.0) is chosen
+    assert note_hot_functions(chosen, 99.9).notes == (
         "first",
         "functions in the most executed 99.9 % of the profile stay as LLVM has them, in 1 of 2 modules",
     )

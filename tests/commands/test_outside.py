@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.commands.outside import outside, outside_of
+from mlgokit.builds.outside import outside, outside_of
 
 
 def test_a_folder_has_one_outside_which_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

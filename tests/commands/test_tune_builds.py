@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 
 from mlgokit.builds.images import LINKED, BuiltImage
-from mlgokit.commands.build_site import BuildOptions
+from mlgokit.builds.recorded import RecordedBuild, TunedBuild, TunedProgram, line_for_good, record_plain
+from mlgokit.builds.site import BuildCommands, BuildSite
 from mlgokit.commands.tune import run
-from mlgokit.commands.tune_builds import Recorded, link_of, programs_of, record_plain
 from mlgokit.commands.tune_options import Tune
-from mlgokit.commands.tune_trial import line_for_good
 from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.errors import InputError, ReuseError, UsageError
 from mlgokit.progress import say_nothing
 from mlgokit.terminal import open_console
 from mlgokit.testing import FAKE_TOOLCHAIN
 from mlgokit.tune.render import print_tuned
-from mlgokit.tune.result import Tuned, TunedBuild, TunedProgram
+from mlgokit.tune.result import Tuned
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,7 @@ from mlgokit.tune.result import Tuned, TunedBuild, TunedProgram
 )
 def test_calls_that_make_no_sense(built: dict[str, Any], given: dict[str, Any], message: str, tmp_path: Path):
     with pytest.raises(UsageError) as caught:
-        run(Tune(built=BuildOptions(**built), folder=tmp_path / "tune", **given))
+        run(Tune(built=BuildCommands(**built), folder=tmp_path / "tune", **given))
     assert str(caught.value).startswith(message)
     assert not (tmp_path / "tune").exists()
 
@@ -44,7 +43,7 @@ def test_calls_that_make_no_sense(built: dict[str, Any], given: dict[str, Any], 
 def test_a_folder_with_a_search_is_refused_before_anything_is_built(tmp_path: Path):
     (tmp_path / "tune" / "search").mkdir(parents=True)
     with pytest.raises(ReuseError, match=r"search: expected a new folder, found a search; add --continue to go on"):
-        run(Tune(built=BuildOptions(build=("touch built",), build_folder=tmp_path), folder=tmp_path / "tune"))
+        run(Tune(built=BuildCommands(build=("touch built",), build_folder=tmp_path), folder=tmp_path / "tune"))
     assert not (tmp_path / "built").exists()
 
 
@@ -52,46 +51,48 @@ def test_a_folder_with_a_search_is_refused_before_anything_is_built(tmp_path: Pa
 def test_a_damaged_record_of_a_build_is_named(tmp_path: Path, text: str):
     (tmp_path / "tune" / "build").mkdir(parents=True)
     (tmp_path / "tune" / "build" / "recorded.json").write_text(text)
-    built = BuildOptions(build=("true",), build_folder=tmp_path)
+    built = BuildCommands(build=("true",), build_folder=tmp_path)
     with pytest.raises(InputError, match=r"recorded\.json: expected the build that was recorded there, found.* anew$"):
-        record_plain(Tune(built=built, folder=tmp_path / "tune", go_on=True), FAKE_TOOLCHAIN, report=say_nothing)
+        record_plain(built, tmp_path / "tune", go_on=True, toolchain=FAKE_TOOLCHAIN, report=say_nothing)
 
 
-def recorded(*programs: str) -> Recorded:
-    links = {
-        Path("/b", name): RecordedLink(command=name, folder=Path("/b"), output=Path("/b", name)) for name in programs
-    }
-    return Recorded(
-        place=Path("/p"), tree=Path("/b"), database=Path("/d"), links=links, sources={}, objects=frozenset(),
-        tests=None, left_out={},
-    )  # fmt: skip
+def recorded(*links: str, program: tuple[str, ...] = ()) -> RecordedBuild:
+    commands = BuildCommands(program=tuple(map(Path, program)))
+    return RecordedBuild(
+        site=BuildSite(commands=commands, place=Path("/p"), tree=Path("/b"), toolchain=FAKE_TOOLCHAIN),
+        database=Path("/d"),
+        links={
+            Path("/b", name): RecordedLink(command=name, folder=Path("/b"), output=Path("/b", name)) for name in links
+        },
+        sources={},
+        objects=frozenset(),
+        tests=None,
+        left_out={},
+    )
 
 
 def test_programs_are_named_by_path_or_name():
-    found = recorded("bin/app", "lib/.libs/libx.so", "app")
-    assert list(programs_of(found, BuildOptions())) == ["bin/app", "lib/.libs/libx.so", "app"]
-    assert list(programs_of(found, BuildOptions(program=(Path("app"),)))) == ["app"]
-    assert list(programs_of(found, BuildOptions(program=(Path("lib/libx.so"), Path("./bin/app"))))) == [
-        "lib/.libs/libx.so",
-        "bin/app",
-    ]
+    links = ("bin/app", "lib/.libs/libx.so", "app")
+    assert list(recorded(*links).programs()) == ["bin/app", "lib/.libs/libx.so", "app"]
+    assert list(recorded(*links, program=("app",)).programs()) == ["app"]
+    assert list(recorded(*links, program=("lib/libx.so", "./bin/app")).programs()) == ["lib/.libs/libx.so", "bin/app"]
     expected = "^--program tool: expected a program that the build links, found that it links app, bin/app, lib"
     with pytest.raises(UsageError, match=expected):
-        programs_of(found, BuildOptions(program=(Path("tool"),)))
+        recorded(*links, program=("tool",)).programs()
 
 
 def test_one_program_is_judged():
-    assert link_of(recorded("app"), BuildOptions()).command == "app"
-    assert link_of(recorded("app", "b"), BuildOptions(program=(Path("b"),))).command == "b"
+    assert recorded("app").link().command == "app"
+    assert recorded("app", "b", program=("b",)).link().command == "b"
     with pytest.raises(
         UsageError, match=r"^--objective: expected one program to judge by, found app, b; name one with"
     ):
-        link_of(recorded("app", "b"), BuildOptions())
+        recorded("app", "b").link()
 
 
 def test_the_line_for_good_is_one_word_where_the_path_has_spaces(tmp_path: Path):
     def line(build: str) -> str:
-        return line_for_good(BuildOptions(build=(build,)), tmp_path, Path("/my p.so"))
+        return line_for_good(BuildCommands(build=(build,)), tmp_path, Path("/my p.so"))
 
     assert line("make CFLAGS=-Oz").endswith("""CFLAGS="-Oz '-fpass-plugin=/my p.so'\"""")
     assert line("cmake --build b").endswith('add_compile_options("-fpass-plugin=/my p.so")')
@@ -120,9 +121,9 @@ def test_the_line_for_good_is_one_word_where_the_path_has_spaces(tmp_path: Path)
 def test_the_line_for_good_is_in_the_words_of_the_build_system(build: str, files: str, line: str, tmp_path: Path):
     for name in files.split():
         (tmp_path / name).touch()
-    assert line_for_good(BuildOptions(build=(build,)), tmp_path, Path("/p.so")).startswith(line)
+    assert line_for_good(BuildCommands(build=(build,)), tmp_path, Path("/p.so")).startswith(line)
     assert "-Wl,--load-pass-plugin=/p.so" in line_for_good(
-        BuildOptions(build=(build,)), tmp_path, Path("/p.so"), is_link=True
+        BuildCommands(build=(build,)), tmp_path, Path("/p.so"), is_link=True
     )
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlgokit.commands.tune_options import Tune
-from mlgokit.commands.tune_replay import for_replay, refuse_link
+from mlgokit.commands.tune_options import Tune, for_replay, refuse_link
 from mlgokit.errors import UsageError
 
 

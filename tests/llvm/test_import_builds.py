@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mlgokit.builds.compilers import CompilerOptions, DatabaseOptions
+from mlgokit.builds.compilers import CompilerOptions
+from mlgokit.builds.corpus import DatabaseOptions
 from mlgokit.commands.corpus import import_build, verify
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.commands.build_site import BuildOptions
-from mlgokit.commands.tune_trial import line_for_good
+from mlgokit.builds.recorded import line_for_good
+from mlgokit.builds.site import BuildCommands
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.export.plugin import export_plugin
@@ -85,7 +85,7 @@ def test_meson_checks_its_compiler_with_the_plugin_as_without(
 ):
     needed("meson", "ninja")
     flag = export("builtin:Oz")
-    line = line_for_good(BuildOptions(build=("meson setup b",)), tmp_path, Path(flag.removeprefix("-fpass-plugin=")))
+    line = line_for_good(BuildCommands(build=("meson setup b",)), tmp_path, Path(flag.removeprefix("-fpass-plugin=")))
 
     def symbols(name: str, flag: str, line: str) -> set[str]:
         folder = tmp_path / name

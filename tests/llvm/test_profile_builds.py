@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.commands.tune import run as tune
-from mlgokit.commands.tune_material import find_material
+from mlgokit.commands.tune import open_build, run as tune
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
@@ -210,7 +209,7 @@ def test_hot_functions_of_a_link_are_no_questions_of_a_search(
     _, asked = put_lto_build(tmp_path / "app", profiled, toolchain, lto)
     asked = dataclasses.replace(asked, keep_hot=99.0)
     with contextlib.ExitStack() as stack:
-        found = find_material(asked, toolchain, stack, say_nothing)
+        _, found = open_build(asked, None, toolchain, stack=stack, report=say_nothing)
     assert [note for note in found.notes if "the most executed 99 %" in note]
     (module,) = found.modules
     listed: dict[float, set[str]] = {}

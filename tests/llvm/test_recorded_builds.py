@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from mlgokit.builds.compilers import CompilerOptions
+from mlgokit.builds.recorded import record_plain
+from mlgokit.builds.site import BuildCommands
 from mlgokit.commands.build import Build, run as build
-from mlgokit.commands.build_site import BuildOptions
 from mlgokit.commands.corpus.record import Record, record_build, run as record
-from mlgokit.commands.tune_builds import record_plain
-from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
@@ -90,12 +89,8 @@ def test_a_build_with_a_plugin_counts_them(
 def test_the_plain_build_of_a_tuning_has_them(project: Path, toolchain: Toolchain):
     with (project / "Makefile").open("a") as rules:
         rules.write("all: app gen.o\ngen.o:\n\techo 'int gen;' > gen.c; $(CC) -Oz -c gen.c; rm gen.c\n")
-    config = Tune(
-        built=BuildOptions(build=("make all",), build_folder=project),
-        folder=project.parent / "tune",
-        compiler=CompilerOptions(llvm=toolchain.major),
-    )
-    found = record_plain(config, toolchain, report=say_nothing)
+    built = BuildCommands(build=("make all",), build_folder=project)
+    found = record_plain(built, project.parent / "tune", go_on=False, toolchain=toolchain, report=say_nothing)
 
     assert found.left_out == {}
     assert len(found.objects) == 4

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from mlgokit.builds.compilers import CompilerOptions
+from mlgokit.builds.outside import outside_of
+from mlgokit.builds.recorded import RecordedBuild, record_plain
+from mlgokit.builds.site import BuildCommands
 from mlgokit.cli import main
-from mlgokit.commands.build_site import BuildOptions
-from mlgokit.commands.outside import outside_of
 from mlgokit.commands.tune import run
-from mlgokit.commands.tune_builds import Recorded, programs_of, record_plain
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
@@ -74,7 +74,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def tuning(project: Path, toolchain: Toolchain) -> Tuning:
     def tune(*, go_on: bool = False, objective: Any = "image", **given: Any) -> Tuned:
-        built = BuildOptions(**({"build": ("make -j2",), "build_folder": project} | given))
+        built = BuildCommands(**({"build": ("make -j2",), "build_folder": project} | given))
         return run(
             Tune(
                 built=built,
@@ -154,21 +154,21 @@ lib/libparts.so: part1.c part2.c
 \tln -s libparts.so.1.2 lib/libparts.so
 """)
 
-    def record(name: str) -> Recorded:
-        built = BuildOptions(
+    def record(name: str) -> RecordedBuild:
+        built = BuildCommands(
             build=("make",),
             build_folder=project,
             program=(Path(name),),
             test=(f"touch {project.parent / 'tested'}",),
         )
-        return record_plain(Tune(built=built, folder=project.parent / "tune"), toolchain, report=say_nothing)
+        return record_plain(built, project.parent / "tune", go_on=False, toolchain=toolchain, report=say_nothing)
 
     with pytest.raises(UsageError, match=r"^--program libother.so: expected a program that the build links, found tha"):
         record("libother.so")
     assert not (project.parent / "tested").exists()
     for name in ("libparts.so", "lib/libparts.so", "libparts.so.1.2"):
         recorded = record(name)
-        assert set(programs_of(recorded, BuildOptions(program=(Path(name),)))) == {"lib/libparts.so.1.2"}
+        assert set(recorded.programs()) == {"lib/libparts.so.1.2"}
         assert recorded.tests == ""
 
 
@@ -182,9 +182,9 @@ def test_a_build_is_cleaned_and_made_in_its_folder(tuning: Tuning, project: Path
 
 
 def test_a_build_that_has_nothing_to_do_is_refused(project: Path, toolchain: Toolchain):
-    def record(*build: str) -> Recorded:
-        built = BuildOptions(build=build, build_folder=project)
-        return record_plain(Tune(built=built, folder=project.parent / "tune"), toolchain, report=say_nothing)
+    def record(*build: str) -> RecordedBuild:
+        built = BuildCommands(build=build, build_folder=project)
+        return record_plain(built, project.parent / "tune", go_on=False, toolchain=toolchain, report=say_nothing)
 
     (project / "bin").mkdir()
     done = process.run(["make", f"CC={toolchain.clang}", "AR=ar"], cwd=project, timeout_seconds=60)
@@ -432,28 +432,27 @@ def test_nothing_that_is_left_among_the_sources_is_found_by_a_glob(
 ):
     monkeypatch.chdir(project)
     before = {path.name for path in project.rglob("*") if path.is_file()}
-    built = BuildOptions(build=("make",), build_folder=Path())
+    built = BuildCommands(build=("make",), build_folder=Path())
     for number in range(3):
-        record_plain(Tune(built=built, folder=Path(f"tune-{number}")), toolchain, report=say_nothing)
+        record_plain(built, Path(f"tune-{number}"), go_on=False, toolchain=toolchain, report=say_nothing)
         tree = outside_of(Path(f"tune-{number}")) / "tree" / project.name
         assert (tree / "bin" / "app").exists()
         assert not list(tree.rglob("tune-*"))
     left = {path.name for path in project.rglob("*") if path.is_file()}
     assert left - before == {"app", "manifest.json", "plain-build.log", "recorded.json"}
     # The copies are in the cache, which may be emptied.
-    again = Tune(built=built, folder=Path("tune-0"), go_on=True)
     logged = (project / "tune-0/build/plain-build.log").stat().st_mtime_ns
     for is_there in (True, False):
         if not is_there:
             shutil.rmtree(outside_of(Path("tune-0")))
-        record_plain(again, toolchain, report=say_nothing)
+        record_plain(built, Path("tune-0"), go_on=True, toolchain=toolchain, report=say_nothing)
         assert ((project / "tune-0/build/plain-build.log").stat().st_mtime_ns == logged) == is_there
 
 
 def test_a_folder_of_the_user_is_not_taken_for_that_of_the_builds(project: Path, toolchain: Toolchain):
     (project / "build").mkdir()
     (project / "build" / "mine").write_text("")
-    call = Tune(built=BuildOptions(build=("make",), build_folder=project), folder=project)
+    built = BuildCommands(build=("make",), build_folder=project)
     with pytest.raises(ReuseError, match=r"build: expected a folder that mlgokit made, or none, found other files"):
-        record_plain(call, toolchain, report=say_nothing)
+        record_plain(built, project, go_on=False, toolchain=toolchain, report=say_nothing)
     assert (project / "build" / "mine").exists()

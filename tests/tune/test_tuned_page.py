@@ -10,6 +10,7 @@ from rich.console import Console
 
 from mlgokit.builds.images import BuiltImage
 from mlgokit.builds.measurement import Comparison
+from mlgokit.builds.recorded import TunedBuild, TunedProgram
 from mlgokit.commands import report
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus
 from mlgokit.evaluation.page import render_page
@@ -17,7 +18,7 @@ from mlgokit.evaluation.page_markdown import markdown_page
 from mlgokit.evaluation.page_parts import Bars, Curves, Page, Scatter, TextTable
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.render import print_tuned
-from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedBuild, TunedModule, TunedProgram
+from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedModule
 from mlgokit.tune.search import CurvePoint
 
 HOSTILE = "</script><b>|"

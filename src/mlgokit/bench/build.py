@@ -31,7 +31,7 @@ _DRIVER_STANDARDS = {".c": ("c", "gnu11"), ".cpp": ("c++", "c++17")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shop:
+class BuildContext:
     """What all builds have in common.
 
     Attributes:
@@ -52,7 +52,7 @@ class Shop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Workspace:
     """The folder of a workload while it is compared.
 
     A build is in ``build`` when it is made and when it runs, and beside it, under the name of its side, while the other
@@ -92,7 +92,7 @@ class Place:
             self.folder.mkdir(parents=True)
 
     @contextlib.contextmanager
-    def standing(self, side: SideName) -> Generator[None]:
+    def activate(self, side: SideName) -> Generator[None]:
         """Put a build where it belongs, meanwhile."""
         (self.folder / side).rename(self.build)
         try:
@@ -111,14 +111,14 @@ class Built:
 
 
 def build_sides(
-    workload: Workload, place: Place, shop: Shop, *, done: Collection[SideName] = (), report: Report
+    workload: Workload, workspace: Workspace, context: BuildContext, *, done: Collection[SideName] = (), report: Report
 ) -> Iterator[tuple[SideName, Built]]:
     """Build a workload both ways, and give each side as soon as it is finished.
 
     Args:
         workload: what is built.
-        place: where; must be clear but for the sides that are done.
-        shop: how.
+        workspace: where; must be clear but for the sides that are done.
+        context: how.
         done: sides that are built already.
         report: told how far it is.
 
@@ -128,21 +128,21 @@ def build_sides(
         ToolError: a program cannot be started.
     """
     if workload.projects:
-        yield from _build_projects(workload, place, shop, report=report).items()
+        yield from _build_projects(workload, workspace, context, report=report).items()
     else:
         for side in SIDES:
             if side not in done:
-                yield side, _build_by_commands(workload, place, shop, side)
+                yield side, _build_by_commands(workload, workspace, context, side)
 
 
-def filled(words: Sequence[str], workload: Workload, place: Place, toolchain: Toolchain) -> list[str]:
+def filled(words: Sequence[str], workload: Workload, workspace: Workspace, toolchain: Toolchain) -> list[str]:
     """The words with their marks filled in, but for ``{flags}``."""
     marks = {
-        "{build}": place.build,
-        "{source}": workload.source or place.build,
-        "{inputs}": place.inputs,
+        "{build}": workspace.build,
+        "{source}": workload.source or workspace.build,
+        "{inputs}": workspace.inputs,
         "{drivers}": workload.drivers,
-        "{results}": place.results,
+        "{results}": workspace.results,
         "{cc}": toolchain.clang,
         "{cxx}": toolchain.clangxx,
     }
@@ -167,16 +167,16 @@ def image_bytes(path: Path) -> int | None:
     return None
 
 
-def program_of(workload: Workload, place: Place, toolchain: Toolchain, side: SideName) -> Path:
+def program_of(workload: Workload, workspace: Workspace, toolchain: Toolchain, side: SideName) -> Path:
     """What a build that waits under the name of its side runs; the same for both if that is not of the build."""
-    program = place.build / filled(workload.run[:1], workload, place, toolchain)[0]
-    inside = program.is_relative_to(place.build)
-    return place.folder / side / program.relative_to(place.build) if inside else program
+    program = workspace.build / filled(workload.run[:1], workload, workspace, toolchain)[0]
+    inside = program.is_relative_to(workspace.build)
+    return workspace.folder / side / program.relative_to(workspace.build) if inside else program
 
 
-def image_of(workload: Workload, place: Place, toolchain: Toolchain, side: SideName) -> int | None:
+def image_of(workload: Workload, workspace: Workspace, toolchain: Toolchain, side: SideName) -> int | None:
     """Bytes of that program; ``None`` if it is no ELF file."""
-    return image_bytes(program_of(workload, place, toolchain, side))
+    return image_bytes(program_of(workload, workspace, toolchain, side))
 
 
 def _failed(side: SideName, reason: str) -> Built:
@@ -186,12 +186,12 @@ def _failed(side: SideName, reason: str) -> Built:
 # --- Commands of the user's own ---------------------------------------------------------------------------------------
 
 
-def _build_by_commands(workload: Workload, place: Place, shop: Shop, side: SideName) -> Built:
-    flags = shop.sides[side]
-    with writing(place.build):
-        place.build.mkdir()
+def _build_by_commands(workload: Workload, workspace: Workspace, context: BuildContext, side: SideName) -> Built:
+    flags = context.sides[side]
+    with writing(workspace.build):
+        workspace.build.mkdir()
     environment = {**clean_environment(), **flags.environment}
-    environment |= {"CC": str(shop.toolchain.clang), "CXX": str(shop.toolchain.clangxx)}
+    environment |= {"CC": str(context.toolchain.clang), "CXX": str(context.toolchain.clangxx)}
     for name in ("CFLAGS", "CXXFLAGS"):
         # What the build adds itself comes later, and may win: -Oz of its own before -O2 of a side.
         environment[name] = " ".join(filter(None, [os.environ.get(name, ""), shlex.join(flags.words)]))
@@ -200,10 +200,10 @@ def _build_by_commands(workload: Workload, place: Place, shop: Shop, side: SideN
         for command in workload.build:
             argv = [
                 word.replace("{flags}", shlex.join(flags.words))
-                for item in filled(command, workload, place, shop.toolchain)
+                for item in filled(command, workload, workspace, context.toolchain)
                 for word in (flags.words if item == "{flags}" else (item,))
             ]
-            done = process.run(argv, timeout_seconds=shop.build_seconds, cwd=place.build, env=environment)
+            done = process.run(argv, timeout_seconds=context.build_seconds, cwd=workspace.build, env=environment)
             if done.returncode != 0:
                 how = "did not end in time" if done.timed_out else f"ended with {done.returncode}"
                 said = done.stderr if done.stderr.strip() else done.stdout[-2000:].decode("utf-8", "replace")
@@ -211,9 +211,9 @@ def _build_by_commands(workload: Workload, place: Place, shop: Shop, side: SideN
             seconds += done.user_seconds + done.system_seconds
             peak = max(peak, done.peak_bytes)
     finally:
-        place.build.rename(place.folder / side)
+        workspace.build.rename(workspace.folder / side)
     cost = BuildCost(seconds=seconds, peak_bytes=peak, compilations=0)
-    return Built(cost=cost, image=image_of(workload, place, shop.toolchain, side))
+    return Built(cost=cost, image=image_of(workload, workspace, context.toolchain, side))
 
 
 # --- Projects and a driver --------------------------------------------------------------------------------------------
@@ -245,30 +245,33 @@ class _Compiled:
     reason: str = ""
 
 
-def _build_projects(workload: Workload, place: Place, shop: Shop, *, report: Report) -> dict[SideName, Built]:
-    expect_linker(shop.toolchain, "bench")
-    units = list(units_of(workload, toolchain=shop.toolchain, sources=shop.sources))
+def _build_projects(
+    workload: Workload, workspace: Workspace, context: BuildContext, *, report: Report
+) -> dict[SideName, Built]:
+    expect_linker(context.toolchain, "bench")
+    units = list(units_of(workload, toolchain=context.toolchain, sources=context.sources))
     for side in SIDES:
-        with writing(place.folder):
-            (place.folder / _OBJECTS / side).mkdir(parents=True)
+        with writing(workspace.folder):
+            (workspace.folder / _OBJECTS / side).mkdir(parents=True)
 
     def compile_unit(index: int) -> dict[SideName, _Compiled]:
         # In turns, so that a busy machine slows both sides alike.
         order = SIDES if index % 2 == 0 else SIDES[::-1]
         return {
-            side: _compile(units[index], place.folder / _OBJECTS / side / f"{index}.o", shop, side) for side in order
+            side: _compile(units[index], workspace.folder / _OBJECTS / side / f"{index}.o", context, side)
+            for side in order
         }
 
     compiled = parallel(
-        compile_unit, range(len(units)), workers=shop.workers, report=report, label=f"build {workload.name}"
+        compile_unit, range(len(units)), workers=context.workers, report=report, label=f"build {workload.name}"
     )
     is_cxx = any("c++" in unit.input for unit in units)
     found: dict[SideName, Built] = {}
     for side in SIDES:
-        with writing(place.build):
-            place.build.mkdir()
-        found[side] = _link([one[side] for one in compiled], workload, place, shop, side=side, is_cxx=is_cxx)
-        place.build.rename(place.folder / side)
+        with writing(workspace.build):
+            workspace.build.mkdir()
+        found[side] = _link([one[side] for one in compiled], workload, workspace, context, side=side, is_cxx=is_cxx)
+        workspace.build.rename(workspace.folder / side)
     return found
 
 
@@ -313,34 +316,40 @@ def units_of(workload: Workload, *, toolchain: Toolchain, sources: Path) -> Iter
         )
 
 
-def _compile(unit: Unit, output: Path, shop: Shop, side: SideName) -> _Compiled:
-    flags = shop.sides[side]
+def _compile(unit: Unit, output: Path, context: BuildContext, side: SideName) -> _Compiled:
+    flags = context.sides[side]
     done = process.run(
         [*unit.words, *flags.words, "-c", "-o", str(output), *unit.input],
-        timeout_seconds=shop.compile_seconds,
+        timeout_seconds=context.compile_seconds,
         cwd=unit.folder,
         env={**clean_environment(), **flags.environment},
     )
     reason = ""
     if done.timed_out:
-        reason = f"{unit.name} did not compile within {shop.compile_seconds:.0f} s"
+        reason = f"{unit.name} did not compile within {context.compile_seconds:.0f} s"
     elif done.returncode != 0:
         reason = f"{unit.name} does not compile: {first_error(done.stderr)}"
     return _Compiled(seconds=done.user_seconds + done.system_seconds, peak_bytes=done.peak_bytes, reason=reason)
 
 
 def _link(
-    compiled: Sequence[_Compiled], workload: Workload, place: Place, shop: Shop, *, side: SideName, is_cxx: bool
+    compiled: Sequence[_Compiled],
+    workload: Workload,
+    workspace: Workspace,
+    context: BuildContext,
+    *,
+    side: SideName,
+    is_cxx: bool,
 ) -> Built:
     if reason := next((one.reason for one in compiled if one.reason), ""):
         return _failed(side, reason)
-    objects = [str(place.folder / _OBJECTS / side / f"{index}.o") for index in range(len(compiled))]
+    objects = [str(workspace.folder / _OBJECTS / side / f"{index}.o") for index in range(len(compiled))]
     # A link with bitcode generates code, so it needs the options too; the plugin is for the compilers.
-    options = [word for word in shop.sides[side].words if not word.startswith(_PLUGIN)]
+    options = [word for word in context.sides[side].words if not word.startswith(_PLUGIN)]
     done = link_program(
         [*options, *objects, *workload.libraries],
-        place.build / PROGRAM,
-        toolchain=shop.toolchain,
+        workspace.build / PROGRAM,
+        toolchain=context.toolchain,
         is_cxx=is_cxx,
         timeout_seconds=LINK_SECONDS,
         env=clean_environment(),
@@ -353,4 +362,4 @@ def _link(
         peak_bytes=max(one.peak_bytes for one in compiled),
         compilations=len(compiled),
     )
-    return Built(cost=cost, image=image_bytes(place.build / PROGRAM))
+    return Built(cost=cost, image=image_bytes(workspace.build / PROGRAM))

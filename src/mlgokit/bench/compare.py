@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from mlgokit.bench.build import Built, Place, Shop, build_sides, program_of
+from mlgokit.bench.build import BuildContext, Built, Workspace, build_sides, program_of
 from mlgokit.bench.callgrind import find_callgrind
 from mlgokit.bench.counts import EVENTS, Counter
 from mlgokit.bench.inputs import write_input
@@ -66,7 +66,7 @@ def choose_counter(wanted: CounterName) -> Chosen:
 def compare_workloads(
     workloads: Sequence[Workload],
     *,
-    shop: Shop,
+    context: BuildContext,
     folder: Path,
     without: Path,
     counter: Counter | None,
@@ -82,7 +82,7 @@ def compare_workloads(
 
     Args:
         workloads: which.
-        shop: how to build.
+        context: how to build.
         folder: to work in; what is there must be an earlier comparison's, and is replaced.
         without: a folder that decides no numbers, wherever it lies, as the result goes there.
         counter: who counts, if anybody.
@@ -102,15 +102,17 @@ def compare_workloads(
     stages: list[Stage] = []
     found: list[Kept] = []
     for workload in workloads:
-        place = Place(folder=(folder / workload.name).absolute())
-        key = key_of(workload, shop, without, settings)
-        found.append(_built(workload, place, shop, key, report=report))
-        stages.append(Stage(workload=workload, place=place, toolchain=shop.toolchain, run_seconds=run_seconds))
+        workspace = Workspace(folder=(folder / workload.name).absolute())
+        key = key_of(workload, context, without, settings)
+        found.append(_built(workload, workspace, context, key, report=report))
+        stages.append(
+            Stage(workload=workload, workspace=workspace, toolchain=context.toolchain, run_seconds=run_seconds)
+        )
 
     def execute(index: int) -> Kept:
         return _step(stages[index], found[index], "counted", lambda row: _executed(stages[index], row, counter))
 
-    found = parallel(execute, range(len(stages)), workers=shop.workers, report=report, label="count")
+    found = parallel(execute, range(len(stages)), workers=context.workers, report=report, label="count")
     for index, stage in enumerate(stages):
         report(index, len(stages), "time")
         found[index] = _step(stage, found[index], "timed", lambda row, stage=stage: _timed(stage, row, timing))
@@ -118,21 +120,23 @@ def compare_workloads(
     return tuple(one.row for one in found)
 
 
-def _built(workload: Workload, place: Place, shop: Shop, key: str, *, report: Report) -> Kept:
+def _built(workload: Workload, workspace: Workspace, context: BuildContext, key: str, *, report: Report) -> Kept:
     """Both builds and the inputs, or what an interrupted call has of them."""
-    kept = read_kept(place, workload, shop.toolchain, key)
+    kept = read_kept(workspace, workload, context.toolchain, key)
     if kept is None:
-        place.clear()
+        workspace.clear()
         kept = Kept(of=key, step="", row=WorkloadResult(name=workload.name, kind=workload.kind))
     if not kept.has("built"):
-        for side, built in build_sides(workload, place, shop, done=SIDES[:1] if kept.step else (), report=report):
+        for side, built in build_sides(
+            workload, workspace, context, done=SIDES[:1] if kept.step else (), report=report
+        ):
             kept = dataclasses.replace(
                 kept, step="built" if side == SIDES[1] else side, row=_with(kept.row, side, built)
             )
-            keep(place, kept)
+            keep(workspace, kept)
     if not kept.has("timed"):
         for wanted in workload.inputs:
-            write_input(wanted, place.inputs)
+            write_input(wanted, workspace.inputs)
     return kept
 
 
@@ -149,7 +153,7 @@ def _step(stage: Stage, kept: Kept, step: Step, work: Callable[[WorkloadResult],
     if kept.has(step) or kept.row.failures:
         return kept
     done = dataclasses.replace(kept, step=step, row=work(kept.row))
-    keep(stage.place, done)
+    keep(stage.workspace, done)
     return done
 
 
@@ -174,7 +178,7 @@ def _counted(stage: Stage, result: WorkloadResult, counter: Counter) -> Workload
 
 
 def _timed(stage: Stage, result: WorkloadResult, timing: Timing) -> WorkloadResult:
-    programs = [program_of(stage.workload, stage.place, stage.toolchain, side) for side in SIDES]
+    programs = [program_of(stage.workload, stage.workspace, stage.toolchain, side) for side in SIDES]
     built = programs[0] != programs[1] and None not in (result.before.image, result.after.image)
     if built and digest_file(programs[0]) == digest_file(programs[1]):
         # An interval would call one of 20 such pairs different.
@@ -218,7 +222,7 @@ def _results_of(stage: Stage, ran: Ran) -> Results | str:
         return ran.reason
     try:
         if any("{results}" in word for word in stage.workload.run):
-            return read_results(stage.place.results)
+            return read_results(stage.workspace.results)
         return results_of(ran.stdout, where="what it prints")
     except InputError as error:
         return str(error)

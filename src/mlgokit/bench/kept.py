@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.bench.build import Place, Shop, image_of
+from mlgokit.bench.build import BuildContext, Workspace, image_of
 from mlgokit.bench.record import SIDES, WorkloadResult
 from mlgokit.bench.workloads import Workload
 from mlgokit.compiler.inputs import named_files
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.decode import decode, read_json
 from mlgokit.errors import InputError, StorageError
-from mlgokit.evaluation.decode import decode, read_json
 from mlgokit.files import atomic_write, writing
 from mlgokit.manifest import digest_value, finite_json, package_version
 
@@ -51,7 +51,7 @@ class Kept:
         return self.step in STEPS and STEPS.index(self.step) >= STEPS.index(step)
 
 
-def key_of(workload: Workload, shop: Shop, folder: Path, settings: Mapping[str, object]) -> str:
+def key_of(workload: Workload, context: BuildContext, folder: Path, settings: Mapping[str, object]) -> str:
     """Digest of all that decides a workload's numbers.
 
     Of files that options or variables name it is the content; of folders with drivers or the user's sources the names,
@@ -59,7 +59,7 @@ def key_of(workload: Workload, shop: Shop, folder: Path, settings: Mapping[str, 
 
     Args:
         workload: which.
-        shop: how it is built.
+        context: how it is built.
         folder: what is left out of these, as the comparison itself writes there.
         settings: of counting and timing.
 
@@ -75,7 +75,7 @@ def key_of(workload: Workload, shop: Shop, folder: Path, settings: Mapping[str, 
                     named_files((*flags.words, *(f"{name}={value}" for name, value in flags.environment.items())))
                 ),
             }
-            for side, flags in shop.sides.items()
+            for side, flags in context.sides.items()
         }
         folders = [workload.drivers] if workload.driver else []
         folders += [] if workload.source is None else [workload.source]
@@ -83,7 +83,7 @@ def key_of(workload: Workload, shop: Shop, folder: Path, settings: Mapping[str, 
             {
                 "workload": workload,
                 "sides": sides,
-                "toolchain": shop.toolchain.describe(),
+                "toolchain": context.toolchain.describe(),
                 "folders": [_stamps(one, folder) for one in folders],
                 "variables": {name: os.environ.get(name, "") for name in _VARIABLES},
                 "settings": settings,
@@ -97,34 +97,37 @@ def key_of(workload: Workload, shop: Shop, folder: Path, settings: Mapping[str, 
         ) from error
 
 
-def read_kept(place: Place, workload: Workload, toolchain: Toolchain, key: str) -> Kept | None:
+def read_kept(workspace: Workspace, workload: Workload, toolchain: Toolchain, key: str) -> Kept | None:
     """What is done of a workload, with its builds where they belong; ``None`` if it is to be begun anew."""
     try:
-        value: Any = read_json(place.folder / _NAME, expected="what a comparison kept", remedy="it is made again")
+        value: Any = read_json(workspace.folder / _NAME, expected="what a comparison kept", remedy="it is made again")
         found: Kept = decode(Kept, value, _NAME)
     except InputError:
         return None
     sides = SIDES[:1] if found.step == STEPS[0] else SIDES
     if found.of != key or found.step not in STEPS:
         return None
-    with writing(place.folder):
-        _put_back(place, sides)
+    with writing(workspace.folder):
+        _put_back(workspace, sides)
     waits = dict(zip(SIDES, (found.row.before, found.row.after), strict=True))
     for side in sides if found.step != STEPS[-1] else ():
         # After a power cut a file may be there and empty.
-        if not (place.folder / side).is_dir() or image_of(workload, place, toolchain, side) != waits[side].image:
+        if (
+            not (workspace.folder / side).is_dir()
+            or image_of(workload, workspace, toolchain, side) != waits[side].image
+        ):
             return None
     return found
 
 
-def keep(place: Place, kept: Kept) -> None:
+def keep(workspace: Workspace, kept: Kept) -> None:
     """Write what is known; a row with a failure is not kept, so that the next call tries again.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
     if not kept.row.failures:
-        atomic_write(place.folder / _NAME, json.dumps(finite_json(dataclasses.asdict(kept))) + "\n")
+        atomic_write(workspace.folder / _NAME, json.dumps(finite_json(dataclasses.asdict(kept))) + "\n")
 
 
 def forget(folder: Path, workloads: Sequence[str]) -> None:
@@ -138,17 +141,17 @@ def forget(folder: Path, workloads: Sequence[str]) -> None:
             (folder / workload / _NAME).unlink(missing_ok=True)
 
 
-def _put_back(place: Place, sides: Sequence[str]) -> None:
+def _put_back(workspace: Workspace, sides: Sequence[str]) -> None:
     """Undo what a kill left: a finished build that stood where builds run, or half of another one."""
-    if place.build.is_dir():
-        missing = [side for side in sides if not (place.folder / side).is_dir()]
+    if workspace.build.is_dir():
+        missing = [side for side in sides if not (workspace.folder / side).is_dir()]
         if len(missing) == 1:
-            place.build.rename(place.folder / missing[0])
+            workspace.build.rename(workspace.folder / missing[0])
         else:
-            shutil.rmtree(place.build)
+            shutil.rmtree(workspace.build)
     for side in SIDES:
         if side not in sides:
-            shutil.rmtree(place.folder / side, ignore_errors=True)
+            shutil.rmtree(workspace.folder / side, ignore_errors=True)
 
 
 def _stamps(folder: Path, without: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlgokit.bench.counts import Counts
 from mlgokit.builds.variant import VariantRecord
-from mlgokit.evaluation.decode import decode, of_format, read_json
+from mlgokit.decode import decode, of_format, read_json
 from mlgokit.manifest import finite_json
 
 FORMAT = "mlgokit bench"

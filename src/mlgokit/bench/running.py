@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.bench.build import Place, clean_environment, filled
+from mlgokit.bench.build import Workspace, clean_environment, filled
 from mlgokit.bench.counts import EVENTS, RUN_LIMITS, Counted, Counter, Counts, Execution
 from mlgokit.bench.record import SIDES, Failure, Measured, SideName, Verdict
 from mlgokit.bench.workloads import Workload
@@ -69,27 +69,27 @@ class Stage:
 
     Attributes:
         workload: which.
-        place: where.
+        workspace: where.
         toolchain: for the marks.
         run_seconds: deadline of a run.
     """
 
     workload: Workload
-    place: Place
+    workspace: Workspace
     toolchain: Toolchain
     run_seconds: float
 
     @property
     def argv(self) -> list[str]:
         """The words that run it."""
-        words = filled(self.workload.run, self.workload, self.place, self.toolchain)
+        words = filled(self.workload.run, self.workload, self.workspace, self.toolchain)
         beside = self.folder / words[0]
         return [str(beside), *words[1:]] if "/" in words[0] or beside.is_file() else words
 
     @property
     def folder(self) -> Path:
         """Where it runs."""
-        return self.place.run if self.workload.projects else self.place.build
+        return self.workspace.run if self.workload.projects else self.workspace.build
 
     def prepare(self) -> None:
         """Take away what the run before left.
@@ -97,11 +97,11 @@ class Stage:
         Raises:
             StorageError: that cannot be done.
         """
-        with writing(self.place.folder):
-            self.place.results.unlink(missing_ok=True)
+        with writing(self.workspace.folder):
+            self.workspace.results.unlink(missing_ok=True)
             if self.workload.projects:
-                shutil.rmtree(self.place.run, ignore_errors=True)
-                self.place.run.mkdir()
+                shutil.rmtree(self.workspace.run, ignore_errors=True)
+                self.workspace.run.mkdir()
 
 
 def run_once(stage: Stage, side: SideName, *, core: int | None = None) -> Ran:
@@ -111,7 +111,7 @@ def run_once(stage: Stage, side: SideName, *, core: int | None = None) -> Ran:
         StorageError: the disk is full or not writable.
         ToolError: the program cannot be started.
     """
-    with stage.place.standing(side):
+    with stage.workspace.activate(side):
         stage.prepare()
         argv = stage.argv
         if shutil.which(argv[0]) is None:
@@ -164,7 +164,7 @@ def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted],
     found: dict[SideName, list[Counted]] = {side: [] for side in SIDES}
     for repeat in range(1 if counter.exact else _REPEATS):
         for side in SIDES if repeat % 2 == 0 else SIDES[::-1]:
-            with stage.place.standing(side):
+            with stage.workspace.activate(side):
                 found[side].append(count_standing(stage, counter)[0])
     failures = tuple(
         Failure(side=side, step="count", reason=reason)
@@ -182,7 +182,7 @@ def count_standing(stage: Stage, counter: Counter) -> tuple[Counted, Path]:
     Raises:
         ToolError: the counter cannot be started.
     """
-    scratch = stage.place.folder / "counts"
+    scratch = stage.workspace.folder / "counts"
     with writing(scratch):
         scratch.mkdir(exist_ok=True)
     stage.prepare()
@@ -190,7 +190,7 @@ def count_standing(stage: Stage, counter: Counter) -> tuple[Counted, Path]:
         argv=stage.argv,
         folder=stage.folder,
         environment=clean_environment(),
-        own=stage.place.build,
+        own=stage.workspace.build,
         expected=stage.workload.exit_code,
         timeout_seconds=stage.run_seconds,
     )

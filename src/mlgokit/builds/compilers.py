@@ -21,7 +21,6 @@ from mlgokit.compiler.reuse.known_decisions import KnownDecisions
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import Sandbox, open_front_end_sandbox, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.importers.build_compiler import Baseline
 from mlgokit.corpus.origin import is_made_here
 from mlgokit.disk import Room
 from mlgokit.errors import UsageError
@@ -335,20 +334,3 @@ def spread(cluster: ClusterChoice, clang: ClangCompiler, *, report: Report = say
     """
     options = cluster.options()
     return clang if options is None else open_cluster(clang, options, report=report)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseOptions:
-    """Which commands of a compilation database are taken."""
-
-    baseline: Baseline = "build"
-    """With --compile-commands: code that sizes are compared with. build: that of the build, whose compiler must be a
-    clang; clang: that of this clang at the build's level, whatever the build's compiler is."""
-    target: str | None = None
-    """With --compile-commands: triple or architecture of the commands to take, as a corpus has one target; that of most
-    commands if not given."""
-
-    @property
-    def given(self) -> dict[str, bool]:
-        """By option, whether it says something."""
-        return {"--baseline": self.baseline != "build", "--target": self.target is not None}

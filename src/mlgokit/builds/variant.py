@@ -8,6 +8,9 @@ from typing import Literal
 
 from mlgokit.compiler.regalloc_cost import link_option
 from mlgokit.compiler.request import PluginUse
+from mlgokit.compiler.rust.compile import plugin_words
+from mlgokit.compiler.wrapper_folder import plugin_settings
+from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits, edited
 from mlgokit.errors import InputError, PolicyError, UsageError
 from mlgokit.files import digest_file
@@ -21,6 +24,9 @@ from mlgokit.tables.file import read_inside
 
 PluginPlace = Literal["compile", "link", "both"]
 """Where a build loads the plugin; only a link-time optimization has something to decide in the link."""
+BuildPlace = Literal[PluginPlace, "rustc", "all"]
+"""Steps of a build that load a plugin."""
+COMPILE_PLACES, LINK_PLACES, RUSTC_PLACES = ("compile", "both", "all"), ("link", "both", "all"), ("rustc", "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +215,16 @@ def plugin_link_option(plugin: Path, *, linker: str = "clang") -> str:
         ('-Wl,--load-pass-plugin=/p.so', '--load-pass-plugin=/p.so')
     """
     return link_option(f"--load-pass-plugin={plugin.absolute()}", linker)
+
+
+def plugin_options(plugin: Path, place: BuildPlace) -> AddedOptions:
+    """What compilers and linkers are told so that they load a plugin."""
+    return AddedOptions(
+        compile=(f"-fpass-plugin={plugin.absolute()}",) if place in COMPILE_PLACES else (),
+        lto_link=(plugin_link_option(plugin),) if place in LINK_PLACES else (),
+        rustc=tuple(plugin_words(plugin)) if place in RUSTC_PLACES else (),
+        cache=cache_key(plugin, plugin_settings()) if place in LINK_PLACES else "",
+    )
 
 
 def cache_key(plugin: Path, settings: Mapping[str, str] | None = None) -> str:

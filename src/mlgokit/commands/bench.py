@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Column
 
-from mlgokit.bench.build import Shop
+from mlgokit.bench.build import BuildContext
 from mlgokit.bench.compare import CounterName, changes_over, choose_counter, compare_workloads
 from mlgokit.bench.kept import forget
 from mlgokit.bench.page import bench_page
@@ -22,9 +22,9 @@ from mlgokit.bench.results import compare_results, read_results
 from mlgokit.bench.running import LEAST_PAIRS, LOOKS, Timing
 from mlgokit.bench.side import open_side
 from mlgokit.bench.workloads import Format, Workload, choose_workloads
+from mlgokit.builds.outside import outside
 from mlgokit.builds.variant import VariantRecord, make_variant
 from mlgokit.commands.options import COMPILER, Compiling, Texts, option_words
-from mlgokit.commands.outside import outside
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import UsageError
@@ -210,7 +210,7 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
     _fetch(config, workloads, place / _SOURCES, report=report)
     found = compare_workloads(
         workloads,
-        shop=Shop(
+        context=BuildContext(
             toolchain=toolchain,
             sides=sides,
             sources=place / _SOURCES,

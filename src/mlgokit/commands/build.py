@@ -8,22 +8,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
-from mlgokit.builds.variant import PluginPlace, cache_key, plugin_link_option
-from mlgokit.commands.tune_lto import LINK_MODULE
+from mlgokit.builds.lto import LINK_MODULE
+from mlgokit.builds.variant import COMPILE_PLACES, LINK_PLACES, RUSTC_PLACES, BuildPlace, plugin_options
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.project_calls import grouped, project_calls
-from mlgokit.compiler.rust.compile import plugin_words
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapper_folder import plugin_settings
-from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
+from mlgokit.compiler.wrapping import WrappedBuild, run_wrapped
 from mlgokit.errors import InputError, ToolError, UsageError
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
@@ -32,10 +31,7 @@ from mlgokit.terminal import counted, say
 
 CHECK_SECONDS = 60.0
 _SIGNALLED = 128
-BuildPlace = Literal[PluginPlace, "rustc", "all"]
-"""Steps of a build that load a plugin."""
 _NOT_RUSTC = "it is for what clang compiles; `mlgokit tune --cargo` makes one for it"
-_COMPILE, _LINK, _RUSTC = ("compile", "both", "all"), ("link", "both", "all"), ("rustc", "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,16 +147,6 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
     return _result(config, place, build, toolchain, objects_passed_by(Path.cwd(), build, before=before))
 
 
-def plugin_options(plugin: Path, place: BuildPlace) -> AddedOptions:
-    """What compilers and linkers are told so that they load a plugin."""
-    return AddedOptions(
-        compile=(f"-fpass-plugin={plugin.absolute()}",) if place in _COMPILE else (),
-        lto_link=(plugin_link_option(plugin),) if place in _LINK else (),
-        rustc=tuple(plugin_words(plugin)) if place in _RUSTC else (),
-        cache=cache_key(plugin, plugin_settings()) if place in _LINK else "",
-    )
-
-
 def check_loads(plugin: Path, toolchain: Toolchain) -> None:
     """Refuse a plugin that would fail each compilation of a build.
 
@@ -205,7 +191,7 @@ def exit_code(config: Build, found: BuildResult) -> int:  # noqa: ARG001  (the t
 
 def render(found: BuildResult, out: Console) -> None:
     """Print what was compiled with the plugin, and what was not."""
-    how = "with" if found.plugin_in in _COMPILE else "without"
+    how = "with" if found.plugin_in in COMPILE_PLACES else "without"
     by = f"by {found.compiler} in the place of whatever the build names"
     if found.compilations or not found.programs:
         say(out, f"{counted(found.compilations, 'compilation')} {how} {found.plugin}, {by}; {found.failed} failed")
@@ -297,14 +283,16 @@ def _result(
         left_out=grouped(project.left_out),
         levels=dict(levels.most_common()),
         links=len(links),
-        links_with_plugin=by_lld if place in _LINK else 0,
-        links_without=by_lld if place not in _LINK else 0,
+        links_with_plugin=by_lld if place in LINK_PLACES else 0,
+        links_without=by_lld if place not in LINK_PLACES else 0,
         links_by_another=sum(call.lto_linker == "other" for call in links),
-        programs=tuple(f"{one.crate} ({one.kind})" for one in build.programs if not one.reason and place in _RUSTC),
+        programs=tuple(
+            f"{one.crate} ({one.kind})" for one in build.programs if not one.reason and place in RUSTC_PLACES
+        ),
         programs_without={
             f"{one.crate} ({one.kind})": one.reason or _NOT_RUSTC
             for one in build.programs
-            if one.reason or place not in _RUSTC
+            if one.reason or place not in RUSTC_PLACES
         },
         foreign=tuple(sorted({call.name for call in build.others if call.kind == "foreign"})),
         passed_by=tuple(one for one in passed if one.is_new),

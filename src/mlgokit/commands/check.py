@@ -11,12 +11,11 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from mlgokit.builds.cargo import CargoRequest, cargo_words, open_cargo
 from mlgokit.builds.compilers import check_sandbox, clang_for
-from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
-from mlgokit.commands.options import ANY_CLANG, COMPILER, Compiling, Databases
-from mlgokit.commands.tune_cargo import check_cargo, open_cargo
-from mlgokit.commands.tune_lto import LINK_MODULE
-from mlgokit.commands.tune_options import Tune
+from mlgokit.builds.corpus import ANY_COMMANDS, Database, import_database, modules_for_size, modules_of_project
+from mlgokit.builds.lto import check_steps
+from mlgokit.commands.options import COMPILER, Compiling, Databases, check_given, refuse_beside_cargo
 from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.front_end import Level
@@ -24,7 +23,7 @@ from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.locks import reading
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.decisions import DecisionTable, read_table
+from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import tables_inside
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, read_overrides
 from mlgokit.tune.check import CheckResult, check_plugin
@@ -54,7 +53,7 @@ class Check:
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands. It must be one for size, unless the
     plugin was tuned for spill cost."""
-    database: Databases = ANY_CLANG
+    database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules; its default is the plugin's LLVM major version."""
@@ -100,37 +99,15 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     check_sandbox(config.compiler, toolchain)
     # Imported anew: a check leaves nothing behind.
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
-        corpus = given_corpus(
-            compile_commands=config.compile_commands,
-            corpus=config.corpus,
-            folder=Path(scratch) / "corpus",
-            level=config.level,
-            llvm=toolchain.major,
-            workers=config.compiler.workers,
-            sandbox=config.compiler.sandbox,
-            report=report,
-            database=config.database,
-        )
+        corpus = config.corpus or Path(scratch) / "corpus"
+        if config.compile_commands is not None:
+            database = Database(path=config.compile_commands, level=config.level, choice=config.database)
+            import_database(database, corpus, toolchain=toolchain, compiler=config.compiler, report=report)
         compiler = clang_for(config.compiler, toolchain, corpus=corpus, report=report)
         with reading(corpus):
             chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
             found = compare(chosen.modules, compiler)
         return dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
-
-
-def check_steps(plugin: Path, decisions: DecisionTable | None) -> None:
-    """Refuse a plugin that was tuned for a link: compile steps alone would say that nothing of it applies.
-
-    Raises:
-        UsageError: it was.
-    """
-    names = () if decisions is None or decisions.summary is None else decisions.summary.modules
-    links = [name for name in names if name.endswith(LINK_MODULE)]
-    if links or (decisions is not None and any(entry.at_link for entry in decisions.entries)):
-        raise UsageError(
-            f"{plugin}: expected a plugin that was tuned for compile steps, found one for {(*links, 'a link')[0]}; "
-            f"`mlgokit tune --start {plugin.name} --budget 0s` with that link says what it saves in today's code"
-        )
 
 
 def _check_programs(
@@ -142,16 +119,17 @@ def _check_programs(
 ) -> CheckResult:
     """Compare what a cargo build makes by full link-time optimization today."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
-        build = Tune(
-            compile_commands=config.compile_commands,
-            corpus=config.corpus,
-            cargo=command,
-            link_folder=config.cargo_folder,
-            level=config.level,
-            folder=Path(scratch),
-            compiler=config.compiler,
+        words = cargo_words(command)
+        refuse_beside_cargo(
+            {
+                "--compile-commands": config.compile_commands is not None,
+                "--corpus": config.corpus is not None,
+                "--level": config.level is not None,
+                "--sandbox on": config.compiler.sandbox == "on",
+            }
         )
-        found = open_cargo(build, check_cargo(build), report=report)
+        request = CargoRequest(words=words, folder=config.cargo_folder, scratch=Path(scratch), compiler=config.compiler)
+        found = open_cargo(request, report=report)
         try:
             checked = compare(found.modules, found.compiler)
         finally:

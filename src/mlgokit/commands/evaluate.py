@@ -13,12 +13,12 @@ import tyro
 from rich.console import Console
 
 from mlgokit.builds.compilers import open_compiler, spread
+from mlgokit.builds.corpus import ANY_COMMANDS
 from mlgokit.builds.variant import PLAIN_VARIANT, PluginPlace, Variant, make_variant
 from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evaluate_commands
 from mlgokit.commands.evaluate_tables import print_evaluation
 from mlgokit.commands.evaluate_trees import with_trees
 from mlgokit.commands.options import (
-    ANY_CLANG,
     COMPILER,
     NO_CHANGES,
     NO_CLUSTER,
@@ -99,7 +99,7 @@ class Evaluate:
     command."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands."""
-    database: Databases = ANY_CLANG
+    database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
     corpus: Path = Path("quickstart/corpus")
     """Folder of the corpus."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlgokit.builds.compilers import clang_for, spread
+from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import LinkBuild
 from mlgokit.builds.link import command_words, image_names, link_words, plan_link, user_link
 from mlgokit.builds.variant import Variant
-from mlgokit.commands.chosen import given_corpus, modules_of_project
 from mlgokit.commands.evaluate_trees import why_no_trees, with_trees, without_trees
 from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.plugin_build import build_plugin
@@ -132,14 +132,11 @@ def _with_trees(
         if not write_database(wanted, database).entries:
             return without_trees(config, found, "no object of the build holds a function that differs")
         try:
-            folder = given_corpus(
-                compile_commands=database,
-                corpus=None,
-                folder=Path(scratch) / "corpus",
-                level=None,
-                llvm=toolchain.major,
-                workers=config.compiler.workers,
-                sandbox=config.compiler.sandbox,
+            folder = import_database(
+                Database(path=database),
+                Path(scratch) / "corpus",
+                toolchain=toolchain,
+                compiler=config.compiler,
                 report=report,
             )
             chosen = modules_of_project(folder, None)
@@ -173,17 +170,13 @@ def evaluate_commands(
     plugin = build_plugin(toolchain) if generic else None
     database = config.compile_commands or Path()
     with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
-        corpus = given_corpus(
-            compile_commands=database,
-            corpus=None,
-            folder=Path(scratch) / "corpus",
-            level=config.level,
-            llvm=toolchain.major,
-            workers=config.compiler.workers,
-            sandbox=config.compiler.sandbox,
-            report=report,
+        corpus = import_database(
+            Database(path=database, level=config.level, choice=config.database),
+            Path(scratch) / "corpus",
+            toolchain=toolchain,
+            compiler=config.compiler,
             for_link=bool(commands),
-            database=config.database,
+            report=report,
         )
         chosen = modules_of_project(corpus, None)
         chosen.tell(report)

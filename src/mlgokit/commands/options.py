@@ -1,12 +1,14 @@
 """Options that several commands have."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, DatabaseOptions, ReuseOptions
+from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, ReuseOptions
+from mlgokit.builds.corpus import ANY_COMMANDS, DatabaseOptions
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
 from mlgokit.errors import UsageError
@@ -62,7 +64,6 @@ class OptionChanges:
 
 Databases = Annotated[DatabaseOptions, tyro.conf.OmitArgPrefixes]
 """As a field of a command's configuration: the options of the command line have no prefix."""
-ANY_CLANG = DatabaseOptions()
 
 
 NO_CHANGES = OptionChanges()
@@ -80,3 +81,42 @@ def option_words(text: str, option: str) -> tuple[str, ...]:
         return tuple(split_command(text))
     except ValueError as error:
         raise UsageError(f"{option}: {error}; close the quotation") from error
+
+
+def check_given(
+    command: str,
+    *,
+    compile_commands: Path | None,
+    corpus: Path | None,
+    others: str = "",
+    database: DatabaseOptions = ANY_COMMANDS,
+) -> None:
+    """Refuse a command that is not told where its modules are, or told twice, or told of a database that it has not.
+
+    Args:
+        command: its name.
+        compile_commands: a compilation database.
+        corpus: a corpus.
+        others: the options by which the command takes a build otherwise, for the message.
+        database: which commands of a database are asked for.
+
+    Raises:
+        UsageError: it is.
+    """
+    if (compile_commands is None) == (corpus is None):
+        found = "none of them" if corpus is None else "both --compile-commands and --corpus"
+        raise UsageError(f"{command}: expected one of {others}--compile-commands or --corpus, found {found}; name one")
+    option = next((option for option, is_given in database.given.items() if is_given), None)
+    if option is not None and compile_commands is None:
+        raise UsageError(f"{option}: expected --compile-commands with it, found none; add it or leave this out")
+
+
+def refuse_beside_cargo(given: Mapping[str, bool]) -> None:
+    """Refuse options that mean nothing for a cargo build; ``given`` says which there are.
+
+    Raises:
+        UsageError: one is given.
+    """
+    for option, is_given in given.items():
+        if is_given:
+            raise UsageError(f"{option}: expected no --cargo with it, which has another way; leave one out")

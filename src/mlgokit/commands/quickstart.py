@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from mlgokit.builds.outside import outside
 from mlgokit.commands import evaluate, trace, train
 from mlgokit.commands.corpus import extract, fetch
 from mlgokit.commands.evaluate_tables import COMPARED, change_text
 from mlgokit.commands.importance import Importance, importance_of
 from mlgokit.commands.options import COMPILER, Compiling
-from mlgokit.commands.outside import outside
 from mlgokit.commands.progress_bar import NEWS
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin

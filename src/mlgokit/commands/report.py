@@ -11,8 +11,8 @@ from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import FORMAT as BENCH, Bench
 from mlgokit.commands.importance import Importance, importance_of
 from mlgokit.compiler.demangle import find_demangler, readable_names
+from mlgokit.decode import read_json
 from mlgokit.errors import InputError, UsageError
-from mlgokit.evaluation.decode import read_json
 from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of
 from mlgokit.evaluation.importance_page import importance_parts
 from mlgokit.evaluation.page import write_page

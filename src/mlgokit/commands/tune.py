@@ -3,39 +3,75 @@
 import contextlib
 import dataclasses
 import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 
+from mlgokit.builds.build import Build
+from mlgokit.builds.cargo import CargoBuild, CargoRequest, open_cargo
 from mlgokit.builds.compilers import check_sandbox, open_sandbox_for, spread
-from mlgokit.builds.measurement import Measure
-from mlgokit.commands.chosen import check_given
-from mlgokit.commands.tune_builds import check_build, record_plain, with_recorded
-from mlgokit.commands.tune_cargo import check_cargo, open_cargo, versions_of
-from mlgokit.commands.tune_checks import (
-    check_claim,
+from mlgokit.builds.corpus import (
+    CorpusBuild,
+    Database,
+    ModuleSelection,
+    import_database,
+    modules_for_size,
+    modules_of_project,
+    note_hot_functions,
+)
+from mlgokit.builds.link import OUTPUT, link_words, plan_link
+from mlgokit.builds.lto import (
+    GIVES_UP,
+    LinkRequest,
+    LtoBuild,
+    is_mostly_lto,
+    link_note,
+    open_link,
+    searchable_link,
+    without_lto,
+)
+from mlgokit.builds.measurement import Measure, measuring_words
+from mlgokit.builds.recorded import RecordedBuild, record_plain
+from mlgokit.commands.options import check_given
+from mlgokit.commands.tune_options import (
+    Tune,
+    check_build,
+    check_cargo,
     check_keep_hot,
     check_objective,
     check_shares,
     earlier_table,
+    for_replay,
     policies_of,
     policy_to_start_from,
+    refuse_link,
+    replay_folder,
     seconds_of,
 )
-from mlgokit.commands.tune_defer import GIVES_UP
-from mlgokit.commands.tune_material import find_material
-from mlgokit.commands.tune_options import Tune
-from mlgokit.commands.tune_replay import for_replay, refuse_link
-from mlgokit.commands.tune_session import SEARCH, NotMadeGoodError, Session, tune_bytes, tune_costs
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.files import atomic_write, remove_leftovers
-from mlgokit.locks import locked, locked_output
+from mlgokit.compiler.request import Compiler
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.corpus.build_notes import baseline_of
+from mlgokit.corpus.importers.database import module_outputs
+from mlgokit.errors import ReuseError, UsageError
+from mlgokit.files import atomic_write
+from mlgokit.locks import locked, locked_output, reading
+from mlgokit.manifest import check_manifest, write_manifest
+from mlgokit.module import Module
+from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tune.publish import complete_publishing
 from mlgokit.tune.render import print_tuned
+from mlgokit.tune.replay_export import ReplayRequest
 from mlgokit.tune.result import Tuned
+from mlgokit.tune.session import LEAST_STEPS, SEARCH, NotRecovered, Session, TuneSettings, tune
+
+_STEPS_STAY = "compile-steps-stay"
+"""The file that says that the compile steps of a link are left as the build has them."""
+OpenSession = Callable[[NotRecovered | None], Session]
+"""Opens a session, the first one or one after a search that was given up."""
 
 
 def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
@@ -53,8 +89,8 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
     check_shares(config)
     check_keep_hot(config)
     check_build(config)
-    cargo = None if config.cargo is None else check_cargo(config)
-    if not config.built.build and cargo is None:
+    words = () if config.cargo is None else check_cargo(config)
+    if not config.built.build and not words:
         check_given(
             "tune",
             compile_commands=config.compile_commands,
@@ -63,108 +99,327 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
             others="--build (a build command), --cargo, ",
         )
     with locked(config.folder), locked_output(config.output), contextlib.ExitStack() as stack:
-        return _tune(config, stack, report) if cargo is None else _tune_programs(config, cargo, report)
-
-
-def _tune_programs(config: Tune, words: tuple[str, ...], report: Report) -> Tuned:
-    """Tune what cargo builds, in a folder that is ours."""
-    policies = policies_of(config)
-    found = open_cargo(config, words, report=report)
-    earlier = earlier_table(config, found.compiler.toolchain)
-    session = Session(
-        config=config,
-        compiler=found.compiler,
-        modules=found.modules,
-        policies=policies,
-        earlier=earlier,
-        claim=check_claim(config, config.folder / SEARCH, found.inputs, versions_of(found)),
-        left_out=found.left_out,
-        cargo=found,
-        report=report,
-    )
-    return _tune_session(session, None)
-
-
-def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
-    """Tune in a folder that is ours; the stack holds the corpus."""
-    policies = policies_of(config)
-    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
-    check_sandbox(config.compiler, toolchain)
-    earlier = earlier_table(config, toolchain)
-    recorded = record_plain(config, toolchain, report=report) if config.built.build else None
-    if recorded is not None:
-        config = with_recorded(config, recorded)
-    steps_stay = config.folder / "compile-steps-stay"
-    if not (config.folder / SEARCH).exists():
-        steps_stay.unlink(missing_ok=True)
-    elif steps_stay.exists():
-        config = dataclasses.replace(config, link_only=True)
-
-    def attempt(config: Tune, notes: tuple[str, ...] = ()) -> Tuned:
-        found = find_material(config, toolchain, stack, report, recorded=recorded)
-        config = found.config
-        if found.linking:
-            refuse_link(config)
-        session = Session(
-            config=config,
-            compiler=spread(
-                config.cluster,
-                config.reuse.applied(
-                    ClangCompiler(
-                        toolchain=toolchain,
-                        plugin=build_plugin(toolchain),
-                        workers=config.compiler.workers,
-                        timeout_seconds=config.compiler.deadline(
-                            config.judge.timeout_seconds if found.linking else COMPILE_SECONDS
-                        ),
-                        limits=config.compiler.limits(),
-                        sandbox=found.corpus
-                        and open_sandbox_for(config.compiler, toolchain, corpus=found.corpus, report=report),
-                        room=config.compiler.room(config.folder),
-                        keep_hot=config.keep_hot,
-                        memory=MemoryGate(host=HostMemory()),
-                    ),
-                    recheck=config.compiler.recheck(),
-                ),
-                report=report,
-            ),
-            modules=found.modules,
-            policies=policies,
-            earlier=earlier,
-            claim=check_claim(config, config.folder / SEARCH, found.inputs, toolchain.describe()),
-            left_out=found.left_out | dict(recorded.left_out if recorded is not None else {}),
-            notes=(*found.notes, *notes),
-            recorded=recorded,
-            linking=found.linking,
-            report=report,
+        open_session = (
+            _open_cargo(config, words, report=report) if words else _open_sources(config, stack=stack, report=report)
         )
-        return _tune_session(session, found.measure)
-
-    try:
-        return attempt(config)
-    except NotMadeGoodError as error:
-        note = (
-            "the compile steps stay as the build has them: where they left all inlining to the link, the image still "
-            f"was {error.larger:.1%} larger after {GIVES_UP:.0%} of the search, which began again without that"
-        )
-        report(0, 1, note)
-        shutil.rmtree(config.folder / SEARCH)
-        atomic_write(steps_stay, "")
-        return attempt(dataclasses.replace(config, link_only=True, budget=f"{error.left:.1f}s"), (note,))
-
-
-def _tune_session(session: Session, measure: Measure | None) -> Tuned:
-    """Tune what was found, after the folder is as the last session should have left it."""
-    config = session.config
-    complete_publishing(session.folder, config.output, config.folder)
-    remove_leftovers(config.folder)
-    remove_leftovers(config.output.absolute().parent, below=False)
-    try:
-        return tune_costs(session) if config.objective == "spill-cost" else tune_bytes(session, measure)
-    finally:
-        session.compiler.close()
+        result = tune(open_session(None))
+        while isinstance(result, NotRecovered):
+            result = tune(open_session(result))
+        return result
 
 
 def render(result: Tuned, console: Console) -> None:
     """Print what became smaller or cheaper, and what to do with the plugin."""
     print_tuned(result, console)
+
+
+# --- Cargo ----------------------------------------------------------------------------------------------------------
+
+
+def _open_cargo(config: Tune, words: tuple[str, ...], *, report: Report) -> OpenSession:
+    policies = policies_of(config)
+    request = CargoRequest(
+        words=words,
+        folder=config.link_folder or Path(),
+        scratch=config.folder,
+        compiler=config.compiler,
+        reuse=config.reuse,
+        link_seconds=config.judge.timeout_seconds,
+        tests=tuple(tuple(command) for command in config.built.words("test")),
+        test_seconds=60 * config.built.test_minutes,
+    )
+    build: CargoBuild = open_cargo(request, report=report)
+    replay = None
+    if config.artifact == "replay":
+        replay = ReplayRequest(
+            plugin=config.output, output=replay_folder(config), cargo=request, compiler=config.compiler
+        )
+    settings = _settings(config, policies, build.compiler.toolchain)
+    session = Session(
+        settings=dataclasses.replace(settings, replay=replay),
+        build=build,
+        compiler=build.compiler,
+        baseline=f"{build.compiler.rustc.version}, {config.cargo}",
+        claim=_claim(config, build.inputs, build.versions),
+        left_out=build.left_out,
+        report=report,
+    )
+    return lambda _: session
+
+
+# --- What clang compiles ---------------------------------------------------------------------------------------------
+
+
+def _open_sources(config: Tune, *, stack: contextlib.ExitStack, report: Report) -> OpenSession:
+    """A corpus, a database, a link or a recorded build; the stack holds the corpus.
+
+    A link whose compile steps leave inlining to it is tried first; where that is not recovered, the link of compile
+    steps as the build has them.
+    """
+    policies = policies_of(config)
+    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
+    check_sandbox(config.compiler, toolchain)
+    settings = _settings(config, policies, toolchain)
+    recorded = None
+    if config.built.build:
+        recorded = record_plain(config.built, config.folder, go_on=config.go_on, toolchain=toolchain, report=report)
+        config = _with_recorded(config, recorded)
+    steps_stay = config.folder / _STEPS_STAY
+    if not settings.search_folder.exists():
+        steps_stay.unlink(missing_ok=True)
+    config = dataclasses.replace(config, link_only=config.link_only or steps_stay.exists())
+
+    def open_session(earlier: NotRecovered | None) -> Session:
+        if earlier is None:
+            return _open_session(config, settings, toolchain, recorded, stack=stack, report=report)
+        note = (
+            "the compile steps stay as the build has them: where they left all inlining to the link, the image still "
+            f"was {earlier.larger:.1%} larger after {GIVES_UP:.0%} of the search, which began again without that"
+        )
+        report(0, 1, note)
+        shutil.rmtree(settings.search_folder)
+        atomic_write(steps_stay, "")
+        linked = dataclasses.replace(config, link_only=True)
+        left = dataclasses.replace(settings, seconds=earlier.seconds_left)
+        session = _open_session(linked, left, toolchain, recorded, stack=stack, report=report)
+        return dataclasses.replace(session, notes=(*session.notes, note))
+
+    return open_session
+
+
+def _open_session(
+    config: Tune,
+    settings: TuneSettings,
+    toolchain: Toolchain,
+    recorded: RecordedBuild | None,
+    *,
+    stack: contextlib.ExitStack,
+    report: Report,
+) -> Session:
+    config, build = open_build(config, recorded, toolchain, stack=stack, report=report)
+    is_link = isinstance(build, LtoBuild)
+    if is_link:
+        refuse_link(config)
+    replay = None
+    if config.artifact == "replay":
+        replay = ReplayRequest(
+            plugin=config.output,
+            output=replay_folder(config),
+            database=config.compile_commands,
+            clang=config.replay_clang,
+            level=config.level,
+            compiler=config.compiler,
+        )
+    clang = ClangCompiler(
+        toolchain=toolchain,
+        plugin=build_plugin(toolchain),
+        workers=config.compiler.workers,
+        timeout_seconds=config.compiler.deadline(config.judge.timeout_seconds if is_link else COMPILE_SECONDS),
+        limits=config.compiler.limits(),
+        sandbox=open_sandbox_for(config.compiler, toolchain, corpus=build.folder, report=report)
+        if isinstance(build, CorpusBuild)
+        else None,
+        room=config.compiler.room(config.folder),
+        keep_hot=config.keep_hot,
+        memory=MemoryGate(host=HostMemory()),
+    )
+    compiler: Compiler = spread(
+        config.cluster, config.reuse.applied(clang, recheck=config.compiler.recheck()), report=report
+    )
+    stood_in = "" if recorded is None else recorded.in_place_of
+    return Session(
+        settings=dataclasses.replace(settings, objective=config.objective, replay=replay),
+        build=build,
+        compiler=compiler,
+        baseline=f"{baseline_of(toolchain.version, build.modules)}{stood_in}",
+        claim=_claim(config, build.inputs, toolchain.describe()),
+        left_out=dict(build.left_out) | dict(recorded.left_out if recorded is not None else {}),
+        notes=build.notes,
+        recorded=recorded,
+        report=report,
+    )
+
+
+def _with_recorded(config: Tune, recorded: RecordedBuild) -> Tune:
+    """The call as it would be with the files of the recorded build."""
+    config = dataclasses.replace(config, compile_commands=recorded.database)
+    is_linked = config.objective == "linked" or (config.command is not None and OUTPUT in config.command)
+    if config.link_command is not None or not is_linked:
+        return config
+    link = recorded.link()
+    return dataclasses.replace(config, link_command=link.command, link_folder=link.folder)
+
+
+def open_build(
+    config: Tune,
+    recorded: RecordedBuild | None,
+    toolchain: Toolchain,
+    *,
+    stack: contextlib.ExitStack,
+    report: Report,
+) -> tuple[Tune, Build]:
+    """What is tuned, and the call with the link that is searched, and say what is left out."""
+    project = None if recorded is None else recorded.project
+    database = None
+    if config.compile_commands is not None:
+        database = Database(path=config.compile_commands, project=project, level=config.level, choice=config.database)
+    by_link, reason = (config, "") if recorded is None else _by_its_link(config, recorded, toolchain)
+    build = None
+    if by_link.link_command is not None and database is not None:
+        request = _link_request(by_link, by_link.link_command, database)
+        try:
+            build = open_link(request, toolchain, stack=stack, report=report)
+        except UsageError as error:
+            # The user did not ask for the link to be searched, so it need not be possible.
+            if by_link is config:
+                raise
+            reason = str(error)
+    if build is not None and database is not None:
+        notes = (*(() if by_link is config else (link_note(database.path),)), *build.notes)
+        chosen = ModuleSelection(modules=build.modules, left_out=build.left_out, notes=notes)
+        chosen = note_hot_functions(chosen, config.keep_hot)
+        chosen.tell(report)
+        return by_link, dataclasses.replace(build, notes=chosen.notes)
+    return config, _open_corpus(config, database, reason, recorded, toolchain, stack=stack, report=report)
+
+
+def _open_corpus(
+    config: Tune,
+    database: Database | None,
+    reason: str,
+    recorded: RecordedBuild | None,
+    toolchain: Toolchain,
+    *,
+    stack: contextlib.ExitStack,
+    report: Report,
+) -> CorpusBuild:
+    """The modules of a corpus or a database; ``reason`` is why the link is not searched, if it might have been."""
+    folder = config.corpus or config.folder / "corpus"
+    if database is not None:
+        import_database(database, folder, toolchain=toolchain, compiler=config.compiler, report=report)
+    stack.enter_context(reading(folder))
+    chosen = (modules_of_project if config.objective == "spill-cost" else modules_for_size)(folder, config.project)
+    lto = without_lto(config.compile_commands, is_recorded=recorded is not None, reason=reason)
+    notes = tuple(note for note in chosen.notes if note.partition(" ")[0] not in lto)
+    chosen = ModuleSelection(modules=chosen.modules, left_out=lto | chosen.left_out, notes=notes)
+    chosen = note_hot_functions(chosen, config.keep_hot)
+    chosen.tell(report)
+    measure = _measure(config, database, chosen.modules, toolchain)
+    by_name = {module.name: module for module in chosen.modules}
+    return CorpusBuild(
+        folder=folder,
+        modules=chosen.modules if measure is None else [by_name[name] for name in measure.modules],
+        left_out=chosen.left_out,
+        notes=chosen.notes,
+        measure=measure,
+    )
+
+
+def _by_its_link(config: Tune, recorded: RecordedBuild, toolchain: Toolchain) -> tuple[Tune, str]:
+    """A call that tunes a recorded build for the bytes of its image: of a build with ``-flto`` its link makes that.
+
+    Returns:
+        The call with the link that is searched; as it was, and why, if most sources have ``-flto`` and no one link is
+        to be searched.
+    """
+    if config.objective != "image" or not is_mostly_lto(recorded.database):
+        return config, ""
+    for option, is_given in {
+        "--sandbox on": config.compiler.sandbox == "on",
+        "--artifact replay": config.artifact == "replay",
+    }.items():
+        if is_given:
+            return config, f"{option} is for compile steps; leave it out to have the link searched"
+    link = searchable_link(recorded, toolchain, timeout_seconds=config.judge.timeout_seconds)
+    if isinstance(link, str):
+        return config, link
+    return dataclasses.replace(config, objective="linked", link_command=link.command, link_folder=link.folder), ""
+
+
+def _link_request(config: Tune, command: str, database: Database) -> LinkRequest:
+    return LinkRequest(
+        command=command,
+        database=database,
+        folder=config.link_folder,
+        scratch=config.folder,
+        project=config.project,
+        measuring=() if config.command is None else measuring_words(config.command),
+        timeout_seconds=config.judge.timeout_seconds,
+        error=config.judge.error,
+        compiler=config.compiler,
+        defers=not config.link_only and not config.keep_hot,
+    )
+
+
+def _settings(config: Tune, policies: Mapping[str, Path], toolchain: Toolchain) -> TuneSettings:
+    both = {REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name}
+    by_cargo = config.cargo is not None
+    return TuneSettings(
+        folder=config.folder,
+        output=config.output,
+        seconds=seconds_of(config.budget),
+        objective=config.objective,
+        problems=frozenset(both if config.problem == "both" else {config.problem}),
+        policies=policies,
+        start=config.start,
+        earlier=earlier_table(config, toolchain),
+        allocation_share=config.allocation_share,
+        pass_share=config.share_for_passes,
+        least_pass_share=config.least_for_passes,
+        least_steps=LEAST_STEPS if by_cargo else 0,
+        slowdown=config.slowdown,
+        adds_register_policies=config.register_policies == "on" or (config.register_policies == "auto" and by_cargo),
+        falls_back_to_policy=config.fallback == "policy",
+        judge=config.judge,
+        search=config.search,
+    )
+
+
+def _measure(
+    config: Tune, database: Database | None, modules: Sequence[Module], toolchain: Toolchain
+) -> Measure | None:
+    """What judges, if the objective is more than the account."""
+    if config.objective not in {"linked", "command"}:
+        return None
+    plan = None
+    if config.link_command is not None:
+        folder = config.link_folder or (Path() if database is None else database.folder)
+        plan = plan_link(
+            link_words(config.link_command),
+            folder=folder.resolve(),
+            outputs={}
+            if database is None
+            else module_outputs(database.path, project=database.project, level=database.level),
+            modules=[module.name for module in modules],
+            toolchain=toolchain,
+        )
+    return Measure(
+        plan=plan,
+        command=() if config.command is None else measuring_words(config.command),
+        modules=tuple(module.name for module in modules) if plan is None else plan.modules,
+        timeout_seconds=config.judge.timeout_seconds,
+        error=config.judge.error,
+    )
+
+
+def _claim(config: Tune, inputs: Mapping[str, str], versions: dict[str, str]) -> Callable[[], None]:
+    """What signs the folder; refuses one with another search, and one that a search began in unless it is to go on."""
+    place = config.folder / SEARCH
+    commands = {"link_command": config.link_command, "command": config.command}
+    settings = {"objective": config.objective, "project": config.project}
+    settings |= {} if config.cargo is None else {"cargo": config.cargo}
+    settings |= {"problem": config.problem} if config.objective == "spill-cost" else {}
+    settings |= {"keep_hot": str(config.keep_hot)} if config.keep_hot else {}
+    settings |= {name: value for name, value in commands.items() if value is not None}
+    began = check_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=dict(inputs))
+    if began and not config.go_on:
+        raise ReuseError(
+            f"{place}: expected a new folder, found a search of the same project; "
+            "add --continue to go on with it, or name another --folder"
+        )
+
+    def claim() -> None:
+        if not began:
+            write_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=dict(inputs))
+
+    return claim

@@ -1,15 +1,21 @@
-"""What a call of `mlgokit tune` says."""
+"""The options of ``mlgokit tune``: what a call says, and what it may not say."""
 
 import dataclasses
+import re
+import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from mlgokit.commands.build_site import BuildOptions, WholeBuild
+from mlgokit.builds.cargo import cargo_words
+from mlgokit.builds.corpus import ANY_COMMANDS
+from mlgokit.builds.link import OUTPUT, link_words
+from mlgokit.builds.measurement import measuring_words
+from mlgokit.builds.site import BuildCommands
 from mlgokit.commands.options import (
-    ANY_CLANG,
     COMPILER,
     NO_CLUSTER,
     REUSE,
@@ -17,18 +23,34 @@ from mlgokit.commands.options import (
     Compiling,
     Databases,
     Reusing,
+    refuse_beside_cargo,
 )
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import Level
-from mlgokit.corpus.importers.project_name import default_project
+from mlgokit.errors import ReuseError, UsageError
+from mlgokit.files import check_writable
+from mlgokit.policy.pretrained import policy_file
+from mlgokit.policy.store import load_policy
+from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
+from mlgokit.tables.decisions import DecisionTable, read_table
+from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, read_overrides
 from mlgokit.tune.judge import JudgeConfig
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+STARTS_FROM = "builtin:size"
+"""The policy that inlining starts from."""
+NO_POLICY = "none"
+_MOST_KEPT = 99.9999
+"""Percent; LLVM's summary of a profile goes no further."""
+_NOT_BY_CARGO = {"linked", "command", "spill-cost"}
+WholeBuild = Annotated[BuildCommands, tyro.conf.OmitArgPrefixes, tyro.conf.UseAppendAction]
+"""As a field of a command's configuration: the options of the command line have no prefix."""
+NO_BUILD = BuildCommands()
 ALLOCATION_SHARE = 0.3
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
 PASS_SHARE = 0.4
 """Of the budget, where ``docs/results/passes_share.md`` measured what it gives."""
-PASSES_GAIN = 20.0
-"""Bytes per second of processor time that searches over passes gained at least, in two small projects."""
 CARGO_PASS_SHARE = 0.15
 """Of the budget, whatever inlining gains, where a module is a whole program: after its first steps inlining gains less
 there than a first look at passes (docs/results/tuning_rust.md, by kind of decision)."""
@@ -42,7 +64,7 @@ class Tune:
 
     compile_commands: Path | None = None
     """Compilation database (compile_commands.json) of the project; name this, --build or a corpus."""
-    built: WholeBuild = dataclasses.field(default_factory=BuildOptions)
+    built: WholeBuild = NO_BUILD
     """Build to record, and to make again with the plugin."""
     corpus: Path | None = None
     """Folder of a corpus with the project's modules."""
@@ -102,7 +124,7 @@ class Tune:
     next of these."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands, and must be one for size."""
-    database: Databases = ANY_CLANG
+    database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
@@ -125,7 +147,257 @@ class Tune:
         """Share of the budget for passes, which registers come before."""
         return min(self.pass_share, 1 - self.allocation_share)
 
-    @property
-    def build_project(self) -> str | None:
-        """First component of the names of a recorded build's modules; ``None`` for that of the database's folder."""
-        return default_project(self.built.build_folder) if self.built.build else None
+
+def seconds_of(budget: str) -> float:
+    """The seconds that a user means.
+
+    Raises:
+        UsageError: it is no time.
+
+    Example:
+        >>> seconds_of("1.5h")
+        5400.0
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
+    if found is None:
+        raise UsageError(f"budget: expected a number with s, m or h, such as 30m, found {budget!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def check_objective(config: Tune) -> None:
+    """Refuse commands that the objective has no use for, and an objective without its commands.
+
+    Raises:
+        UsageError: such a call.
+    """
+    if config.problem != "both" and config.objective != "spill-cost":
+        raise UsageError(
+            f"--problem {config.problem}: expected --objective spill-cost with it, found {config.objective}; "
+            "add or leave out"
+        )
+    if config.command is not None and config.objective != "command":
+        raise UsageError(f"--command: expected --objective command with it, found {config.objective}; add or leave out")
+    if config.link_command is not None and config.objective not in {"linked", "command"}:
+        raise UsageError(
+            f"--link-command: expected --objective linked or command with it, found {config.objective}; change one"
+        )
+    is_recorded = bool(config.built.build)
+    if config.link_command is None and config.objective == "linked" and not is_recorded:
+        raise UsageError(
+            "--objective linked: expected --link-command with the link of the build, found none; "
+            "add the last line of `ninja -t commands PROGRAM`, or what link.txt says, or give --build"
+        )
+    if config.link_command is not None:
+        link_words(config.link_command)
+    if config.objective == "command":
+        if config.command is None:
+            raise UsageError(
+                "--objective command: expected --command with what prints a number, found none; add it, "
+                'as in --command "./measure.sh {output}"'
+            )
+        if (
+            any(OUTPUT in word for word in measuring_words(config.command))
+            and config.link_command is None
+            and not is_recorded
+        ):
+            raise UsageError(
+                f"--command: expected --link-command to make {OUTPUT}, found none; add it, or measure {{objects}}"
+            )
+
+
+def check_shares(config: Tune) -> None:
+    """Refuse shares of the budget, and a bound, that cannot be.
+
+    Raises:
+        UsageError: such a call.
+    """
+    for name, share in (("allocation", config.allocation_share), ("pass", config.pass_share)):
+        if not 0 <= share <= 1:
+            raise UsageError(f"--{name}-share: expected a part from 0 to 1, found {share:g}; correct it")
+    if not config.slowdown >= 0:
+        raise UsageError(
+            f"--slowdown: expected a part of at least 0, such as 0.01, found {config.slowdown:g}; correct it"
+        )
+
+
+def check_keep_hot(config: Tune) -> None:
+    """Refuse a share of hot functions that is none, or a policy that would decide in them later.
+
+    Raises:
+        UsageError: such a call.
+    """
+    if not 0 <= config.keep_hot <= _MOST_KEPT:
+        raise UsageError(
+            f"--keep-hot: expected a percentage from 0 to {_MOST_KEPT:g}, found {config.keep_hot:g}; correct it"
+        )
+    if config.keep_hot and config.fallback == "policy":
+        raise UsageError(
+            "--keep-hot: expected --fallback heuristic with it, found policy, which would decide in hot functions; "
+            "leave one out"
+        )
+
+
+def policy_to_start_from(config: Tune) -> Path | None:
+    """The policy file that is named, else that of the package where inlining is searched.
+
+    Raises:
+        UsageError: no such policy comes with the package.
+    """
+    if config.policy is not None:
+        return None if str(config.policy) == NO_POLICY else policy_file(config.policy)
+    inlines = config.objective != "spill-cost" and config.cargo is None
+    return policy_file(STARTS_FROM) if inlines else None
+
+
+def policies_of(config: Tune) -> dict[str, Path]:
+    """The policy to start from, by its problem.
+
+    Raises:
+        UsageError: it decides something else than what is searched, or is missing where it is to decide the rest.
+    """
+    if config.objective != "spill-cost":
+        if config.policy is not None:
+            load_policy(config.policy, problem=INLINE_SIZE.name)
+        return {} if config.policy is None else {INLINE_SIZE.name: config.policy}
+    if config.policy is None:
+        if config.fallback == "policy":
+            raise UsageError(
+                "--fallback policy: expected --policy with --objective spill-cost, as this search makes none; add it"
+            )
+        return {}
+    problem = load_policy(config.policy).problem
+    if problem not in (REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name):
+        raise UsageError(
+            f"--policy {config.policy}: expected one for {REGALLOC_EVICTION.name} or {REGALLOC_PRIORITY.name} with "
+            f"--objective spill-cost, found one for {problem}; name another"
+        )
+    return {problem: config.policy}
+
+
+def earlier_table(config: Tune, toolchain: Toolchain) -> DecisionTable | OverrideTable | None:
+    """The table of an earlier plugin.
+
+    Raises:
+        UsageError: it was tuned with another LLVM.
+    """
+    if config.start is None:
+        return None
+    costs = config.objective == "spill-cost"
+    earlier = read_overrides(ALLOCATIONS, config.start) if costs else read_table(config.start)
+    if earlier.summary is not None and earlier.summary.llvm != toolchain.major:
+        raise UsageError(
+            f"{config.start}: expected a plugin tuned with LLVM {toolchain.major}, found one for "
+            f"{earlier.summary.llvm}, whose keys are others; give --llvm {earlier.summary.llvm}, or no --start"
+        )
+    return earlier
+
+
+def check_build(config: Tune) -> None:
+    """Refuse options of a build without one, a build beside another source, and commands that are none.
+
+    Raises:
+        UsageError: such a call.
+    """
+    options = config.built
+    if not options.build:
+        for name in ("test", "program", "clean"):
+            if getattr(options, name) and not (name == "test" and config.cargo is not None):
+                raise UsageError(f"--{name}: expected --build with it, found none; add it or leave this out")
+        return
+    if config.compile_commands is not None or config.corpus is not None:
+        raise UsageError("tune: expected one of --build, --compile-commands and --corpus, found several; name one")
+    given = next((option for option, is_given in config.database.given.items() if is_given), None)
+    if given is not None:
+        raise UsageError(
+            f"{given}: expected it with --compile-commands, found it with --build, which clang compiles; leave it out"
+        )
+    if config.level is not None:
+        raise UsageError(
+            "--level: expected it with --compile-commands, found it with --build, which has its own; build with -Oz"
+        )
+    folder = options.build_folder
+    if not folder.is_dir():
+        raise UsageError(f"--build-folder {folder}: expected a folder with sources to build, found none; correct it")
+    _check_programs(options)
+    if (config.folder / "search").exists() and not config.go_on:
+        raise ReuseError(
+            f"{config.folder / 'search'}: expected a new folder, found a search; "
+            "add --continue to go on with it, or name another --folder"
+        )
+
+
+def _check_programs(commands: BuildCommands) -> None:
+    for option in ("build", "clean", "test"):
+        for words in commands.words(option):
+            if "/" not in words[0] and shutil.which(words[0]) is None:
+                raise UsageError(
+                    f"--{option}: expected a program in {shlex.join(words)}, found no {words[0]}; check the name"
+                )
+
+
+def check_cargo(config: Tune) -> tuple[str, ...]:
+    """The words of the cargo command.
+
+    Raises:
+        UsageError: it is none, or something is asked for that this search does not have.
+    """
+    words = cargo_words(config.cargo or "")
+    refuse_beside_cargo(
+        {
+            f"--objective {config.objective}": config.objective in _NOT_BY_CARGO,
+            "--compile-commands": config.compile_commands is not None,
+            "--corpus": config.corpus is not None,
+            "--build": bool(config.built.build),
+            "--level": config.level is not None,
+            **config.database.given,
+            "--keep-hot": bool(config.keep_hot),
+            "--sandbox on": config.compiler.sandbox == "on",
+            "--scheduler": config.cluster.scheduler is not None,
+        }
+    )
+    return words
+
+
+def for_replay(config: Tune) -> Tune:
+    """The call as it searches: where a replay is asked for, over inlining alone.
+
+    Raises:
+        StorageError: the list cannot be written.
+        UsageError: what is asked for has no replay.
+    """
+    if config.artifact != "replay":
+        if config.replay_clang is not None:
+            raise UsageError("--replay-clang: expected --artifact replay with it, found plugin; add or leave out")
+        return config
+    for option, given in {
+        f"--objective {config.objective}": config.objective == "spill-cost",
+        "--corpus": config.corpus is not None,
+        "--replay-clang with --cargo": config.replay_clang is not None and config.cargo is not None,
+        f"--allocation-share {config.allocation_share:g}": config.allocation_share not in (ALLOCATION_SHARE, 0),
+        f"--pass-share {config.pass_share:g}": config.pass_share not in (PASS_SHARE, 0),
+    }.items():
+        if given:
+            raise UsageError(
+                f"{option}: expected no --artifact replay with it, which has inlining alone, of sources that are "
+                "compiled again; leave one out"
+            )
+    check_writable(replay_folder(config), is_folder=True)
+    return dataclasses.replace(config, allocation_share=0.0, pass_share=0.0)
+
+
+def replay_folder(config: Tune) -> Path:
+    """Where the list goes."""
+    return config.output.with_name(f"{config.output.stem}-replay")
+
+
+def refuse_link(config: Tune) -> None:
+    """Refuse a replay of decisions that are made in a link.
+
+    Raises:
+        UsageError: it is asked for.
+    """
+    if config.artifact == "replay":
+        raise UsageError(
+            "--artifact replay: expected a search of compile steps, found one of a link with -flto, which takes its "
+            "options elsewhere; leave it out, or name another objective"
+        )

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlgokit.builds.images import BuiltImage, FunctionBytes
 from mlgokit.builds.variant import VariantRecord
-from mlgokit.evaluation.decode import decode, of_format, read_json
+from mlgokit.decode import decode, of_format, read_json
 from mlgokit.evaluation.explained import FunctionTree
 from mlgokit.manifest import finite_json, plain_json
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
+from mlgokit.decode import decode
 from mlgokit.errors import InputError
-from mlgokit.evaluation.decode import decode
 from mlgokit.evaluation.program import ProgramComparison
 from mlgokit.evaluation.records import Evaluation
 from mlgokit.evaluation.sentences import (

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from mlgokit.evaluation.decode import decode, of_format
+from mlgokit.decode import decode, of_format
 from mlgokit.learning.validation import JudgedModule
 
 FORMAT = "mlgokit training"

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mlgokit.decode import decode, read_json
 from mlgokit.errors import InputError
-from mlgokit.evaluation.decode import decode, read_json
 from mlgokit.files import atomic_write
 
 JUDGED_NAME = "judged.json"

@@ -6,11 +6,12 @@ from rich.console import Console
 from rich.text import Text
 
 from mlgokit.builds.images import LINKED
+from mlgokit.builds.recorded import TunedBuild
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.terminal import counted, numbers, plain_table, say, say_reasons, words
 from mlgokit.tune.check import CheckResult
 from mlgokit.tune.replay import ReplayResult
-from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedBuild, TunedModule
+from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedModule
 
 MOST_ROWS = 25
 _BY_COSTS = "Modules, by what spills, reloads and copies cost"

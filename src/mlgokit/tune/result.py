@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlgokit.builds.images import BuiltImage
 from mlgokit.builds.measurement import Comparison
+from mlgokit.builds.recorded import TunedBuild
 from mlgokit.compiler.objects.link import LinkedImage
 from mlgokit.compiler.regalloc_cost import OFFSET
-from mlgokit.evaluation.decode import decode, of_format
+from mlgokit.decode import decode, of_format
 from mlgokit.statistics import geometric_mean_change
 from mlgokit.tune.replay import ReplayResult
 from mlgokit.tune.search import CurvePoint
@@ -94,38 +94,6 @@ class SearchedFunctions:
     compilations: int
     trials: int
     costs: SpillCosts | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedProgram:
-    """A program or library that the user's build links.
-
-    Attributes:
-        program: its path below the folder of the build.
-        plain: of the build without the plugin.
-        tuned: of the build with it.
-    """
-
-    program: str
-    plain: BuiltImage
-    tuned: BuiltImage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedBuild:
-    """The user's build, made and tested with the plugin before that was published.
-
-    Attributes:
-        programs: what it links, both ways.
-        tests: what came of the tests; empty without any.
-        notes: what else the user should know, a sentence each.
-        line: what to add to the build for good, and where.
-    """
-
-    programs: tuple[TunedProgram, ...]
-    tests: str
-    notes: tuple[str, ...]
-    line: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.builds.compilers import WORKERS, SandboxMode, open_sandbox_of_front_ends, room_of
-from mlgokit.commands.options import ANY_CLANG, Databases
+from mlgokit.builds.corpus import ANY_COMMANDS
+from mlgokit.commands.options import Databases
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.build_notes import profile_sentences
 from mlgokit.corpus.corpus import ModuleFailure
@@ -71,7 +72,7 @@ class Import:
     """Room in GiB that the import leaves on the disk; if not given, 1, or 2 % of a smaller disk."""
     disk_limit_gib: float | None = None
     """Size in GiB of the corpus at which the import stops; with --compile-commands it can go on."""
-    database: Databases = ANY_CLANG
+    database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
     held_out: bool = False
     """With --compile-commands: keep the modules out of training."""
@@ -111,13 +112,8 @@ _ONLY_WITH: Mapping[str, frozenset[str]] = {
 """Which settings mean something with which source; ``embedded`` is ``compile_commands`` with that flag."""
 
 
-def run(config: Import, *, for_link: bool = False, report: Report = say_nothing) -> dict[str, Any]:
+def run(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
     """Make the corpus; says what it has, what failed and why, and what was left out.
-
-    Args:
-        config: the call.
-        for_link: as of :func:`mlgokit.corpus.importers.database.import_commands`.
-        report: told after every module.
 
     Raises:
         UsageError: not exactly one source is named, or a setting has no meaning for it.
@@ -125,7 +121,7 @@ def run(config: Import, *, for_link: bool = False, report: Report = say_nothing)
     source = _source(config)
     match source:
         case "compile_commands":
-            return _import_commands(config, report, for_link=for_link)
+            return _import_commands(config, report)
         case "thinlto":
             return _import_thinlto(config, report)
         case "bitcode":
@@ -189,7 +185,7 @@ def _shown(source: str) -> str:
     return "--compile-commands --embedded" if source == "embedded" else _flag(source)
 
 
-def _import_commands(config: Import, report: Report, *, for_link: bool) -> dict[str, Any]:
+def _import_commands(config: Import, report: Report) -> dict[str, Any]:
     toolchain = find_toolchain(config.llvm)
     imported = import_commands(
         cast("Path", config.compile_commands),
@@ -199,7 +195,6 @@ def _import_commands(config: Import, report: Report, *, for_link: bool) -> dict[
         level=config.level,
         wanted=CommandFilter(include=config.include, exclude=config.exclude),
         held_out=config.held_out,
-        for_link=for_link,
         baseline=config.database.baseline,
         target=config.database.target,
         workers=config.workers,

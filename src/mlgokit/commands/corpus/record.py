@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from mlgokit.builds.compilers import DatabaseOptions
+from mlgokit.builds.corpus import DatabaseOptions
 from mlgokit.commands.corpus import import_build
 from mlgokit.commands.corpus.extract import FRONT_END_SECONDS
 from mlgokit.commands.options import COMPILER, Compiling

@@ -20,7 +20,7 @@ from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedC
 from mlgokit.corpus.importers.no_code import why_no_code
 from mlgokit.corpus.importers.precompiled import Headers, headers_made
 from mlgokit.corpus.importers.project_name import check_project
-from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
+from mlgokit.corpus.options.dry_run import BuildCommands, DryRun, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import with_profiles
 from mlgokit.corpus.writer import EXAMPLES
 from mlgokit.errors import CorpusError, UsageError
@@ -67,7 +67,7 @@ class BuildSource:
     name: str
     command: CompileCommand
     call: FrontEndCall
-    options: BuildOptions
+    options: BuildCommands
     file: Path
     output: Path | None
 
@@ -95,7 +95,7 @@ class Survey:
         sources: how many sources and failures there are.
     """
 
-    options: tuple[BuildOptions, ...]
+    options: tuple[BuildCommands, ...]
     commands: Mapping[tuple[object, ...], int]
     sources: int
 
@@ -194,7 +194,7 @@ def survey(request: SourceRequest) -> Survey:
         CorpusError: nothing.
     """
     reading = SourceReading()
-    distinct: dict[tuple[object, ...], BuildOptions] = {}
+    distinct: dict[tuple[object, ...], BuildCommands] = {}
     commands: Counter[tuple[object, ...]] = Counter()
     count = 0
     for source in read_sources(request, reading):
@@ -280,7 +280,7 @@ def _source(
             )
     except ValueError as error:
         return ModuleFailure(name=name, project=request.project, reason=str(error))
-    options = BuildOptions(
+    options = BuildCommands(
         directory=item.directory,
         driver=call.driver,
         paths=_interned(call.paths),

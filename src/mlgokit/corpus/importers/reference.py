@@ -23,7 +23,7 @@ from mlgokit.corpus.importers.build_sources import (
     source_request,
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand
-from mlgokit.corpus.options.dry_run import BuildOptions, driver_path, dry_run_key, dry_runs
+from mlgokit.corpus.options.dry_run import BuildCommands, driver_path, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import profile_of, with_profiles
 from mlgokit.errors import InputError
 from mlgokit.module import Module
@@ -103,7 +103,7 @@ def _run(
     timeout_seconds: float,
 ) -> None:
     language = call.source_language.removesuffix("-header")
-    options = BuildOptions(
+    options = BuildCommands(
         directory=command.directory,
         driver=call.driver,
         paths=(),

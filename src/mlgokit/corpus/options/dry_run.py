@@ -23,7 +23,7 @@ _ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOptions:
+class BuildCommands:
     """What commands have in common that differ only in their sources.
 
     ``paths`` are what only the front end reads, as words of ``-cc1``; ``essential``, the key of a dry run, is the rest.
@@ -47,13 +47,13 @@ class DryRun:
     reason: str | None = None
 
 
-def dry_run_key(options: BuildOptions) -> tuple[object, ...]:
+def dry_run_key(options: BuildCommands) -> tuple[object, ...]:
     """What the answer of the driver depends on."""
     return options.directory, options.driver, options.essential, options.language, options.named
 
 
 def dry_runs(
-    toolchain: Toolchain, options: Sequence[BuildOptions], *, workers: int
+    toolchain: Toolchain, options: Sequence[BuildCommands], *, workers: int
 ) -> dict[tuple[object, ...], DryRun]:
     """One dry run for each set of options that compiles bitcode in its own way."""
     distinct = {dry_run_key(item): item for item in options}
@@ -66,7 +66,7 @@ def driver_path(toolchain: Toolchain, name: str) -> str:
     return str(toolchain.clangxx if name == "clang++" else toolchain.clang)
 
 
-def _dry_run(toolchain: Toolchain, options: BuildOptions) -> DryRun:
+def _dry_run(toolchain: Toolchain, options: BuildCommands) -> DryRun:
     """Ask the driver for the ``-cc1`` line, again without the options that it does not know."""
     unknown: tuple[Option, ...] = ()
     reason = "no message"

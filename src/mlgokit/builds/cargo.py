@@ -1,17 +1,17 @@
-"""Tuning a cargo build: the full link-time optimization of each program is a module, and rustc compiles it."""
+"""A cargo build: the full link-time optimization of each program is a module, and rustc compiles it."""
 
-import dataclasses
 import json
 import os
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.commands.build_site import build_commands
-from mlgokit.commands.options import option_words
-from mlgokit.commands.tune_options import Tune
+from mlgokit.builds.build import CandidatePlugin, Proof
+from mlgokit.builds.compilers import CompilerOptions, ReuseOptions
+from mlgokit.builds.measurement import Measure
+from mlgokit.builds.variant import PluginPlace
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.elf import read_elf
@@ -21,20 +21,19 @@ from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_pr
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin, unstable_options
 from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.errors import RejectedError, ToolError, UsageError
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.manifest import sign_new
 from mlgokit.module import Module
 from mlgokit.progress import Report
-from mlgokit.tune.result import Tuned
 
 _FOLDER, _PROGRAMS = "cargo", "programs"
-_REFUSED = {"linked", "command", "spill-cost"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CargoTuning:
-    """A cargo build that is tuned.
+class CargoBuild:
+    """A cargo build, each of whose programs is a module.
 
     Attributes:
         words: the command as the user gave it.
@@ -42,7 +41,7 @@ class CargoTuning:
         modules: a program each.
         left_out: programs of the build that are not tuned, with the reason.
         inputs: digests of what a search depends on.
-        place: where the programs are linked at the end.
+        programs_folder: where the programs are linked at the end.
         folder: where the build and its tests run.
         tests: commands that test the programs.
         test_seconds: deadline of each.
@@ -53,47 +52,95 @@ class CargoTuning:
     modules: tuple[Module, ...]
     left_out: dict[str, str]
     inputs: dict[str, str]
-    place: Path
+    programs_folder: Path
     folder: Path
     tests: tuple[tuple[str, ...], ...]
     test_seconds: float
+    notes: tuple[str, ...] = ()
+    measure: Measure | None = None
+    plugin_place: PluginPlace = "compile"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """What the folder of a search says of its compiler."""
+        return {**self.compiler.toolchain.describe(), "rustc": self.compiler.rustc.version}
+
+    def prove(self, candidate: CandidatePlugin, folder: Path) -> Proof:  # noqa: ARG002  (of the protocol)
+        """Make the programs themselves by rustc's own link, plainly and with the plugin, and test both.
+
+        Raises:
+            RejectedError: a test prints something else with the tuned programs.
+            ToolError: a program is not made with the plugin, or a larger one.
+        """
+        shutil.rmtree(self.programs_folder, ignore_errors=True)
+        programs: dict[str, tuple[int, int]] = {}
+        for module in self.modules:
+            sizes: list[int] = []
+            for name, used in (("plain", None), ("tuned", candidate.file)):
+                path = self.programs_folder / name / _file_name(self.compiler.calls[module.name])
+                failed = link_program(self.compiler, module, path, plugin=used)
+                if failed:
+                    raise ToolError(f"{module.name}: expected rustc to link the {name} program, found: {failed}")
+                sizes.append(section_totals(read_elf(path.read_bytes())).llvm_size_text if path.is_file() else 0)
+            if sizes[1] > sizes[0]:
+                raise ToolError(
+                    f"{module.name}: expected a program that is no larger with the plugin, found {sizes[1]:,} in place "
+                    f"of {sizes[0]:,} bytes; nothing was published, search on with --continue"
+                )
+            programs[module.name] = (sizes[0], sizes[1])
+        calls = [self.compiler.calls[module.name] for module in self.modules]
+        wrapped = shlex.join(["mlgokit", "build", "--plugin", str(candidate.output), "--", *self.words])
+        note = f"the build as it is, with the plugin in the same calls of rustc: {wrapped}"
+        return Proof(flag=cargo_flag(self, calls, candidate.published), programs=programs, notes=(*_tested(self), note))
 
 
-def check_cargo(config: Tune) -> tuple[str, ...]:
-    """The words of the cargo command.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CargoRequest:
+    """A cargo build that is asked for.
+
+    Attributes:
+        words: of the cargo command.
+        folder: where it runs.
+        scratch: folder of the build, for the target folder and the programs.
+        compiler: how compilers are opened; ``None`` as LLVM takes that of rustc.
+        reuse: between the compilations of a program.
+        link_seconds: deadline of a link.
+        tests: commands that test the programs.
+        test_seconds: deadline of each.
+    """
+
+    words: tuple[str, ...]
+    folder: Path
+    scratch: Path
+    compiler: CompilerOptions
+    reuse: ReuseOptions = field(default_factory=ReuseOptions)
+    link_seconds: float = 300.0
+    tests: tuple[tuple[str, ...], ...] = ()
+    test_seconds: float = 3600.0
+
+
+def cargo_words(text: str) -> tuple[str, ...]:
+    """The words of a cargo command.
 
     Raises:
-        UsageError: it is none, or something is asked for that this search does not have.
+        UsageError: it builds nothing, or a quotation is not closed.
     """
-    words = option_words(config.cargo or "", "--cargo")
+    try:
+        words = tuple(split_command(text))
+    except ValueError as error:
+        raise UsageError(f"--cargo: {error}; close the quotation") from error
     if not words or not {"build", "b", "rustc"} & set(words):
         raise UsageError(
-            f"--cargo: expected a build, as in --cargo 'cargo build --release', found {config.cargo!r}; correct it"
+            f"--cargo: expected a build, as in --cargo 'cargo build --release', found {text!r}; correct it"
         )
-    for option, given in {
-        f"--objective {config.objective}": config.objective in _REFUSED,
-        "--compile-commands": config.compile_commands is not None,
-        "--corpus": config.corpus is not None,
-        "--build": bool(config.built.build),
-        "--level": config.level is not None,
-        **config.database.given,
-        "--keep-hot": bool(config.keep_hot),
-        "--sandbox on": config.compiler.sandbox == "on",
-        "--scheduler": config.cluster.scheduler is not None,
-    }.items():
-        if given:
-            raise UsageError(f"{option}: expected no --cargo with it, which has another way; leave one out")
     return words
 
 
-def open_cargo(
-    config: Tune, words: tuple[str, ...], *, settings: Mapping[str, str] | None = None, report: Report
-) -> CargoTuning:
+def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None, report: Report) -> CargoBuild:
     """Build as the user does, in a target folder of our own, and find the programs to tune.
 
     Args:
-        config: the call.
-        words: the cargo command.
+        asked: the build.
         settings: variables of the build's environment beside the user's.
         report: told what is done.
 
@@ -102,19 +149,19 @@ def open_cargo(
         ToolError: the rustc does not load the plugin.
         UsageError: the build fails, or is made with another LLVM than asked for.
     """
-    place = config.folder.resolve() / _FOLDER
+    place = asked.scratch.resolve() / _FOLDER
     sign_new(place, "cargo")
-    folder = (config.link_folder or Path()).resolve()
+    folder = asked.folder.resolve()
     report(0, 1, "build as cargo does")
-    deadline = config.compiler.deadline(config.judge.timeout_seconds)
+    deadline = asked.compiler.deadline(asked.link_seconds)
     calls = record_cargo(
-        words, folder, place=place, timeout_seconds=max(deadline, 6 * COMPILE_SECONDS), settings=settings
+        asked.words, folder, place=place, timeout_seconds=max(deadline, 6 * COMPILE_SECONDS), settings=settings
     )
     found, left_out = programs_of(calls)
     rustc = find_rustc(found[0].words[0])
-    if config.compiler.llvm not in (None, rustc.major):
+    if asked.compiler.llvm not in (None, rustc.major):
         raise UsageError(
-            f"--llvm {config.compiler.llvm}: expected that of {rustc.version}, found {rustc.major} there; leave it out"
+            f"--llvm {asked.compiler.llvm}: expected that of {rustc.version}, found {rustc.major} there; leave it out"
         )
     toolchain = find_toolchain(rustc.major, need_plugin=True)
     plugin = build_plugin(toolchain)
@@ -130,104 +177,58 @@ def open_cargo(
         calls={module.name: call for module, call in zip(modules, found, strict=True)},
         toolchain=toolchain,
         plugin=plugin,
-        workers=config.compiler.workers,
-        timeout_seconds=config.compiler.deadline(COMPILE_SECONDS),
-        room=config.compiler.room(config.folder),
-        residents=config.reuse.new_residents(),
-        known=config.reuse.new_known(),
+        workers=asked.compiler.workers,
+        timeout_seconds=asked.compiler.deadline(COMPILE_SECONDS),
+        room=asked.compiler.room(asked.scratch),
+        residents=asked.reuse.new_residents(),
+        known=asked.reuse.new_known(),
     )
-    return CargoTuning(
-        words=words,
+    return CargoBuild(
+        words=asked.words,
         compiler=compiler,
         modules=modules,
         left_out=left_out,
         inputs={module.name: digest_file(module.bitcode) for module in modules},
-        place=place / _PROGRAMS,
+        programs_folder=place / _PROGRAMS,
         folder=folder,
-        tests=tuple(tuple(command) for command in build_commands(config.built, "test")),
-        test_seconds=60 * config.built.test_minutes,
+        tests=asked.tests,
+        test_seconds=asked.test_seconds,
     )
 
 
-def versions_of(tuning: CargoTuning) -> dict[str, str]:
-    """What the folder of a search says of its compiler."""
-    return {**tuning.compiler.toolchain.describe(), "rustc": tuning.compiler.rustc.version}
-
-
-def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned, *, loaded: Path) -> Tuned:
-    """Make the programs themselves by rustc's own link, plainly and with the plugin, and say what to add to the build.
-
-    Args:
-        tuning: the build.
-        plugin: that was verified.
-        output: where it will be.
-        tuned: what the verification says.
-        loaded: where builds will load it.
-
-    Raises:
-        RejectedError: a test prints something else with the tuned programs.
-        ToolError: a program is not made with the plugin, or a larger one.
-    """
-    shutil.rmtree(tuning.place, ignore_errors=True)
-    weights: dict[str, tuple[int, int]] = {}
-    for module in tuning.modules:
-        sizes: list[int] = []
-        for name, used in (("plain", None), ("tuned", plugin)):
-            path = tuning.place / name / _file_name(tuning.compiler.calls[module.name])
-            failed = link_program(tuning.compiler, module, path, plugin=used)
-            if failed:
-                raise ToolError(f"{module.name}: expected rustc to link the {name} program, found: {failed}")
-            sizes.append(section_totals(read_elf(path.read_bytes())).llvm_size_text if path.is_file() else 0)
-        if sizes[1] > sizes[0]:
-            raise ToolError(
-                f"{module.name}: expected a program that is no larger with the plugin, found {sizes[1]:,} in place of "
-                f"{sizes[0]:,} bytes; nothing was published, search on with --continue"
-            )
-        weights[module.name] = (sizes[0], sizes[1])
-    calls = [tuning.compiler.calls[module.name] for module in tuning.modules]
-    wrapped = shlex.join(["mlgokit", "build", "--plugin", str(output), "--", *tuning.words])
-    note = f"the build as it is, with the plugin in the same calls of rustc: {wrapped}"
-    return dataclasses.replace(
-        tuned,
-        flag=cargo_flag(tuning, calls, loaded),
-        cargo_programs=weights,
-        notes=(*tuned.notes, *_tested(tuning), note),
-    )
-
-
-def cargo_flag(tuning: CargoTuning, calls: Sequence[RustcCall], plugin: Path) -> str:
+def cargo_flag(build: CargoBuild, calls: Sequence[RustcCall], plugin: Path) -> str:
     """The command that builds each program with the plugin."""
-    version, option = tuning.compiler.rustc.version, f"-Zllvm-plugins={plugin.resolve()}"
-    lines = [cargo_line(tuning.words, call, unstable_options(version, call.crate), option) for call in calls]
+    version, option = build.compiler.rustc.version, f"-Zllvm-plugins={plugin.resolve()}"
+    lines = [cargo_line(build.words, call, unstable_options(version, call.crate), option) for call in calls]
     return " && ".join(lines)
 
 
-def _tested(tuning: CargoTuning) -> Iterator[str]:
+def _tested(build: CargoBuild) -> Iterator[str]:
     """What the tests say, which must be the same of both sides."""
-    for command in tuning.tests:
-        plain, tuned = (_outcome(tuning, command, side) for side in ("plain", "tuned"))
+    for command in build.tests:
+        plain, tuned = (_outcome(build, command, side) for side in ("plain", "tuned"))
         text = shlex.join(command)
         if plain != tuned:
             raise RejectedError(
                 f"--test: expected the same exit code and output of `{text}` with the plain programs and the tuned "
                 f"ones, found {_outcome_words(plain)} and {_outcome_words(tuned)}; no plugin was written, run it with "
-                f"{tuning.place / 'plain'} and {tuning.place / 'tuned'} first in PATH"
+                f"{build.programs_folder / 'plain'} and {build.programs_folder / 'tuned'} first in PATH"
             )
         how = "passes" if plain[0] == 0 else f"ends with {plain[0]}"
         yield f"`{text}` {how} with the plain programs and with the tuned ones, and prints the same"
 
 
-def _outcome(tuning: CargoTuning, command: Sequence[str], side: str) -> tuple[int, bytes]:
+def _outcome(build: CargoBuild, command: Sequence[str], side: str) -> tuple[int, bytes]:
     done = process.run(
         command,
-        timeout_seconds=tuning.test_seconds,
-        cwd=tuning.folder,
-        env={**os.environ, "PATH": f"{tuning.place / side}{os.pathsep}{os.environ.get('PATH', '')}"},
+        timeout_seconds=build.test_seconds,
+        cwd=build.folder,
+        env={**os.environ, "PATH": f"{build.programs_folder / side}{os.pathsep}{os.environ.get('PATH', '')}"},
         limits=USERS_LIMITS,
     )
     if done.timed_out:
         raise RejectedError(
-            f"--test: expected an end of `{shlex.join(command)}` within {tuning.test_seconds:.0f} s with the {side} "
+            f"--test: expected an end of `{shlex.join(command)}` within {build.test_seconds:.0f} s with the {side} "
             "programs, found none; allow more with --test-minutes"
         )
     return done.returncode, done.stdout

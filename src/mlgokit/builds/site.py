@@ -1,4 +1,4 @@
-"""Where a whole build is made for a tuning: its options, its folder, its commands with wrapped compilers."""
+"""The user's own build: its commands, where they run with wrapped compilers, and what each step of it printed."""
 
 import contextlib
 import dataclasses
@@ -7,12 +7,8 @@ import shutil
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from mlgokit.builds.link import command_words
-from mlgokit.commands.options import Texts
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import copy_sources
 from mlgokit.compiler.toolchain import Toolchain
@@ -28,17 +24,17 @@ _ERROR = re.compile(r"(?<![-\w])errors?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOptions:
-    """The user's own build, in the place of a compilation database."""
+class BuildCommands:
+    """The commands of the user's own build, in the place of a compilation database."""
 
-    build: Texts = ()
+    build: tuple[str, ...] = ()
     """Command of the build, in place of --compile-commands; several run one after the other."""
-    test: Texts = ()
+    test: tuple[str, ...] = ()
     """With --build or --cargo: command that tests what was built, run on the plain build and on the tuned one. With
     --cargo the built programs come first in its PATH, and both runs must print the same."""
-    program: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    program: tuple[Path, ...] = ()
     """With --build: program or library to compare, by its path or name; by default all that the build links."""
-    clean: Texts = ()
+    clean: tuple[str, ...] = ()
     """With --build: command that removes what was built; the build then runs in its folder, and without it in
     copies."""
     build_folder: Path = Path()
@@ -48,9 +44,13 @@ class BuildOptions:
     test_minutes: float = 60.0
     """With --build or --cargo: deadline of each run of the tests in minutes."""
 
+    def words(self, option: str) -> list[list[str]]:
+        """The words of each command of an option, such as ``build``.
 
-WholeBuild = Annotated[BuildOptions, tyro.conf.OmitArgPrefixes]
-"""As a field of a command's configuration: the options of the command line have no prefix."""
+        Raises:
+            UsageError: one is not a single command.
+        """
+        return [command_words(text, option=f"--{option}", known=()) for text in getattr(self, option)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +58,21 @@ class BuildSite:
     """A place for the builds of a tuning.
 
     Attributes:
-        options: of the build.
+        commands: of the build.
         place: folder for what the builds print, and for the programs.
         tree: where the build runs: the user's folder, or a copy of it outside.
         toolchain: whose clang compiles.
     """
 
-    options: BuildOptions
+    commands: BuildCommands
     place: Path
     tree: Path
     toolchain: Toolchain
+
+    @property
+    def database(self) -> Path:
+        """The compilation database of the plain build; not within what is tuned, as names count from its folder."""
+        return (self.place if self.commands.clean else self.tree) / "mlgokit_commands.json"
 
     @property
     def wrapping(self) -> Path:
@@ -88,15 +93,6 @@ class BuildSite:
         return self.place / "programs" / side / program
 
 
-def build_commands(options: BuildOptions, option: str) -> list[list[str]]:
-    """The words of the commands of an option, such as ``build``.
-
-    Raises:
-        UsageError: one is no command.
-    """
-    return [command_words(text, option=f"--{option}", known=()) for text in getattr(options, option)]
-
-
 def run_step(
     site: BuildSite, what: str, side: str, added: AddedOptions, *, keeps_sources: bool = False
 ) -> WrappedBuild:
@@ -108,18 +104,18 @@ def run_step(
         StorageError: the disk is full or not writable.
         ToolError: a command cannot be started.
     """
-    options, log = site.options, site.log(side, what)
+    log = site.log(side, what)
     with writing(log):
         shutil.rmtree(site.wrapping, ignore_errors=True)
         with log.open("wb") as output:
             done = run_wrapped(
-                build_commands(options, what),
+                site.commands.words(what),
                 tree=site.tree,
                 folder=site.wrapping,
                 toolchain=site.toolchain,
                 added=added,
                 environment=REPEATABLE,
-                timeout_seconds=60 * (options.test_minutes if what == "test" else options.build_minutes),
+                timeout_seconds=60 * (site.commands.test_minutes if what == "test" else site.commands.build_minutes),
                 output=output,
                 keeps_sources=keeps_sources,
             )
@@ -137,7 +133,7 @@ def run_step(
 @contextlib.contextmanager
 def fresh_tree(site: BuildSite) -> Generator[None]:
     """A tree at the place of the plain one that was not built yet; the plain one, which links need, comes back."""
-    if site.options.clean:
+    if site.commands.clean:
         yield
         return
     copies = copies_of(site.tree)

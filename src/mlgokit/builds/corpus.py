@@ -1,0 +1,225 @@
+"""A project as a corpus: its modules, imported from a compilation database if need be, and what is left out of it."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.builds.build import CandidatePlugin, Proof
+from mlgokit.builds.compilers import CompilerOptions, open_sandbox_of_front_ends, room_of
+from mlgokit.builds.measurement import Measure
+from mlgokit.builds.variant import PluginPlace
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.build_notes import build_notes
+from mlgokit.corpus.corpus import load_measurable
+from mlgokit.corpus.front_end import ExtractionLimits, Level
+from mlgokit.corpus.importers.build_compiler import Baseline
+from mlgokit.corpus.importers.database import import_commands
+from mlgokit.corpus.profiles import profiles_in
+from mlgokit.errors import CorpusError, UsageError
+from mlgokit.files import digest_file
+from mlgokit.module import Module
+from mlgokit.progress import Report
+
+_SUMMARY = b"ProfileFormat"
+"""A name in the summary of a profile, as bitcode has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSelection:
+    """Modules of one project.
+
+    Attributes:
+        modules: those to work on.
+        left_out: the project's other sources and modules, with the reason.
+        notes: what is to be said of the build before work with them begins.
+    """
+
+    modules: tuple[Module, ...]
+    left_out: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    def tell(self, report: Report) -> None:
+        """Say before long work that it is not for all of the project, or not for what is shipped."""
+        for note in self.notes:
+            report(1, 1, note)
+        if self.left_out:
+            name, reason = next(iter(self.left_out.items()))
+            count = len(self.modules)
+            report(count, count + len(self.left_out), f"sources to work on; left out {name}: {reason}")
+
+
+def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
+    """The modules of one project.
+
+    Raises:
+        UsageError: the corpus has several projects and none was named, or has no such one.
+    """
+    corpus = load_measurable(folder)
+    projects = sorted({module.project for module in corpus.modules})
+    if project is None and len(projects) > 1:
+        raise UsageError(f"{folder}: expected one project, found {', '.join(projects)}; name one with --project")
+    if project is not None and project not in projects:
+        raise UsageError(f"{folder}: expected the project {project}, found {', '.join(projects)}; correct the name")
+    failed = (*corpus.failures, *corpus.missing)
+    modules = tuple(module for module in corpus.modules if project in (None, module.project))
+    return ModuleSelection(
+        modules=modules,
+        notes=build_notes(folder, modules),
+        left_out={one.name: one.reason for one in failed if project in (None, one.project)},
+    )
+
+
+def modules_for_size(folder: Path, project: str | None) -> ModuleSelection:
+    """The modules of one project that are compiled for size.
+
+    Raises:
+        UsageError: as :func:`modules_of_project`.
+        CorpusError: none of the project's modules is compiled for size.
+    """
+    whole = modules_of_project(folder, project)
+    found = tuple(module for module in whole.modules if module.is_for_size)
+    if not found:
+        raise CorpusError(
+            f"{folder}: expected modules compiled with -Oz or -Os, found none of {len(whole.modules)}; "
+            "build for size, or give --level Oz and then build with -Oz as well"
+        )
+    names = {module.name for module in found}
+    others = (module.name for module in whole.modules if module.name not in names)
+    return ModuleSelection(
+        modules=found,
+        left_out=whole.left_out | dict.fromkeys(others, "it is not compiled with -Oz or -Os"),
+        notes=build_notes(folder, found),
+    )
+
+
+def note_hot_functions(chosen: ModuleSelection, percent: float) -> ModuleSelection:
+    """Add a note on the functions in the most executed ``percent`` of the profile, which stay as LLVM has them.
+
+    Raises:
+        UsageError: no module is compiled with a profile that could say which functions are hot.
+    """
+    if not percent:
+        return chosen
+    profiled = sum(map(_has_profile, chosen.modules))
+    if not profiled:
+        raise UsageError(
+            f"--keep-hot {percent:g}: expected a build with a profile, such as -fprofile-use=a.profdata, found "
+            f"none in {len(chosen.modules)} modules; build with one, or leave it out"
+        )
+    note = (
+        f"functions in the most executed {percent:g} % of the profile stay as LLVM has them, in {profiled} of "
+        f"{len(chosen.modules)} modules"
+    )
+    return dataclasses.replace(chosen, notes=(*chosen.notes, note))
+
+
+def _has_profile(module: Module) -> bool:
+    """Whether a module is compiled with a profile; what a linker compiles has that of its compile steps inside."""
+    if module.link_folder is None:
+        return bool(profiles_in(module.command_line))
+    return _SUMMARY in module.bitcode.read_bytes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseOptions:
+    """Which commands of a compilation database are taken."""
+
+    baseline: Baseline = "build"
+    """With --compile-commands: code that sizes are compared with. build: that of the build, whose compiler must be a
+    clang; clang: that of this clang at the build's level, whatever the build's compiler is."""
+    target: str | None = None
+    """With --compile-commands: triple or architecture of the commands to take, as a corpus has one target; that of most
+    commands if not given."""
+
+    @property
+    def given(self) -> dict[str, bool]:
+        """By option, whether it says something."""
+        return {"--baseline": self.baseline != "build", "--target": self.target is not None}
+
+
+ANY_COMMANDS = DatabaseOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """A compilation database, and how modules are made of it.
+
+    Attributes:
+        path: of ``compile_commands.json``.
+        project: first component of the modules' names; that of the build's folder if not given.
+        level: optimization level in place of the build's own.
+        choice: which of its commands are taken.
+    """
+
+    path: Path
+    project: str | None = None
+    level: Level | None = None
+    choice: DatabaseOptions = ANY_COMMANDS
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the build."""
+        return self.path.resolve().parent
+
+
+def import_database(
+    database: Database,
+    folder: Path,
+    *,
+    toolchain: Toolchain,
+    compiler: CompilerOptions,
+    for_link: bool = False,
+    report: Report,
+) -> Path:
+    """Make a corpus of a database in ``folder``, with front ends in a sandbox where there is one.
+
+    ``for_link`` is that of :func:`mlgokit.corpus.importers.database.import_commands`, whose errors this raises.
+    """
+    import_commands(
+        database.path,
+        toolchain=toolchain,
+        corpus_folder=folder,
+        project=database.project,
+        level=database.level,
+        for_link=for_link,
+        baseline=database.choice.baseline,
+        target=database.choice.target,
+        workers=compiler.workers,
+        limits=ExtractionLimits(
+            room=room_of(folder, reserve_gib=None, limit_gib=None),
+            sandbox=open_sandbox_of_front_ends(compiler.sandbox, toolchain),
+        ),
+        report=lambda done, total, _: report(done, total, "front end"),
+    )
+    return folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CorpusBuild:
+    """The modules of one project of a corpus as a build.
+
+    Attributes:
+        folder: of the corpus.
+        modules: in link order.
+        left_out: what of the project is not compiled, with the reason.
+        notes: what a user should know of the build, a sentence each.
+        measure: what judges, if it is more than the account of the objects.
+        plugin_place: the steps of the build that load the plugin.
+    """
+
+    folder: Path
+    modules: Sequence[Module]
+    left_out: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    measure: Measure | None = None
+    plugin_place: PluginPlace = "compile"
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Digests of what a search depends on."""
+        return {"corpus": digest_file(self.folder / "corpus_description.json")}
+
+    def prove(self, candidate: CandidatePlugin, folder: Path) -> Proof:  # noqa: ARG002  (of the protocol)
+        """Nothing: its objects were compiled with the plugin when that was verified."""
+        return Proof()

@@ -1,0 +1,632 @@
+"""A link with link-time optimization as a build: what the linker compiles of a program are the modules of a search.
+
+With ``-flto`` that is one module, what the linker merges; with ``-flto=thin`` each back end is one.
+
+The link can only search calls that are left to it, and what is inlined early stays so. So the compile steps inline
+nothing, where that alone leaves the image about as large, and the link decides about every call. The plugin does that
+in the compile steps, so it is added there as well.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.builds.build import CandidatePlugin, Proof
+from mlgokit.builds.compilers import CompilerOptions
+from mlgokit.builds.corpus import Database, import_database, modules_for_size
+from mlgokit.builds.link import (
+    Linked,
+    LinkPlan,
+    command_words,
+    link,
+    link_words,
+    loading_options,
+    placed_words,
+    plan_link,
+)
+from mlgokit.builds.measurement import Comparison, LinkedBuild, Measure, measure
+from mlgokit.builds.recorded import RecordedBuild
+from mlgokit.builds.variant import PluginPlace, cache_key
+from mlgokit.compiler.compilation import CompileStatus
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.lto import LinkerCall, back_end, linker_call, merge
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.request import NEVER, CompileRequest, Lto, PluginUse
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.build_notes import profile_sentences
+from mlgokit.corpus.importers.build_command import lto_of
+from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
+from mlgokit.corpus.importers.database import lto_by_module, lto_kinds, module_outputs, option_counts
+from mlgokit.corpus.importers.recorded import RecordedLink
+from mlgokit.corpus.staleness import fit_of
+from mlgokit.errors import CorpusError, OtherLinkerError, ToolError, UsageError
+from mlgokit.files import digest_file, writing
+from mlgokit.locks import reading
+from mlgokit.manifest import digest_value
+from mlgokit.module import Module
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report
+from mlgokit.tables.decisions import DecisionTable
+
+LINK_MODULE = " (link)"
+"""How the name of a module ends that the linker compiles."""
+_FOLDER = "link"
+_SIZE_LEVELS = {"-Oz", "-Os"}
+_BOTH_PLACES = (
+    "the first word to add is for the compile steps, which leave inlining to the link, the others are for the link; "
+    "the plugin needs both"
+)
+MOST_LARGER = 0.01
+"""Part by which the image may be larger before the search if the compile steps inline nothing; more is hard to make
+good."""
+GIVES_UP = 1 / 3
+"""Part of the search in which that has to be made good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRequest:
+    """A link that is to be tuned, of a build that is there.
+
+    Attributes:
+        command: of the link, as the user's build has it.
+        database: of the compile steps.
+        folder: where the command runs; that of the database if not given.
+        scratch: folder of the tuning, for what is made meanwhile.
+        project: of the modules; the link's folder if not given.
+        measuring: the words of a command that prints a number; without it the image's bytes are the number.
+        timeout_seconds: deadline of a link, and of each run of that command.
+        error: share of comparisons that may by chance call a build better or worse that is neither.
+        compiler: how compilers are opened.
+        defers: whether the compile steps may leave inlining to the link.
+    """
+
+    command: str
+    database: Database
+    folder: Path | None
+    scratch: Path
+    project: str | None
+    measuring: tuple[str, ...]
+    timeout_seconds: float
+    error: float
+    compiler: CompilerOptions
+    defers: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompileSteps:
+    """The compile steps before a link that is tuned.
+
+    Attributes:
+        compiler: makes their objects, which are bitcode.
+        modules: those that are compiled for size and for link-time optimization.
+        plan: the user's link, with the places of their objects.
+        lto: the kind of it.
+        report: told what is done.
+    """
+
+    compiler: ClangCompiler
+    modules: tuple[Module, ...]
+    plan: LinkPlan
+    lto: Lto
+    report: Report
+
+    def compile(self, folder: Path, use: PluginUse) -> dict[str, Path]:
+        """Compile all of them into a folder, for the link.
+
+        Raises:
+            ToolError: one does not compile.
+        """
+        # In a library an object is known by its name.
+        paths = {one.name: folder / str(index) / Path(one.name).name for index, one in enumerate(self.modules)}
+
+        def work(module: Module) -> str:
+            path = paths[module.name]
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            done = self.compiler.compile(module, CompileRequest(use=use, lto=self.lto, keep_object=path))
+            return "" if done.status is CompileStatus.OK else f"{module.name}: {done.reason}"
+
+        label = "compile steps of the link"
+        failed = parallel(work, self.modules, workers=self.compiler, report=self.report, label=label)
+        if reason := next((one for one in failed if one), ""):
+            raise ToolError(f"tune: expected the compile steps before the link to succeed, found {reason}; see --llvm")
+        return paths
+
+    def link(
+        self, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float, added: Sequence[str] = ()
+    ) -> Linked:
+        """The user's link with these objects in the places of the build's."""
+        return link(self.plan, objects, scratch, timeout_seconds=timeout_seconds, added=added)
+
+    def words(self, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float) -> tuple[str, ...]:
+        """The words of that link, with ``{output}``.
+
+        Raises:
+            ToolError: a library cannot be made.
+        """
+        found = placed_words(self.plan, objects, scratch, timeout_seconds=timeout_seconds)
+        if isinstance(found, str):
+            raise ToolError(f"tune: expected the libraries of the link to be made again, found: {found}; see --llvm")
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LtoBuild:
+    """A link that is tuned.
+
+    Attributes:
+        modules: what the linker compiles.
+        plan: the command as the user gave it.
+        image: what it writes without a plugin.
+        measure: how what comes of the modules is judged.
+        left_out: what takes part in the build and is not tuned, with the reason.
+        steps: the compile steps before the link, if they leave inlining to it.
+        notes: what a user should know of the build.
+    """
+
+    modules: tuple[Module, ...]
+    plan: LinkPlan
+    image: Path
+    measure: Measure
+    left_out: dict[str, str]
+    steps: CompileSteps | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Digests of what a search depends on."""
+        return {"what is linked": digest_value({one.name: digest_file(one.bitcode) for one in self.modules})}
+
+    @property
+    def plugin_place(self) -> PluginPlace:
+        """The steps of the build that load the plugin."""
+        return "link" if self.steps is None else "both"
+
+    def prove(self, candidate: CandidatePlugin, folder: Path) -> Proof:
+        """Run the user's own link, with the plugin added, and compare its image with the one without.
+
+        Raises:
+            ToolError: it fails, or writes a larger image.
+        """
+        how = dataclasses.replace(self.measure, command=(), is_lto=False)
+        added = loading_options(self.plan.words, candidate.file, cache=folder / "cache")
+        scratch = folder / "with-plugin"
+        if self.steps is None:
+            linked = link(self.plan, {}, scratch, timeout_seconds=how.timeout_seconds, added=added)
+        else:
+            objects = self.steps.compile(scratch / "objects", PluginUse(plugin=candidate.file))
+            linked = self.steps.link(objects, scratch, timeout_seconds=how.timeout_seconds, added=added)
+        plain = measure(how, LinkedBuild(objects={}, image=self.image))
+        tuned = measure(how, LinkedBuild(objects={}, image=linked.image, reason=linked.reason))
+        is_size = self.measure.is_size
+        if plain.value is None or tuned.value is None or (is_size and tuned.value > plain.value):
+            reason = tuned.reason or plain.reason or f"{tuned.value:,.0f} bytes, plain {plain.value:,.0f}"
+            raise ToolError(
+                f"--link-command: expected the link with {added[0]} to be no larger than the plain one, found "
+                f"{reason}; nothing was published"
+            )
+        change = tuned.value - plain.value
+        judged = Comparison(before=plain.value, after=tuned.value, low=change, high=change, pairs=1)
+        options = loading_options(self.plan.words, candidate.published, cache=cache_key(candidate.file))
+        if self.steps is not None:
+            options = [f"-fpass-plugin={candidate.published}", *options]
+        return Proof(
+            judged=judged if is_size else None,
+            flag=" ".join(options),
+            notes=() if self.steps is None else (_BOTH_PLACES,),
+        )
+
+
+def open_link(
+    asked: LinkRequest, toolchain: Toolchain, *, stack: contextlib.ExitStack, report: Report
+) -> LtoBuild | None:
+    """The link to tune, if it is one with link-time optimization; it is linked as it is first.
+
+    Args:
+        asked: the link.
+        toolchain: whose plugin the linker loads.
+        stack: holds the corpus of the compile steps.
+        report: told what is done.
+
+    Raises:
+        CorpusError: nothing of it is compiled for size.
+        ToolError: a program cannot be started.
+        UsageError: the link fails, or is not one that can be searched.
+    """
+    words = link_words(asked.command)
+    kinds = lto_kinds(asked.database.path)
+    kind = lto_of(words) or ("full" if kinds["full"] else "thin")
+    if not kinds["full"] and not kinds["thin"]:
+        return None
+    if "{objects}" in words:
+        raise UsageError(
+            "--link-command: expected the link of a build with -flto as the build has it, found {objects} in it; "
+            "build the project, and give the command with the paths of its objects"
+        )
+    if asked.compiler.sandbox == "on":
+        raise UsageError("--sandbox on: expected no -flto with it, as a link reads the whole build; leave one out")
+    if (level := asked.database.level) is not None:
+        raise UsageError(
+            f"--level {level}: expected no -flto with it, as the link takes the build's own objects; "
+            f"build with -{level}"
+        )
+    folder = (asked.folder or asked.database.folder).resolve()
+    plan = LinkPlan(words=words, folder=folder, modules=())
+    scratch = asked.scratch.resolve() / _FOLDER
+    shutil.rmtree(scratch, ignore_errors=True)
+    report(0, 2, "link as the build does")
+    real = link(plan, {}, scratch / "real", timeout_seconds=asked.timeout_seconds)
+    if real.reason:
+        raise UsageError(
+            f"--link-command: expected the link of a build that is there, found: {real.reason}; build the project "
+            "first, and name the command's folder with --link-folder"
+        )
+    made = _LinkedOnce(
+        asked=asked,
+        toolchain=toolchain,
+        words=words,
+        folder=folder,
+        kinds=kinds,
+        image=real.image,
+        linked=real.image,
+    )
+    # What cannot be searched is refused before anything is compiled.
+    _ = made.call
+    found = None
+    if kinds["full"] and kind == "full":
+        found = _merged_link(_deferring(made, "full", scratch, stack, report), scratch, report)
+    if found is None and kinds["thin"]:
+        found = _thin_link(_deferring(made, "thin", scratch, stack, report))
+    if found is None:
+        return None
+    _check_level(asked.database.path)
+    # Of a build whose objects are linked as they are, and of the profiles of its compile steps.
+    counts = option_counts(asked.database.path, project=asked.database.project).of_objects
+    steps = () if found.steps is None else found.steps.modules
+    profiles = profile_sentences([fit for one in steps if (fit := fit_of(one)) is not None])
+    return dataclasses.replace(found, notes=(*counts.sentences(), *profiles))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _LinkedOnce:
+    """A link that was asked for, and made once.
+
+    Attributes:
+        asked: how it was asked for.
+        toolchain: whose plugin the linker loads.
+        words: the link that is searched, with ``{output}``.
+        folder: where it runs.
+        kinds: how many sources have which kind of link-time optimization.
+        image: what the user's link writes.
+        linked: what ``words`` write.
+        steps: the compile steps, if they leave inlining to the link.
+        objects: theirs, by module.
+        bar: bytes of the user's image then.
+    """
+
+    asked: LinkRequest
+    toolchain: Toolchain
+    words: tuple[str, ...]
+    folder: Path
+    kinds: dict[Lto, int]
+    image: Path
+    linked: Path
+    steps: CompileSteps | None = None
+    objects: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    bar: float | None = None
+
+    @property
+    def call(self) -> LinkerCall:
+        """What it asks of the linker."""
+        shown = [word.replace("{output}", "image") for word in self.words]
+        return linker_call(shown, self.folder, toolchain=self.toolchain, timeout_seconds=self.asked.timeout_seconds)
+
+    @property
+    def project(self) -> str:
+        return self.asked.project or self.folder.name
+
+    def measure(self, plan: LinkPlan, modules: tuple[str, ...], *, is_lto: bool) -> Measure:
+        return Measure(
+            plan=plan,
+            command=self.asked.measuring,
+            modules=modules,
+            timeout_seconds=self.asked.timeout_seconds,
+            error=self.asked.error,
+            is_lto=is_lto,
+            bar=self.bar,
+        )
+
+
+def _deferring(made: _LinkedOnce, lto: Lto, scratch: Path, stack: contextlib.ExitStack, report: Report) -> _LinkedOnce:
+    """The link with compile steps that inline nothing, or as it was if that makes the image much larger."""
+    plan = LinkPlan(words=made.words, folder=made.folder, modules=())
+    steps = _open_steps(made.asked, plan, made.toolchain, lto=lto, stack=stack, report=report)
+    if steps is None:
+        return made
+    scratch = scratch / "deferred"
+    how = made.measure(steps.plan, (), is_lto=False)
+    report(0, 1, "compile without inlining, and link")
+    objects = _compile_without_inlining(steps, scratch / "objects")
+    found = steps.link(objects, scratch / "real", timeout_seconds=how.timeout_seconds)
+    sizes = [
+        measure(dataclasses.replace(how, command=()), LinkedBuild(objects={}, image=image, reason=reason)).value
+        for image, reason in ((made.image, ""), (found.image, found.reason))
+    ]
+    if sizes[0] is None or sizes[1] is None or sizes[1] > (1 + MOST_LARGER) * sizes[0]:
+        report(1, 1, "the compile steps stay as they are: the link alone would begin with a far larger image")
+        return made
+    words = steps.words(objects, scratch / "libraries", timeout_seconds=how.timeout_seconds)
+    bar = None if how.command else sizes[0]
+    return dataclasses.replace(made, words=words, linked=found.image, steps=steps, objects=objects, bar=bar)
+
+
+def _open_steps(
+    request: LinkRequest,
+    asked: LinkPlan,
+    toolchain: Toolchain,
+    *,
+    lto: Lto,
+    stack: contextlib.ExitStack,
+    report: Report,
+) -> CompileSteps | None:
+    """The compile steps of a link; none if the link has no object of them, or they are not to be changed.
+
+    Args:
+        request: what was asked for.
+        asked: its link.
+        toolchain: whose clang.
+        lto: the link-time optimization of those that may be changed.
+        stack: holds the corpus.
+        report: told what is done.
+    """
+    database = request.database
+    if not request.defers:
+        return None
+    if changing := option_counts(database.path, project=database.project).changing:
+        said = f"the compile steps stay as the build has them: it has {next(iter(changing))}, which modules are without"
+        report(1, 1, said)
+        return None
+    corpus = import_database(
+        dataclasses.replace(database, level=None),
+        request.scratch / "corpus",
+        toolchain=toolchain,
+        compiler=request.compiler,
+        for_link=True,
+        report=report,
+    )
+    stack.enter_context(reading(corpus))
+    kinds = lto_by_module(database.path, project=database.project)
+    outputs = module_outputs(database.path, project=database.project)
+    modules = {
+        module.name: module
+        for module in modules_for_size(corpus, None).modules
+        if kinds.get(module.name) == lto and module.name in outputs
+    }
+    try:
+        plan = plan_link(asked.words, folder=asked.folder, outputs=outputs, modules=tuple(modules), toolchain=toolchain)
+    except UsageError:
+        # The link is of other objects than those that the database knows.
+        return None
+    return CompileSteps(
+        compiler=ClangCompiler(
+            toolchain=toolchain,
+            plugin=build_plugin(toolchain),
+            workers=request.compiler.workers,
+            limits=request.compiler.limits(),
+            room=request.compiler.room(request.scratch),
+        ),
+        modules=tuple(modules[name] for name in plan.modules),
+        plan=plan,
+        lto=lto,
+        report=report,
+    )
+
+
+def _compile_without_inlining(steps: CompileSteps, folder: Path) -> dict[str, Path]:
+    """The objects of compile steps that inline nothing."""
+    return steps.compile(folder, PluginUse(policies={INLINE_SIZE.name: NEVER}))
+
+
+def _merged_link(made: _LinkedOnce, scratch: Path, report: Report) -> LtoBuild | None:
+    """Full link-time optimization; nothing if nothing is merged."""
+    report(1, 2, "link once more, and keep what is merged")
+    call = made.call
+    merged = merge(call, scratch / "merged", timeout_seconds=made.asked.timeout_seconds)
+    if merged.reason:
+        raise UsageError(
+            f"--link-command: expected the linker alone to link as the driver does, found: {merged.reason}"
+        )
+    if merged.bitcode is None:
+        return None
+    plan = LinkPlan(words=made.words, folder=made.folder, modules=())
+    name = f"{_output_name(made.asked.command)}{LINK_MODULE}"
+    language = "c++" if "++" in Path(made.words[0]).name else "c"
+    left_out: dict[str, str] = {}
+    if count := made.kinds[""] + made.kinds["thin"]:
+        left_out["objects without -flto"] = (
+            f"{count} of {sum(made.kinds.values())} sources are compiled without it, and stay as the build has them"
+        )
+    if made.linked.read_bytes() != merged.image.read_bytes():
+        left_out["the linker alone"] = (
+            "it writes another image than the whole link command, so that only the command's own image says what is "
+            "gained"
+        )
+    return LtoBuild(
+        modules=(_module(made, name, merged.bitcode, call.words, language),),
+        plan=plan,
+        image=made.image,
+        measure=made.measure(plan, (name,), is_lto=True),
+        left_out=left_out,
+        steps=made.steps,
+    )
+
+
+def _thin_link(made: _LinkedOnce) -> LtoBuild:
+    """ThinLTO: each object of the build that is linked, alone or in a library, has a back end."""
+    project = made.asked.database.project
+    kinds = lto_by_module(made.asked.database.path, project=project)
+    built = module_outputs(made.asked.database.path, project=project) | dict(made.objects)
+    found = {name: path for name, path in built.items() if kinds.get(name) == "thin"}
+    outputs = {f"{name}{LINK_MODULE}": path for name, path in found.items()}
+    plan = plan_link(made.words, folder=made.folder, outputs=outputs, modules=tuple(outputs), toolchain=made.toolchain)
+    spelled = {name: plan.words[place] for place, name in plan.objects.items()}
+    for place, members in plan.libraries.items():
+        # So lld calls a member of a library, with its place behind it.
+        spelled |= {name: f"{plan.words[place]}({Path(one.name).name} at " for one, name in members if name}
+    left_out: dict[str, str] = {}
+    if made.kinds[""] + made.kinds["full"]:
+        left_out["objects without -flto=thin"] = "they stay as the build has them"
+    modules: list[Module] = []
+    call = made.call
+    for name in plan.modules:
+        others = [one for one, text in spelled.items() if one != name and spelled[name] in text]
+        if others:
+            raise UsageError(
+                f"--link-command: expected paths of objects none of which is a part of another, found {spelled[name]} "
+                f"in {spelled[others[0]]}, which lld cannot compile one by one; link them by absolute paths"
+            )
+        language = "c" if Path(name.removesuffix(LINK_MODULE)).stem.endswith(".c") else "c++"
+        modules.append(_module(made, name, outputs[name], back_end(call, spelled[name]), language))
+    return LtoBuild(
+        modules=tuple(modules),
+        plan=LinkPlan(words=made.words, folder=made.folder, modules=()),
+        image=made.image,
+        measure=made.measure(plan, plan.modules, is_lto=False),
+        left_out=left_out,
+        steps=made.steps,
+    )
+
+
+def _check_level(database: Path) -> None:
+    commands = read_compile_commands(database)
+    if not any(isinstance(one, CompileCommand) and _SIZE_LEVELS & set(one.arguments) for one in commands):
+        raise CorpusError(
+            f"{database}: expected sources compiled with -Oz or -Os, found none; functions carry that to the link, so "
+            "build for size first"
+        )
+
+
+def _module(made: _LinkedOnce, name: str, bitcode: Path, words: tuple[str, ...], language: str) -> Module:
+    return Module(
+        name=name,
+        project=made.project,
+        language=language,
+        bitcode=bitcode,
+        command_line=words,
+        bitcode_bytes=bitcode.stat().st_size,
+        bitcode_sha256=digest_file(bitcode),
+        link_folder=made.folder,
+        defers=made.steps is not None,
+    )
+
+
+def _output_name(text: str) -> str:
+    words = command_words(text, option="--link-command", known={"{output}", "{objects}"})
+    named = [Path(value).name for word, value in itertools.pairwise(words) if word == "-o"]
+    return named[0] if named and "{" not in named[0] else "program"
+
+
+def check_steps(plugin: Path, decisions: DecisionTable | None) -> None:
+    """Refuse a plugin that was tuned for a link: compile steps alone would say that nothing of it applies.
+
+    Raises:
+        UsageError: it was.
+    """
+    names = () if decisions is None or decisions.summary is None else decisions.summary.modules
+    links = [name for name in names if name.endswith(LINK_MODULE)]
+    if links or (decisions is not None and any(entry.at_link for entry in decisions.entries)):
+        raise UsageError(
+            f"{plugin}: expected a plugin that was tuned for compile steps, found one for {(*links, 'a link')[0]}; "
+            f"`mlgokit tune --start {plugin.name} --budget 0s` with that link says what it saves in today's code"
+        )
+
+
+# --- Whether a recorded build is tuned by its link --------------------------------------------------------------------
+
+
+def is_mostly_lto(database: Path) -> bool:
+    """Whether most sources of a build have ``-flto``."""
+    kinds = lto_kinds(database)
+    return kinds["full"] + kinds["thin"] > kinds[""]
+
+
+def searchable_link(recorded: RecordedBuild, toolchain: Toolchain, *, timeout_seconds: float) -> RecordedLink | str:
+    """The one link that makes the image of a recorded build with link-time optimization.
+
+    Args:
+        recorded: the build.
+        toolchain: whose plugin the linker is to load.
+        timeout_seconds: deadline of asking a linker.
+
+    Returns:
+        The link, or why none is to be searched.
+
+    Raises:
+        CorpusError: the database is none.
+        ToolError: a link cannot be started.
+        OtherLinkerError: a program with ``-flto`` is linked by another linker than lld, which loads no plugin.
+    """
+    try:
+        links = [recorded.links[path] for path in recorded.programs().values()]
+        shipped = [link for link in links if lto_of(link_words(link.command))]
+        for link in shipped:
+            _check_linker(link, toolchain, timeout_seconds)
+        link = recorded.link()
+        if link not in shipped:
+            _check_linker(link, toolchain, timeout_seconds)
+    except OtherLinkerError:
+        raise
+    except UsageError as error:
+        return str(error)
+    return link
+
+
+def _check_linker(link: RecordedLink, toolchain: Toolchain, timeout_seconds: float) -> None:
+    """Refuse a link whose linker does not load the plugin."""
+    words = [word.replace("{output}", "image") for word in link_words(link.command)]
+    linker_call(
+        words,
+        link.folder,
+        toolchain=toolchain,
+        timeout_seconds=timeout_seconds,
+        option=f"--build: {link.output.name}",
+    )
+
+
+def link_note(database: Path) -> str:
+    """A sentence on a build whose link is searched although the user did not ask for it."""
+    kinds = lto_kinds(database)
+    count = kinds["full"] + kinds["thin"]
+    return (
+        f"{count} of {sum(kinds.values())} sources are built with -flto, so the link of the program is searched, as by "
+        "--objective linked"
+    )
+
+
+def without_lto(database: Path | None, *, is_recorded: bool, reason: str = "") -> dict[str, str]:
+    """What it means that a build with ``-flto`` is tuned by its compile steps alone; nothing for other builds.
+
+    Args:
+        database: of the build; ``None`` for a corpus.
+        is_recorded: whether the whole build is made again with the plugin.
+        reason: why the link is not searched, if it might have been.
+    """
+    kinds = lto_kinds(database)
+    count = kinds["full"] + kinds["thin"]
+    if not count:
+        return {}
+    remedy = "give --objective linked and the --link-command to search the link itself"
+    if is_recorded:
+        remedy = "a program that becomes larger than without the plugin is refused"
+    return {
+        "-flto=thin" if kinds["thin"] > kinds["full"] else "-flto": (
+            f"{count} of {sum(kinds.values())} sources are built with it and tuned as if they were not, so that the "
+            f"result is for a build without it, and may make one with it larger; {remedy}"
+            f"{f'; the link is not searched: {reason}' if reason else ''}"
+        )
+    }

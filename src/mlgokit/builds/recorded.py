@@ -1,0 +1,546 @@
+"""A build that was run plainly and recorded: its database, its links, and how it is made again with a plugin."""
+
+import dataclasses
+import json
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlgokit.builds.build import CandidatePlugin
+from mlgokit.builds.images import BuiltImage, weigh_image
+from mlgokit.builds.outside import outside
+from mlgokit.builds.site import (
+    GONE,
+    PLAIN,
+    TUNED,
+    BuildCommands,
+    BuildSite,
+    copies_of,
+    fresh_tree,
+    keep,
+    put_back,
+    run_step,
+    state_of,
+)
+from mlgokit.builds.variant import PluginPlace, plugin_link_option, plugin_options
+from mlgokit.compiler.build_tree import PassedObject, copy_sources, is_image, objects_below, objects_passed_by
+from mlgokit.compiler.project_calls import grouped, project_calls
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
+from mlgokit.corpus.importers.compile_commands import split_command
+from mlgokit.corpus.importers.database import lto_kinds
+from mlgokit.corpus.importers.project_name import default_project
+from mlgokit.corpus.importers.recorded import RecordedLink, in_place_of, recorded_links, write_database
+from mlgokit.decode import read_json
+from mlgokit.errors import CorpusError, InputError, RejectedError, ReuseError, UsageError
+from mlgokit.files import atomic_write, writing
+from mlgokit.manifest import is_ours, sign_new
+from mlgokit.progress import Report
+from mlgokit.terminal import counted
+
+_RECORD = "recorded.json"
+_TUNED_TREE = "tuned-tree"
+"""The file that says that the user's own folder has the build with the plugin."""
+_MOST_NAMED = 5
+_BY_RUSTC = "rustc makes its code: `mlgokit tune --cargo` tunes that"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedBuild:
+    """A plain build that was recorded.
+
+    Attributes:
+        site: where it ran, and runs again.
+        database: its compilation database.
+        links: what it linked, by the path of what was written.
+        sources: size and time of change of what was compiled.
+        objects: paths of what was compiled.
+        tests: why the tests failed on it, empty if they did not; ``None`` without tests.
+        left_out: objects that were not compiled by the recorded build, with the reason.
+        in_place_of: which compilers of the build our clang stood in for.
+    """
+
+    site: BuildSite
+    database: Path
+    links: Mapping[Path, RecordedLink]
+    sources: Mapping[str, tuple[int, int]]
+    objects: frozenset[str]
+    tests: str | None
+    left_out: Mapping[str, str]
+    in_place_of: str = ""
+
+    @property
+    def tree(self) -> Path:
+        """Where the build ran."""
+        return self.site.tree
+
+    @property
+    def project(self) -> str | None:
+        """First component of the names of the build's modules."""
+        return default_project(self.site.commands.build_folder)
+
+    def programs(self) -> dict[str, Path]:
+        """The programs that are compared, by their paths below the folder of the build.
+
+        Raises:
+            UsageError: the build links no such program.
+        """
+        commands, tree = self.site.commands, self.tree
+        linked = {path.relative_to(tree).as_posix(): path for path in self.links if path.is_relative_to(tree)}
+        if not commands.program:
+            return linked
+        chosen: dict[str, Path] = {}
+        for wanted in commands.program:
+            text = wanted.as_posix().removeprefix(f"{commands.build_folder.resolve().as_posix()}/")
+            names = (
+                [name for name in linked if name == text]
+                or [name for name, path in linked.items() if _is_same(tree / text, path)]
+                or [name for name in linked if Path(name).name == wanted.name]
+                or [name for name, path in linked.items() if _is_same(path.with_name(wanted.name), path)]
+            )
+            if not names:
+                others = ", ".join(sorted(linked)[:_MOST_NAMED]) or "nothing"
+                raise UsageError(
+                    f"--program {wanted}: expected a program that the build links, found that it links {others}; "
+                    "correct the path, or leave it out"
+                )
+            chosen |= {name: linked[name] for name in names}
+        return chosen
+
+    def link(self) -> RecordedLink:
+        """The link that is judged.
+
+        Raises:
+            UsageError: the build links several programs, and none or several were named.
+        """
+        programs = self.programs()
+        if len(programs) != 1:
+            named = ", ".join(sorted(programs)[:_MOST_NAMED]) or "none"
+            raise UsageError(
+                f"--objective: expected one program to judge by, found {named}; name one with --program, "
+                "or give --link-command"
+            )
+        (path,) = programs.values()
+        return self.links[path]
+
+
+def record_plain(
+    commands: BuildCommands, folder: Path, *, go_on: bool, toolchain: Toolchain, report: Report
+) -> RecordedBuild:
+    """Build plainly, write down what is compiled and linked, and test.
+
+    Args:
+        commands: of the build.
+        folder: of the tuning.
+        go_on: whether a build that was recorded for this folder stays.
+        toolchain: whose clang compiles.
+        report: told what is done.
+
+    Raises:
+        CorpusError: the build failed.
+        ReuseError: another build was recorded for this folder.
+        StorageError: the disk is full or not writable.
+        UsageError: the build compiles nothing that the wrappers see, or does not link a program that was named.
+    """
+    place = folder.resolve() / "build"
+    settings: dict[str, object] = {
+        "build": list(commands.build),
+        "test": list(commands.test),
+        "clean": list(commands.clean),
+        "folder": str(commands.build_folder.resolve()),
+        "compiler": toolchain.version_text,
+    }
+    recorded = _recalled(commands, place, settings, toolchain) if go_on else None
+    if recorded is not None:
+        kinds = lto_kinds(recorded.database)
+        if (place / _TUNED_TREE).exists() and (kinds["full"] or kinds["thin"]):
+            _build_again(recorded.site, report)
+        return recorded
+    if _is_foreign(place):
+        raise ReuseError(
+            f"{place}: expected a folder that mlgokit made, or none, found other files; name another --folder"
+        )
+    with writing(place):
+        shutil.rmtree(place, ignore_errors=True)
+    sign_new(place, "build")
+    tree, configured = commands.build_folder.resolve(), ()
+    if not commands.clean:
+        report(0, 1, "copy the folder of the build")
+        copies = outside(folder, anew=True)
+        configured = copy_sources(tree, copies / "source", without=folder)
+        if configured:
+            report(1, 1, f"not copied, as configured for its own place: {', '.join(map(str, configured))}")
+        tree = copies / "tree" / tree.name
+        copy_sources(copies / "source", tree)
+    site = BuildSite(commands=commands, place=place, tree=tree, toolchain=toolchain)
+    recorded = _record(site, configured, report=report)
+    recorded.programs()
+    recorded = dataclasses.replace(recorded, tests=_tested(site, report))
+    found = {
+        "tree": str(tree),
+        "links": {str(path): [link.command, str(link.folder)] for path, link in recorded.links.items()},
+        "sources": dict(recorded.sources),
+        "objects": sorted(recorded.objects),
+        "tests": recorded.tests,
+        "left_out": dict(recorded.left_out),
+        "in_place_of": recorded.in_place_of,
+    }
+    atomic_write(place / _RECORD, json.dumps({"settings": settings, "build": found}, indent=1))
+    return recorded
+
+
+def _note_tuned_tree(recorded: RecordedBuild) -> None:
+    """Write down that the tree will not be that of the plain build any more.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    atomic_write(recorded.site.place / _TUNED_TREE, "")
+
+
+def _build_again(site: BuildSite, report: Report) -> None:
+    """The plain build in the user's folder once more: a link with ``-flto`` takes the objects that are there."""
+    report(0, 1, "plain build once more, as the folder has the one with the plugin")
+    for what in ("clean", "build"):
+        if reason := run_step(site, what, PLAIN, AddedOptions()).reason:
+            raise CorpusError(
+                f"--{what}: expected the plain build to succeed as it did before, found: {reason}; look into "
+                f"{site.log(PLAIN, what)}"
+            )
+    with writing(site.place):
+        (site.place / _TUNED_TREE).unlink(missing_ok=True)
+
+
+def _is_same(path: Path, linked: Path) -> bool:
+    """Whether a program lies where it was linked to, under another name, as cargo and versions of libraries have it."""
+    try:
+        return path.samefile(linked)
+    except OSError:
+        return False
+
+
+def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> RecordedBuild:
+    commands, tree, place, toolchain, none = site.commands, site.tree, site.place, site.toolchain, AddedOptions()
+    if commands.clean and (reason := run_step(site, "clean", PLAIN, none).reason):
+        raise CorpusError(f"--clean: expected it to succeed before the build, found: {reason}; correct it")
+    report(0, 1, "plain build, recorded")
+    before = objects_below(tree, without=place.parent)
+    build = run_step(site, "build", PLAIN, none, keeps_sources=True)
+    if build.reason:
+        raise CorpusError(
+            f"--build: expected the plain build by clang {toolchain.version} to succeed, found: {build.reason}; "
+            f"look into {site.log(PLAIN, 'build')}{_without(configured)}"
+        )
+    project = project_calls(build, tree)
+    calls = project.calls
+    database = site.database
+    written = write_database(calls, database, kept=site.kept_sources)
+    with writing(site.wrapping):
+        shutil.rmtree(site.wrapping)
+    passed = objects_passed_by(tree, build, before=before, without=place.parent)
+    if not written.entries:
+        raise _nothing_recorded(commands, passed, build.programs)
+    lost = (*project.left_out, *written.left_out)
+    left_out = {one.path.relative_to(tree).as_posix(): _reason(one) for one in passed} | grouped(lost)
+    left_out |= {f"{one.crate} ({one.kind})": _BY_RUSTC for one in build.programs}
+    if passed or lost:
+        name, reason = next(iter(left_out.items()))
+        report(written.entries, project.seen + len(passed), f"objects recorded; not {name}: {reason}")
+    links = {path: link for path, link in recorded_links(calls).items() if is_image(path)}
+    for path in links:
+        if path.is_relative_to(tree):
+            keep(path, site.kept(PLAIN, path.relative_to(tree).as_posix()))
+    objects = {str(path) for call in calls if call.kind != "link" for path in call.outputs}
+    return RecordedBuild(
+        site=site,
+        database=database,
+        links=links,
+        sources={str(path): state_of(path) for call in calls for path in call.sources if path.is_relative_to(tree)},
+        objects=frozenset(objects),
+        tests=None,
+        left_out=left_out,
+        in_place_of=in_place_of(calls),
+    )
+
+
+def _without(configured: Sequence[Path]) -> str:
+    if not configured:
+        return ""
+    return (
+        f"; what is built is a copy without {', '.join(map(str, configured))}, configured for its own place: configure "
+        "in a --build before this one, or give --clean to build in the folder itself"
+    )
+
+
+def _tested(site: BuildSite, report: Report) -> str | None:
+    """Why the tests fail on the plain build, empty if they do not; nothing without tests."""
+    if not site.commands.test:
+        return None
+    report(0, 1, "test the plain build")
+    tests = run_step(site, "test", PLAIN, AddedOptions()).reason
+    if tests:
+        report(1, 1, f"the tests fail on the plain build: {tests}; look into {site.log(PLAIN, 'test')}")
+    return tests
+
+
+def _is_foreign(place: Path) -> bool:
+    """Whether something else than builds of a tuning is in a folder."""
+    return place.is_dir() and any(place.iterdir()) and not is_ours(place)
+
+
+def _recalled(
+    commands: BuildCommands, place: Path, settings: Mapping[str, object], toolchain: Toolchain
+) -> RecordedBuild | None:
+    """The build that was recorded; ``None`` without one, or if its copy is gone.
+
+    Raises:
+        InputError: the file is damaged.
+        ReuseError: another build was recorded.
+    """
+    path, remedy = place / _RECORD, "put back a copy of it, or delete it: the plain build is then recorded anew"
+    if not path.exists():
+        return None
+    value = read_json(path, expected="the build that was recorded there", remedy=remedy)
+    try:
+        given, found = value["settings"], value["build"]
+        different = next((name for name in settings if given.get(name) != settings[name]), None)
+        if different is None:
+            site = BuildSite(commands=commands, place=place, tree=Path(found["tree"]), toolchain=toolchain)
+            return _recorded_in(site, found)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path}: expected the build that was recorded there, found {error!r:.200}; {remedy}"
+        ) from error
+    raise ReuseError(
+        f"{place}: expected the build that was recorded there, found another {different}; "
+        "give the same commands, or name another --folder"
+    )
+
+
+def _recorded_in(site: BuildSite, found: dict[str, Any]) -> RecordedBuild | None:
+    if not site.commands.clean:
+        put_back(copies_of(site.tree))
+    if not site.tree.is_dir():
+        return None
+    return RecordedBuild(
+        site=site,
+        database=site.database,
+        links={
+            Path(path): RecordedLink(command=command, folder=Path(folder), output=Path(path))
+            for path, (command, folder) in found["links"].items()
+        },
+        sources={path: (size, changed) for path, (size, changed) in found["sources"].items()},
+        objects=frozenset(found["objects"]),
+        tests=found["tests"],
+        left_out=found["left_out"],
+        in_place_of=found.get("in_place_of", ""),
+    )
+
+
+def _nothing_recorded(
+    commands: BuildCommands, passed: Sequence[PassedObject], programs: Sequence[WrappedProgram]
+) -> UsageError:
+    if programs:
+        return UsageError(
+            f"--build: expected a build that compiles C or C++, found that rustc makes {programs[0].crate}; "
+            "give the command of cargo with --cargo in place of --build"
+        )
+    new = [one for one in passed if one.is_new]
+    if new:
+        return UsageError(
+            f"--build: expected compilers that are started by name, through CC, CXX or a whole path, found {len(new)} "
+            f"objects of one that went past, such as {new[0].path} by {new[0].compiler}; start it by its name, and "
+            "keep the environment"
+        )
+    there = f"{len(passed)} objects that were there before" if passed else "no object"
+    remedy = "have --clean remove them" if commands.clean else "add --clean, as in --clean 'make clean'"
+    return UsageError(
+        f"--build: expected a build that compiles C or C++, found no compilation and {there}; {remedy}, "
+        "or build a clean checkout"
+    )
+
+
+def _reason(one: PassedObject) -> str:
+    if one.is_new:
+        return f"it went past the wrappers, compiled by {one.compiler}"
+    return "it was there before the build and up to date: clean first"
+
+
+# --- Made again with a plugin ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedProgram:
+    """A program or library that the user's build links.
+
+    Attributes:
+        program: its path below the folder of the build.
+        plain: of the build without the plugin.
+        tuned: of the build with it.
+    """
+
+    program: str
+    plain: BuiltImage
+    tuned: BuiltImage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedBuild:
+    """The user's build, made and tested with the plugin before that was published.
+
+    Attributes:
+        programs: what it links, both ways.
+        tests: what came of the tests; empty without any.
+        notes: what else the user should know, a sentence each.
+        line: what to add to the build for good, and where.
+    """
+
+    programs: tuple[TunedProgram, ...]
+    tests: str
+    notes: tuple[str, ...]
+    line: str
+
+
+def try_plugin(
+    recorded: RecordedBuild, candidate: CandidatePlugin, place: PluginPlace, *, by_size: bool, report: Report
+) -> TunedBuild:
+    """Build once more with the plugin, test, and compare.
+
+    Args:
+        recorded: the plain build.
+        candidate: the plugin.
+        place: the steps of the build that load it.
+        by_size: whether it was tuned for bytes, so that no program may be larger.
+        report: told what is done.
+
+    Raises:
+        RejectedError: the build fails with it, or the tests do, which passed on the plain build; or a program that is
+            linked with link-time optimization is larger.
+        StorageError: the disk is full or not writable.
+    """
+    site = recorded.site
+    commands, tree = site.commands, site.tree
+    added, notes = plugin_options(candidate.file, place), list[str]()
+    again = "`--continue --budget 0s` tries again"
+    with fresh_tree(site):
+        # What the build itself writes is not there yet.
+        changed = [path for path, facts in recorded.sources.items() if state_of(Path(path)) not in (facts, GONE)]
+        if changed:
+            notes.append(
+                f"{counted(len(changed), 'source')}, such as {changed[0]}, changed after the build was recorded"
+            )
+        if commands.clean:
+            _note_tuned_tree(recorded)
+            run_step(site, "clean", TUNED, AddedOptions())
+        report(0, 1, "build with the plugin")
+        build = run_step(site, "build", TUNED, added)
+        if build.reason:
+            raise RejectedError(
+                f"--build: expected the build with the plugin to succeed as the plain one did, found: {build.reason}; "
+                f"no plugin was written, look into {site.log(TUNED, 'build')}; {again}"
+            )
+        calls = project_calls(build, tree).calls
+        made = {str(path) for call in calls for path in call.outputs}
+        if missing := sorted(recorded.objects - made):
+            notes.append(
+                f"{len(missing)} objects, such as {missing[0]}, were not compiled again, and have no plugin: "
+                "--clean leaves them there"
+            )
+        if others := [path.name for call in calls if call.lto_linker == "other" for path in call.outputs]:
+            notes.append(
+                f"the linker of link-time optimization of {others[0]} does not load the plugin: link with -fuse-ld=lld"
+            )
+        programs = _compared(recorded, must_shrink=by_size and any(call.lto_linker for call in build.calls))
+        tests = ""
+        if recorded.tests is not None:
+            report(0, 1, "test the build with the plugin")
+            found = run_step(site, "test", TUNED, added).reason
+            if found and not recorded.tests:
+                raise RejectedError(
+                    f"--test: expected the tests to pass on the tuned build as on the plain one, found: {found}; "
+                    f"no plugin was written, look into {site.log(TUNED, 'test')}; {again}"
+                )
+            tests = "the tests pass on the plain build and on the tuned one"
+            if recorded.tests:
+                how = "and on the tuned one" if found else "and pass on the tuned one"
+                tests = f"the tests fail on the plain build ({recorded.tests}), {how}: they say nothing of the plugin"
+    return TunedBuild(
+        programs=programs,
+        tests=tests,
+        notes=tuple(notes),
+        line=_lines(commands, tree, candidate.published, place),
+    )
+
+
+def _compared(recorded: RecordedBuild, *, must_shrink: bool) -> tuple[TunedProgram, ...]:
+    """The programs of both builds; those of the second one are kept as well.
+
+    Raises:
+        RejectedError: one is larger, of a build with link-time optimization: its compile steps know nothing of that.
+        StorageError: the disk is full or not writable.
+    """
+    site, found = recorded.site, list[TunedProgram]()
+    for name, path in recorded.programs().items():
+        keep(path, site.kept(TUNED, name))
+        program = TunedProgram(program=name, plain=weigh_image(site.kept(PLAIN, name)).row, tuned=weigh_image(path).row)
+        if must_shrink and program.tuned.image > program.plain.image:
+            raise RejectedError(
+                f"--build: expected a program with -flto to be no larger with the plugin, found {name} of "
+                f"{program.tuned.image:,} bytes, {program.plain.image:,} without; no plugin was written, link by lld "
+                "(-fuse-ld=lld), compile and link in commands of their own, and name one program with --program, so "
+                "that its link is searched"
+            )
+        found.append(program)
+    return tuple(found)
+
+
+def _lines(commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace) -> str:
+    places = {"both": (False, True), "link": (True,), "compile": (False,)}[place]
+    return "; ".join(line_for_good(commands, tree, plugin, is_link=is_link) for is_link in places)
+
+
+def line_for_good(commands: BuildCommands, tree: Path, plugin: Path, *, is_link: bool = False) -> str:
+    """What to add to the build, by the build system that its commands and files tell of.
+
+    Example:
+        >>> line_for_good(BuildCommands(build=("meson compile -C b",)), Path("/none"), Path("/p-1a.plugin"))
+        "in meson.build: add_project_arguments('-fpass-plugin=/p-1a.plugin', language: ['c', 'cpp'])"
+        >>> line_for_good(BuildCommands(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p-1a.plugin"))
+        'to the words of the build, in place of what is there: CFLAGS="-Os -fpass-plugin=/p-1a.plugin"'
+    """
+    option = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
+    # What reads these words splits them at spaces.
+    flag = shlex.quote(option)
+    programs = " ".join(commands.build)
+
+    def has(*names: str) -> bool:
+        return any((tree / name).exists() for name in names)
+
+    if "cargo" in programs:
+        return f"in the environment: CFLAGS={flag} CXXFLAGS={flag}"
+    if "meson" in programs or (has("meson.build") and not has("CMakeLists.txt", "Makefile")):
+        return f"in meson.build: add_project_{'link_' if is_link else ''}arguments('{option}', language: ['c', 'cpp'])"
+    if "cmake" in programs or (has("CMakeLists.txt") and not has("Makefile", "configure")):
+        word = option if flag == option else json.dumps(option)
+        return f"in CMakeLists.txt: add_{'link' if is_link else 'compile'}_options({word})"
+    if "ninja" in programs and has("build.ninja"):
+        return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flag}"
+    names = ("LDFLAGS",) if is_link else ("CFLAGS", "CXXFLAGS")
+    if given := {name: value for name in names if (value := _given(name, commands.build)) is not None}:
+        words = " ".join(f'{name}="{value} {flag}"' for name, value in given.items())
+        return f"to the words of the build, in place of what is there: {words}"
+    where = "configure" if "configure" in programs or has("configure") else "the Makefile"
+    return f"to {' and '.join(names)} of {where}, behind what they have: {flag}"
+
+
+def _given(name: str, commands: Sequence[str]) -> str | None:
+    """The value of a variable among the words of commands, or before them."""
+    found = None
+    for command in commands:
+        for word in split_command(command):
+            if word.startswith(f"{name}="):
+                found = word.removeprefix(f"{name}=")
+    return found

@@ -1,0 +1,350 @@
+"""Tuned inlining decisions for compilers that load no plugin: a list is made, tried, and written if it saves bytes."""
+
+import dataclasses
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from mlgokit.builds.cargo import CargoBuild, CargoRequest, cargo_line, open_cargo
+from mlgokit.builds.compilers import CompilerOptions
+from mlgokit.builds.lto import check_steps
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.request import PLAIN, CompileRequest, PluginUse
+from mlgokit.compiler.rust.compile import RustCompiler
+from mlgokit.compiler.source import SourceCall, compile_source
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.corpus.front_end import Level
+from mlgokit.corpus.importers.build_sources import source_calls
+from mlgokit.errors import CorpusError, ToolError, UsageError
+from mlgokit.export.replay import (
+    LINE_TABLES,
+    MANGLING,
+    ReplayLine,
+    config_words,
+    parse_replay_lines,
+    remove_replay,
+    rustc_options,
+    write_replay,
+)
+from mlgokit.locks import locked
+from mlgokit.module import Module
+from mlgokit.progress import Report
+from mlgokit.tables.decisions import read_table
+from mlgokit.tables.file import tables_inside
+from mlgokit.tune.replay import ReplayResult, ReplaySource, replay_build
+
+_COMPILE_SECONDS = 120.0
+_STAYS = {
+    "allocations": "register allocation",
+    "passes": "passes of the code generator",
+    "optimizer_passes": "passes of the optimizer",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """A list of inlining decisions that is asked for.
+
+    Attributes:
+        plugin: that was tuned.
+        output: folder for the list.
+        database: compilation database of the build; ``None`` with ``cargo``.
+        cargo: the cargo build; its scratch folder is not used.
+        clang: that is to use the list; the one that the plugin was tuned for if not given.
+        level: optimization level in place of the build's own.
+        compiler: workers and deadline.
+    """
+
+    plugin: Path
+    output: Path
+    database: Path | None = None
+    cargo: CargoRequest | None = None
+    clang: Path | None = None
+    level: Level | None = None
+    compiler: CompilerOptions
+
+
+class _Built(NamedTuple):
+    """A source before the list: how it compiles by whoever is to replay, by the plugin's clang and with the plugin."""
+
+    plain: Compilation
+    plugin_plain: Compilation
+    tuned: Compilation
+    lines: Sequence[ReplayLine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Site:
+    """Where a build is compiled: by the plugin's clang, and by the one that is to replay."""
+
+    plugin: Path
+    own: Toolchain
+    target: Toolchain
+    folder: Path
+    timeout_seconds: float
+
+
+def export_replay(asked: ReplayRequest, *, report: Report) -> ReplayResult:
+    """Compile each source plainly, with the plugin and with the list, and write the list that saves something.
+
+    Raises:
+        BusyError: another process writes into the folder.
+        UsageError: the plugin has no inlining decisions of compile steps, or the output cannot be named.
+        InputError: the plugin is none that a tuning wrote.
+        CorpusError: there is nothing to compile.
+        ToolError: a compiler is missing, or the plugin writes no lines.
+    """
+    with locked(asked.output):
+        return _export(asked, report)
+
+
+def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
+    inside = tables_inside(asked.plugin)
+    if "decisions" not in inside:
+        raise UsageError(
+            f"{asked.plugin}: expected a plugin with inlining decisions, found {', '.join(sorted(inside)) or 'none'}; "
+            "only inlining has a replay in LLVM"
+        )
+    table = read_table(asked.plugin)
+    stays = [name for table_name, name in _STAYS.items() if table_name in inside]
+    notes = (f"{' and '.join(stays)}: in the plugin, but LLVM has no replay for them",) if stays else ()
+    objective = Objective.LINK_AWARE if table.summary is None else Objective(table.summary.objective)
+    if asked.cargo is not None:
+        return dataclasses.replace(_export_cargo(asked, asked.cargo, objective=objective, report=report), notes=notes)
+    if asked.database is None:
+        raise UsageError(
+            "export replay: expected the build that was tuned, found none; give --compile-commands or --cargo"
+        )
+    check_steps(asked.plugin, table)
+    own = find_toolchain(None if table.summary is None else table.summary.llvm)
+    target = own if asked.clang is None else find_toolchain(clang=_program(asked.clang))
+    calls, left_out = source_calls(asked.database, toolchain=own, level=asked.level, workers=asked.compiler.workers)
+    if not calls:
+        name, reason = next(iter(left_out.items()))
+        raise CorpusError(f"{asked.database}: expected sources to compile, found none ({name}: {reason})")
+    with tempfile.TemporaryDirectory(prefix="mlgokit-replay-") as scratch:
+        site = _Site(
+            plugin=asked.plugin.resolve(),
+            own=own,
+            target=target,
+            folder=Path(scratch),
+            timeout_seconds=asked.compiler.deadline(_COMPILE_SECONDS),
+        )
+        built = parallel(
+            functools.partial(_build, site),
+            list(enumerate(calls)),
+            workers=asked.compiler.workers,
+            report=report,
+            label="compile plainly and tuned",
+        )
+        sources, failures = _sources(calls, built)
+        if sources and not any(source.lines for source in sources):
+            raise ToolError(
+                f"{asked.plugin}: expected a plugin that says what it decides, found no line of it; if an earlier "
+                f"version made it, `mlgokit tune --start {asked.plugin.name} --budget 0s` makes it again"
+            )
+        whole = [call for call in calls if call.name not in failures]
+        rounds = functools.partial(_compile_all, site, whole, workers=asked.compiler.workers, report=report)
+        lines, found = replay_build(sources, rounds, objective=objective)
+    files = write_replay(asked.output, lines) if lines else remove_replay(asked.output)
+    return dataclasses.replace(
+        found,
+        failures=failures | found.failures,
+        left_out=left_out,
+        plugin=str(asked.plugin),
+        compiler=target.version_text or target.version,
+        plugin_compiler=own.version_text or own.version,
+        lines=str(files.lines),
+        config=str(files.config),
+        flag=f"--config={files.config}" if lines else "",
+        notes=notes,
+    )
+
+
+def _program(clang: Path) -> Path:
+    """The program that a name or a path means."""
+    found = shutil.which(clang)
+    return clang if found is None else Path(found)
+
+
+def _build(site: _Site, place: tuple[int, SourceCall]) -> _Built:
+    index, call = place
+    output, lines = site.folder / f"{index}.o", site.folder / f"{index}.lines"
+    compile_one = functools.partial(compile_source, call=call, output=output, timeout_seconds=site.timeout_seconds)
+    plugin_plain = compile_one(site.own)
+    plain = plugin_plain if site.target is site.own else compile_one(site.target)
+    tuned = compile_one(
+        site.own,
+        options=(*LINE_TABLES, f"-fpass-plugin={site.plugin}"),
+        settings={"MLGOKIT_REPLAY_LINES": str(lines)},
+    )
+    found = parse_replay_lines(lines.read_bytes(), call.name) if tuned.ok and lines.exists() else []
+    for path in (output, lines):
+        path.unlink(missing_ok=True)
+    return _Built(plain, plugin_plain, tuned, found)
+
+
+def _sources(calls: Sequence[SourceCall], built: Sequence[_Built]) -> tuple[list[ReplaySource], dict[str, str]]:
+    sources: list[ReplaySource] = []
+    failures: dict[str, str] = {}
+    for call, one in zip(calls, built, strict=True):
+        ways = {
+            "plainly": one.plain,
+            "plainly by the plugin's compiler": one.plugin_plain,
+            "with the plugin": one.tuned,
+        }
+        sizes: list[ObjectSizes] = []
+        for how, done in ways.items():
+            if done.sizes is None:
+                failures.setdefault(call.name, _failure(how, done))
+            else:
+                sizes.append(done.sizes)
+        if call.name not in failures:
+            plain, plugin_plain, tuned = sizes
+            sources.append(
+                ReplaySource(name=call.name, plain=plain, plugin_plain=plugin_plain, tuned=tuned, lines=one.lines)
+            )
+    return sources, failures
+
+
+def _compile_all(
+    site: _Site, calls: Sequence[SourceCall], lines: Sequence[ReplayLine], *, workers: int, report: Report
+) -> tuple[Mapping[str, ObjectSizes], Mapping[str, str]]:
+    """All modules with the list, by the configuration file that the user gets."""
+    files = write_replay(site.folder / "list", lines)
+
+    def compile_one(place: tuple[int, SourceCall]) -> Compilation:
+        index, call = place
+        output = site.folder / f"{index}.o"
+        done = compile_source(
+            site.target, call, output, options=config_words(files), timeout_seconds=site.timeout_seconds
+        )
+        output.unlink(missing_ok=True)
+        return done
+
+    done = parallel(compile_one, list(enumerate(calls)), workers=workers, report=report, label="compile with the list")
+    named = list(zip((call.name for call in calls), done, strict=True))
+    sizes = {name: one.sizes for name, one in named if one.sizes is not None}
+    return sizes, {name: _failure("with the list", one) for name, one in named if one.sizes is None}
+
+
+def _failure(how: str, done: Compilation) -> str:
+    return f"{how}: {done.status.value}: {done.reason}"
+
+
+# --- Cargo ---
+
+
+def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objective, report: Report) -> ReplayResult:
+    """Make each program of a cargo build plainly, with the plugin and with the list, and write the list if that saves.
+
+    rustc loads nothing here: it takes LLVM's replay by ``-Cllvm-args``.
+    """
+    plugin, compiler = asked.plugin, asked.compiler
+    files = remove_replay(asked.output, rust=True)
+    with tempfile.TemporaryDirectory(prefix="mlgokit-replay-") as scratch:
+        plain, lined = (
+            open_cargo(dataclasses.replace(cargo, scratch=Path(scratch) / name), settings=settings, report=report)
+            for name, settings in (("plain", None), ("lines", _line_tables()))
+        )
+        sources, failures = _cargo_sources(plain, lined, plugin.resolve(), Path(scratch), report)
+        if sources and not any(source.lines for source in sources):
+            raise ToolError(
+                f"{plugin}: expected a plugin that says what it decides, found no line of it; if an earlier version "
+                f"made it, `mlgokit tune --start {plugin.name} --budget 0s` with that build makes it again"
+            )
+        known = {source.name for source in sources}
+        whole = [module for module in lined.modules if module.name in known]
+
+        def compile_all(lines: Sequence[ReplayLine]) -> tuple[Mapping[str, ObjectSizes], Mapping[str, str]]:
+            listed = write_replay(Path(scratch) / "list", lines, rust=True)
+            replaying = _with_options(lined.compiler, rustc_options(listed.lines))
+            done = parallel(
+                replaying.compile, whole, workers=compiler.workers, report=report, label="compile with the list"
+            )
+            named = list(zip((module.name for module in whole), done, strict=True))
+            return (
+                {name: one.sizes for name, one in named if one.sizes is not None},
+                {name: _failure("with the list", one) for name, one in named if one.sizes is None},
+            )
+
+        lines, found = replay_build(sources, compile_all, objective=objective)
+        if lines:
+            files = write_replay(asked.output, lines, rust=True)
+        calls = [lined.compiler.calls[module.name] for module in whole]
+        flags = [cargo_line(lined.words, call, _line_tables(), f"@{files.config}") for call in calls]
+        version = lined.compiler.rustc.version
+        return dataclasses.replace(
+            found,
+            failures=failures | found.failures,
+            left_out=lined.left_out,
+            plugin=str(plugin),
+            compiler=version,
+            plugin_compiler=version,
+            lines=str(files.lines),
+            config=str(files.config),
+            flag=" && ".join(flags) if lines else "",
+        )
+
+
+def _line_tables() -> dict[str, str]:
+    """The variable by which cargo gives all crates of a build line tables; a profile's would change their names."""
+    return {"RUSTFLAGS": " ".join([*os.environ.get("RUSTFLAGS", "").split(), "-Cdebuginfo=line-tables-only"])}
+
+
+def _with_options(compiler: RustCompiler, options: Sequence[str]) -> RustCompiler:
+    calls = {name: dataclasses.replace(call, words=(*call.words, *options)) for name, call in compiler.calls.items()}
+    return dataclasses.replace(compiler, calls=calls)
+
+
+def _cargo_sources(
+    plain: CargoBuild, lined: CargoBuild, plugin: Path, scratch: Path, report: Report
+) -> tuple[list[ReplaySource], dict[str, str]]:
+    """The programs before anything is replayed, and why others do not compile."""
+    compile_one = functools.partial(_three_ways, plain, lined, plugin, scratch)
+    done = parallel(
+        compile_one,
+        list(zip(plain.modules, lined.modules, strict=True)),
+        workers=plain.compiler.workers,
+        report=report,
+        label="compile plainly and tuned",
+    )
+    sources: list[ReplaySource] = []
+    failures: dict[str, str] = {}
+    for module, (by_none, tuned, written, lines) in zip(plain.modules, done, strict=True):
+        ways = {"plainly": by_none, "with the plugin": tuned, "with line tables": written}
+        failed = next((_failure(how, one) for how, one in ways.items() if one.sizes is None), None)
+        if failed is not None or by_none.sizes is None or tuned.sizes is None:
+            failures[module.name] = failed or ""
+        else:
+            sources.append(
+                ReplaySource(
+                    name=module.name, plain=by_none.sizes, plugin_plain=by_none.sizes, tuned=tuned.sizes, lines=lines
+                )
+            )
+    return sources, failures
+
+
+def _three_ways(
+    plain: CargoBuild, lined: CargoBuild, plugin: Path, scratch: Path, modules: tuple[Module, Module]
+) -> tuple[Compilation, Compilation, Compilation, list[ReplayLine]]:
+    """A program plainly, with the plugin, and with the plugin and line tables, which says the decisions."""
+    module, with_lines = modules
+    written = scratch / f"{module.bitcode_sha256}.lines"
+    use = PluginUse(plugin=plugin, replay_lines=written)
+    done = (
+        plain.compiler.compile(module, PLAIN),
+        plain.compiler.compile(module, CompileRequest(use=PluginUse(plugin=plugin))),
+        _with_options(lined.compiler, [MANGLING]).compile(with_lines, CompileRequest(use=use)),
+    )
+    # The crate's own optimization comes first, the link's is the last that the process makes.
+    files = sorted(scratch.glob(f"{written.name}*"), key=lambda path: int(path.suffix[1:]) if path != written else 0)
+    lines = parse_replay_lines(files[-1].read_bytes(), module.name) if files else []
+    return (*done, lines)

@@ -1,0 +1,425 @@
+"""A session of tuning: search, verification, the user's own build with the plugin, and what is published."""
+
+import dataclasses
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlgokit.algorithms.registry import missing_framework
+from mlgokit.builds.build import Build, CandidatePlugin
+from mlgokit.builds.lto import GIVES_UP
+from mlgokit.builds.recorded import RecordedBuild, try_plugin
+from mlgokit.builds.variant import policies_by_problem
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.plugin_name import versioned_path
+from mlgokit.compiler.request import Compiler
+from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.evaluation.page import write_page
+from mlgokit.files import remove_leftovers
+from mlgokit.manifest import package_version
+from mlgokit.policy.store import load_policy
+from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
+from mlgokit.progress import Report
+from mlgokit.tables.decisions import DecisionTable
+from mlgokit.tables.overrides import (
+    ALLOCATIONS,
+    OPTIMIZER_PASSES,
+    PASSES,
+    OverrideKind,
+    OverrideTable,
+    overrides_inside,
+)
+from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
+from mlgokit.tune.loop import OVER, GiveWay, run_search
+from mlgokit.tune.page import tuned_page
+from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
+from mlgokit.tune.replay_export import ReplayRequest, export_replay
+from mlgokit.tune.result import Tuned
+from mlgokit.tune.search import Search
+from mlgokit.tune.spaces.allocation.opening import open_bytes
+from mlgokit.tune.spaces.allocation.policies import add_policies
+from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.functions.finish import finish_bytes, finish_costs
+from mlgokit.tune.spaces.functions.opening import open_functions
+from mlgokit.tune.spaces.inlining.finish import finish_inlining
+from mlgokit.tune.spaces.inlining.opening import InliningSearch, known_policy, open_inlining, try_whole
+from mlgokit.tune.spaces.inlining.space import POLICY_NAME, SearchConfig
+from mlgokit.tune.spaces.optimizer.opening import open_optimizer
+from mlgokit.tune.spaces.passes.opening import open_passes
+from mlgokit.tune.verify import Verifier
+
+SEARCH = "search"
+"""Where progress is kept, below the folder of a call."""
+_JUDGE = "judge"
+"""Objects and images of the search while it lasts."""
+PASSES_GAIN = 20.0
+"""Bytes per second of processor time that searches over passes gained at least, in two small projects."""
+LEAST_STEPS = 12
+"""Compilations that a search over passes of the optimizer takes to find something."""
+REGISTER_POLICIES = ("builtin:regalloc", "builtin:weights-size")
+"""Policies of registers that come with the package for code that is to be small."""
+_BESIDE = 6
+"""How much longer than the opening all that takes that is not searched: about a dozen compilations of all modules."""
+_MINUTES = 90.0
+"""Seconds from which on a time is told in minutes."""
+_OBJECTIVES = {"text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}
+"""What the search counts; for all others the bytes of the image."""
+SIZES = frozenset({"image", "text", "object", "linked"})
+"""Objectives that are bytes of what the build makes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneSettings:
+    """How a project is tuned.
+
+    Attributes:
+        folder: where everything of the tuning is kept.
+        output: the plugin to write.
+        seconds: budget of the search.
+        objective: what is to become smaller, as ``mlgokit tune --objective`` names it.
+        problems: decisions of the register allocator that are searched for spill cost.
+        policies: to start from, by problem.
+        start: an earlier plugin to start from.
+        earlier: the table inside it.
+        allocation_share: share of the budget for register allocation.
+        pass_share: share of the budget for passes.
+        least_pass_share: part of that which passes get whatever inlining gains.
+        least_steps: steps below which passes of the optimizer are not searched.
+        slowdown: part by which a function may execute more instructions, by LLVM's estimate.
+        adds_register_policies: whether policies of registers that come with the package are tried.
+        falls_back_to_policy: whether the policy decides code that changed after the search.
+        judge: settings of the confirmation by a link or a command.
+        search: settings of the search.
+        replay: the list for compilers that load no plugin, if it is wanted.
+    """
+
+    folder: Path
+    output: Path
+    seconds: float
+    objective: str
+    problems: frozenset[str] = frozenset({REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name})
+    policies: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    start: Path | None = None
+    earlier: DecisionTable | OverrideTable | None = None
+    allocation_share: float = 0.0
+    pass_share: float = 0.0
+    least_pass_share: float = 0.0
+    least_steps: int = 0
+    slowdown: float = 0.0
+    adds_register_policies: bool = False
+    falls_back_to_policy: bool = False
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    replay: ReplayRequest | None = None
+
+    @property
+    def search_folder(self) -> Path:
+        """Where the search is kept."""
+        return self.folder / SEARCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotRecovered:
+    """A search was given up: compile steps that leave inlining to the link made the image larger than it could mend.
+
+    Attributes:
+        larger: part by which the image still was larger than the build's own.
+        seconds_left: of the budget.
+    """
+
+    larger: float
+    seconds_left: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Session:
+    """A project that is tuned.
+
+    Attributes:
+        settings: how.
+        build: what is tuned.
+        compiler: compiles its modules.
+        baseline: what sizes are compared with, in words.
+        claim: signs the folder; called when nothing can be wrong with the call any more.
+        left_out: sources of the project that are not tuned, with the reason.
+        notes: what is to be said of the build.
+        recorded: the user's whole build, if that is made again with the plugin.
+        report: told what is done.
+    """
+
+    settings: TuneSettings
+    build: Build
+    compiler: Compiler
+    baseline: str
+    claim: Callable[[], None]
+    left_out: Mapping[str, str]
+    report: Report
+    notes: tuple[str, ...] = ()
+    recorded: RecordedBuild | None = None
+
+    @property
+    def without_refits(self) -> str:
+        """What the search does not do because the learning framework is not installed; empty if it does all."""
+        settings = self.settings
+        missing = missing_framework() if settings.objective != "spill-cost" and settings.search.refits else []
+        if not missing:
+            return ""
+        return (
+            f"without {' and '.join(missing)} the search fits no policy to what it measures, to say what to try first; "
+            "`pip install 'mlgokit[train]'` brings them"
+        )
+
+    def publish(self, verifier: Verifier, tuned: Tuned) -> Tuned:
+        """Put what was verified where the user wants it, with ``tuned.json``; first the user's build tries it.
+
+        Raises:
+            RejectedError: the build fails with it.
+            ToolError: the link that was tuned does not give what was verified.
+        """
+        settings = self.settings
+        candidate = CandidatePlugin(
+            file=verifier.plugin,
+            output=verifier.output,
+            published=versioned_path(verifier.output, verifier.plugin),
+        )
+        proof = self.build.prove(candidate, verifier.folder)
+        tuned = dataclasses.replace(
+            tuned,
+            judged=proof.judged or tuned.judged,
+            flag=proof.flag or tuned.flag,
+            cargo_programs=dict(proof.programs) or tuned.cargo_programs,
+        )
+        if self.recorded is not None:
+            by_size = settings.objective in SIZES
+            place = self.build.plugin_place
+            built = try_plugin(self.recorded, candidate, place, by_size=by_size, report=self.report)
+            tuned = dataclasses.replace(tuned, built=built)
+        if settings.replay is not None:
+            request = dataclasses.replace(settings.replay, plugin=candidate.file)
+            replay = export_replay(request, report=self.report)
+            tuned = dataclasses.replace(tuned, replay=dataclasses.replace(replay, plugin=str(candidate.output)))
+        result = settings.folder / RESULT_NAME
+        tuned = dataclasses.replace(
+            tuned,
+            baseline=self.baseline,
+            left_out=dict(self.left_out),
+            notes=(*self.notes, *tuned.notes, *proof.notes, *filter(None, (self.without_refits,))),
+            objective=settings.objective,
+            seed=settings.search.seed,
+            command=shlex.join(["mlgokit", *sys.argv[1:]]),
+            mlgokit_version=package_version(),
+            toolchain=self.compiler.toolchain.describe(),
+            report=str(result.with_suffix(".html")),
+        )
+        tuned = publish(verifier, tuned, settings.folder)
+        # Made of what is published, so a kill before it loses nothing: mlgokit report makes it again.
+        write_page(tuned_page(tuned), result)
+        return tuned
+
+
+def tune(session: Session) -> Tuned | NotRecovered:
+    """Tune a project, after the folder is as the last session should have left it.
+
+    Raises:
+        RejectedError: the user's build fails with the plugin.
+        StorageError: the disk is full or not writable.
+        ToolError: the plugin cannot be linked, or a link does not give what was verified.
+    """
+    settings = session.settings
+    complete_publishing(settings.search_folder, settings.output, settings.folder)
+    remove_leftovers(settings.folder)
+    remove_leftovers(settings.output.absolute().parent, below=False)
+    try:
+        return _tune_costs(session) if settings.objective == "spill-cost" else _tune_bytes(session)
+    finally:
+        session.compiler.close()
+
+
+def beside_budget(opening: float, *, budget: float) -> str:
+    """What to say of the time that a tuning takes beside its budget; empty if the search takes more.
+
+    Args:
+        opening: seconds that it took to compile all modules twice.
+        budget: seconds of the search.
+
+    Example:
+        >>> beside_budget(50.0, budget=60.0)
+        'beside the budget, first policies and proofs take about 5 min, as each compiles all modules'
+        >>> beside_budget(50.0, budget=1800.0)
+        ''
+    """
+    seconds = _BESIDE * opening
+    if seconds <= budget:
+        return ""
+    said = f"{seconds / 60:.0f} min" if seconds >= _MINUTES else f"{seconds:.0f} s"
+    return f"beside the budget, first policies and proofs take about {said}, as each compiles all modules"
+
+
+def _tune_costs(session: Session) -> Tuned:
+    """Search and verify register allocations for spill cost."""
+    settings, report = session.settings, session.report
+    policies = settings.policies
+    falls_back = dict(policies) if settings.falls_back_to_policy else dict[str, Path]()
+    search = open_functions(
+        session.build.modules,
+        compiler=session.compiler,
+        config=TrialConfig(
+            policies={problem: str(path) for problem, path in policies.items()},
+            eviction=REGALLOC_EVICTION.name in settings.problems,
+            priority=REGALLOC_PRIORITY.name in settings.problems,
+        ),
+        folder=settings.search_folder,
+        start=settings.earlier.by_key if isinstance(settings.earlier, OverrideTable) else {},
+        list_all=bool(falls_back),
+        seed=settings.search.seed,
+        report=report,
+    )
+    session.claim()
+    run_search(search, seconds=settings.seconds, workers=session.compiler, report=report)
+    with Verifier(
+        compiler=session.compiler,
+        modules=[one.module for one in search.space.units],
+        output=settings.output,
+        search_folder=settings.search_folder,
+        inside=falls_back,
+        report=report,
+        costs=True,
+    ) as verifier:
+        return session.publish(verifier, finish_costs(verifier, search))
+
+
+def _tune_bytes(session: Session) -> Tuned | NotRecovered:
+    """Search and verify inlining decisions, then passes and register allocations beside them."""
+    settings, compiler, report, modules = session.settings, session.compiler, session.report, session.build.modules
+    measure = session.build.measure
+    # The link runs in another folder.
+    workplace = settings.folder.resolve() / _JUDGE
+    objects = {one.name: plain_object(workplace, index) for index, one in enumerate(modules)} if measure else None
+    began = time.monotonic()
+    search = open_inlining(
+        modules,
+        compiler=compiler,
+        config=dataclasses.replace(
+            settings.search, objective=_OBJECTIVES.get(settings.objective, Objective.LINK_AWARE)
+        ),
+        folder=settings.search_folder,
+        report=report,
+        keep=objects,
+    )
+    judge = None
+    if measure is not None and objects is not None:
+        judge = open_judge(search, measure, settings.judge, objects, folder=workplace, report=report)
+    session.claim()
+    whole = settings.seconds
+    for note in filter(None, (session.without_refits, beside_budget(time.monotonic() - began, budget=whole))):
+        report(1, 1, note)
+    table = settings.earlier if isinstance(settings.earlier, DecisionTable) else None
+    try_whole(search, policies=dict(settings.policies), earlier=table, report=report)
+    known = search.folder / POLICY_NAME
+    search.space.policy = known_policy(known)
+    if search.space.policy is None and INLINE_SIZE.name in settings.policies:
+        search.space.policy = load_policy(settings.policies[INLINE_SIZE.name], problem=INLINE_SIZE.name)
+    # What a command measures may be anything, and need not become better with fewer bytes.
+    by_bytes = settings.objective != "command"
+    shares = settings.pass_share + settings.allocation_share if by_bytes else 0.0
+    seconds, end = (1 - shares) * whole, time.monotonic() + whole
+    give_way = None
+    if by_bytes and settings.pass_share:
+        give_way = GiveWay(after=seconds, rate=PASSES_GAIN)
+        seconds += (settings.pass_share - settings.least_pass_share) * whole
+    run_search(
+        search,
+        seconds=seconds,
+        workers=compiler,
+        report=report,
+        judge=judge,
+        give_way=give_way,
+        made_good=GIVES_UP * seconds,
+    )
+    if judge is not None and judge.value is not None and judge.is_beyond_bar and search.ended != OVER:
+        larger = judge.value / (judge.measure.bar or judge.value) - 1
+        return NotRecovered(larger=larger, seconds_left=max(0.0, end - time.monotonic()))
+    if judge is not None:
+        conclude(judge, seconds=seconds)
+    fallback = {INLINE_SIZE.name: known} if settings.falls_back_to_policy and known.exists() else {}
+    with Verifier(
+        compiler=compiler,
+        modules=[one.module for one in search.space.units],
+        output=settings.output,
+        search_folder=settings.search_folder,
+        inside=fallback,
+        report=report,
+        judge=judge,
+    ) as verifier:
+        left = end - time.monotonic()
+        tuned = finish_inlining(verifier, search)
+        if by_bytes:
+            tuned = _tune_functions(settings, verifier, search, tuned, left=left, report=report)
+        tuned = session.publish(verifier, tuned)
+    shutil.rmtree(workplace, ignore_errors=True)
+    return tuned
+
+
+def _tune_functions(
+    settings: TuneSettings,
+    verifier: Verifier,
+    inlining: InliningSearch,
+    tuned: Tuned,
+    *,
+    left: float,
+    report: Report,
+) -> Tuned:
+    """Search and verify passes that are left out, first of the optimizer, then register allocations on top of them.
+
+    Args:
+        settings: shares of the budget, of which registers have theirs at least.
+        verifier: has verified the decisions.
+        inlining: the search for them.
+        tuned: what they gave.
+        left: seconds that are left of it; passes have what registers have no share in, and registers what is left then.
+        report: told what is done.
+    """
+    space, folder, seed = inlining.space, inlining.folder, inlining.seed
+    objective = space.config.objective
+
+    def run(found: Search[Any], seconds: float) -> Tuned:
+        run_search(found, seconds=seconds, workers=space.compiler, report=report)
+        return finish_bytes(verifier, found, tuned, space.account.module_bytes)
+
+    def earlier(kind: OverrideKind) -> Mapping[int, Overrides]:
+        return {} if settings.start is None else overrides_inside(kind, settings.start)
+
+    kept = settings.allocation_share * settings.seconds
+    openings = ((open_optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
+    for index, (open_search, kind) in enumerate(openings):
+        begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
+        # All workers make steps, if only in one module.
+        steps = seconds * space.compiler.workers / max(_step_seconds(verifier), 1e-9)
+        if kind is OPTIMIZER_PASSES and steps < settings.least_steps:
+            seconds = 0.0
+        found = open_search(
+            verifier, objective=objective, slowdown=settings.slowdown, folder=folder, start=earlier(kind), seed=seed,
+            report=report,
+        )  # fmt: skip
+        tuned = run(found, seconds)
+        left -= min(seconds, time.monotonic() - begin)
+    if settings.allocation_share:
+        found = open_bytes(
+            verifier, objective=objective, folder=folder, start=earlier(ALLOCATIONS), seed=seed, report=report
+        )
+        tuned = run(found, max(kept, left))
+        if settings.adds_register_policies:
+            policies = {problem: Path(file) for problem, file in policies_by_problem(REGISTER_POLICIES).items()}
+            tuned = add_policies(verifier, found, tuned, space.account.module_bytes, policies=policies)
+    return tuned
+
+
+def _step_seconds(verifier: Verifier) -> float:
+    """Processor time of a step over passes of the optimizer, which compiles one module."""
+    found = [one.user_seconds for one in verifier.latest.compilations.values()]
+    return sum(found) / max(1, len(found))
