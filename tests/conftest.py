@@ -1,4 +1,4 @@
-"""Fixtures for tests with real compilers; they are parametrised over the LLVM majors that the plugin supports."""
+"""Fixtures for tests with real compilers, and with which LLVM majors a test runs."""
 
 import contextlib
 import functools
@@ -48,7 +48,28 @@ def installed(major: int) -> Toolchain | str:
     return found
 
 
-@pytest.fixture(scope="session", params=SUPPORTED_MAJORS, ids=lambda major: f"llvm-{major}")
+def newest_installed() -> int:
+    """The newest supported major whose toolchain is complete; the newest supported one if none is."""
+    majors = sorted(SUPPORTED_MAJORS, reverse=True)
+    return next((major for major in majors if isinstance(installed(major), Toolchain)), majors[0])
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes ``toolchain`` with the newest major; with the others if marked, else in the slow half."""
+    named = (mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "toolchain" not in metafunc.fixturenames or "toolchain" in named:
+        return
+    in_fast_half = SUPPORTED_MAJORS
+    if metafunc.definition.get_closest_marker("every_major") is None:
+        in_fast_half = (newest_installed(),)
+    majors = [
+        pytest.param(major, id=f"llvm-{major}", marks=() if major in in_fast_half else pytest.mark.slow)
+        for major in SUPPORTED_MAJORS
+    ]
+    metafunc.parametrize("toolchain", majors, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def toolchain(request: pytest.FixtureRequest) -> Toolchain:
     """A real compiler; missing ones are skipped loudly, and are failures where CI=true promises all of them."""
     found = installed(request.param)

@@ -12,7 +12,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.identity import describe_corpus, duplicate_groups
 from mlgokit.module import Module
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 SOURCE = """
 extern int sink(const char *, int);

@@ -31,7 +31,7 @@ from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import CorpusError
 from mlgokit.evaluation.program import compare_program
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 SOURCE = "int twice(int x) { for (int i = 0; i < 9; i++) x += i * x; return x; }\n"
 CANARY = """

@@ -132,6 +132,7 @@ def test_a_trial_measures_what_a_policy_gives_that_says_what_callee_saved_regist
     assert wanted[2][1] != wanted[2][2]
 
 
+@pytest.mark.every_major
 @both_problems
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "closed"])
 def test_a_gate_leaves_other_levels_to_llvm_and_numpy_decides_alike(

@@ -20,7 +20,7 @@ from mlgokit.policy.store import save_policy
 from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.traces import Log, read_log
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 LEAF = """
 static int square(int x) { return x * x; }

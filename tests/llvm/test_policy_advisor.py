@@ -20,7 +20,7 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import entry_of, strong_names, table_bytes
 from mlgokit.traces.log import read_log
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 LLVMS = "-Rpass=nothing-of-this-name"
 """Remarks, of whatever passes, are for LLVM's own advisor."""

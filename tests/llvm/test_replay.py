@@ -135,6 +135,7 @@ def test_a_list_that_clang_reads_decides_alone(toolchain: Toolchain, project: Pa
     assert "Invalid remark format: no line" in done.stderr
 
 
+@pytest.mark.every_major
 @pytest.mark.parametrize("major", READERS)
 def test_another_major_reads_the_same_files(toolchain: Toolchain, project: Path, tmp_path: Path, major: int):
     others = [other for other in find_toolchains() if other.major == major and other.vendor != "Apple"]

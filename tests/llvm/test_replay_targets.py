@@ -38,6 +38,7 @@ unsigned fourth(unsigned count) {
 TARGETS = ("aarch64-linux-gnu", "thumbv6m-none-eabi", "riscv32-unknown-elf", "i386-linux-gnu")
 
 
+@pytest.mark.every_major
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_cross_build_replays_what_was_tuned(toolchain: Toolchain, tmp_path: Path, target: str):
     words = (f"--target={target}", "-Oz", "-ffunction-sections", "-ffreestanding")

@@ -32,7 +32,7 @@ from mlgokit.tune.spaces.inlining.space import SearchConfig
 from mlgokit.tune.spaces.inlining.state import Keys, ModuleState
 from mlgokit.tune.spaces.inlining.step import MovePriority, compile_decided, confirm_composed, indifferent, step
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 SOURCE = """
 #include <algorithm>

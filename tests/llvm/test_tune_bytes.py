@@ -114,6 +114,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
     return Project(toolchain=toolchain, config=config, tuned=tune.run(config))
 
 
+@pytest.mark.every_major
 def test_the_build_is_as_small_as_promised_and_does_the_same(project: Project, tmp_path: Path):
     allocated = project.tuned.allocated
     assert allocated is not None

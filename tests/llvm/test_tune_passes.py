@@ -63,6 +63,7 @@ def search_of_passes(
     )
 
 
+@pytest.mark.every_major
 def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: Path, tmp_path: Path):
     config = search_of_passes(tmp_path, toolchain, outputs=("work.o",))
 

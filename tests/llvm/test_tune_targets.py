@@ -67,6 +67,7 @@ def firmware(
     return Firmware(toolchain=toolchain, words=words, folder=folder, tuned=tune.run(config))
 
 
+@pytest.mark.every_major
 def test_the_build_is_as_small_as_promised(firmware: Firmware, tmp_path: Path):
     tuned = firmware.tuned
     assert tuned.tuned_bytes <= tuned.plain_bytes
