@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import hypothesis
+import platformdirs
 import pytest
 
 from mlgokit.compiler import process
@@ -18,9 +19,10 @@ from mlgokit.errors import ToolError
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settings of other people's libraries, for all tests."""
-    # What JAX compiles is kept, from test to test and from run to run: that takes longer than what is then computed.
+    # What JAX compiles is kept for all checkouts, as built plugins are: compiling takes longer than computing.
     if config.pluginmanager.hasplugin("cacheprovider"):
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir(f"jax-{processor()}")))
+        kept = platformdirs.user_cache_path("mlgokit") / "tests" / f"jax-{processor()}"
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(kept))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     # A busy machine is no finding.
     hypothesis.settings.register_profile("unhurried", deadline=None)
@@ -28,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def processor() -> str:
-    """A name for what this processor can do: compiled code is for no other, but a checkout may be carried to one."""
+    """A name for what this processor can do: compiled code is for no other, and machines may share a home."""
     facts: set[str] = set()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -64,11 +64,12 @@ addEventListener("message", (event) => {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, written anew; what Sphinx has read for `make docs` it does not read again."""
     folder = tmp_path_factory.mktemp("site")
     done = process.run(
         [
             *(sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"),
-            *("-d", str(folder / "doctrees"), str(DOCS), str(folder / "html")),
+            *("-d", str(DOCS.parent / "build" / "doctrees"), str(DOCS), str(folder / "html")),
         ],
         timeout_seconds=240.0,
     )

@@ -31,7 +31,7 @@ from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import CorpusError
 from mlgokit.evaluation.program import compare_program
 
-pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
+pytestmark = pytest.mark.llvm
 
 SOURCE = "int twice(int x) { for (int i = 0; i < 9; i++) x += i * x; return x; }\n"
 CANARY = """
@@ -159,7 +159,7 @@ def compiled(corpus: Corpus, toolchain: Toolchain) -> None:
         assert ClangCompiler(toolchain=toolchain).compile(module).sizes is not None
 
 
-def test_a_module_named_like_an_option_is_none(build: Path, toolchain: Toolchain, tmp_path: Path):
+def test_a_module_named_like_an_option_is_refused(build: Path, toolchain: Toolchain, tmp_path: Path):
     corpus = tmp_path / "corpus"
     (corpus / "-fpass-plugin=.").mkdir(parents=True)
     (corpus / "x.so.bc").write_bytes((build / "evil.so").read_bytes())
@@ -369,7 +369,7 @@ def test_clang_cuts_what_the_gate_lets_through_as_the_gate_did(toolchain: Toolch
     assert cutting.difference(wrong, ["0", "1", "2"]).endswith("clang cuts at 0 1 2")
 
 
-def test_the_canaries_of_the_fuzzer_sing(
+def test_the_fuzzer_of_the_gate_notices_an_open_door(
     fuzz: ModuleType, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A door that gives lines to the compiler as they are."""

@@ -137,7 +137,7 @@ def test_compile_steps_stay_as_they_are_on_request(toolchain: Toolchain, tmp_pat
     assert not (place / "corpus").exists()
 
 
-def test_a_search_that_does_not_make_good_what_it_began_with_begins_again_with_the_steps_as_they_are(
+def test_a_search_that_does_not_recover_starts_again_with_unchanged_compile_steps(
     toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # Small programs are soon smaller than their build, so the judge has to say that this one is not.
