@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.llvm.searching import search_until
 
 from mlgokit.cli import main
 from mlgokit.commands import build
@@ -156,12 +157,13 @@ def test_doctor_tries_the_rustc_in_path(major: int):
 def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     package, place = put_package(tmp_path / "toy"), tmp_path / "t"
     before = sorted(path for path in package.rglob("*") if path.name != "Cargo.lock")
-    plain = small = 0
-    for go_on in ([], *[["--continue"]] * 9):
-        assert tune(package, place, "--budget", "5s", "--test", "sh -c 'libtoy.so; echo done'", *go_on) == 0
-        plain, small = result_of(place)["cargo_programs"]["toy (cdylib)"]
-        if small < plain:
-            break
+
+    def session(go_on: bool) -> list[int]:
+        more = ["--continue"] if go_on else []
+        assert tune(package, place, "--budget", "1s", "--test", "sh -c 'libtoy.so; echo done'", *more) == 0
+        return result_of(place)["cargo_programs"]["toy (cdylib)"]
+
+    plain, small = search_until(lambda sizes: sizes[1] < sizes[0], session)
 
     assert 0 < small < plain
     assert sorted(path for path in package.rglob("*") if path.name != "Cargo.lock") == before
