@@ -48,6 +48,8 @@ int main(int count, char **text) {
   return (part1(rows) ^ part2(rows) ^ part1(rows + 4)) & 1;
 }
 """
+FULL_FIRST = pytest.mark.parametrize("lto", ["-flto", pytest.param("-flto=thin", marks=pytest.mark.slow)])
+"""For what does not depend on how the link is made: such a test takes 5 s, and ThinLTO is in the slow half."""
 FLAGS = ("-Oz", "-flto", "-ffunction-sections", "-fdata-sections")
 
 
@@ -256,7 +258,7 @@ def wait_for_compilations(child: subprocess.Popen[bytes], place: Path, count: in
     return spent
 
 
-@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+@FULL_FIRST
 def test_a_killed_search_of_a_link_leaves_nothing_running_and_goes_on(toolchain: Toolchain, tmp_path: Path, lto: str):
     build, place = put_build(tmp_path / "build", toolchain, lto=lto), tmp_path / "t"
     command = ["--link-command", " ".join(link_words(toolchain, lto=lto))]
@@ -303,7 +305,7 @@ def test_a_full_disk_stops_the_search_of_a_link_and_it_goes_on(
     assert result_of(place)["judged"]["after"] <= result_of(place)["judged"]["before"]
 
 
-@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+@FULL_FIRST
 def test_a_linker_that_fails_during_the_search_changes_nothing_and_the_search_goes_on(
     toolchain: Toolchain, tmp_path: Path, lto: str
 ):
