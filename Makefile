@@ -15,6 +15,8 @@ HALF := not slow and
 # What needs no test runs beside the tests, and so do the browser's, which take one core.
 BESIDE := format-check lint imports types docs browser
 BIN := .venv/bin
+# Images of containers often set it, and then each process that a test starts compiles the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
 CPP := $(shell find src scripts benchmarks -name '*.cpp' -o -name '*.h')
 
 help: ## this list
