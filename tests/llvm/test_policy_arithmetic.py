@@ -17,7 +17,7 @@ from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT
 from mlgokit.spec import AdviceKind
 
-pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
+pytestmark = pytest.mark.llvm
 
 COLUMNS = 7
 ROWS = 20 * COLUMNS
