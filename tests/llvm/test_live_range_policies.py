@@ -169,7 +169,11 @@ def test_a_gate_leaves_other_levels_to_llvm_and_numpy_decides_alike(
 SETTING = ("functions=6", "share=1.0", "population=6", "judges=0")
 
 
-@both_problems
+@pytest.mark.parametrize(
+    "problem",
+    [pytest.param(REGALLOC_PRIORITY, marks=pytest.mark.slow), REGALLOC_WEIGHT],
+    ids=lambda problem: problem.name,
+)
 def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Problem
 ):
