@@ -95,6 +95,7 @@ def test_a_cluster_keeps_few_of_the_tasks_that_ended(cluster: Cluster, here: Cla
 def test_training_gives_the_same_policy_on_threads_and_on_a_cluster(
     cluster: Cluster, toolchain: Toolchain, small_corpus: Path, tmp_path: Path
 ):
+    """Two trainings, and three processes of Dask: several seconds."""
     cluster.start_scheduler()
     for _ in range(2):
         cluster.start_worker()

@@ -40,6 +40,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 def test_a_policy_from_trials_is_the_same_bytes(
     cluster: Cluster, toolchain: Toolchain, corpus_of: CorpusOf, tmp_path: Path
 ):
+    """Two trainings, and three processes of Dask: several seconds."""
     corpus = corpus_of("trials", {f"m{number}": SOURCE.replace("NUMBER", str(number + 2)) for number in range(4)})
     cluster.start_scheduler()
     for _ in range(2):

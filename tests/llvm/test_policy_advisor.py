@@ -135,6 +135,7 @@ def drawn(policy: Policy, seed: int) -> Policy:
 
 
 def test_a_policy_decides_alike_with_llvms_advisor_and_with_ours(workshop: Workshop, policy: Policy) -> None:
+    """Eight drawn policies, as gates and limits of growth differ: several seconds."""
     found: set[bytes] = set()
     for seed in range(8):
         save_policy(drawn(policy, seed), workshop.folder / "some.policy")

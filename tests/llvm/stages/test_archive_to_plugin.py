@@ -70,6 +70,7 @@ def test_the_heuristic_is_traced_and_echoed(tmp_path: Path, toolchain: Toolchain
 def test_a_policy_is_trained_evaluated_and_exported(
     tmp_path: Path, toolchain: Toolchain, tiny_corpus: Path, mlgokit: Mlgokit
 ):
+    """What the README promises of every major: five seconds for each."""
     place = ("--corpus", tiny_corpus, "--llvm", toolchain.major)
     trained = mlgokit("train", *place, "--output", tmp_path / "train", *training(), "--json")
 
@@ -109,6 +110,7 @@ def test_the_heuristic_is_imitated(tmp_path: Path, toolchain: Toolchain, tiny_co
 def test_the_quickstart_does_everything_once(
     tmp_path: Path, toolchain: Toolchain, tiny_projects: TinyProjects, mlgokit: Mlgokit, monkeypatch: pytest.MonkeyPatch
 ):
+    """All stages of it, and its training once more: more than ten seconds."""
     folder = tmp_path / "quickstart"
     llvm = ("--llvm", toolchain.major)
     words = (
