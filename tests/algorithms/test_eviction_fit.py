@@ -78,7 +78,7 @@ def test_a_policy_prefers_columns_that_paid(against_policy: bool):
     )
 
 
-def test_fitting_without_a_successful_trial_is_refused():
+def test_nothing_tried_is_nothing_to_fit():
     labels = drawn_labels("p", 1)
     none = dataclasses.replace(
         labels, values=labels.values[:0], sign=labels.sign[:0], component=labels.component[:0],

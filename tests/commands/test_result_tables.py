@@ -75,7 +75,7 @@ def test_time_and_compilations_are_shown_by_stage_and_in_all():
     assert lines_with(text, "total") == [["total", "592.0", "4,762"]]
 
 
-def test_a_run_ends_with_its_result_in_sentences():
+def test_it_ends_with_the_result_in_sentences():
     result, shipped, program, control = shown_run(REPORT).splitlines()[-4:]
 
     assert result.startswith("Linked image of the held-out C++ projects: 2.00 % smaller than plain -Oz")

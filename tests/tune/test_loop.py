@@ -196,7 +196,7 @@ def test_workers_that_come_during_a_search_work_at_once(tmp_path: Path):
     assert search.ended == NOTHING_LEFT
 
 
-def test_pending_compilations_count_towards_the_budget(tmp_path: Path):
+def test_what_is_owed_is_a_part_of_the_budget(tmp_path: Path):
     search = numbers(tmp_path, a=0)
     go(search, 5.5)
     assert search.ended == OVER
