@@ -21,18 +21,41 @@ Commands, each with its arguments:
 - evictions <log> <feature>: whether the largest legal column was taken.
 - known <known> <list of functions>: the digests.
 - resident <object>... -- <command>...: each object from a copy of one resident compiler.
-
-Most calls need logs and policies alone. What the others need takes longer to import, and is in ``tool_trials.py``.
 """
 
+import os
 import sys
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from mlgokit.algorithms.live_range_search import GATES, linear_policy
+from mlgokit.compiler.options.cc1 import Cc1Line
+from mlgokit.compiler.pass_changes import read_changes
+from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, read_regalloc_costs
+from mlgokit.compiler.reuse.resident import Residents
+from mlgokit.compiler.reuse.trials import (
+    CODE_BYTES,
+    MOST_TOGGLES,
+    OVERRIDE,
+    SPILL_COST,
+    TRIAL,
+    Overrides,
+    Series,
+    Stage,
+    Tried,
+    executed_weights,
+    read_tried,
+    request_bytes,
+)
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import save_policy
+from mlgokit.problems import REGALLOC_WEIGHT
+from mlgokit.tables.decisions import entry_of, table_bytes
+from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, override_bytes
 from mlgokit.traces import read_log
 
 OUTPUTS = {
@@ -88,12 +111,132 @@ def write_policy(path: str, problem: str, feature: str, weight: str, bias: str, 
     save_policy(policy, Path(path))
 
 
-COMMANDS = {"log": print_log, "evictions": print_evictions, "policy": write_policy}
+def write_priced(path: str, cost: str, gated: str = "") -> None:
+    ones = np.ones(1, np.float32)
+    gate = GATES["executed"] if gated else None
+    normaliser = SignedLog(mean=0 * ones, scale=ones, clip=16.0)
+    policy = linear_policy(REGALLOC_WEIGHT, ["li_size"], normaliser, np.zeros(1), gate=gate)
+    save_policy(replace(policy, csr_first_time_cost=int(cost)), Path(path))
+
+
+def write_decisions(path: str, log_path: str) -> None:
+    columns = read_log(Path(log_path)).columns
+    sites = columns["site"].reshape(-1).astype(np.int64).view(np.uint64)
+    opposite = columns["inlining_decision"].reshape(-1) == 0
+    Path(path).write_bytes(table_bytes([entry_of(columns["caller_id"].reshape(-1).tolist(), sites, opposite)]))
+
+
+def write_deferral(path: str) -> None:
+    Path(path).write_bytes(table_bytes([entry_of([1], np.array([2], np.uint64), np.array([True]), defers=True)]))
+
+
+def last_overrides(one: Tried) -> Overrides:
+    return one.outcomes[-1].overrides if one.outcomes else Overrides()
+
+
+def write_trials(
+    path: str, tried_path: str = "", function: str = "", weights: str = "", probability: str = "0", *seeds: str
+) -> None:
+    trials = np.array([(float(probability), float(probability), int(seed), 0, 0) for seed in seeds], TRIAL)
+    series = [
+        Series(key=one.key, base=last_overrides(one), score=np.inf, trials=trials)
+        for one in (read_tried(Path(tried_path)) if tried_path else ())
+        if one.name == function
+    ]
+    Path(path).write_bytes(request_bytes(series, seconds=20, weights=_weights(weights)))
+
+
+def _weights(name: str) -> np.ndarray:
+    return {"code": CODE_BYTES, "executed": executed_weights(CODE_BYTES)}.get(name, SPILL_COST)
+
+
+def print_tried(path: str, weights: str = "spill") -> None:
+    for one in read_tried(Path(path), weights=_weights(weights)):
+        say(f"{one.name} key={one.key:016x}{' passes' if one.stage is Stage.PASSES else ''}")
+        for trial in one.outcomes:
+            questions = f"evictions={trial.evictions} priorities={trial.priorities}"
+            if one.stage is Stage.PASSES:
+                questions = f"passes={trial.passes}"
+            say(f"  score={trial.score:.7g} cost={trial.cost:.7g} {questions} overrides={len(trial.overrides)}")
+
+
+def print_remarks(path: str) -> None:
+    found = read_regalloc_costs(Path(path))
+    for name, costs in zip(found.functions, found.costs, strict=True):
+        say(f"{name} cost={costs @ COST_WEIGHTS:.7g}")
+
+
+def write_allocations(path: str, tried_path: str) -> None:
+    tried = read_tried(Path(tried_path))
+    Path(path).write_bytes(override_bytes(ALLOCATIONS, {one.key: last_overrides(one) for one in tried if one.outcomes}))
+
+
+def write_known(path: str, functions: str) -> None:
+    digests = [line.split()[1] for line in Path(functions).read_text().splitlines()]
+    Path(path).write_bytes(b"".join(bytes.fromhex(digest) for digest in digests if digest.strip("0")))
+
+
+def run_resident(*words: str) -> None:
+    cut = words.index("--")
+    residents = Residents()
+    for output in words[:cut]:
+        program, _, *own = words[cut + 1 :]
+        done = residents.run(
+            Cc1Line(program, own=own), environment=os.environ, request={}, output=Path(output), timeout_seconds=60
+        )
+        say(*(residents.declined.values() if done is None else (f"exit {done.returncode}",)))
+    residents.close()
+
+
+def write_list(path: str) -> None:
+    Path(path).write_bytes(request_bytes([], stages=Stage.REGISTERS | Stage.PASSES, seconds=20))
+
+
+def write_toggles(path: str, tried_path: str, function: str, *names: str) -> None:
+    trials, toggled = np.zeros(1 + len(names), TRIAL), np.zeros((1 + len(names), MOST_TOGGLES), OVERRIDE)
+    trials["toggles"][1:] = 1
+    toggled["range"][1:, 0] = [zlib.crc32(name.encode()) for name in names]
+    series = [
+        Series(key=one.key, base=Overrides(), score=np.inf, trials=trials, toggled=toggled)
+        for one in read_tried(Path(tried_path))
+        if one.name == function and one.stage is Stage.PASSES
+    ]
+    weights = executed_weights(CODE_BYTES)
+    Path(path).write_bytes(request_bytes(series, stages=Stage.PASSES, seconds=20, weights=weights))
+
+
+def write_optimizer(path: str, listed: str, function: str, *questions: str) -> None:
+    keys = read_changes(Path(listed)).keys
+    left_out = [(zlib.crc32(name.encode()), int(nth), 0) for name, nth in zip(*[iter(questions)] * 2, strict=True)]
+    by_key = {keys[function]: Overrides(passes=np.array(left_out, OVERRIDE))}
+    Path(path).write_bytes(override_bytes(OPTIMIZER_PASSES, by_key))
+
+
+def write_passes(path: str, tried_path: str, function: str, *names: str) -> None:
+    left_out = np.array([(zlib.crc32(name.encode()), 0, 0) for name in names], OVERRIDE)
+    tried = [one for one in read_tried(Path(tried_path)) if one.stage is Stage.PASSES]
+    by_key = {one.key: Overrides(passes=left_out) for one in tried if one.name == function}
+    Path(path).write_bytes(override_bytes(PASSES, by_key))
+
+
+COMMANDS = {
+    "list": write_list,
+    "toggles": write_toggles,
+    "optimizer": write_optimizer,
+    "passes": write_passes,
+    "log": print_log,
+    "policy": write_policy,
+    "priced": write_priced,
+    "decisions": write_decisions,
+    "defers": write_deferral,
+    "trials": write_trials,
+    "tried": print_tried,
+    "allocations": write_allocations,
+    "remarks": print_remarks,
+    "evictions": print_evictions,
+    "known": write_known,
+    "resident": run_resident,
+}
 
 if __name__ == "__main__":
-    commands = COMMANDS
-    if sys.argv[1] not in COMMANDS:
-        import tool_trials
-
-        commands = tool_trials.COMMANDS
-    commands[sys.argv[1]](*sys.argv[2:])
+    COMMANDS[sys.argv[1]](*sys.argv[2:])
