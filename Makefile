@@ -1,16 +1,23 @@
 # Everything is behind two commands: `make quickstart` and `make test`. Both install what they need (scripts/bootstrap.sh).
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test environment format format-check lint types imports docs unit llvm browser readme wheel lock clean
+.PHONY: help quickstart test test-all environment format format-check lint types imports docs tests unit llvm browser readme wheel lock clean
 
 ARGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # Each worker takes tests that follow one another, so that it makes the corpora of one LLVM major and not of both.
-SHARE := -n $(JOBS) --dist worksteal
-# What fails beside other tests is run once more alone, and has to pass then: compilers with deadlines share the machine.
+# The slowest are shown: a test that takes more than 5 s says why, or is in the slow half.
+SHARE := -n $(JOBS) --dist worksteal --durations 20 --durations-min 5
+# What fails beside other tests is run once more by itself, and has to pass then: compilers with deadlines share the machine.
 # Exit status 1: tests failed; all others stay what they are.
-ALONE := --last-failed --last-failed-no-failures none -n 0
+AGAIN := --last-failed --last-failed-no-failures none -n 0
+# Which half of the tests: `make test-all` runs the slow one too.
+HALF := not slow and
+# What needs no test runs beside the tests, and so do the browser's, which take one core.
+BESIDE := format-check lint imports types docs browser
 BIN := .venv/bin
+# Images of containers often set it, and then each process that a test starts compiles the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
 CPP := $(shell find src scripts benchmarks -name '*.cpp' -o -name '*.h')
 
 help: ## this list
@@ -20,7 +27,11 @@ quickstart: ## from nothing to a smaller binary; ARGS="..." is passed to `mlgoki
 	@sh scripts/bootstrap.sh quickstart
 	@$(BIN)/mlgokit quickstart $(ARGS)
 
-test: environment format-check lint types imports docs unit llvm browser ## everything that has to hold; ARGS="..." is passed to pytest
+test: environment ## everything that has to hold; ARGS="..." is passed to pytest
+	@$(BIN)/python scripts/checks.py tests --beside $(BESIDE)
+
+test-all: ## `make test` with the slow half: all LLVM majors for all tests, and the long forms
+	@$(MAKE) --no-print-directory test HALF=
 
 environment: ## system packages and .venv with everything the tests need
 	@sh scripts/bootstrap.sh test
@@ -46,17 +57,21 @@ imports: environment ## the import ladder
 docs: environment ## the site, in build/docs/index.html
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
 
-unit: environment ## tests and doctests that need no compiler
-	$(BIN)/pytest $(SHARE) -m "not llvm and not browser and not network and not wheel" $(ARGS) || { [ $$? -eq 1 ] && \
-		$(BIN)/pytest $(ALONE) -m "not llvm and not browser and not network and not wheel" $(ARGS); }
+tests: environment ## unit and llvm, in one run
+	$(BIN)/pytest $(SHARE) -m "$(HALF) not browser and not network and not wheel" $(ARGS) || { [ $$? -eq 1 ] && \
+		$(BIN)/pytest $(AGAIN) -m "$(HALF) not browser and not network and not wheel" $(ARGS); }
 
-llvm: environment ## tests with every installed clang
-	$(BIN)/pytest $(SHARE) -m "llvm and not browser and not network" tests/llvm $(ARGS) || { [ $$? -eq 1 ] && \
-		$(BIN)/pytest $(ALONE) -m "llvm and not browser and not network" tests/llvm $(ARGS); }
+unit: environment ## tests and doctests that need no compiler
+	$(BIN)/pytest $(SHARE) -m "$(HALF) not llvm and not browser and not network and not wheel" $(ARGS) || { [ $$? -eq 1 ] && \
+		$(BIN)/pytest $(AGAIN) -m "$(HALF) not llvm and not browser and not network and not wheel" $(ARGS); }
+
+llvm: environment ## tests with real compilers
+	$(BIN)/pytest $(SHARE) -m "$(HALF) llvm and not browser and not network" tests/llvm $(ARGS) || { [ $$? -eq 1 ] && \
+		$(BIN)/pytest $(AGAIN) -m "$(HALF) llvm and not browser and not network" tests/llvm $(ARGS); }
 
 browser: environment ## the report and the site in a real browser
-	@# Exit status 5: no test was selected, as ARGS may want.
-	$(BIN)/pytest -m "browser and not network" tests/browser $(ARGS) || [ $$? -eq 5 ]
+	@# Exit status 5: no test was selected, as ARGS may want. Other tests run at the same time, with a cache of their own.
+	$(BIN)/pytest -o cache_dir=.pytest_cache/browser -m "$(HALF) browser and not network" tests/browser $(ARGS) || [ $$? -eq 5 ]
 
 readme: environment ## the commands in README.md
 	$(BIN)/pytest -m "not network and not wheel" -k readme tests $(ARGS)

@@ -1,4 +1,4 @@
-"""Fixtures for tests with real compilers; they are parametrised over the LLVM majors that the plugin supports."""
+"""Fixtures for tests with real compilers, and with which LLVM majors a test runs."""
 
 import contextlib
 import functools
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import hypothesis
+import platformdirs
 import pytest
 
 from mlgokit.compiler import process
@@ -18,9 +19,10 @@ from mlgokit.errors import ToolError
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settings of other people's libraries, for all tests."""
-    # What JAX compiles is kept, from test to test and from run to run: that takes longer than what is then computed.
+    # What JAX compiles is kept for all checkouts, as built plugins are: compiling takes longer than computing.
     if config.pluginmanager.hasplugin("cacheprovider"):
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir(f"jax-{processor()}")))
+        kept = platformdirs.user_cache_path("mlgokit") / "tests" / f"jax-{processor()}"
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(kept))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     # A busy machine is no finding.
     hypothesis.settings.register_profile("unhurried", deadline=None)
@@ -28,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def processor() -> str:
-    """A name for what this processor can do: compiled code is for no other, but a checkout may be carried to one."""
+    """A name for what this processor can do: compiled code is for no other, and machines may share a home."""
     facts: set[str] = set()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -48,7 +50,28 @@ def installed(major: int) -> Toolchain | str:
     return found
 
 
-@pytest.fixture(scope="session", params=SUPPORTED_MAJORS, ids=lambda major: f"llvm-{major}")
+def newest_installed() -> int:
+    """The newest supported major whose toolchain is complete; the newest supported one if none is."""
+    majors = sorted(SUPPORTED_MAJORS, reverse=True)
+    return next((major for major in majors if isinstance(installed(major), Toolchain)), majors[0])
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes ``toolchain`` with the newest major; with the others if marked, else in the slow half."""
+    named = (mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "toolchain" not in metafunc.fixturenames or "toolchain" in named:
+        return
+    in_fast_half = SUPPORTED_MAJORS
+    if metafunc.definition.get_closest_marker("every_major") is None:
+        in_fast_half = (newest_installed(),)
+    majors = [
+        pytest.param(major, id=f"llvm-{major}", marks=() if major in in_fast_half else pytest.mark.slow)
+        for major in SUPPORTED_MAJORS
+    ]
+    metafunc.parametrize("toolchain", majors, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def toolchain(request: pytest.FixtureRequest) -> Toolchain:
     """A real compiler; missing ones are skipped loudly, and are failures where CI=true promises all of them."""
     found = installed(request.param)

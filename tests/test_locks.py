@@ -61,7 +61,7 @@ def test_a_second_process_is_told_who_works_in_the_folder(tmp_path: Path):
     assert not folder.exists() or list(folder.iterdir()) == []
 
 
-def test_many_read_and_nobody_changes_meanwhile(tmp_path: Path):
+def test_readers_share_a_lock_that_excludes_writers(tmp_path: Path):
     with holder("reading", tmp_path), holder("reading", tmp_path) as second, reading(tmp_path):
         with pytest.raises(BusyError, match=r"process \d+ on .* and `-c reading"), locked(tmp_path):
             pass

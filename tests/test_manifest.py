@@ -84,7 +84,7 @@ def test_the_first_difference_is_named(tmp_path: Path, parts: dict, message: str
     assert "choose another folder or delete this one" in str(caught.value)
 
 
-def test_another_format_is_refused(tmp_path: Path):
+def test_another_version_of_the_format_is_refused(tmp_path: Path):
     (tmp_path / MANIFEST_NAME).write_text('{"format_version": 7}')
     with pytest.raises(ReuseError, match=r"format_version: expected 1, found 7"):
         check_manifest(tmp_path, **SIGNATURE)

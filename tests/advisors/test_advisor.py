@@ -24,7 +24,7 @@ def test_echo_says_which_feature_is_missing():
         Echo("x").advise(observation())
 
 
-def test_constant():
+def test_a_constant_advisor_gives_its_answer():
     assert Constant(0.5).advise(observation()) == 0.5
 
 

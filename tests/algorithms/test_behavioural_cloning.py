@@ -9,7 +9,7 @@ from mlgokit.policy.normaliser import fit_quantile
 from mlgokit.spec import AdviceKind
 
 
-def test_one_turn_imitates_a_rule() -> None:
+def test_one_turn_learns_to_imitate_a_threshold() -> None:
     rng = np.random.default_rng(1)
     values = rng.integers(-200, 200, (40_000, 2))
     task = Task(

@@ -50,7 +50,7 @@ def test_an_absurd_function_gets_no_absurd_size():
     assert 4 * np.exp(-4) <= found <= 4 * np.exp(4)
 
 
-def test_what_cannot_be_is_refused():
+def test_a_size_model_without_functions_or_columns_is_refused():
     with pytest.raises(UsageError, match="size model: expected at least one function, found none; give a corpus"):
         fit_size_model(
             COLUMNS, np.zeros((0, 4), np.int64), np.zeros(0, np.int64), SizeModelConfig(), rng=np.random.default_rng(1)

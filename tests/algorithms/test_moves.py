@@ -4,7 +4,7 @@ from tests.algorithms.builds import build_of
 from mlgokit.algorithms.moves import chains, drawn_halves, like_decisions, neighbourhood, related_pairs
 
 
-def test_a_pair_is_two_whole_groups_that_meet_in_a_caller():
+def test_related_pairs_join_two_groups_that_share_a_caller():
     run = build_of([(1, 8, False), (1, 9, False), (2, 9, False), (3, 7, True)])
     assert {frozenset(move) for move in related_pairs(run, np.random.default_rng(1))} == {frozenset({0, 1, 2})}
 

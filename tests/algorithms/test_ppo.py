@@ -141,7 +141,7 @@ def test_the_weight_of_the_divergence_adapts(divergence: float, beta: float):
     assert float(ppo.adapted_beta(1.0, divergence, PPO_REFERENCE)) == pytest.approx(beta)
 
 
-def test_that_weight_stays_within_bounds():
+def test_the_divergence_weight_stays_within_bounds():
     assert float(ppo.adapted_beta(1e-15, 0.0, PPO_REFERENCE)) == pytest.approx(1e-15)
     assert float(ppo.adapted_beta(1e17, 1.0, PPO_REFERENCE)) == pytest.approx(1e17)
 

@@ -202,7 +202,7 @@ def test_benchmarks_that_choose_their_own_work_are_not_counted(tmp_path: Path):
     assert found.before.own is None
 
 
-def test_results_that_are_none_are_a_row(tmp_path: Path):
+def test_unreadable_results_are_a_failure_of_that_side(tmp_path: Path):
     found = compare(tmp_path, script("echo no", format="lit"))
     assert [(one.side, one.step) for one in found.failures] == [("before", "results")]
 

@@ -86,7 +86,7 @@ def test_instructions_are_counted_by_their_addresses_in_the_file(tmp_path: Path)
     assert read_functions(profile, image)["f"] == Counts(instructions=17, loads=1)
 
 
-def test_a_profile_that_is_none_is_refused(tmp_path: Path):
+def test_a_file_that_is_no_profile_is_refused(tmp_path: Path):
     (tmp_path / "profile").write_text("nothing\n")
     for read in (read_profile, read_addresses):
         with pytest.raises(InputError, match="found no line with events"):

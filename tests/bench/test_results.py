@@ -102,6 +102,6 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path):
         read_results(tmp_path / "none.json")
 
 
-def test_numbers_that_are_none_are_left_out():
+def test_metrics_that_are_no_finite_numbers_are_left_out():
     found = results_of(lit(a=passed(exec_time="fast", size=float("nan"), link_time=True)), where="a")
     assert found.numbers == {}

@@ -89,7 +89,7 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, line: str, sentence: str):
         ("[[workload]", "expected TOML"),
     ],
 )
-def test_a_list_that_is_none_is_one_sentence(tmp_path: Path, text: str, sentence: str):
+def test_an_invalid_list_of_workloads_is_one_sentence(tmp_path: Path, text: str, sentence: str):
     with pytest.raises(CorpusError, match=sentence):
         load_workloads(written(tmp_path, text))
 

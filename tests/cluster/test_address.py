@@ -51,13 +51,13 @@ def test_the_file_of_a_scheduler_is_taken(certificate: Path, tmp_path: Path):
         ("nowhere", "local:N"),
     ],
 )
-def test_anything_else_is_refused(scheduler: str, sentence: str):
+def test_an_invalid_scheduler_address_is_refused(scheduler: str, sentence: str):
     with pytest.raises(UsageError, match=sentence):
         ClusterOptions(scheduler=scheduler).check()
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "127.0.0.1"])
-def test_who_asks_for_it_goes_without_tls(host: str):
+def test_insecure_allows_a_scheduler_without_tls(host: str):
     ClusterOptions(scheduler=f"tcp://{host}:8786", insecure=True).check()
 
 
@@ -107,6 +107,6 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path):
         (worker.Worker(scheduler="tcp://10.0.0.1:1"), "TLS"),
     ],
 )
-def test_a_worker_refuses_the_same(config: worker.Worker, sentence: str):
+def test_a_worker_refuses_the_same_addresses(config: worker.Worker, sentence: str):
     with pytest.raises(UsageError, match=sentence):
         worker.run(config)

@@ -88,7 +88,7 @@ def test_a_tuned_plugin_says_what_it_is_for(tmp_path: Path, names: tuple[str, ..
         ({"code": -9, "reason": "make did not end within 60 s"}, 137, ["make did not end within 60 s"]),
     ],
 )
-def test_what_is_said_of_a_build(facts: dict[str, Any], code: int, sentences: list[str]):
+def test_a_build_is_reported_in_sentences_and_its_exit_code(facts: dict[str, Any], code: int, sentences: list[str]):
     found, out = BuildResult(**(RESULT | facts)), io.StringIO()
     render(found, open_console(out, soft_wrap=True))
 

@@ -93,7 +93,7 @@ def test_a_build_that_gives_nothing(
         (("no-such-make", "-j2"), "record: expected a program in no-such-make -j2, found no no-such-make; check the"),
     ],
 )
-def test_a_build_that_is_none_is_misuse(command: tuple[str, ...], message: str, tmp_path: Path):
+def test_recording_an_empty_or_missing_command_is_misuse(command: tuple[str, ...], message: str, tmp_path: Path):
     with pytest.raises(UsageError) as caught:
         record.run(record.Record(command=command, output=tmp_path / "c.json"))
     assert str(caught.value).startswith(message)

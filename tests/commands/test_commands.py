@@ -237,7 +237,7 @@ def test_without_jax_training_says_so_before_it_compiles(
     assert compiled == []
 
 
-def test_no_round_and_no_worker_are_refused(tmp_path: Path, corpus: Path, compiled: list[str]):
+def test_zero_iterations_and_zero_workers_are_refused(tmp_path: Path, corpus: Path, compiled: list[str]):
     with pytest.raises(UsageError, match=r"^--iterations: expected at least 1, found 0; "):
         train.run(train.Train(corpus=corpus, output=tmp_path / "train", learning=Learning(iterations=0)))
     with pytest.raises(UsageError, match=r"^workers: expected at least one, found 0; "):

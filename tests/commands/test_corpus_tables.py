@@ -79,7 +79,7 @@ def test_a_corpus_is_a_table_and_a_few_sentences():
     assert "Before any pass: 800 instructions, 60 call sites; 40 of them call what their module defines." in lines
 
 
-def test_all_that_is_odd_is_said():
+def test_unusual_facts_of_a_corpus_are_listed():
     lines = printed(
         corpus(
             project("p", text_bytes=70),

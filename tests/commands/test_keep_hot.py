@@ -27,7 +27,7 @@ def selection(*lines: str) -> ModuleSelection:
 
 
 @pytest.mark.parametrize("percent", [-1.0, 100.0, float("nan")])
-def test_a_share_that_is_none_is_refused(percent: float):
+def test_an_invalid_percentage_is_refused(percent: float):
     with pytest.raises(UsageError, match=r"--keep-hot: expected a percentage from 0 to 99.9999, found .*; correct it"):
         check_keep_hot(Tune(keep_hot=percent))
 

@@ -302,7 +302,7 @@ def test_a_size_in_the_directory_that_is_not_true_is_damage(claimed: int, traced
     assert traced() < 16 << 20
 
 
-def test_a_pipe_in_the_place_of_a_record_is_none(tmp_path: Path):
+def test_a_pipe_is_not_read_as_a_record(tmp_path: Path):
     os.mkfifo(tmp_path / "a.npz")
     assert load_compilation(tmp_path / "a.npz", problem="inline-size") is None
     with pytest.raises(InputError, match="found: no regular file; put back a copy"):

@@ -60,7 +60,7 @@ def test_logs_are_kept_only_whole():
     assert len(with_logs(done, {}).decisions) == 0
 
 
-def test_what_is_not_there_is_not_made_up():
+def test_a_failed_compilation_has_no_measurements():
     failed = Compilation(status=CompileStatus.CRASHED)
     with pytest.raises(UsageError, match="found one where the compiler was ended by a signal; leave it out"):
         assert failed.measured

@@ -126,7 +126,7 @@ def test_a_plain_compilation_gets_its_options_and_nothing_else(compile_with: Com
     assert Path(output).name == "module.o"
 
 
-def test_a_line_that_is_refused_is_a_failed_compilation(compile_with: Compile, tmp_path: Path):
+def test_a_refused_command_line_is_a_failed_compilation(compile_with: Compile, tmp_path: Path):
     ended = compile_with(f"touch started; {SUCCEED}", ("-cc1", "-Oz", "-target-cpu", "", "-target-feature", "-load"))
 
     assert ended.status is CompileStatus.FAILED

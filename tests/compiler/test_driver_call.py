@@ -40,7 +40,7 @@ from mlgokit.compiler.driver_call import expanded, own_cache, preprocessor_words
         ("--analyze a.c", "other", "a.c", None),
     ],
 )
-def test_calls(words: str, kind: str, sources: str, outputs: str | None):
+def test_a_call_of_a_compiler_driver_is_understood(words: str, kind: str, sources: str, outputs: str | None):
     found = read_call(words.split())
 
     assert (found["kind"], found["sources"]) == (kind, sources.split())

@@ -19,6 +19,6 @@ def test_clang_has_large_pages_beside_what_the_user_set(monkeypatch: pytest.Monk
     ("variable", "value"),
     [("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2:glibc.malloc.check=0"), ("MALLOC_CONF", "narenas:1,thp:default")],
 )
-def test_who_says_which_pages_has_them(variable: str, value: str) -> None:
+def test_the_users_choice_of_pages_is_kept(variable: str, value: str) -> None:
     """A choice of the user's is left alone."""
     assert with_large_pages({variable: value})[variable] == value

@@ -83,7 +83,7 @@ MEMORY = "it asked for more than 1.5 GiB of memory, and was ended; allow more wi
         (0, "Cannot allocate memory", ""),
     ],
 )
-def test_which_limit_it_was(returncode: int, complaint: str, sentence: str):
+def test_the_exceeded_limit_is_named(returncode: int, complaint: str, sentence: str):
     assert exceeded(SOME, returncode=returncode, complaint=complaint) == sentence
 
 

@@ -61,7 +61,7 @@ def test_the_linker_itself_may_be_the_command(tmp_path: Path):
         ('"{lld}" "--lto-partitions=8"', "LLD 22.1", "found --lto-partitions=8, .* link without it"),
     ],
 )
-def test_another_link_is_refused(tmp_path: Path, said: str, version: str, sentence: str):
+def test_a_link_that_cannot_be_searched_is_refused(tmp_path: Path, said: str, version: str, sentence: str):
     lld = linker(tmp_path, version=version)
     driver = script(tmp_path / "clang", f"echo ' {said.format(lld=lld)}' >&2")
     with pytest.raises(UsageError, match=f"(?s)--link-command: .*{sentence}"):

@@ -26,7 +26,7 @@ def test_a_plugin_has_a_name_with_its_digest_and_the_one_that_was_asked_for(name
     assert not (tmp_path / "new").exists()
 
 
-def test_the_version_before_stays_and_older_ones_go(tmp_path: Path):
+def test_the_previous_plugin_is_kept_and_older_ones_are_deleted(tmp_path: Path):
     output = tmp_path / "tuned.so"
     # Neither is an older version.
     others = [tmp_path / name for name in ("tuned-0123456789ab.plugin", "tuned-x-0123456789ab.plugin")]

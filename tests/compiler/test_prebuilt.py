@@ -214,7 +214,7 @@ def test_damaged_objects_are_named(install: Install, place: Place):
         index_text((one(objects={"../../x": ""}),)),
     ],
 )
-def test_an_index_that_is_none_is_a_sentence(install: Install, text: str):
+def test_an_invalid_index_is_one_sentence(install: Install, text: str):
     path = install(one()) / INDEX
     path.write_text(text)
 
@@ -222,7 +222,7 @@ def test_an_index_that_is_none_is_a_sentence(install: Install, text: str):
         all_prebuilt()
 
 
-def test_a_checkout_has_none():
+def test_a_checkout_has_no_prebuilt_plugins():
     assert all_prebuilt() == ()
     assert find_prebuilt("22.1.8", TARGET) == ""
     with pytest.raises(ToolError, match="none in this installation: the plugin is compiled with LLVM's headers"):

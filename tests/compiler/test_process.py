@@ -169,7 +169,7 @@ def test_a_child_writes_no_more_than_it_may(tmp_path: Path):
     assert (tmp_path / "big").stat().st_size == SMALL.file_bytes
 
 
-def test_nor_do_its_children_or_its_complaints(tmp_path: Path):
+def test_the_children_and_standard_error_of_a_child_are_limited_too(tmp_path: Path):
     script = f"{LIMITED}; cat /dev/zero > big; cat /dev/zero >&2"
     done = run(["sh", "-c", script], timeout_seconds=LONG, cwd=tmp_path, limits=SMALL)
     assert not done.timed_out

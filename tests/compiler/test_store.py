@@ -95,7 +95,7 @@ def test_what_is_kept_comes_back(tmp_path: Path, run: Compilation):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_the_last_one_counts(tmp_path: Path):
+def test_saving_again_replaces_the_record(tmp_path: Path):
     save_compilation(tmp_path / "run.npz", FAILED)
     save_compilation(tmp_path / "run.npz", RUN)
 
@@ -129,7 +129,7 @@ def kept(tmp_path: Path) -> tuple[Path, bytes]:
     return path, path.read_bytes()
 
 
-def test_a_file_that_is_cut_short_is_none(kept: tuple[Path, bytes]):
+def test_a_truncated_record_is_not_loaded(kept: tuple[Path, bytes]):
     path, data = kept
     for length in [*range(0, len(data), 37), len(data) - 1]:
         path.write_bytes(data[:length])
@@ -186,13 +186,13 @@ def facts(text: str) -> Any:
         archive(facts=facts('{"status": "OK", "totals": [1], "function_names": [], "signatures": []}')),
     ],
 )
-def test_a_file_of_somebody_else_is_none(tmp_path: Path, data: bytes):
+def test_a_foreign_file_is_not_loaded(tmp_path: Path, data: bytes):
     (tmp_path / "run.npz").write_bytes(data)
 
     assert load(tmp_path / "run.npz") is None
 
 
-def test_a_folder_in_the_place_is_none(tmp_path: Path):
+def test_a_folder_is_not_loaded_as_a_record(tmp_path: Path):
     assert load(tmp_path) is None
 
 

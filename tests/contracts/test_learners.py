@@ -287,7 +287,13 @@ def quick_settings(name: str) -> Any:
     return settings(name)
 
 
-@pytest.mark.parametrize(("name", "kind"), CASES)
+LONG = {("bc-max", AdviceKind.BINARY), ("dqn", AdviceKind.BINARY)}
+"""Ten seconds together; the same learners learn masked choices in the fast half."""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [pytest.param(*case, marks=pytest.mark.slow) if case in LONG else case for case in CASES]
+)
 def test_it_finds_most_of_the_best_on_modules_it_has_not_seen(name: str, kind: AdviceKind):
     world, unseen = make_world(kind, modules=200, seed=1), make_world(kind, modules=100, seed=2)
     learner = make_learner(name, task_of(world), settings(name))

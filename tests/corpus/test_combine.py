@@ -103,7 +103,7 @@ def test_a_wrong_sidecar_is_named(tmp_path: Path, text: str, message: str):
 
 
 @pytest.mark.parametrize(("name", "found"), [("nowhere", "nothing"), ("file", "a file")])
-def test_a_root_that_is_none(tmp_path: Path, name: str, found: str):
+def test_a_path_that_is_no_folder_of_corpora_is_refused(tmp_path: Path, name: str, found: str):
     (tmp_path / "file").touch()
     with pytest.raises(CorpusError, match=f"expected a folder with corpora, found {found}; give another"):
         combine_corpora(tmp_path / name)

@@ -26,7 +26,7 @@ def test_no_more_is_unpacked_than_a_note_may_have(tmp_path: Path, mebibytes: int
     tracemalloc.stop()
 
 
-def test_a_note_that_is_none_is_not_current(tmp_path: Path):
+def test_an_invalid_note_is_not_current(tmp_path: Path):
     path = tmp_path / "a.dep"
     for data in (b"", b"none", zlib.compress(b"[" * 100_000), zlib.compress(json.dumps([1]).encode())):
         path.write_bytes(data)

@@ -80,7 +80,7 @@ def test_the_same_bitcode_twice_is_named(tmp_path: Path):
     assert corpus_info(Corpus(folder=tmp_path, modules=modules)).duplicates == (("p/a", "p/c"),)
 
 
-def test_json_has_all_of_it(tmp_path: Path):
+def test_json_has_every_field(tmp_path: Path):
     info = corpus_info(Corpus(folder=tmp_path, modules=(module(tmp_path, "p/a", MAGIC),)))
     value = json.loads(json.dumps(info.to_json()))
     assert value["folder"] == str(tmp_path)

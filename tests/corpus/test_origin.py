@@ -58,7 +58,7 @@ def test_another_manifest_in_the_same_folder_is_another(corpus: Path):
     assert not is_made_here(corpus)
 
 
-def test_nothing_inside_is_a_proof(corpus: Path, state: Path):
+def test_deleted_notes_leave_a_corpus_untrusted(corpus: Path, state: Path):
     for note in state.iterdir():
         note.unlink()
     assert not is_made_here(corpus)

@@ -68,7 +68,7 @@ def test_no_other_file_gets_into_a_corpus(name: str, tmp_path: Path):
     assert not (tmp_path / "corpus").exists()
 
 
-def test_who_reads_a_profile_is_in_its_head(tmp_path: Path):
+def test_the_header_says_whether_the_front_end_reads_a_profile(tmp_path: Path):
     for data, is_front_ends in ((OF_IR, False), (OF_FRONT_END, True), (SAMPLES, False), (b"", False)):
         (tmp_path / "p").write_bytes(data)
         assert counts_by_front_end(tmp_path / "p") is is_front_ends

@@ -175,7 +175,7 @@ def test_a_list_wins_and_is_kept(tmp_path: Path):
     assert {row.by for row in result.projects} == {"project"}
 
 
-def test_what_cannot_be_is_refused(tmp_path: Path):
+def test_an_impossible_split_is_refused(tmp_path: Path):
     corpus = corpus_of(tmp_path, "a/m.o", "b/m.o")
     with pytest.raises(UsageError, match=r"split: share: expected a number between 0 and 1, found 1\.5; give another"):
         split_corpus(corpus, NOTHING_KNOWN, share=1.5)

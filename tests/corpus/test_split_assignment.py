@@ -122,7 +122,7 @@ def test_what_the_maker_held_out_without_a_split_is_the_makers_again(tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["{", '{"modules": [1, {"split": 1}]}', '{"modules": {"a": {"held_out": 1}}}'])
-def test_a_sidecar_that_is_none_decides_nothing(text: str, tmp_path: Path):
+def test_an_invalid_sidecar_assigns_nothing(text: str, tmp_path: Path):
     (tmp_path / SIDECAR_NAME).write_text(text)
     assert earlier_assignments(tmp_path) == NOTHING_ASSIGNED
 

@@ -197,7 +197,7 @@ def test_trees_that_the_time_is_not_enough_for_say_so():
     assert not compiler.asked
 
 
-def test_json_has_all_of_it(found: Explanation):
+def test_json_has_the_whole_explanation(found: Explanation):
     value = json.loads(json.dumps(found.to_json()))
 
     assert (value["format"], value["format_version"]) == ("mlgokit explanation", 1)

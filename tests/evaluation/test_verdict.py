@@ -152,6 +152,6 @@ def test_register_allocation_is_judged_by_its_cost():
         ({"new_failures": -1}, "--rules.new-failures: expected 0 or more, found -1; correct it"),
     ],
 )
-def test_rules_that_say_nothing(rules: dict[str, Any], message: str):
+def test_impossible_rules_are_refused(rules: dict[str, Any], message: str):
     with pytest.raises(UsageError, match=message):
         VerdictRules(**rules).check()

@@ -28,7 +28,7 @@ def test_names_that_are_no_text_and_characters_that_end_lines_elsewhere_stay_as_
 
 
 @pytest.mark.parametrize("damage", [INLINED[:40], b"a.c:1:1: remark\n", INLINED.replace(b"@", b";"), b"\n\x00\n"])
-def test_anything_else_is_refused(damage: bytes):
+def test_malformed_replay_lines_are_refused(damage: bytes):
     with pytest.raises(InputError, match=r"a\.o: expected a decision of the inliner in line \d"):
         parse_replay_lines(damage, "a.o")
 

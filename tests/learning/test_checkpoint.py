@@ -44,7 +44,7 @@ def test_a_checkpoint_comes_back(tmp_path: Path):
         {"stale": np.array(True)},
     ],
 )
-def test_counters_that_cannot_be_are_refused(tmp_path: Path, numbers: dict[str, Any]):
+def test_impossible_counters_are_refused(tmp_path: Path, numbers: dict[str, Any]):
     values = {name: np.array(value) for name, value in dataclasses.asdict(Counters()).items()} | numbers
     data = state_bytes({**STATE, **{f"loop/{name}": value for name, value in values.items()}}, learner="es")
     (tmp_path / CHECKPOINT_NAME).write_bytes(data)
@@ -80,7 +80,7 @@ def test_rows_that_are_not_those_of_the_turns_are_refused(tmp_path: Path, rows: 
 
 
 @pytest.mark.parametrize("text", ["", "{", "[[]]", "3", '[{"turn": "x"}]', '[{"turn": true}]', "[" * 100_000])
-def test_rows_that_are_none_are_refused(tmp_path: Path, text: str):
+def test_invalid_rows_are_refused(tmp_path: Path, text: str):
     (tmp_path / ROWS_NAME).write_text(text)
     with pytest.raises(InputError, match=rf"{ROWS_NAME}: expected"):
         rows_up_to(1, tmp_path)

@@ -17,6 +17,6 @@ def test_rows_come_back_and_the_table_has_all_columns(tmp_path: Path):
     assert (tmp_path / "metrics.csv").read_text() == "turn,gain,loss\n1,,\n2,,0.5\n"
 
 
-def test_lost_rows_are_said(tmp_path: Path):
+def test_missing_rows_are_an_error(tmp_path: Path):
     with pytest.raises(InputError, match=r"turns.json: expected the rows of the checkpoint beside it, found: .*"):
         read_metrics(tmp_path)

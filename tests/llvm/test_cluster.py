@@ -95,6 +95,7 @@ def test_a_cluster_keeps_few_of_the_tasks_that_ended(cluster: Cluster, here: Cla
 def test_training_gives_the_same_policy_on_threads_and_on_a_cluster(
     cluster: Cluster, toolchain: Toolchain, small_corpus: Path, tmp_path: Path
 ):
+    """Two trainings, and three processes of Dask: several seconds."""
     cluster.start_scheduler()
     for _ in range(2):
         cluster.start_worker()
@@ -131,7 +132,7 @@ def test_an_evaluation_says_the_same_on_workers_that_this_process_starts(
 
 
 @NEWEST
-@pytest.mark.parametrize("what", ["worker", "scheduler"])
+@pytest.mark.parametrize("what", ["worker", pytest.param("scheduler", marks=pytest.mark.slow)])
 def test_what_is_killed_costs_no_result(cluster: Cluster, here: ClangCompiler, small_corpus: Path, what: str):
     modules = [module for module in load_corpus(small_corpus).modules if module.name != "bad"] * 12
     expected = {module.name: here.compile(module, LOGGED) for module in modules[:4]}
@@ -273,6 +274,8 @@ def other_machine() -> Generator[str]:
         ip("link", "delete", near)
 
 
+# Half a minute of waiting for Dask; that a worker is killed is tried in the fast half.
+@pytest.mark.slow
 @NEWEST
 def test_a_network_that_breaks_costs_no_result(
     cluster: Cluster,
@@ -307,6 +310,7 @@ def test_a_network_that_breaks_costs_no_result(
     assert [text for text in told if "does not answer" in text]
 
 
+@pytest.mark.slow
 @NEWEST
 def test_a_result_that_is_long_on_its_way_breaks_no_other(
     cluster: Cluster, here: ClangCompiler, small_corpus: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.llvm.cluster_processes import Cluster, opened
 from tests.llvm.conftest import CorpusOf
+from tests.llvm.searching import is_smaller, tune_until
 from tests.llvm.test_eviction_policies import SOURCE
 from tests.llvm.test_tune import build as build_sources, output_of, put_database, put_sources, text_bytes
 
@@ -39,6 +40,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 def test_a_policy_from_trials_is_the_same_bytes(
     cluster: Cluster, toolchain: Toolchain, corpus_of: CorpusOf, tmp_path: Path
 ):
+    """Two trainings, and three processes of Dask: several seconds."""
     corpus = corpus_of("trials", {f"m{number}": SOURCE.replace("NUMBER", str(number + 2)) for number in range(4)})
     cluster.start_scheduler()
     for _ in range(2):
@@ -91,15 +93,16 @@ def test_a_project_is_tuned_on_a_cluster_and_its_plugin_gives_what_was_promised(
     cluster.start_scheduler()
     for _ in range(2):
         cluster.start_worker()
-    result = tune.run(
+    result = tune_until(
+        is_smaller,
         tune.Tune(
             compile_commands=put_database(tmp_path / "source"),
-            budget="6s",
+            budget="2s",
             output=tmp_path / "tuned.so",
             folder=tmp_path / "tune",
             compiler=CompilerOptions(llvm=toolchain.major, workers=2),
             cluster=chosen(cluster),
-        )
+        ),
     ).to_json()
     plain = build_sources(toolchain, sources, tmp_path / "plain")
     tuned = build_sources(toolchain, sources, tmp_path / "tuned", result["flag"])

@@ -12,7 +12,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.identity import describe_corpus, duplicate_groups
 from mlgokit.module import Module
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 SOURCE = """
 extern int sink(const char *, int);
@@ -123,7 +123,7 @@ def test_the_order_of_functions_does_not_matter(describe: Describe):
     assert describe(one + two).identity == describe(two + one).identity
 
 
-def test_counts(describe: Describe):
+def test_functions_calls_and_linkages_are_counted(describe: Describe):
     found = describe(SOURCE, "-g")
     assert (found.functions, found.declarations, found.language) == (3, 1, "DW_LANG_C11")
     rows = {name: index for index, name in enumerate(found.names)}

@@ -3,7 +3,7 @@ import pytest
 from mlgokit.commands.doctor import diagnose_toolchain
 from mlgokit.compiler.toolchain import Toolchain
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 
 def test_a_distribution_clang_opens_every_interactive_channel(toolchain: Toolchain):

@@ -203,7 +203,7 @@ def test_bitcode_comes_before_optimization_and_has_no_debug_information(tmp_path
     assert "!dbg" not in text
 
 
-def test_it_goes_on_where_it_stopped(tmp_path: Path, toolchain: Toolchain):
+def test_an_interrupted_extraction_is_resumed(tmp_path: Path, toolchain: Toolchain):
     first = extract(tmp_path / "one", toolchain)
     removed = first.modules[1].bitcode
     removed.unlink()

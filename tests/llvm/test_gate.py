@@ -34,10 +34,11 @@ from mlgokit.evaluation.program import compare_program
 pytestmark = pytest.mark.llvm
 
 SOURCE = "int twice(int x) { for (int i = 0; i < 9; i++) x += i * x; return x; }\n"
-CANARY = """
+CANARY = f"""
 #include <fcntl.h>
-__attribute__((constructor)) static void loaded(void) { open("CANARY", O_CREAT | O_WRONLY, 0600); }
+__attribute__((constructor)) static void loaded(void) {{ open("{"c" * 300}", O_CREAT | O_WRONLY, 0600); }}
 """
+"""Its path is put into the library: that is compiled once, and each test has a canary of its own."""
 LISTED = """
 [[project]]
 name = "p"
@@ -63,15 +64,24 @@ def run(*argv: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.fixture(scope="module")
+def library(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A library that leaves a canary, where nobody looks for it."""
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "canary.c").write_text(CANARY)
+    run(toolchain.clang, "-shared", "-fPIC", folder / "canary.c", "-o", folder / "evil.so")
+    return (folder / "evil.so").read_bytes()
+
+
 @pytest.fixture
-def build(toolchain: Toolchain, tmp_path: Path) -> Path:
+def build(library: bytes, tmp_path: Path) -> Path:
     """A build folder with a library and programs that leave a canary, and something to overwrite."""
     folder = tmp_path / "build"
     folder.mkdir()
     (folder / "a.c").write_text(SOURCE)
-    canary = tmp_path / "canary.c"
-    canary.write_text(CANARY.replace("CANARY", str(tmp_path / "canary")))
-    run(toolchain.clang, "-shared", "-fPIC", canary, "-o", folder / "evil.so")
+    assert library.count(b"c" * 300) == 1
+    (folder / "evil.so").write_bytes(library.replace(b"c" * 300, bytes(tmp_path / "canary").ljust(300, b"\0")))
+    (folder / "evil.so").chmod(0o755)
     for name in ("nvptx-arch", "amdgpu-arch", "offload-arch"):
         (folder / name).write_text(f"#!/bin/sh\ntouch {shlex.quote(str(tmp_path / 'canary'))}\n")
         (folder / name).chmod(0o755)
@@ -99,6 +109,12 @@ def imported(build: Path, toolchain: Toolchain, options: str) -> dict[str, str]:
     for module in corpus.modules:
         assert ClangCompiler(toolchain=toolchain).compile(module).sizes is not None
     return {failure.name: failure.reason for failure in (*corpus.failures, *corpus.missing)}
+
+
+def test_the_library_leaves_a_canary_where_it_is_loaded(build: Path, toolchain: Toolchain):
+    words = [toolchain.clang, f"-fplugin={build / 'evil.so'}", "-c", build / "a.c", "-o", build / "a.o"]
+    process.run([str(word) for word in words], timeout_seconds=60)
+    assert (build.parent / "canary").exists()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +175,7 @@ def compiled(corpus: Corpus, toolchain: Toolchain) -> None:
         assert ClangCompiler(toolchain=toolchain).compile(module).sizes is not None
 
 
-def test_a_module_named_like_an_option_is_none(build: Path, toolchain: Toolchain, tmp_path: Path):
+def test_a_module_named_like_an_option_is_refused(build: Path, toolchain: Toolchain, tmp_path: Path):
     corpus = tmp_path / "corpus"
     (corpus / "-fpass-plugin=.").mkdir(parents=True)
     (corpus / "x.so.bc").write_bytes((build / "evil.so").read_bytes())
@@ -369,7 +385,7 @@ def test_clang_cuts_what_the_gate_lets_through_as_the_gate_did(toolchain: Toolch
     assert cutting.difference(wrong, ["0", "1", "2"]).endswith("clang cuts at 0 1 2")
 
 
-def test_the_canaries_of_the_fuzzer_sing(
+def test_the_fuzzer_of_the_gate_notices_an_open_door(
     fuzz: ModuleType, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A door that gives lines to the compiler as they are."""

@@ -11,7 +11,7 @@ from mlgokit.compiler.channel.interactive import InteractiveResult, InteractiveS
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.problems import INLINE_SIZE
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 SOURCE = """
 extern int sink(int);

@@ -15,7 +15,7 @@ from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, write_overrides
 from mlgokit.traces import read_log
 from mlgokit.tune.spaces.passes.trials import pass_number
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 SIMPLIFYING = ("InstCombinePass", "SROAPass", "GVNPass", "DSEPass", "EarlyCSEPass", "MemCpyOptPass")
 # Each part calls functions of the other one, which only the linker can inline; a variable is in a register then.

@@ -132,6 +132,7 @@ def test_a_trial_measures_what_a_policy_gives_that_says_what_callee_saved_regist
     assert wanted[2][1] != wanted[2][2]
 
 
+@pytest.mark.every_major
 @both_problems
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "closed"])
 def test_a_gate_leaves_other_levels_to_llvm_and_numpy_decides_alike(
@@ -168,7 +169,11 @@ def test_a_gate_leaves_other_levels_to_llvm_and_numpy_decides_alike(
 SETTING = ("functions=6", "share=1.0", "population=6", "judges=0")
 
 
-@both_problems
+@pytest.mark.parametrize(
+    "problem",
+    [pytest.param(REGALLOC_PRIORITY, marks=pytest.mark.slow), REGALLOC_WEIGHT],
+    ids=lambda problem: problem.name,
+)
 def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Problem
 ):

@@ -138,6 +138,7 @@ def test_where_nothing_can_be_left_out_there_are_no_labels(compiler: ClangCompil
         assert ModuleTrials.from_bytes(found.to_bytes()) is not None
 
 
+@pytest.mark.every_major
 @pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=7, temperature=0.5, flip_probability=0.1)])
 def test_numpy_decides_as_the_plugin(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, exploration: Exploration

@@ -28,7 +28,7 @@ from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.traces.log import Log, read_log
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 SOURCE = """
 #include <algorithm>

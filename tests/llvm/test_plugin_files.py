@@ -24,6 +24,7 @@ def test_every_source_file_has_its_check():
 
 
 @pytest.mark.llvm
+@pytest.mark.every_major
 @pytest.mark.parametrize("name", NAMES)
 def test_the_file_does_its_job(name: str, toolchain: Toolchain, plugin: Path, tmp_path: Path):
     check = CHECKS / f"{name}.ll"

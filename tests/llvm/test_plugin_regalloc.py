@@ -20,7 +20,7 @@ from mlgokit.policy.store import save_policy
 from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.traces import Log, read_log
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 LEAF = """
 static int square(int x) { return x * x; }
@@ -219,7 +219,7 @@ def test_without_a_policy_for_it_an_advisor_is_llvms(bench: Bench) -> None:
     assert not (bench.folder / "log").exists()
 
 
-def test_llc(bench: Bench) -> None:
+def test_the_plugin_decides_in_llc(bench: Bench) -> None:
     bench.compile("module", "-emit-llvm")
     loads = ["-load", "--load-pass-plugin"] if bench.toolchain.major >= 22 else ["-load"]
     assert bench.toolchain.llc is not None

@@ -20,7 +20,7 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import entry_of, strong_names, table_bytes
 from mlgokit.traces.log import read_log
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 LLVMS = "-Rpass=nothing-of-this-name"
 """Remarks, of whatever passes, are for LLVM's own advisor."""
@@ -135,6 +135,7 @@ def drawn(policy: Policy, seed: int) -> Policy:
 
 
 def test_a_policy_decides_alike_with_llvms_advisor_and_with_ours(workshop: Workshop, policy: Policy) -> None:
+    """Eight drawn policies, as gates and limits of growth differ: several seconds."""
     found: set[bytes] = set()
     for seed in range(8):
         save_policy(drawn(policy, seed), workshop.folder / "some.policy")

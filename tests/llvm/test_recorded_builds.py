@@ -86,7 +86,7 @@ def test_a_build_with_a_plugin_counts_them(
     assert found.levels == {"-Oz": 3}
 
 
-def test_the_plain_build_of_a_tuning_has_them(project: Path, toolchain: Toolchain):
+def test_the_plain_build_of_a_tuning_keeps_removed_sources(project: Path, toolchain: Toolchain):
     with (project / "Makefile").open("a") as rules:
         rules.write("all: app gen.o\ngen.o:\n\techo 'int gen;' > gen.c; $(CC) -Oz -c gen.c; rm gen.c\n")
     built = BuildCommands(build=("make all",), build_folder=project)

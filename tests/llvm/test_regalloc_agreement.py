@@ -23,7 +23,7 @@ from mlgokit.policy.store import load_policy, policy_bytes, save_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.traces import Log, read_log
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 SOURCE = r"""
 extern long sink(long, double);

@@ -12,7 +12,7 @@ from mlgokit.compiler.channel.interactive import InteractiveResult, InteractiveS
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem, header_defect
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 SOURCE = r"""
 #include <stdio.h>

@@ -25,7 +25,7 @@ from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.traces import Log, read_log
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 # Calls to decide on, and more values alive than registers.
 SOURCE = """

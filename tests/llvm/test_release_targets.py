@@ -100,6 +100,7 @@ def tensor_of(values: npt.NDArray[np.float64], feature: Feature) -> npt.NDArray[
     return np.ascontiguousarray(chosen.astype(kind)).view(np.uint8).reshape(len(values), -1)
 
 
+@pytest.mark.every_major
 @pytest.mark.parametrize("problem", OUTPUTS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_model_for_another_processor_decides_as_numpy_does(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.llvm.searching import is_smaller, tune_until
 
 from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.cli import main
@@ -69,15 +70,16 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
     (folder / "bad.cc").write_text("#error no\n")
     entries.append({"directory": str(folder), "file": "bad.cc", "command": "clang++ -Oz -c bad.cc"})
     (folder / "compile_commands.json").write_text(json.dumps(entries))
-    tuned = tune.run(
+    tuned = tune_until(
+        is_smaller,
         tune.Tune(
             compile_commands=folder / "compile_commands.json",
-            budget="4s",
+            budget="1s",
             artifact="replay",
             output=folder / "tuned.so",
             folder=folder / "tune",
             compiler=CompilerOptions(llvm=toolchain.major),
-        )
+        ),
     )
     assert tuned.tuned_bytes < tuned.plain_bytes
     return folder
@@ -135,6 +137,7 @@ def test_a_list_that_clang_reads_decides_alone(toolchain: Toolchain, project: Pa
     assert "Invalid remark format: no line" in done.stderr
 
 
+@pytest.mark.every_major
 @pytest.mark.parametrize("major", READERS)
 def test_another_major_reads_the_same_files(toolchain: Toolchain, project: Path, tmp_path: Path, major: int):
     others = [other for other in find_toolchains() if other.major == major and other.vendor != "Apple"]

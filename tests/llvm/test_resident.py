@@ -32,7 +32,7 @@ from mlgokit.tune.spaces.inlining.space import SearchConfig
 from mlgokit.tune.spaces.inlining.state import Keys, ModuleState
 from mlgokit.tune.spaces.inlining.step import MovePriority, compile_decided, confirm_composed, indifferent, step
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 SOURCE = """
 #include <algorithm>
@@ -319,7 +319,7 @@ def test_a_child_that_is_killed_is_compiled_again_from_the_beginning(
     assert "died" in next(iter(residents.declined.values()))
 
 
-def test_only_so_many_stay(subject: Subject):
+def test_the_number_of_residents_is_bounded(subject: Subject):
     residents = Residents(most=1)
     compiler = dataclasses.replace(subject.plain, residents=residents)
     other = dataclasses.replace(subject.module, command_line=(*subject.module.command_line, "-fmath-errno"))

@@ -100,7 +100,7 @@ def test_inline_assembly_reads_no_file_outside(place: Place):
     assert "Could not find incbin file" in found.reason
 
 
-def test_nor_the_machines_or_the_users(place: Place):
+def test_files_of_the_machine_and_of_the_user_cannot_be_read(place: Place):
     for path in ("/etc/hostname", "/etc/passwd", Path.home() / ".bashrc", "/proc/1/root/etc/passwd"):
         found = place.inside.compile(place.assembly(f".incbin \\22{path}\\22"))
         assert found.status is CompileStatus.FAILED, path
@@ -146,7 +146,7 @@ def test_objects_and_logs_are_the_same(place: Place, tmp_path: Path):
         assert found[0] == found[1]
 
 
-def test_what_it_takes_inside_is_known(place: Place, toolchain: Toolchain, tmp_path: Path):
+def test_processor_time_in_the_sandbox_is_measured(place: Place, toolchain: Toolchain, tmp_path: Path):
     box = place.inside.sandbox
     assert box is not None
     inside = box(process.limits_of(["clang", "-cc1"], None), program=toolchain.clang, writable=tmp_path)

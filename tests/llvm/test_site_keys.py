@@ -16,7 +16,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.tables.decisions import TableEntry, entry_of, write_table
 from mlgokit.traces.log import Log, read_log
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 BASE = """
 int get(int); void put(int); double real(double); void stop(const char *, int) __attribute__((noreturn));

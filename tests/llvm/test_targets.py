@@ -23,7 +23,7 @@ from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.policy.targets import for_modules
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 NAMES = [f"v{number}" for number in range(60)]
 SOURCE = (

@@ -72,6 +72,7 @@ def decisions_of(model: Graph, log: Log) -> list[int]:
     return found
 
 
+@pytest.mark.every_major
 def test_an_imported_inliner_decides_in_the_compiler(
     toolchain: Toolchain, plugin: Path, models: ModuleType, tmp_path: Path
 ):
@@ -87,6 +88,7 @@ def test_an_imported_inliner_decides_in_the_compiler(
     assert taken == decisions_of(model, log)
 
 
+@pytest.mark.every_major
 def test_an_imported_evictor_decides_in_the_compiler(
     toolchain: Toolchain, plugin: Path, models: ModuleType, tmp_path: Path
 ):

@@ -4,7 +4,7 @@ import pytest
 
 from mlgokit.compiler.toolchain import Toolchain
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 
 def test_the_installed_compilers_are_found_with_all_their_tools(toolchain: Toolchain):

@@ -158,6 +158,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
     return Project(folder=folder, sources=sources, config=config)
 
 
+@pytest.mark.every_major
 def test_the_build_with_the_plugin_is_as_small_as_promised_in_any_folder_and_with_debug_information(
     toolchain: Toolchain, project: Project, tmp_path: Path
 ):

@@ -91,6 +91,7 @@ def tuning(project: Path, toolchain: Toolchain) -> Tuning:
 
 
 def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: Path):
+    """A build is made three times, and tested: several seconds."""
     # A source that the build writes.
     (project / "main.c").rename(project / "main.in")
     with (project / "Makefile").open("a") as rules:

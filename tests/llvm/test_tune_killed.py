@@ -93,6 +93,7 @@ def kill_when(words: list[str], reached: Callable[[], bool]) -> None:
 
 
 def test_kills_at_several_moments_lose_at_most_the_step_in_flight(toolchain: Toolchain, tmp_path: Path):
+    """Six processes that search, one after the other: ten seconds and more."""
     database = put_project(tmp_path / "source")
     folder, output = tmp_path / "tune", tmp_path / "tuned.so"
     search = folder / "search"
@@ -142,6 +143,7 @@ def test_kills_at_several_moments_lose_at_most_the_step_in_flight(toolchain: Too
 
 
 def test_a_kill_leaves_the_plugin_that_was_proved_until_a_newer_one_is(toolchain: Toolchain, tmp_path: Path):
+    """Three searches, each to its proof: several seconds."""
     database = put_project(tmp_path / "source")
     folder, output = tmp_path / "tune", tmp_path / "tuned.so"
     words = ["tune", "--compile-commands", str(database), "--folder", str(folder), "--output", str(output)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.llvm.searching import search_until
 
 from mlgokit.cli import main
 from mlgokit.commands.corpus import import_build
@@ -106,14 +107,13 @@ def is_smaller(result: dict[str, Any]) -> bool:
 def tune_until(
     reached: Callable[[dict[str, Any]], bool], toolchain: Toolchain, folder: Path, place: Path, *words: str
 ) -> dict[str, Any]:
-    """The result once it is ``reached``: how much the search does in a second is the machine's affair."""
-    result: dict[str, Any] = {}
-    for go_on in ([], *[["--continue"]] * 9):
-        assert tune(toolchain, folder, place, *words, *go_on) == 0
-        result = result_of(place)
-        if reached(result):
-            break
-    return result
+    """The result of sessions of a second, once it is ``reached``."""
+
+    def session(go_on: bool) -> dict[str, Any]:
+        assert tune(toolchain, folder, place, *words, *(["--continue"] if go_on else [])) == 0
+        return result_of(place)
+
+    return search_until(reached, session)
 
 
 def result_of(place: Path) -> dict[str, Any]:

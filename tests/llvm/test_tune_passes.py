@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.llvm.searching import tune_until
 
 from mlgokit.commands import check, tune
 from mlgokit.commands.options import COMPILER
@@ -12,6 +13,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
 from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, overrides_inside
+from mlgokit.tune.result import Tuned
 
 pytestmark = pytest.mark.llvm
 
@@ -40,7 +42,7 @@ long apart(long a, long b) { return a > b ? a / 7 : b % 9 ? b * 12345678901 : a 
 def search_of_passes(
     folder: Path, toolchain: Toolchain, *, outputs: tuple[str, ...], source: str = SOURCE, shared: tuple[str, ...] = ()
 ) -> tune.Tune:
-    """Ten seconds for passes alone, on the source compiled to each of the outputs, to the last one with options."""
+    """Four seconds for passes alone, on the source compiled to each of the outputs, to the last one with options."""
     (folder / "work.c").write_text(source)
     entries = [
         {
@@ -55,7 +57,7 @@ def search_of_passes(
         compile_commands=folder / "compile_commands.json",
         folder=folder / "tune",
         output=folder / "tuned.so",
-        budget="10s",
+        budget="4s",
         pass_share=1.0,
         allocation_share=0.0,
         slowdown=float("inf"),
@@ -63,10 +65,23 @@ def search_of_passes(
     )
 
 
+def leaves_passes_out(tuned: Tuned) -> bool:
+    """Whether passes of the optimizer and of the code generator were tried, and some of the optimizer left out."""
+    optimizer, passes = tuned.optimizer_passes, tuned.passes
+    if optimizer is None or passes is None or optimizer.changed == 0:
+        return False
+    return (
+        optimizer.compilations > 5
+        and passes.trials > 40
+        and all(one.tuned_bytes < one.plain_bytes for one in tuned.modules)
+    )
+
+
+@pytest.mark.every_major
 def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: Path, tmp_path: Path):
     config = search_of_passes(tmp_path, toolchain, outputs=("work.o",))
 
-    found = tune.run(config)
+    found = tune_until(leaves_passes_out, config)
 
     optimizer = found.optimizer_passes
     assert optimizer is not None
@@ -101,7 +116,7 @@ def test_a_source_that_is_compiled_twice_is_searched_once_and_changes_in_both_mo
 ):
     config = search_of_passes(tmp_path, toolchain, outputs=("static.o", "shared.o"))
 
-    found = tune.run(config)
+    found = tune_until(leaves_passes_out, config)
 
     assert found.optimizer_passes is not None
     assert found.optimizer_passes.changed > 0
@@ -121,7 +136,7 @@ def test_a_source_that_is_position_independent_the_second_time_is_searched_once(
         shared=("-fPIC",),
     )
 
-    found = tune.run(config)
+    found = tune_until(leaves_passes_out, config)
 
     first, second = found.modules
     assert first.plain_bytes != second.plain_bytes

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.llvm.searching import search_until
 
 from mlgokit.cli import main
 from mlgokit.commands import build
@@ -154,14 +155,16 @@ def test_doctor_tries_the_rustc_in_path(major: int):
 
 
 def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Several builds by cargo, and a search between them: ten seconds and more."""
     package, place = put_package(tmp_path / "toy"), tmp_path / "t"
     before = sorted(path for path in package.rglob("*") if path.name != "Cargo.lock")
-    plain = small = 0
-    for go_on in ([], *[["--continue"]] * 9):
-        assert tune(package, place, "--budget", "5s", "--test", "sh -c 'libtoy.so; echo done'", *go_on) == 0
-        plain, small = result_of(place)["cargo_programs"]["toy (cdylib)"]
-        if small < plain:
-            break
+
+    def session(go_on: bool) -> list[int]:
+        more = ["--continue"] if go_on else []
+        assert tune(package, place, "--budget", "1s", "--test", "sh -c 'libtoy.so; echo done'", *more) == 0
+        return result_of(place)["cargo_programs"]["toy (cdylib)"]
+
+    plain, small = search_until(lambda sizes: sizes[1] < sizes[0], session)
 
     assert 0 < small < plain
     assert sorted(path for path in package.rglob("*") if path.name != "Cargo.lock") == before
@@ -232,6 +235,7 @@ def test_policies_of_registers_decide_where_the_search_found_nothing_smaller(maj
 def test_a_build_has_the_plugin_in_the_calls_it_was_tuned_for(
     major: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
+    """Seven builds by cargo: ten seconds and more."""
     package, place = put_package(tmp_path / "toy"), tmp_path / "t"
     assert tune(package, place, "--budget", "3s", "--register-policies", "on") == 0
     assert f"mlgokit build --plugin {place / 'tuned.so'} -- cargo build" in re.sub(r"\s+", " ", capsys.readouterr().out)

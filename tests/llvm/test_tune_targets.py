@@ -58,7 +58,7 @@ def firmware(
     (folder / "compile_commands.json").write_text(json.dumps([entry]))
     config = tune.Tune(
         compile_commands=folder / "compile_commands.json",
-        budget="3s",
+        budget="1s",
         allocation_share=0.7,
         output=folder / "tuned.so",
         folder=folder / "tune",
@@ -67,6 +67,7 @@ def firmware(
     return Firmware(toolchain=toolchain, words=words, folder=folder, tuned=tune.run(config))
 
 
+@pytest.mark.every_major
 def test_the_build_is_as_small_as_promised(firmware: Firmware, tmp_path: Path):
     tuned = firmware.tuned
     assert tuned.tuned_bytes <= tuned.plain_bytes

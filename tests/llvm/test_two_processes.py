@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.files import digest_file
 from mlgokit.tables.decisions import read_table
@@ -20,8 +20,8 @@ from mlgokit.tables.decisions import read_table
 pytestmark = pytest.mark.llvm
 
 BUSY = 7
-COUNTS: dict[int, int] = dict(zip(SUPPORTED_MAJORS, (2, 4), strict=True))
-"""How many processes at once, by LLVM major."""
+COUNTS = pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+"""How many processes at once; each starts for seconds, as several share a core."""
 WAIT = "import sys; from mlgokit import cli; print('ready', flush=True); sys.stdin.readline(); cli.main()"
 SOURCE = """
 struct Base { virtual int get(int) = 0; virtual ~Base() {} };
@@ -95,12 +95,13 @@ def database(tmp_path: Path) -> Path:
     return folder / "compile_commands.json"
 
 
-def test_one_tunes_in_a_folder_and_one_goes_on(toolchain: Toolchain, database: Path, tmp_path: Path):
+@COUNTS
+def test_one_tunes_in_a_folder_and_one_goes_on(toolchain: Toolchain, count: int, database: Path, tmp_path: Path):
     folder, output = tmp_path / "tune", tmp_path / "tuned.so"
     words = ["tune", "--compile-commands", database, "--folder", folder, "--output", output, "--budget", "1s"]
     words += ["--llvm", str(toolchain.major), "--workers", "1"]
     for more in ([], ["--continue"]):
-        one_did_it(all_at_once([[*words, *more]] * COUNTS[toolchain.major]), folder)
+        one_did_it(all_at_once([[*words, *more]] * count), folder)
         table = read_table(output)
         assert table.summary is not None
         assert table.summary.llvm == toolchain.major
@@ -127,25 +128,27 @@ def test_one_makes_an_output_and_two_make_two(toolchain: Toolchain, database: Pa
         assert summary.tuned_bytes == result["tuned_bytes"] <= summary.plain_bytes
 
 
-def test_one_imports_into_a_corpus(toolchain: Toolchain, database: Path, tmp_path: Path):
+@COUNTS
+def test_one_imports_into_a_corpus(toolchain: Toolchain, count: int, database: Path, tmp_path: Path):
     words = ["corpus", "import", "--compile-commands", database, "--llvm", str(toolchain.major), "--corpus"]
     assert all_at_once([[*words, tmp_path / "alone"]])[0].code == 0
-    ended = all_at_once([[*words, tmp_path / "corpus"]] * COUNTS[toolchain.major])
+    ended = all_at_once([[*words, tmp_path / "corpus"]] * count)
     # Two modules are quick: one may come when another has ended, and finds its modules made.
     assert {one.code for one in ended} in ({0}, {0, BUSY}), ended
     alone, corpus = load_corpus(tmp_path / "alone"), load_corpus(tmp_path / "corpus")
     assert [one.bitcode_sha256 for one in corpus.modules] == [one.bitcode_sha256 for one in alone.modules]
 
 
-def test_many_read_a_corpus_and_share_a_store(toolchain: Toolchain, small_corpus: Path, tmp_path: Path):
+@COUNTS
+def test_many_read_a_corpus_and_share_a_store(toolchain: Toolchain, count: int, small_corpus: Path, tmp_path: Path):
     def words(name: str, store: Path) -> list[str | Path]:
         given = ["trace", "--corpus", small_corpus, "--output", tmp_path / name, "--store", store, "--policy", ":never"]
         return [*given, "--llvm", str(toolchain.major), "--workers", "2"]
 
     assert all_at_once([words("alone", tmp_path / "store of one")])[0].code == 0
-    ended = all_at_once([words(f"trace {number}", tmp_path / "store") for number in range(COUNTS[toolchain.major])])
-    assert [one.code for one in ended] == [0] * COUNTS[toolchain.major], ended
-    for folder in (tmp_path / f"trace {number}" for number in range(COUNTS[toolchain.major])):
+    ended = all_at_once([words(f"trace {number}", tmp_path / "store") for number in range(count)])
+    assert [one.code for one in ended] == [0] * count, ended
+    for folder in (tmp_path / f"trace {number}" for number in range(count)):
         for path in (tmp_path / "alone" / "logs").rglob("*.log"):
             assert digest_file(folder / "logs" / path.relative_to(tmp_path / "alone" / "logs")) == digest_file(path)
     stores = [
@@ -156,14 +159,13 @@ def test_many_read_a_corpus_and_share_a_store(toolchain: Toolchain, small_corpus
     assert stores[0]
 
 
-def test_one_trains_in_a_folder(toolchain: Toolchain, small_corpus: Path, tmp_path: Path):
+@COUNTS
+def test_one_trains_in_a_folder(toolchain: Toolchain, count: int, small_corpus: Path, tmp_path: Path):
     words = ["train", "--corpus", small_corpus, "--iterations", "1", "--algorithm", "local-search"]
     words += ["--llvm", str(toolchain.major), "--compilations", "20"]
-    one_did_it(all_at_once([[*words, "--output", tmp_path / "train"]] * COUNTS[toolchain.major]), tmp_path / "train")
+    one_did_it(all_at_once([[*words, "--output", tmp_path / "train"]] * count), tmp_path / "train")
     shared = ["--store", tmp_path / "train" / "store"]
-    ended = all_at_once(
-        [[*words, *shared, "--output", tmp_path / f"train {number}"] for number in range(COUNTS[toolchain.major])]
-    )
-    assert [one.code for one in ended] == [0] * COUNTS[toolchain.major], ended
-    folders = [tmp_path / "train", *(tmp_path / f"train {number}" for number in range(COUNTS[toolchain.major]))]
+    ended = all_at_once([[*words, *shared, "--output", tmp_path / f"train {number}"] for number in range(count)])
+    assert [one.code for one in ended] == [0] * count, ended
+    folders = [tmp_path / "train", *(tmp_path / f"train {number}" for number in range(count))]
     assert len({digest_file(folder / "final.policy") for folder in folders}) == 1

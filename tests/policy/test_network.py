@@ -52,7 +52,7 @@ def test_caution_makes_every_column_worse() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308, 3e38, -0.0])
-def test_no_value_makes_a_number_that_is_none(value: float) -> None:
+def test_extreme_values_give_no_nan(value: float) -> None:
     values = np.full((1, 4, 3), value)
     for weight in (1.0, 1e30):
         assert np.isfinite(make(OutputKind.COLUMN_LOGIT, weight=weight, caution=1.0).column_logits(values)).all()
@@ -77,7 +77,7 @@ def test_the_heuristic_decides_what_is_not_beyond_the_margin() -> None:
     np.testing.assert_array_equal(policy.preferences(values), own)
 
 
-def test_a_gated_number_that_is_none_goes_to_the_heuristic() -> None:
+def test_a_gated_answer_that_is_nan_is_left_to_the_heuristic() -> None:
     policy = replace(
         make(OutputKind.EFFECT_BYTES, weight=1e38, caution=1.0), gate=Gate(feature="a", margins=(0.0, 0.0))
     )

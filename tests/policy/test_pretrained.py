@@ -32,11 +32,11 @@ def test_a_policy_is_the_one_of_its_card_and_leaves_what_it_does_not_know_to_llv
     assert path.stat().st_size < 300_000
 
 
-def test_a_file_is_itself():
+def test_a_path_names_a_policy_file():
     assert policy_file("some/size.policy") == Path("some/size.policy")
 
 
-def test_it_is_named_where_a_file_may_stand():
+def test_a_builtin_policy_may_be_named_in_place_of_a_file():
     assert policies_by_problem(["builtin:size"]) == {"inline-size": str(policy_file("builtin:size"))}
 
 
@@ -85,7 +85,7 @@ def test_one_that_llvm_cannot_have_is_refused_by_its_name_with_what_to_do(door: 
         )
 
 
-def test_a_name_that_is_none_is_refused_with_those_that_are():
+def test_an_unknown_builtin_policy_is_refused_with_the_known_names():
     with pytest.raises(
         UsageError,
         match=r"policy builtin:speed: expected builtin:Oz or builtin:passes or builtin:regalloc or .*, found 'speed'",

@@ -50,7 +50,7 @@ def make_policy(*, features: tuple[str, ...] = ("a", "b"), output: OutputKind = 
 
 
 @pytest.mark.parametrize("output", list(OutputKind))
-def test_round_trip(tmp_path: Path, output: OutputKind) -> None:
+def test_a_saved_policy_is_loaded_with_the_same_answers(tmp_path: Path, output: OutputKind) -> None:
     policy = make_policy(output=output)
     save_policy(policy, tmp_path / "p.policy")
     again = load_policy(tmp_path / "p.policy", problem=PROBLEM_OF[output])
@@ -141,7 +141,7 @@ def test_a_cost_that_llvm_does_not_take_is_refused(tmp_path: Path, output: Outpu
 
 
 @pytest.mark.parametrize("doubt", [-1, "much", None, 1e999])
-def test_a_doubt_that_is_none_is_refused(tmp_path: Path, doubt: object) -> None:
+def test_an_invalid_doubt_is_refused(tmp_path: Path, doubt: object) -> None:
     (tmp_path / "p.policy").write_bytes(rewritten(policy_bytes(make_policy()), format_version=4, doubt=doubt))
 
     with pytest.raises(PolicyError, match="its tensors do not fit its description"):

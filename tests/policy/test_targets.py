@@ -34,7 +34,7 @@ def test_a_triple_names_one_architecture(triple: str, name: str):
         (("aarch64-linux-gnu",), "found aarch64-linux-gnu; LLVM calls it aarch64"),
     ],
 )
-def test_what_is_no_name_of_an_architecture_is_refused(targets: tuple[str, ...], sentence: str):
+def test_an_unknown_architecture_is_refused(targets: tuple[str, ...], sentence: str):
     with pytest.raises(UsageError, match=f"^--targets: expected names of architectures, .*{sentence}$"):
         check_targets(targets)
 

@@ -69,7 +69,7 @@ def test_what_is_no_whole_table_is_refused(tmp_path: Path):
         100_000 * b"[",
     ],
 )
-def test_a_promise_that_is_none_is_refused(tmp_path: Path, text: bytes):
+def test_an_invalid_summary_is_refused(tmp_path: Path, text: bytes):
     path = tmp_path / "allocations"
     path.write_bytes(override_bytes(ALLOCATIONS, {})[:-4] + len(text).to_bytes(4, "little") + text)
     with pytest.raises(InputError, match="expected at its end what the search found"):

@@ -9,7 +9,7 @@ from mlgokit.errors import InputError
 from mlgokit.tune.kept import read_kept
 
 
-def test_letters_that_are_none_are_damage(tmp_path: Path):
+def test_invalid_characters_are_damage(tmp_path: Path):
     path = tmp_path / "a.npz"
     np.savez(path, names=np.array([0x7FFFFFFF], np.uint32).view("<U1"))
     with pytest.raises(InputError, match="expected names, found a damaged file"):

@@ -97,7 +97,7 @@ def test_a_module_that_comes_to_sites_of_others_takes_all_of_the_functions_out_t
     assert (found.rounds, found.replayed_bytes) == (4, 192)
 
 
-def test_what_nothing_else_helps_ends_with_an_empty_list():
+def test_lines_that_save_nothing_are_dropped():
     lines, found = replayed([source("a", [line("f", "g")]), source("b", [])], {"a": {"f": -8}, "b": {"f": 1}})
     assert (lines, found.decisions, found.change) == ([], 0, 0)
     text = io.StringIO()

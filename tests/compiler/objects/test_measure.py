@@ -379,7 +379,7 @@ def with_section(index: int, **changes: object) -> list[Section]:
         ),
     ],
 )
-def test_what_is_wrong_is_said(data: bytes, message: str):
+def test_a_malformed_object_is_refused_with_its_defect(data: bytes, message: str):
     with pytest.raises(InputError, match=message):
         measure_object(data)
 

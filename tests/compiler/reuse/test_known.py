@@ -26,7 +26,7 @@ def test_the_list_of_functions(tmp_path: Path):
 @pytest.mark.parametrize(
     "line", ["x " + DIGEST + " f", "d 0011 f", f"d {DIGEST} ", "d " + "zz" * 16 + " f", f"c {DIGEST} f"]
 )
-def test_another_list_is_refused(tmp_path: Path, line: str):
+def test_a_malformed_list_of_functions_is_refused(tmp_path: Path, line: str):
     (tmp_path / "functions").write_text(line + "\n")
     with pytest.raises(InputError, match="expected lines of a letter, a digest and a name"):
         read_functions(tmp_path / "functions")

@@ -61,7 +61,7 @@ def test_without_an_answer_of_the_plugin_the_object_is_read(tmp_path: Path):
 
 
 @pytest.mark.parametrize("line", ["", f"x {ONE}\n", f"g {ONE[1:]}\n", f"g {ONE}", f"g {ONE}\ng {ONE}\n"])
-def test_another_answer_is_refused(tmp_path: Path, line: str):
+def test_a_malformed_answer_of_the_plugin_is_refused(tmp_path: Path, line: str):
     with pytest.raises(InputError, match="expected a letter and a digest"):
         decided(KnownDecisions(), tmp_path, line)
 
@@ -97,7 +97,9 @@ def test_the_module_that_was_asked_for_longest_ago_is_forgotten(monkeypatch: pyt
         ({}, {"logs": (INLINE_SIZE.name, "regalloc-eviction")}),
     ],
 )
-def test_what_more_than_decisions_makes_goes_on(request_changes: dict[str, Any], use_changes: dict[str, Any]):
+def test_requests_that_decisions_do_not_determine_are_compiled_to_the_end(
+    request_changes: dict[str, Any], use_changes: dict[str, Any]
+):
     memory = KnownDecisions()
     assert known_of(None, memory, MODULE, CompileRequest(use=USE), "content").objects is not None
     use = dataclasses.replace(USE, **use_changes)

@@ -105,7 +105,9 @@ def test_without_its_parent_a_command_line_has_no_resident_any_more(residents: R
     assert ask(residents, tmp_path, "good")[0] is None
 
 
-def test_one_that_is_deaf_is_killed(residents: Residents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_resident_that_does_not_answer_is_killed(
+    residents: Residents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("mlgokit.compiler.reuse.resident._GRACE_SECONDS", 0.05)
     assert ask(residents, tmp_path, "deaf", seconds=0.05)[0] is None
     assert len(residents.declined) == 1

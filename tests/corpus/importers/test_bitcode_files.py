@@ -65,7 +65,7 @@ def test_given_options_make_it_loadable(tmp_path: Path):
     assert (module.command_line, module.thinlto_index) == (("-cc1", "-O2"), tmp_path / "corpus/a.o.thinlto.bc")
 
 
-def test_loose_bitcode(tmp_path: Path):
+def test_a_folder_of_bitcode_files_is_imported(tmp_path: Path):
     folder = build(tmp_path, {"a.bc": MODULE, "lib/b.bc": b"BC\xc0\xdeother", "lib/empty.bc": b""})
     imported = import_bitcode(folder, corpus_folder=tmp_path / "corpus", project="p", options=["-cc1", "-Oz"])
     assert description(tmp_path / "corpus") == {

@@ -132,7 +132,7 @@ def test_what_is_no_module(line: str, file: str, reason: str):
 @pytest.mark.parametrize(
     "line", ["-I -fbogus-x", "-I -fplugin=e.so", "-isystem @more", "-D @x", "-I", "-I-", "-include -Dx"]
 )
-def test_a_value_that_reads_as_an_option_is_refused(line: str):
+def test_a_missing_value_before_an_option_is_refused(line: str):
     with pytest.raises(ValueError, match=r"expected a value of -\w+ that is no option, found -"):
         call(f"g++ -O2 {line} -o a.o -c a.cc" if line != "-I" else "g++ -O2 -c a.cc -I")
 

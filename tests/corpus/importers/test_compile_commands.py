@@ -28,7 +28,7 @@ def read(folder: Path, *entries: Any) -> list[CompileCommand | MalformedCommand]
     return list(read_compile_commands(database(folder, *entries)))
 
 
-def test_both_forms_say_the_same(tmp_path: Path):
+def test_arguments_and_command_are_read_alike(tmp_path: Path):
     words = ["g++", '-DTEXT="a b"', "-c", "../src/a.cc", "-o", "a.o"]
     entry = {"directory": str(tmp_path / "build"), "file": "../src/a.cc"}
     with_words, with_line = read(tmp_path, {**entry, "arguments": words}, {**entry, "command": shlex.join(words)})

@@ -477,7 +477,7 @@ def test_memory_does_not_grow_with_the_number_of_commands(place: Place, monkeypa
     assert min(after - before for before, after in itertools.pairwise(peaks)) < 4 << 20
 
 
-def test_copies_that_an_earlier_version_left_among_the_sources_are_no_modules(place: Place):
+def test_copies_left_by_an_earlier_version_are_not_imported(place: Place):
     place.add("a.cc")
     place.add("tune/build/source/a.cc")
     place.add("mine/build/source/a.cc")

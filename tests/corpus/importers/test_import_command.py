@@ -78,7 +78,7 @@ def test_a_bazel_builds_actions(build: Path, capsys: pytest.CaptureFixture[str])
         ("--params", "-o\nprog\n", "expected at least one module, found none among 0 entries"),
     ],
 )
-def test_what_is_none_is_a_sentence(
+def test_an_invalid_list_is_one_sentence(
     build: Path, option: str, text: str, message: str, capsys: pytest.CaptureFixture[str]
 ):
     put("list", text)

@@ -48,5 +48,5 @@ def test_a_command_that_makes_no_code_is_named(line: str, what: str):
         "ccache",
     ],
 )  # fmt: skip
-def test_what_compiles_is_no_such_command(line: str):
+def test_a_command_that_compiles_is_not_taken_for_one_without_code(line: str):
     assert why(line) is None

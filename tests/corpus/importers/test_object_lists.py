@@ -46,7 +46,7 @@ def test_a_folder_gives_its_objects_in_order(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("kind", "found"), [("nowhere", "nothing"), ("file", "a file")])
-def test_a_folder_that_is_none(tmp_path: Path, kind: str, found: str):
+def test_a_path_that_is_no_folder_is_refused(tmp_path: Path, kind: str, found: str):
     (tmp_path / "file").touch()
     with pytest.raises(CorpusError, match=f"{kind}: expected a folder, found {found}; give the folder of the build"):
         list(objects_in_folder(tmp_path / kind))

@@ -55,7 +55,7 @@ def test_other_names_may_be_asked_for(tmp_path: Path, made: ModuleType):
     assert (contents(data, found.command_lines), contents(data, found.bitcodes)) == ([b"-cc1\0"], [b"U"])
 
 
-def test_an_object_without_them(tmp_path: Path, made: ModuleType):
+def test_an_object_without_embedded_bitcode_has_none(tmp_path: Path, made: ModuleType):
     found = look(tmp_path / "a.o", made.make_elf({".text": b"\x90", "x.llvmbc": b"no"}))
     assert found == ObjectSections(format="ELF", command_lines=(), bitcodes=())
 
@@ -119,7 +119,7 @@ def test_wrong_numbers_in_the_header(tmp_path: Path, made: ModuleType, offset: i
         look(tmp_path / "a.o", patched(made.make_elf(PARTS), offset, value))
 
 
-def test_a_compressed_section_is_refused_and_one_without_contents_is_none(tmp_path: Path, made: ModuleType):
+def test_a_compressed_section_is_refused_and_one_without_contents_is_skipped(tmp_path: Path, made: ModuleType):
     data = made.make_elf({".llvmbc": b"U"})
     header = len(data) - 2 * 64
     with pytest.raises(InputError, match=r"a.o: expected section .llvmbc as it is, found it compressed; build the"):

@@ -49,7 +49,7 @@ def test_what_lld_does_without_being_told():
         (["--lto-basic-block-sections=all"], (*O2, *STATIC, *ALWAYS, "-fbasic-block-sections=all")),
     ],
 )
-def test_what_it_is_told(words: list[str], options: tuple[str, ...]):
+def test_linker_options_become_cc1_options(words: list[str], options: tuple[str, ...]):
     found = translate_linker(words)
     assert found.options == ("-cc1", *options)
     assert found.kept
@@ -76,7 +76,7 @@ def test_clang_22_is_told_of_which_kind_a_profile_of_the_link_is():
         (["-plugin-opt=-data-sections=0"], "clang -cc1 has nothing like it"),
     ],
 )
-def test_what_becomes_nothing_has_a_reason(words: list[str], reason: str):
+def test_dropped_linker_options_have_a_reason(words: list[str], reason: str):
     found = translate_linker(words)
     assert found.options == ("-cc1", *O2, *STATIC, *ALWAYS)
     ((_, said),) = found.dropped

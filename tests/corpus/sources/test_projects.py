@@ -40,7 +40,7 @@ def test_the_least_project(tmp_path: Path):
     )
 
 
-def test_everything_that_can_be_said(tmp_path: Path):
+def test_every_field_of_a_project_is_read(tmp_path: Path):
     text = LEAST + (
         'held_out = true\ninclude = [".", "../other/include"]\ndefines = ["A", "B=1"]\n'
         'options = ["-fno-rtti", "-include", "config.h", "-mllvm", "-inline-threshold=3"]\nexclude = ["**/*_test.cc"]\n'

@@ -193,7 +193,7 @@ def test_a_damaged_zip_is_refused(tmp_path: Path):
         unpack_archive(tmp_path / "p.zip", tmp_path / "out")
 
 
-def test_something_else_is_refused(tmp_path: Path):
+def test_a_file_that_is_no_archive_is_refused(tmp_path: Path):
     (tmp_path / "page.html").write_text("<html>" * 200)
     with pytest.raises(FetchError, match=r"expected a sound tar or zip archive"):
         unpack_archive(tmp_path / "page.html", tmp_path / "out")

@@ -66,9 +66,11 @@ def test_the_heuristic_is_traced_and_echoed(tmp_path: Path, toolchain: Toolchain
     assert project["before"]["image"] > 0
 
 
+@pytest.mark.every_major
 def test_a_policy_is_trained_evaluated_and_exported(
     tmp_path: Path, toolchain: Toolchain, tiny_corpus: Path, mlgokit: Mlgokit
 ):
+    """What the README promises of every major: five seconds for each."""
     place = ("--corpus", tiny_corpus, "--llvm", toolchain.major)
     trained = mlgokit("train", *place, "--output", tmp_path / "train", *training(), "--json")
 
@@ -108,9 +110,18 @@ def test_the_heuristic_is_imitated(tmp_path: Path, toolchain: Toolchain, tiny_co
 def test_the_quickstart_does_everything_once(
     tmp_path: Path, toolchain: Toolchain, tiny_projects: TinyProjects, mlgokit: Mlgokit, monkeypatch: pytest.MonkeyPatch
 ):
+    """All stages of it, and its training once more: more than ten seconds."""
     folder = tmp_path / "quickstart"
     llvm = ("--llvm", toolchain.major)
-    words = ("quickstart", "--folder", folder, "--manifest", tiny_projects.manifest, *llvm, *training("training."))
+    words = (
+        "quickstart",
+        "--folder",
+        folder,
+        "--manifest",
+        tiny_projects.manifest,
+        *llvm,
+        *training("training.", rounds=1),
+    )
     first = mlgokit(*words, "--json")
 
     assert first.code == 0
@@ -144,7 +155,7 @@ def test_the_quickstart_does_everything_once(
     monkeypatch.undo()
     elsewhere = tmp_path / "elsewhere"
     corpus = ("--corpus", folder / "corpus", "--output", elsewhere)
-    assert mlgokit("train", *corpus, *llvm, *training(), "--workers", 1).code == 0
+    assert mlgokit("train", *corpus, *llvm, *training(rounds=1), "--workers", 1).code == 0
     assert (elsewhere / "final.policy").read_bytes() == (folder / "train" / "final.policy").read_bytes()
 
 

@@ -221,7 +221,7 @@ def test_what_an_earlier_version_wrote_is_nothing_known(tmp_path: Path):
     assert load_functions(tmp_path / "m.npz") == {}
 
 
-def test_what_is_known_survives_and_damage_is_said(tmp_path: Path):
+def test_functions_are_saved_and_a_damaged_file_is_refused(tmp_path: Path):
     first, second = function(1), function(2**64 - 1)
     take(first, [outcome(50.0, 3)], TrialConfig())
     second.overrides = Overrides(evictions=SOME[:1], priorities=SOME[1:])
