@@ -166,12 +166,7 @@ def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
 
 
 def _check_outputs(command: Command, configuration: Any) -> None:
-    """Refuse what could not be written after the work.
-
-    Raises:
-        StorageError: a file or folder cannot be written.
-        UsageError: the plugin would take the place of something else.
-    """
+    """Refuse what could not be written after the work."""
     for name in filter(None, (command.folder, *command.folders)):
         if (folder := getattr(configuration, name)) is not None:
             check_writable(folder, is_folder=True)

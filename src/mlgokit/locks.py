@@ -178,12 +178,7 @@ def _try(descriptor: int, kind: int) -> bool:
 
 
 def _opened(place: Path) -> int:
-    """The lock file, made if need be; a folder of someone else may have put anything in its place.
-
-    Raises:
-        OSError: it cannot be made.
-        StorageError: it is no file of its own.
-    """
+    """The lock file, made if need be; a folder of someone else may have put anything in its place."""
     flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(place, flags | os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)

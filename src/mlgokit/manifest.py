@@ -102,9 +102,6 @@ def write_manifest(
         config: everything that decides the result; leave out what does not, such as the number of workers.
         toolchain: versions of the tools that take part.
         inputs: digests of what goes in.
-
-    Raises:
-        StorageError: the disk is full or the place is not writable.
     """
     record = _record(kind=kind, config=config, toolchain=toolchain, inputs=inputs)
     atomic_write(folder / MANIFEST_NAME, json.dumps(record, indent=2) + "\n", durable=True)
@@ -131,11 +128,7 @@ def _signature(folder: Path) -> dict[str, Any]:
 
 
 def sign_new(folder: Path, kind: str) -> None:
-    """Sign a folder that will have nothing but files of ours, unless something is in it already.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
+    """Sign a folder that will have nothing but files of ours, unless something is in it already."""
     if not _has_files(folder):
         write_manifest(folder, kind=kind, config={}, toolchain=None, inputs={})
 

@@ -99,11 +99,7 @@ def _place(address: str) -> SplitResult | None:
 
 
 def _check_key(certificate: Path) -> None:
-    """Refuse a private key that others can read; a group may read a key that is somebody else's, as that is meant so.
-
-    Raises:
-        UsageError: they can, or there is no such file.
-    """
+    """Refuse a private key that others can read; the group may read a key of another owner, which is deliberate."""
     try:
         found = certificate.stat()
     except OSError as error:

@@ -63,9 +63,6 @@ class ClusterCompiler:
         """How many compilations are best asked for at once: some more than all workers run compilers, now.
 
         So a worker has its next one when it is done, without waiting for the client.
-
-        Raises:
-            ToolError: there is none for longer than patience allows.
         """
         return sum(map(threads_for, self.link.compilers()))
 

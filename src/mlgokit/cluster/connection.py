@@ -81,9 +81,6 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
     Compilers are processes of their own, so few of them need no process of a worker between, nor its messages, and
     nothing listens. Worker processes listen on loopback, for those who have the key of a certificate that is made for
     this cluster and never written to a file that others can read.
-
-    Raises:
-        ToolError: what makes certificates is not installed.
     """
     import dask.config
 
@@ -126,9 +123,6 @@ def work_here() -> None:
     """Let Dask work in a new folder of this user alone, which is there as long as this process.
 
     Dask imports from the folder that it works in, which is otherwise the same for all users of a machine.
-
-    Raises:
-        StorageError: there is no place for temporary files.
     """
     import dask.config
 

@@ -133,12 +133,7 @@ class Link:
                 return reply
 
     def _count(self, error: BaseException, counts: Counter[str], parcel: Parcel) -> None:
-        """Note what broke.
-
-        Raises:
-            ToolError: it breaks again and again.
-            WorkersDiedError: the parcel ends its workers.
-        """
+        """Note what broke."""
         counts["deaths"] += is_death(error)
         if counts["deaths"] >= MOST_DEATHS:
             raise WorkersDiedError from error
@@ -167,11 +162,7 @@ class Link:
                 cluster.close(timeout=CONNECT_SECONDS)
 
     def _ask(self, parcel: Parcel, worker: str, stopped: threading.Event) -> Reply:
-        """One attempt.
-
-        Raises:
-            Exception: whatever broke.
-        """
+        """One attempt."""
         client = self._connected(stopped)
         key = f"compile-{parcel.module.name}-{uuid.uuid4().hex}"
         with self._lock:
@@ -215,10 +206,6 @@ class Link:
 
         A compilation has a deadline on its worker, so a task may take any time, as long as its worker lives and there
         is one: others may be before it.
-
-        Raises:
-            CancelledError: it is not wanted any more.
-            TimeoutError: the worker does not say that it lives.
         """
         since, signs = time.monotonic(), ("", 0.0)
         looked = since
@@ -286,11 +273,7 @@ class Link:
                 self.report(0, 1, f"worker {worker} gets nothing: {why}")
 
     def _fitting(self, stopped: threading.Event) -> dict[str, int]:
-        """Compilers of the workers that are there, by address; waits for one.
-
-        Raises:
-            ToolError: for longer than patience allows.
-        """
+        """Compilers of the workers that are there, by address; waits for one."""
         begin = time.monotonic()
         told = False
         while True:
@@ -354,12 +337,7 @@ class Link:
         return True
 
     def _connected(self, stopped: threading.Event) -> Any:
-        """The client.
-
-        Raises:
-            CancelledError: it is not wanted any more.
-            ToolError: the scheduler cannot be reached for longer than patience allows.
-        """
+        """The client."""
         with self._lock:
             if self._client is not None and self._client.status == "running":
                 return self._client

@@ -109,11 +109,7 @@ def programs_of(loaded: Loaded) -> tuple[tuple[str, str], ...]:
 
 
 def setup_of(compiler: ClangCompiler) -> Setup:
-    """What workers must be to compile what ``compiler`` would.
-
-    Raises:
-        ToolError: the compiler cannot be started.
-    """
+    """What workers must be to compile what ``compiler`` would."""
     return Setup(
         mlgokit=package_version(),
         python=".".join(platform.python_version_tuple()[:2]),
@@ -137,12 +133,7 @@ def travels(module: Module) -> bool:
 
 
 def pack(compiler: ClangCompiler, setup: Setup, module: Module, request: CompileRequest) -> Parcel:
-    """A compilation for a worker; the plugin that it uses is named.
-
-    Raises:
-        OSError: a file of it cannot be read.
-        UsageError: the request uses a plugin, and there is none.
-    """
+    """A compilation for a worker; the plugin that it uses is named."""
     use = request.use
     files = {os_path: digest for os_path, digest in named_files(module.command_line).items() if "/" in os_path}
     read = [module.bitcode, *([] if module.thinlto_index is None else [module.thinlto_index])]

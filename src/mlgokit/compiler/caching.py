@@ -210,9 +210,6 @@ def open_caching(
         store: the folder.
         recheck: which of the recalled results are compiled again.
         shared: a store of others behind it.
-
-    Raises:
-        ToolError: the compiler cannot be started, or what it loads cannot be read.
     """
     return CachingCompiler(compiler=compiler, store=store, loaded=compiler.loaded, recheck=recheck, shared=shared)
 

@@ -62,9 +62,6 @@ def command(
     """The compiler call for one module: its recorded ``-cc1`` options, its bitcode, plugin, record and ThinLTO index.
 
     The bitcode of a ThinLTO module has its imports already, which LLVM has to be told.
-
-    Raises:
-        InputError: the module's options are none that may be started.
     """
     extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
     extra += [] if record is None else record_options(record)
@@ -120,11 +117,7 @@ class ClangCompiler:
 
     @property
     def loaded(self) -> Loaded:
-        """The program and all libraries that it loads in the environment of compilers, looked at anew each time.
-
-        Raises:
-            ToolError: it cannot be started, or what it loads cannot be read.
-        """
+        """The program and all libraries that it loads in the environment of compilers, looked at anew each time."""
         toolchain = self.toolchain
         version = toolchain.version_text or toolchain.version
         return look_at(toolchain.clang, version=version, target=toolchain.target, environment=compiler_environment())

@@ -37,11 +37,7 @@ class DevelopmentCompiler:
     clang: ClangCompiler
 
     def __post_init__(self) -> None:
-        """Refuse a sandbox.
-
-        Raises:
-            UsageError: there is one.
-        """
+        """Refuse a sandbox."""
         if self.clang.sandbox is not None:
             raise UsageError(
                 "development mode: expected a corpus that was made here, found one that is compiled in a sandbox, "
@@ -136,11 +132,7 @@ def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
 
 
 def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
-    """Tell a compiler that was built without TFLite from one that fails on a module.
-
-    Raises:
-        ToolError: it was.
-    """
+    """Tell a compiler that was built without TFLite from one that fails on a module."""
     if done.returncode != 0 and "Unknown command line argument" in done.stderr:
         said = done.stderr.strip().splitlines()[0][:200]
         raise ToolError(

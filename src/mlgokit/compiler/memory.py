@@ -64,11 +64,7 @@ class HostMemory:
             yield
 
     def _wait(self, entry: contextlib.ExitStack, wanted: int, stopped: threading.Event) -> bool:
-        """Enter the list, and wait for our turn; ``entry`` leaves it. Whether the turn came.
-
-        Raises:
-            OSError: there is no list.
-        """
+        """Enter the list, and wait for our turn; ``entry`` leaves it. Whether the turn came."""
         with self._list():
             numbers = [number for number, *_ in self._entries()]
             name = f"{max(numbers, default=0) + 1:012d}-{wanted}"
@@ -129,11 +125,7 @@ class HostMemory:
 
     @contextlib.contextmanager
     def _list(self) -> Generator[None]:
-        """Have the list to ourselves.
-
-        Raises:
-            OSError: it cannot be written, is somebody else's, or was not had in time.
-        """
+        """Have the list to ourselves."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         about = self.folder.lstat()
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():

@@ -147,11 +147,7 @@ def _installation(toolchain: Toolchain) -> tuple[object, ...]:
 
 @contextlib.contextmanager
 def _only_builder(cache_folder: Path) -> Generator[None]:
-    """Wait until no other process builds there; one that dies lets go.
-
-    Raises:
-        BusyError: another one has not ended in the time that a build may take.
-    """
+    """Wait until no other process builds there; one that dies lets go."""
     with writing(cache_folder):
         descriptor = os.open(cache_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -225,11 +221,7 @@ def _link(toolchain: Toolchain, units: Sequence[str], folder: Path) -> None:
 
 
 def _link_prebuilt(toolchain: Toolchain, prebuilt: Prebuilt, folder: Path) -> bool:
-    """Link what came with the package, and have the compiler load it; ``False`` if it has to be compiled after all.
-
-    Raises:
-        ToolError: the objects are damaged, or do not fit this compiler and there are no headers.
-    """
+    """Link what came with the package, and have the compiler load it; ``False`` if it has to be compiled after all."""
     with writing(folder):
         for unit, data in prebuilt.read():
             (folder / unit).parent.mkdir(exist_ok=True)

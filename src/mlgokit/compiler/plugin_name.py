@@ -55,9 +55,6 @@ def publish_plugin(plugin: Path, output: Path) -> Path:
 
     Returns:
         The versioned path.
-
-    Raises:
-        StorageError: the disk is full or not writable.
     """
     with writing(output):
         digest = digest_file(plugin)

@@ -58,11 +58,7 @@ class _Seats:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def take(self) -> None:
-        """Wait for a seat, and have it until :meth:`leave`.
-
-        Raises:
-            CancelledError: nobody is to begin any more.
-        """
+        """Wait for a seat, and have it until :meth:`leave`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._taken < self.most)
             if self._closed:

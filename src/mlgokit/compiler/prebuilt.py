@@ -115,9 +115,6 @@ def find_prebuilt(version: str, target: str) -> Prebuilt | str:
     Args:
         version: of the compiler, for example ``22.1.8``.
         target: its default target triple.
-
-    Raises:
-        ToolError: the index is none.
     """
     known = all_prebuilt()
     if not known:

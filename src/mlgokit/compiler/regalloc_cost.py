@@ -108,9 +108,6 @@ def read_link_costs(path: Path, *, thin: bool) -> dict[str, RegallocCosts]:
     """The costs in what :func:`link_record_options` asked for: by code generator, as ThinLTO has one for each module.
 
     Empty if the link wrote none: it did no link-time optimization, or took code from a cache.
-
-    Raises:
-        InputError: a record is damaged.
     """
     parts = path.parent.glob(f"{path.name}.thin.*.yaml") if thin else [path]
     return {part.name.removeprefix(path.name): read_regalloc_costs(part) for part in parts if part.exists()}

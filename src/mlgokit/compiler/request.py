@@ -71,11 +71,7 @@ class PluginUse:
         return self.any_level and not module.is_for_size and module.link_folder is None
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """The variables that tell the plugin, see ``plugin/shared/Settings.cpp``; all files are in ``folder``.
-
-        Raises:
-            StorageError: the disk is full or not writable.
-        """
+        """The variables that tell the plugin, see ``plugin/shared/Settings.cpp``; all files are in ``folder``."""
         given = {
             "decisions": self.decisions,
             "allocations": self.allocations,

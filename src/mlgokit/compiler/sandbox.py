@@ -93,11 +93,7 @@ class Sandbox:
         return (*process.limiting_words(limits, os.fspath(program)), str(self.program), *inside, "--")
 
     def settings(self, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
-        """The plugin's settings with copies of policies in ``folder``.
-
-        Raises:
-            StorageError: the disk is full or not writable.
-        """
+        """The plugin's settings with copies of policies in ``folder``."""
         copied: dict[str, str] = {}
         for problem in PROBLEMS.values():
             name = problem.policy_variable
@@ -123,9 +119,6 @@ def open_front_end_sandbox(toolchain: Toolchain) -> Sandbox:
 
     There is no network, no right to write beside one folder, and no socket of another process: those lie in
     :data:`_SOCKETS`, of which :func:`shown_to_front_end` shows a build what is its own.
-
-    Raises:
-        ToolError: there is none on this machine, or it does not keep what it promises.
     """
     hidden = [word for place in _SOCKETS if Path(place).is_dir() for word in ("--tmpfs", place)]
     system = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *hidden)

@@ -37,9 +37,6 @@ def save_compilation(path: Path, done: Compilation) -> bool:
 
     Returns:
         Whether it is kept: nothing is that :func:`load_compilation` would not read.
-
-    Raises:
-        StorageError: the disk is full or not writable.
     """
     decisions = done.decisions
     facts: dict[str, Any] = {

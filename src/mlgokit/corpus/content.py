@@ -122,11 +122,7 @@ def _opened(path: Path, flags: int) -> int | None:
 
 
 def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
-    """Remember more; what was there stays.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
+    """Remember more; what was there stays."""
     lines = [json.dumps({"format_version": CONTENTS_VERSION, **asdict(content)}) for content in contents]
     path = folder / CONTENTS_NAME
     # A line of its own, though another run died in the middle of its last one.

@@ -174,11 +174,7 @@ def module_facts(module: Module) -> dict[str, Any]:
 
 
 def write_sidecar(folder: Path, facts: Mapping[str, Mapping[str, Any]], failures: Iterable[ModuleFailure]) -> None:
-    """Write ``{"format_version": 1, "modules": {name: facts}, "failures": [{"name", "project", "reason"}]}``.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
+    """Write ``{"format_version": 1, "modules": {name: facts}, "failures": [{"name", "project", "reason"}]}``."""
     failed = [asdict(failure) for failure in failures]
     sidecar = {"format_version": SIDECAR_VERSION, "modules": facts, "failures": failed}
     atomic_write(folder / SIDECAR_NAME, json.dumps(sidecar, indent=1) + "\n", durable=True)

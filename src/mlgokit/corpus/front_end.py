@@ -124,12 +124,7 @@ class _Making:
 
 
 def claim_corpus(folder: Path, *, config: Mapping[str, Any], toolchain: Toolchain, inputs: Mapping[str, str]) -> None:
-    """Sign a corpus folder, or refuse one that was made in another way.
-
-    Raises:
-        ReuseError: the folder was made from other inputs, options or by another compiler.
-        StorageError: the disk is full or not writable.
-    """
+    """Sign a corpus folder, or refuse one that was made in another way."""
     is_new = not (folder / DESCRIPTION_NAME).exists() and next(folder.rglob("*.bc"), None) is None
     versions = {key: value for key, value in toolchain.describe().items() if key in {"clang", "target"}}
     if not check_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=inputs):

@@ -120,10 +120,6 @@ def describe_corpus(
         timeout_seconds: deadline of one compiler.
         sandbox: where it runs; ``None`` for the open.
         report: told after every module, once one had to be described.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-        ToolError: the compiler cannot be started.
     """
     search = _Search(
         remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),

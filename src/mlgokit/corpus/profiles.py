@@ -47,12 +47,7 @@ class ProfileCopies:
     known: dict[tuple[str, Path], str] = field(default_factory=dict[tuple[str, Path], str])
 
     def __call__(self, option: Option, directory: Path) -> str:
-        """Copy what an option of a command that ran in ``directory`` names; its path, from the corpus on.
-
-        Raises:
-            InputError: it is no such profile.
-            StorageError: the disk is full or not writable.
-        """
+        """Copy what an option of a command that ran in ``directory`` names; its path, from the corpus on."""
         path = _path(option, directory)
         key = option.name, path
         if key not in self.known:
@@ -120,11 +115,7 @@ def _path(option: Option, directory: Path) -> Path:
 
 @contextlib.contextmanager
 def _checked(option: Option, path: Path) -> Generator[int]:
-    """A profile, open for reading.
-
-    Raises:
-        InputError: it is none.
-    """
+    """A profile, open for reading."""
     words = " ".join(option.words)[:200]
     remedy = "make it with llvm-profdata, then import again"
     with opened(path, f"expected the profile of {words}, found no file {path}; {remedy}") as descriptor:

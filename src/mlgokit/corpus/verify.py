@@ -167,10 +167,6 @@ def verify_corpus(
         rng: draws the modules, if the corpus has more than ``most``.
         most: how many modules to look at.
         report: told after every module.
-
-    Raises:
-        StorageError: the disk is full.
-        ToolError: the compiler cannot be started.
     """
     count = len(corpus.modules)
     drawn = rng.choice(count, size=min(most, count), replace=False)

@@ -231,9 +231,6 @@ def write_outcomes(
         report: told after every module.
         total: how many items there are at least, if that is known.
         room: what the corpus may take of the disk, asked after every module; the usual if not given.
-
-    Raises:
-        StorageError: the disk has no room for more.
     """
     room = room or Room(folder=writer.folder)
     with contextlib.closing(in_order(work, items, workers=workers)) as outcomes:

@@ -115,11 +115,7 @@ def export_plugin(
 
 
 def _changed(policies: dict[str, Path], doubt: float | None, targets: tuple[str, ...], folder: Path) -> dict[str, Path]:
-    """The policies, by problem, written into ``folder``: those of effects with another doubt, all for other targets.
-
-    Raises:
-        UsageError: there is none of effects, or the doubt is none.
-    """
+    """The policies, by problem, written into ``folder``: those of effects with another doubt, all for other targets."""
     read = {problem: load_policy(path) for problem, path in policies.items()}
     if doubt is not None:
         check_doubt(doubt, read.values())

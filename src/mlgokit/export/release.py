@@ -114,12 +114,7 @@ def _selector_flag(names: Sequence[str]) -> list[str]:
 
 
 def _exportable(path: Path, doubt: float | None) -> Policy:
-    """The policy, if LLVM's release mode can have it.
-
-    Raises:
-        PolicyError: it cannot.
-        UsageError: ``doubt`` is no such number, or the policy is not one of effects.
-    """
+    """The policy, if LLVM's release mode can have it."""
     origin = policy_name(path)
     policy = load_policy(path)
     check_llvms_own(policy, origin)
@@ -130,11 +125,7 @@ def _exportable(path: Path, doubt: float | None) -> Policy:
 
 
 def _check_together(read: dict[Path, Policy], policies: Sequence[Path], names: Sequence[str]) -> Problem:
-    """The problem of all policies.
-
-    Raises:
-        UsageError: there is none, or they and the names do not fit each other.
-    """
+    """The problem of all policies."""
     problems = sorted({policy.problem for policy in read.values()})
     if len(problems) != 1:
         found = " and ".join(problems) or "none"
@@ -173,11 +164,7 @@ def _build_files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, b
 
 
 def _compiled(toolchain: Toolchain, source: str, header: str, cpp_class: str, target: str | None) -> bytes:
-    """The object.
-
-    Raises:
-        ToolError: it does not compile.
-    """
+    """The object."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
         folder = Path(scratch)
         (folder / f"{cpp_class}.cpp").write_text(source)

@@ -164,9 +164,6 @@ def changes_from_typical(policy: Policy, values: npt.NDArray[Any]) -> Doubles:
     Returns:
         [N, F] the preference, less the one with that feature's typical value in place of its own, before gate and
         doubt. Positive speaks for yes. Features that only speak together have no share in it, and shares do not add up.
-
-    Raises:
-        UsageError: the policy does not decide yes or no.
     """
     own = policy.preferences(values)
     found = np.zeros(values.shape)

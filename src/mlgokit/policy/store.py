@@ -174,11 +174,7 @@ def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> 
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse JSON of more levels than readers can go down; its twin is in ``plugin/shared/Policy.cpp``.
-
-    Raises:
-        ValueError: it has more.
-    """
+    """Refuse JSON of more levels than readers can go down; its twin is in ``plugin/shared/Policy.cpp``."""
     depth = 0
     for bracket in _BRACKETS.findall(text):
         depth = max(0, depth + _STEPS.get(bracket, 0))

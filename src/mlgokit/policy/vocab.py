@@ -28,11 +28,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 def write_vocab(vocab: Mapping[str, Boundaries], folder: Path) -> None:
-    """Write ``<feature>.buckets`` for each feature, each file atomically.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
+    """Write ``<feature>.buckets`` for each feature, each file atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, boundaries in vocab.items():
         atomic_write(folder / f"{name}{SUFFIX}", buckets_text(boundaries))

@@ -149,12 +149,7 @@ def write_table(path: Path, entries: Sequence[TableEntry], summary: TuningSummar
 
 
 def renew_summary(path: Path, tuned_bytes: float) -> bool:
-    """Let a table say what was measured with it, and tell whether it said something else.
-
-    Raises:
-        InputError: the file is missing or damaged.
-        StorageError: the disk is full or not writable.
-    """
+    """Let a table say what was measured with it, and tell whether it said something else."""
     table = read_table(path)
     if table.summary is None or table.summary.tuned_bytes == tuned_bytes:
         return False

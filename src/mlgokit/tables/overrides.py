@@ -153,12 +153,7 @@ def read_overrides(kind: OverrideKind, path: Path) -> OverrideTable:
 
 
 def renew_scores(kind: OverrideKind, path: Path, plain_score: float, tuned_score: float) -> bool:
-    """Let a table say what was measured with it, and tell whether it said something else.
-
-    Raises:
-        InputError: the file is missing or damaged.
-        StorageError: the disk is full or not writable.
-    """
+    """Let a table say what was measured with it, and tell whether it said something else."""
     table = read_overrides(kind, path)
     if table.summary is None:
         return False

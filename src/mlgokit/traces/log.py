@@ -161,11 +161,7 @@ def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | N
 
 
 def _check_bounds(batch: "_Batch", piece: Piece, cursor: Cursor, size_bytes: int) -> None:
-    """Refuse what is small in a file and large in memory: contexts of nothing, and scores that are not there.
-
-    Raises:
-        TraceError: the log has more of them than it may.
-    """
+    """Refuse what is small in a file and large in memory: contexts of nothing, and scores that are not there."""
     if len(batch.contexts) + len(piece.contexts) > MOST_CONTEXTS:
         fail(cursor.name, cursor.base, f"at most {MOST_CONTEXTS} contexts", "more", DAMAGED)
     score, count = batch.header.score, batch.count + piece.count

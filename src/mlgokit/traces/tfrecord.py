@@ -109,9 +109,6 @@ def writing_records(path: Path) -> Generator[Callable[[bytes], None]]:
 
     Yields:
         The function that appends a record.
-
-    Raises:
-        StorageError: the disk is full or the place is not writable.
     """
     with contextlib.ExitStack() as stack:
         with writing(path):

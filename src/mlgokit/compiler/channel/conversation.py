@@ -165,11 +165,7 @@ class Conversation:
         self.sessions += 1
 
     def _terms_of(self, header: Header) -> _Terms:
-        """Accept the header.
-
-        Raises:
-            TraceError: it is not that of a channel, of this problem, or of the first session.
-        """
+        """Accept the header."""
         advice = header.advice
         kinds = {spec.name: (spec.type, spec.shape) for spec in header.features}
         if advice is None or advice.size_bytes != advice.dtype.itemsize:

@@ -136,11 +136,7 @@ def find_ar(toolchain: Toolchain) -> Path:
 
 
 def write_archive(ar: Path, output: Path, objects: Sequence[Path], *, timeout_seconds: float) -> str:
-    """Make a static library of objects, with an index; gives what was wrong, or nothing.
-
-    Raises:
-        ToolError: the program cannot be started.
-    """
+    """Make a static library of objects, with an index; gives what was wrong, or nothing."""
     output.unlink(missing_ok=True)
     done = process.run([ar, "qcs", output, *objects], timeout_seconds=timeout_seconds)
     if done.timed_out:

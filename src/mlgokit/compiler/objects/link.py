@@ -70,11 +70,7 @@ class LinkedImage:
 
 
 def link_roots(objects: Iterable[Path | bytes]) -> tuple[str, ...]:
-    """Names of all strong definitions outside of COMDAT groups, sorted: what a library offers to its users.
-
-    Raises:
-        InputError: an object is missing or damaged.
-    """
+    """Names of all strong definitions outside of COMDAT groups, sorted: what a library offers to its users."""
     roots: set[str] = set()
     for source in objects:
         elf = e.read_elf(source)

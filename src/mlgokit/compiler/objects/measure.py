@@ -201,11 +201,7 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
 
 
 def folded_functions(data: bytes | Path) -> dict[str, int]:
-    """A number for each function of an object by name, the same for those that a linker folds into one.
-
-    Raises:
-        InputError: as :func:`measure_object` does.
-    """
+    """A number for each function of an object by name, the same for those that a linker folds into one."""
     except_table = measure_object(data).function_except_table
     elf = e.read_elf(data)
     symbols = e.read_symbols(elf)

@@ -40,9 +40,6 @@ class Cc1Line(tuple[str, ...]):
                 what only a front end needs.
             allowed: options by their words, with their value, that are not questioned either: those that the user gave.
 
-        Raises:
-            InputError: the line has an option that nobody has reviewed, or one that takes a word that it should not.
-
         Example:
             >>> Cc1Line("clang", options=("-cc1", "-Oz"), own=("-emit-obj", "-o", "a.o"))[-3:]
             ('-emit-obj', '-o', 'a.o')

@@ -148,9 +148,6 @@ class KnownFunctions:
 
         Returns:
             ``None`` if that cannot be said; then :attr:`refused` says why.
-
-        Raises:
-            InputError: the object cannot be read.
         """
         listed = read_functions(functions)
         if not listed:

@@ -54,9 +54,6 @@ class Known:
 
         Returns:
             ``None`` if that cannot be said.
-
-        Raises:
-            InputError: the object, or what the plugin wrote, cannot be read.
         """
         if self.functions is None:
             part = functools.partial(measure, output)
@@ -65,11 +62,7 @@ class Known:
         return part() if self.objects is None else self.objects.complete(folder, part)
 
     def with_executed(self, changes: PassChanges, folder: Path) -> PassChanges:
-        """A list of passes with what the functions execute that were not generated again.
-
-        Raises:
-            InputError: what the plugin wrote in ``folder`` cannot be read.
-        """
+        """A list of passes with what the functions execute that were not generated again."""
         if not self.codes:
             return changes
         dropped = (one for one in read_functions(folder / _FUNCTIONS) if one.dropped)

@@ -104,9 +104,6 @@ class Residents:
         Returns:
             How the child ended, with the processor time of both since the last request; ``None`` if there is no
             resident for ``argv``, and then :attr:`declined` says why.
-
-        Raises:
-            ToolError: the compiler cannot be started.
         """
         key = tuple(argv)
         if key in self.declined:

@@ -123,11 +123,7 @@ class RustCompiler:
 
     @property
     def loaded(self) -> Loaded:
-        """The program and its LLVM.
-
-        Raises:
-            ToolError: what it loads cannot be read.
-        """
+        """The program and its LLVM."""
         paths = [path.resolve() for path in (self.rustc.program, self.rustc.library) if path is not None]
         files = [LoadedFile(path=path, sha256=digest_once(path), stamp=stamp_of(path)) for path in paths]
         return Loaded(version=self.rustc.version, target="", files=tuple(files))
@@ -287,9 +283,6 @@ def link_program(
         output: where it goes.
         plugin: that is loaded.
         settings: variables that the plugin goes by.
-
-    Raises:
-        ToolError: the compiler cannot be started.
     """
     call = compiler.calls[module.name]
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -229,11 +229,7 @@ def _is_output(option: str, value: str | None) -> bool:
 
 
 def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
-    """Refuse what C++20 modules are made of and compiled with.
-
-    Raises:
-        ValueError: it is such a command.
-    """
+    """Refuse what C++20 modules are made of and compiled with."""
     match = _OF_MODULES.search("\n".join(words))
     found = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
     if found is not None:
@@ -244,11 +240,7 @@ def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
 
 
 def _languages(command: CompileCommand, named: str | None, driver: str) -> tuple[Language, str]:
-    """The language of a source, and how ``-cc1 -x`` calls it.
-
-    Raises:
-        ValueError: it is neither C nor C++.
-    """
+    """The language of a source, and how ``-cc1 -x`` calls it."""
     suffix = command.file.suffix
     language = _NAMED_LANGUAGES.get(named) if named else _LANGUAGES.get(suffix)
     if language is None:

@@ -128,10 +128,6 @@ def source_calls(
 
     Returns:
         The calls, named as the modules of :func:`import_commands`; and by name, why others are left out.
-
-    Raises:
-        CorpusError: the database is none.
-        ToolError: the compiler cannot be started.
     """
     request = source_request(database, project=None, level=level, wanted=CommandFilter())
     answers = dry_runs(toolchain, survey(request).options, workers=workers)
@@ -169,12 +165,7 @@ def source_request(
     wanted: CommandFilter,
     baseline: Baseline = "clang",
 ) -> SourceRequest:
-    """What is to be read of a database, which is read once for its precompiled headers.
-
-    Raises:
-        CorpusError: the database is none.
-        UsageError: a filter or the project's name is not usable.
-    """
+    """What is to be read of a database, which is read once for its precompiled headers."""
     root = database.resolve().parent
     return SourceRequest(
         database=database,

@@ -217,11 +217,7 @@ def _entries(file: _Counted) -> Iterator[object]:
 
 
 def _command(entry: object, *, index: int, folder: Path) -> CompileCommand:
-    """Read one entry.
-
-    Raises:
-        ValueError: what is wrong with it.
-    """
+    """Read one entry."""
     if not isinstance(entry, dict):
         raise ValueError("expected an object with directory, file and command")  # noqa: TRY004  (one kind for all)
     values = cast("dict[str, object]", entry)

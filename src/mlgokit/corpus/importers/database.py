@@ -208,12 +208,7 @@ def import_commands(
 
 
 def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:
-    """By module of :func:`import_commands` for the same arguments, the object that the build makes of its source.
-
-    Raises:
-        CorpusError: the database is none.
-        UsageError: the project's name is not usable.
-    """
+    """By module of :func:`import_commands` for the same arguments, the object that the build makes of its source."""
     request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
         source.name: source.output
@@ -223,12 +218,7 @@ def module_outputs(database: Path, *, project: str | None = None, level: Level |
 
 
 def option_counts(database: Path, *, project: str | None = None) -> BuildOptionCounts:
-    """The options of a build that :func:`import_commands` leaves out or keeps, as far as no compiler has to be asked.
-
-    Raises:
-        CorpusError: the database is none.
-        UsageError: the project's name is not usable.
-    """
+    """Count the options that :func:`import_commands` keeps or leaves out, without asking a compiler."""
     reading = SourceReading()
     request = source_request(database, project=project, level=None, wanted=CommandFilter())
     for source in read_sources(request, reading):
@@ -238,11 +228,7 @@ def option_counts(database: Path, *, project: str | None = None) -> BuildOptionC
 
 
 def lto_kinds(database: Path | None) -> dict[Lto, int]:
-    """Kinds of link-time optimization that a database asks for, each with the number of sources; none of no database.
-
-    Raises:
-        CorpusError: it is none.
-    """
+    """Sources of a database by the kind of link-time optimization that they ask for; all zero without a database."""
     found: dict[Lto, int] = {"": 0, "full": 0, "thin": 0}
     for command in () if database is None else read_compile_commands(database):
         if isinstance(command, CompileCommand):
@@ -251,12 +237,7 @@ def lto_kinds(database: Path | None) -> dict[Lto, int]:
 
 
 def lto_by_module(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Lto]:
-    """By module of :func:`import_commands` for the same arguments, the link-time optimization of its object, if any.
-
-    Raises:
-        CorpusError: the database is none.
-        UsageError: the project's name is not usable.
-    """
+    """By module of :func:`import_commands` for the same arguments, the link-time optimization of its object, if any."""
     request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
         source.name: source.call.lto
@@ -266,11 +247,7 @@ def lto_by_module(database: Path, *, project: str | None = None, level: Level | 
 
 
 def _target(found: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
-    """The one target of a corpus: that which was asked for, else that of most commands.
-
-    Raises:
-        UsageError: no command is for the one that was asked for.
-    """
+    """The one target of a corpus: that which was asked for, else that of most commands."""
     counts: Counter[str] = Counter()
     triples: dict[str, str] = {}
     for key, count in found.commands.items():

@@ -59,11 +59,7 @@ def object_at(path: str, base: Path) -> ObjectFile:
 
 
 def objects_in_folder(folder: Path, *, suffixes: Sequence[str] = OBJECT_SUFFIXES) -> Generator[ObjectFile]:
-    """All object files below a folder, in order; links to folders are not followed.
-
-    Raises:
-        CorpusError: there is no such folder.
-    """
+    """All object files below a folder, in order; links to folders are not followed."""
     for name in files_below(folder, suffixes):
         yield ObjectFile(name=name, path=folder / name, base=folder)
 

@@ -59,11 +59,7 @@ def headers_made(commands: Iterable[object]) -> dict[Path, CompileCommand]:
 
 
 def write_macros(macros: Sequence[Option], corpus: Path) -> Path:
-    """Write what defines macros into a corpus, as a header that is named after its content.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
+    """Write what defines macros into a corpus, as a header that is named after its content."""
     lines: list[str] = []
     for unit in macros:
         # As clang's command line: what is behind a line break does not count.
@@ -153,11 +149,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
 
 
 def _read_by(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
-    """What the command of a precompiled header reads, the header last.
-
-    Raises:
-        ValueError: as of :func:`header_text`; or code that the header has is not in what uses it.
-    """
+    """What the command of a precompiled header reads, the header last."""
     words = without_wrappers(maker.arguments)
     if "-fpch-codegen" in words:
         raise ValueError(
@@ -172,11 +164,7 @@ def _read_by(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) 
 
 
 def _precompiled(unit: Option, command: CompileCommand, folders: Iterable[Path], headers: Headers) -> Path | None:
-    """The precompiled header that an option names, or that a compiler takes in its place.
-
-    Raises:
-        ValueError: it is neither made by the database nor beside a header of its name.
-    """
+    """The precompiled header that an option names, or that a compiler takes in its place."""
     name = unit.values[0]
     if unit.name == PRECOMPILED:
         path = _normal(command.directory / name)

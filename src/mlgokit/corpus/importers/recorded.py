@@ -165,11 +165,7 @@ def _why_lost(call: WrappedCall, index: int) -> str:
 
 
 def _keep(packed: Path, folder: Path, name: str) -> Path:
-    """Write preprocessed text into a folder of ours, under a name of its own.
-
-    Raises:
-        InputError: what was kept is damaged.
-    """
+    """Write preprocessed text into a folder of ours, under a name of its own."""
     if not folder.exists():
         write_manifest(folder, kind="kept sources", config={}, toolchain=None, inputs={})
     path, number = folder / name, 1
@@ -187,12 +183,7 @@ def _keep(packed: Path, folder: Path, name: str) -> Path:
 
 
 def _remove_kept(folder: Path) -> None:
-    """Remove what an earlier recording has kept.
-
-    Raises:
-        ReuseError: the folder is another one.
-        StorageError: the disk is not writable.
-    """
+    """Remove what an earlier recording has kept."""
     if folder.exists() and not is_made_by_stage(folder):
         raise ReuseError(
             f"{folder}: expected a folder for the sources that a build removes, found another one; rename it, or name "

@@ -74,12 +74,7 @@ def _object(
     read: Callable[[CompileCommand], FrontEndCall],
     run: Callable[[FrontEndCall, CompileCommand, Sequence[str]], None],
 ) -> Path:
-    """The object of a command.
-
-    Raises:
-        InputError: a profile is none, or what would run is not reviewed.
-        ValueError: why there is no object.
-    """
+    """The object of a command."""
     call = read(command)
     if missing := [option for option in call.dropped if not option.startswith("-flto")]:
         raise ValueError(f"the build's command has {', '.join(missing)}, which the corpus is made without")

@@ -249,11 +249,7 @@ def _is_tool(word: str) -> bool:
 
 
 def _expanded(words: Sequence[str], folder: Path | None) -> list[str]:
-    """The words without response files; one that is not there held inputs, most likely.
-
-    Raises:
-        UsageError: what is in a file are no words.
-    """
+    """The words without response files; one that is not there held inputs, most likely."""
     if folder is None:
         return [word for word in words if not word.startswith("@")]
     try:
@@ -266,11 +262,7 @@ def _expanded(words: Sequence[str], folder: Path | None) -> list[str]:
 
 
 def _without_inputs(words: Iterable[str], clang: Path) -> Iterator[str]:
-    """A driver's options; its inputs need not exist any more, and libraries and accelerators do not matter.
-
-    Raises:
-        UsageError: an option is not a reviewed one, and may mean something for the code.
-    """
+    """A driver's options; its inputs need not exist any more, and libraries and accelerators do not matter."""
     rest = iter(words)
     for word in rest:
         if word in _DRIVER_WITH_VALUE:

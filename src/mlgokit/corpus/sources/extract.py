@@ -222,11 +222,7 @@ def input_words(project: Project, source: str) -> list[str]:
 def _command_lines(
     project: Project, toolchain: Toolchain, given: Sequence[str], *, root: Path, source: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The ``-cc1`` options of every module of the project, for its bitcode and for its source.
-
-    Raises:
-        CorpusError: the compiler does not take the project's options, or they do more than decide the code.
-    """
+    """The ``-cc1`` options of every module of the project, for its bitcode and for its source."""
     if unit := next((unit for unit in driver_units(project.options) if not may_be_run(unit)), None):
         raise CorpusError(
             f"project {project.name!r}: options: expected options that only decide the code, found "

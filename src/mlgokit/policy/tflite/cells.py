@@ -208,11 +208,7 @@ def _objects(cells: Sequence[Cell], shape: Sequence[int]) -> Array:
 
 
 def _shared(cells: Sequence[Cell]) -> tuple[str, int]:
-    """The one feature and column that cells depend on.
-
-    Raises:
-        ValueError: there are two.
-    """
+    """The one feature and column that cells depend on."""
     found = {(cell.feature, cell.column) for cell in cells if cell.feature}
     if len(found) > 1:
         names = " and ".join(sorted({f"{feature}[{column}]" for feature, column in found}))

@@ -83,11 +83,7 @@ def decisions_of(policy: Policy, observations: Sequence[Mapping[str, Array]]) ->
 
 
 def _decided(graph: Graph, observation: Mapping[str, Array], origin: str) -> int:
-    """What the model decides.
-
-    Raises:
-        InputError: it cannot be evaluated, or has no decision.
-    """
+    """What the model decides."""
     values = {f"{PREFIX}{name}": value for name, value in observation.items()}
     named = {graph.tensors[index].name: values.get(graph.named(index)) for index in graph.inputs}
     found = evaluate(graph, {name: value for name, value in named.items() if value is not None}, origin=origin)

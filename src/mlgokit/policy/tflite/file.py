@@ -148,11 +148,7 @@ class _Budget:
         self.left = elements
 
     def take(self, count: int) -> int:
-        """``count`` itself.
-
-        Raises:
-            ValueError: the file cannot have so many.
-        """
+        """``count`` itself."""
         self.left -= count
         if count < 0 or self.left < 0:
             raise ValueError("a list longer than the file")
@@ -208,9 +204,6 @@ def _deciding(model: Any, budget: _Budget) -> int:
     """The number of the subgraph that decides.
 
     A policy saved by the reference has others beside it, such as its training step; each has a signature.
-
-    Raises:
-        ValueError: it is not there.
     """
     subgraphs = budget.take(model.SubgraphsLength())
     chosen = 0
@@ -253,11 +246,7 @@ def _list(table: Any, name: str, budget: _Budget) -> Array:
 
 
 def _numbers(table: Any, name: str, budget: _Budget, count: int, *, least: int = 0) -> tuple[int, ...]:
-    """Numbers of tensors.
-
-    Raises:
-        ValueError: there is no tensor of such a number.
-    """
+    """Numbers of tensors."""
     numbers = tuple(int(number) for number in _list(table, name, budget))
     if any(not least <= number < count for number in numbers):
         raise ValueError(f"{name}: a tensor of {count} that is not there")

@@ -157,11 +157,7 @@ def _layer(operator: Operator, inputs: Sequence[Array]) -> Dense:
 
 
 def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
-    """The network with one more operator.
-
-    Raises:
-        ValueError: it is none that a network of dense layers can have.
-    """
+    """The network with one more operator."""
     if operator.kind == "SELECT_V2":
         return _masked(inputs)
     stack = inputs[0]

@@ -113,11 +113,7 @@ def _read(graph: Graph, origin: str) -> ReadPolicy:
 
 
 def _problem_of(stack: Stack, origin: str) -> Problem:
-    """Which problem's decision it is: two logits, or one for each column with a mask.
-
-    Raises:
-        InputError: neither, or there is a feature that the compiler does not have.
-    """
+    """Which problem's decision it is: two logits, or one for each column with a mask."""
     outputs, rows = len(stack.layers[-1].bias), len(stack.cells)
     problem = INLINE_SIZE if (rows, outputs) == (1, 2) else REGALLOC_EVICTION
     if problem is REGALLOC_EVICTION and (outputs != 1 or rows < 2):
@@ -141,11 +137,7 @@ def _remedy(name: str) -> str:
 
 
 def _steps(cell: Cell, origin: str) -> Steps:
-    """The cell's function.
-
-    Raises:
-        InputError: it is the raw value of a feature that is not only 0 or 1.
-    """
+    """The cell's function."""
     if isinstance(cell.function, Steps):
         if not np.isfinite(cell.function.values).all():
             raise _misfit(origin, f"finite inputs of the first dense layer, of {cell.feature}", "others")
