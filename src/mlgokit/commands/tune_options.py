@@ -19,7 +19,7 @@ from mlgokit.commands.options import (
     Reusing,
 )
 from mlgokit.corpus.front_end import Level
-from mlgokit.corpus.importers.project_name import default_project
+from mlgokit.corpus.layout import default_project
 from mlgokit.tune.judge import JudgeConfig
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 

@@ -8,14 +8,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.inputs import digest_once, module_facts
-from mlgokit.compiler.large_pages import with_large_pages
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.lto import folds_code, image_of, is_back_end, link_for_object, take_object
@@ -48,6 +47,10 @@ _CHANGES_COMPILER = re.compile(
 is not the compiler that the user named, so that this is turned off."""
 
 THINLTO_INDEX = "-fthinlto-index="
+
+_WANTED = (("GLIBC_TUNABLES", ":", "glibc.malloc.hugetlb", "=1"), ("MALLOC_CONF", ",", "thp", ":always"))
+"""Variable, what stands between its settings, the one of large pages, and its value: of glibc, and of the jemalloc that
+rustc has."""
 
 
 def command(
@@ -350,3 +353,25 @@ def _compile(
 def _is_plain(use: PluginUse | None) -> bool:
     """Whether a compilation takes what the module's plain one takes."""
     return use is None or (not use.explores and use.trials is None and set(use.policies.values()) <= {HEURISTIC})
+
+
+def with_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a compiler, with large pages unless it says which.
+
+    Each trial, and each compilation by a resident compiler, is a fork, for which Linux copies a table of all its pages
+    and takes it down again. With pages of 2 MiB in place of 4 KiB that table is short
+    (linux/Documentation/admin-guide/mm/transhuge.rst). Allocators ask for them if their variables say so; where the
+    kernel has none, or the allocator is another, nothing changes.
+
+    Example:
+        >>> with_large_pages({"LANG": "C", "MALLOC_CONF": "narenas:1"})
+        {'LANG': 'C', 'MALLOC_CONF': 'narenas:1,thp:always', 'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
+        >>> with_large_pages({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0", "MALLOC_CONF": "thp:never"})
+        {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=0', 'MALLOC_CONF': 'thp:never'}
+    """
+    found = dict(environment)
+    for variable, between, name, value in _WANTED:
+        settings = [one for one in found.get(variable, "").split(between) if one]
+        if not any(one.startswith(name + value[0]) for one in settings):
+            found[variable] = between.join([*settings, name + value])
+    return found

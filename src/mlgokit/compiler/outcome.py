@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
+from mlgokit.compiler.compilation import Compilation, CompileStatus, read_changes, with_logs
 from mlgokit.compiler.objects.measure import ObjectSizes
-from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.reuse.known_use import Known

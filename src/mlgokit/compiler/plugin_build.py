@@ -13,9 +13,8 @@ from pathlib import Path
 import platformdirs
 
 from mlgokit.compiler import process
-from mlgokit.compiler.plugin_sources import COMPILE_OPTIONS, DIALECT, plugin_sources, plugin_units
 from mlgokit.compiler.pool import in_order
-from mlgokit.compiler.prebuilt import Prebuilt, find_prebuilt
+from mlgokit.compiler.prebuilt import COMPILE_OPTIONS, DIALECT, Prebuilt, find_prebuilt, plugin_sources, plugin_units
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.errors import BusyError, ToolError
 from mlgokit.files import atomic_write, writing

@@ -20,7 +20,6 @@ from typing import Any, cast
 
 from mlgokit.compiler.options.safety import LONGEST_COMMAND_LINE, check_file
 from mlgokit.corpus.files import opened, read_bytes
-from mlgokit.corpus.importers.project_name import default_project
 from mlgokit.corpus.layout import (
     DESCRIPTION_NAME,
     SIDECAR_NAME,
@@ -29,6 +28,7 @@ from mlgokit.corpus.layout import (
     bitcode_path,
     check_name,
     decode_command_line,
+    default_project,
     language_of,
     thinlto_index_path,
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 from mlgokit.corpus.corpus import Corpus, read_sidecar, write_sidecar
 from mlgokit.corpus.identity import Contents, Kinship, kinships, leaks, without_copies
-from mlgokit.corpus.importers.project_name import default_project
+from mlgokit.corpus.layout import default_project
 from mlgokit.errors import UsageError
 from mlgokit.locks import locked
 from mlgokit.module import Module

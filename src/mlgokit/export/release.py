@@ -20,10 +20,10 @@ from mlgokit.errors import ToolError, UsageError
 from mlgokit.export.model_source import OPTIONS, model_header, model_source
 from mlgokit.export.plugin import check_doubt
 from mlgokit.files import atomic_write
-from mlgokit.policy.llvms_own import check_llvms_own
 from mlgokit.policy.network import Policy
 from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.targets import check_llvms_own
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 
 CLASSES = {

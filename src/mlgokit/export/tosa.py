@@ -16,11 +16,11 @@ import numpy as np
 
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
-from mlgokit.policy.llvms_own import check_llvms_own
 from mlgokit.policy.network import LOGIT_BOUND, OutputKind, Policy
 from mlgokit.policy.normaliser import LARGEST, Quantile
 from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.targets import check_llvms_own
 from mlgokit.policy.tflite.graph import Array
 from mlgokit.policy.tflite.steps import Steps, whole_inputs
 from mlgokit.policy.tflite.write_policy import EXACT_FLOAT, digits_of

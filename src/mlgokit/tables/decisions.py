@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.learner import ForcedDecisions
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
 from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_table_file, text_at_end
+from mlgokit.traces.log import function_id
 
 Keys = npt.NDArray[np.uint64]
 _MAGIC = b"MLGODT2\n"

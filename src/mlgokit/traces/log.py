@@ -3,6 +3,8 @@
 docs/formats.md, "Training log", has the bytes; :mod:`mlgokit.traces.scan` finds the observations.
 """
 
+import functools
+import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -308,3 +310,15 @@ def _bytes_of(column: NDArray[Any] | None, spec: TensorSpec, count: int) -> NDAr
             "give every tensor of the header with the number of observations that the contexts span"
         )
     return np.ascontiguousarray(column).reshape(count, -1).view(np.uint8) if count else np.empty((0, 0), np.uint8)
+
+
+@functools.lru_cache(maxsize=200_000)
+def function_id(name: str) -> int:
+    """The number under which the plugin logs a function: the low 64 bits of the MD5 of its name, signed.
+
+    Example:
+        >>> function_id("main")
+        -2624081020897602054
+    """
+    digest = hashlib.md5(name.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compilation import Compilation, CompileStatus, PassChanges
 from mlgokit.compiler.objects.measure import ObjectSizes
-from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.reuse.known import Code, Codes, KnownFunctions, read_functions
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions, KnownObjects

@@ -20,9 +20,8 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import plugin_of
+from mlgokit.compiler.compile import plugin_of, with_large_pages
 from mlgokit.compiler.inputs import digest_once, module_facts, stamp_of
-from mlgokit.compiler.large_pages import with_large_pages
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.loaded import Loaded, LoadedFile
 from mlgokit.compiler.objects.measure import measure_object

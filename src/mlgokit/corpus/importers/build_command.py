@@ -14,11 +14,10 @@ from mlgokit.compiler.options.parse import Option, spell_options
 from mlgokit.compiler.request import Lto
 from mlgokit.corpus.build_notes import is_of_another_program
 from mlgokit.corpus.importers.build_compiler import compiler_name, without_wrappers
-from mlgokit.corpus.importers.compile_commands import CompileCommand
-from mlgokit.corpus.importers.front_end_paths import path_of, source_word
+from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
 from mlgokit.corpus.importers.precompiled import NO_HEADERS, Headers, header_text
-from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked
+from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked, path_of
 
 Language = Literal["c++", "c"]
 

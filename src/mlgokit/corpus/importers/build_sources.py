@@ -19,7 +19,7 @@ from mlgokit.corpus.importers.build_compiler import Baseline, BuildCompiler, bui
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
 from mlgokit.corpus.importers.no_code import why_no_code
 from mlgokit.corpus.importers.precompiled import Headers, headers_made
-from mlgokit.corpus.importers.project_name import check_project
+from mlgokit.corpus.layout import check_project
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import with_profiles
 from mlgokit.corpus.writer import EXAMPLES

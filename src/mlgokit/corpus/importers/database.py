@@ -6,12 +6,13 @@ information is left out: it has the machine's paths, and no decision of the opti
 
 import dataclasses
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from mlgokit.compiler.options.parse import Option
+from mlgokit.compiler.options.parse import Option, parse_options
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import BuildOptionCounts, baseline_text, level_of, write_options
@@ -38,7 +39,6 @@ from mlgokit.corpus.importers.build_sources import (
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.precompiled import write_macros
-from mlgokit.corpus.importers.target import target_family, target_of
 from mlgokit.corpus.options.dry_run import DryRun, driver_path, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import ProfileCopies, with_profiles
 from mlgokit.corpus.staleness import ProfileFit, fit_of
@@ -49,6 +49,9 @@ from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import counted
+
+_M_PROFILE = re.compile(r"v\d[\d.]*e?m")
+_ARM = re.compile(r"(arm|thumb)(eb)?(?P<version>v.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,3 +362,31 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
         input=("-x", source.call.source_language, source.call.input[-1]),
         command_line=with_profiles(dry.command_line, place),
     )
+
+
+def target_of(dry: DryRun) -> str:
+    """The triple that the driver gave the front end, empty if it gave none."""
+    values = [option.values[0] for option in parse_options(dry.front_end) if option.name == "-triple" and option.values]
+    return values[-1] if values else ""
+
+
+def target_family(triple: str) -> str:
+    """A triple, or an architecture, without what may differ in one program: ``-march``, Thumb, a system's version.
+
+    Example:
+        >>> target_family("i686-pc-linux-gnu"), target_family("thumbv7-linux-gnueabihf"), target_family("thumbv7em")
+        ('i386-pc-linux-gnu', 'arm-linux-gnueabihf', 'armm')
+        >>> target_family("arm64-apple-macosx14.0.0")
+        'aarch64-apple-macosx'
+    """
+    architecture, dash, rest = triple.partition("-")
+    if architecture.startswith("arm64"):
+        architecture = "aarch64"
+    elif re.fullmatch(r"i[3-9]86|x86", architecture):
+        architecture = "i386"
+    elif architecture == "amd64":
+        architecture = "x86_64"
+    elif (found := _ARM.fullmatch(architecture)) is not None:
+        profile = "m" if _M_PROFILE.fullmatch(found["version"] or "") else ""
+        architecture = f"arm{found[2] or ''}{profile}"
+    return architecture + dash + re.sub(r"(?<=[a-z])[\d.]+(?=-|$)", "", rest)

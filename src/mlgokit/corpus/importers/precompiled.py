@@ -14,10 +14,9 @@ from pathlib import Path
 
 from mlgokit.compiler.options.parse import Option
 from mlgokit.corpus.importers.build_compiler import compiler_name, without_wrappers
-from mlgokit.corpus.importers.compile_commands import CompileCommand
-from mlgokit.corpus.importers.front_end_paths import PRECOMPILED, front_end_paths, source_word
+from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
-from mlgokit.corpus.options.driver import driver_units
+from mlgokit.corpus.options.driver import PRECOMPILED, driver_units, front_end_paths
 from mlgokit.files import atomic_write
 
 Headers = Mapping[Path, CompileCommand]

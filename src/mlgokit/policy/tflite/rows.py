@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlgokit.policy.first_layer import LARGEST_INPUT
+from mlgokit.policy.network import LARGEST_INPUT
 from mlgokit.policy.normaliser import LARGEST
 from mlgokit.policy.tflite.steps import INFINITY, Doubles, Floats, Steps, representatives, united, without_equal
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.policy.first_layer import FirstLayer
+from mlgokit.policy.network import FirstLayer
 from mlgokit.policy.normaliser import LARGEST, Normaliser, Quantile, SignedLog
 from mlgokit.policy.tflite.graph import Array
 

@@ -11,12 +11,10 @@ import numpy as np
 
 from mlgokit.errors import UsageError
 from mlgokit.policy.exploration import LARGEST_PRIORITY, PRIORITIES_PER_UNIT, UNIT_BOUND
-from mlgokit.policy.first_layer import LARGEST_INPUT
-from mlgokit.policy.llvms_own import check_llvms_own
-from mlgokit.policy.network import HEURISTIC_PREFERENCE, LOGIT_BOUND, OutputKind, Policy
+from mlgokit.policy.network import HEURISTIC_PREFERENCE, LARGEST_INPUT, LOGIT_BOUND, OutputKind, Policy
 from mlgokit.policy.normaliser import LARGEST, Quantile
-from mlgokit.policy.tflite.builder import BOOL, FLOAT, INT32, INT64, GraphBuilder
-from mlgokit.policy.tflite.graph import Array, Graph
+from mlgokit.policy.targets import check_llvms_own
+from mlgokit.policy.tflite.graph import BOOL, FLOAT, INT32, INT64, Array, Graph, GraphBuilder
 from mlgokit.policy.tflite.network import PREFIX
 from mlgokit.policy.tflite.steps import Steps, representatives, united, whole_inputs
 from mlgokit.problems import PROBLEMS, Feature, Problem
