@@ -97,10 +97,10 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
             f"--scheduler local:{compilers}: expected cryptography, found that it is not installed; "
             "pip install 'mlgokit[cluster]'"
         ) from error
-    place = {"protocol": "inproc://"} if few else {"protocol": "tls://", "host": "127.0.0.1", "security": security}
+    transport = {"protocol": "inproc://"} if few else {"protocol": "tls://", "host": "127.0.0.1", "security": security}
     each = compilers if few else 1
     options = {
-        **place,
+        **transport,
         "nthreads": threads_for(each),
         "resources": {COMPILERS: each},
         # This process is no worker to be paused or ended for what it keeps.
@@ -112,7 +112,7 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
     else:
         worker = {"cls": distributed.Nanny, "options": {**options, "worker_class": Worker}}
     return distributed.SpecCluster(
-        scheduler={"cls": Scheduler, "options": {**place, "port": 0}},
+        scheduler={"cls": Scheduler, "options": {**transport, "port": 0}},
         workers=dict.fromkeys(range(1 if few else compilers), worker),
         security=security,
         silence_logs=logging.WARNING,
@@ -133,7 +133,7 @@ def work_here() -> None:
 
 
 def say_nothing_of_connections() -> None:
-    """Turn off Dask's messages and traces in this process: a lost connection is told by us, in one sentence."""
+    """Turn off Dask's messages and traces in this process: we report a lost connection in one sentence."""
     # Dask gives some of its loggers a level of their own, which that of their parent does not change.
     for name in ("distributed", *logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":

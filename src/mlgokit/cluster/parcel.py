@@ -30,9 +30,9 @@ class Setup:
         major: of LLVM.
         clang: the line that the client's clang prints.
         programs: digests of the client's compiler and of its libraries of LLVM, by file name.
-        stays: whether compilers stay between compilations.
-        knows: whether functions that are known are not generated again.
-        ends: whether compilers end where what they decided is known.
+        residents: whether compilers stay between compilations.
+        known_functions: whether known functions are not generated again.
+        known_decisions: whether compilers end where what they decided is known.
         sandboxed: whether compilers run in a sandbox.
         recheck: which compilations with something reused are made again.
         keep_hot: see :class:`~mlgokit.compiler.compile.ClangCompiler`.
@@ -45,9 +45,9 @@ class Setup:
     major: int
     clang: str
     programs: tuple[tuple[str, str], ...]
-    stays: bool
-    knows: bool
-    ends: bool
+    residents: bool
+    known_functions: bool
+    known_decisions: bool
     sandboxed: bool
     recheck: Recheck
     keep_hot: float
@@ -116,9 +116,9 @@ def setup_of(compiler: ClangCompiler) -> Setup:
         major=compiler.toolchain.major,
         clang=compiler.toolchain.version_text or compiler.toolchain.version,
         programs=programs_of(compiler.loaded),
-        stays=compiler.residents is not None,
-        knows=compiler.known is not None,
-        ends=compiler.decided is not None,
+        residents=compiler.residents is not None,
+        known_functions=compiler.known is not None,
+        known_decisions=compiler.decided is not None,
         sandboxed=compiler.sandbox is not None,
         recheck=compiler.recheck,
         keep_hot=compiler.keep_hot,
@@ -147,7 +147,7 @@ def pack(compiler: ClangCompiler, setup: Setup, module: Module, request: Compile
         module=module,
         request=request,
         files=files | {str(path): digest_once(path) for path in read},
-        costs=compiler.limits.noted(module.name),
+        costs=compiler.limits.costs_of(module.name),
         deadline=compiler.limits.deadline(module.name, compiler.timeout_seconds),
     )
 

@@ -170,8 +170,8 @@ class PassChanges:
 
     Attributes:
         keys: of the functions that the inliner found, by name.
-        changed: by key, each pass that changed the function, and the how manieth question of this pass about it that
-            was, from 0; in the order in which they ran.
+        changed: by key, each pass that changed the function with its count, from 0, of the pass's questions about the
+            function; in the order in which they ran.
         executed: by name, instructions of one call of the function's code, by LLVM's estimate of frequencies.
     """
 
@@ -276,4 +276,4 @@ def read_changes(path: Path) -> PassChanges:
             f"list of passes {path}: expected functions, and passes that changed them, found {error!r}; the plugin is "
             "of another version of mlgokit"
         ) from error
-    return PassChanges(keys=keys, changed={key: tuple(found) for key, found in changed.items()}, executed=executed)
+    return PassChanges(keys=keys, changed={key: tuple(passes) for key, passes in changed.items()}, executed=executed)

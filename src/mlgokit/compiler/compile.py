@@ -89,7 +89,7 @@ class ClangCompiler:
         plugin: the plugin of a use that names none.
         workers: how many compilations are best made at once.
         timeout_seconds: deadline of one compilation.
-        residents: compilers that stay, for modules that are compiled again and again under the plugin; not for ThinLTO,
+        residents: resident compilers, for modules that are compiled again and again under the plugin; not for ThinLTO,
             nor for costs of register allocation. What fails with one of them is compiled once more without, so that the
             outcome never depends on it.
         known: by module, functions that are not generated again; the sizes are those of the whole object.
@@ -160,12 +160,12 @@ class ClangCompiler:
             keep_logs={},
             extra_seconds=0.0,
         )
-        found = difference(done, _compile(self, module, alone, "", NOTHING))
-        if found:
+        mismatch = difference(done, _compile(self, module, alone, "", NOTHING))
+        if mismatch:
             raise stale_error(
                 module.name,
-                found,
-                memory=_reused(known),
+                mismatch,
+                memory=_suspect(known),
                 key={
                     **module_facts(module),
                     "known objects": 0 if known.objects is None else len(known.objects.told),
@@ -177,7 +177,7 @@ class ClangCompiler:
             )
 
     def close(self) -> None:
-        """End the compilers that stay; a later compilation starts new ones."""
+        """End the resident compilers; a later compilation starts new ones."""
         if self.residents is not None:
             self.residents.close()
 
@@ -194,7 +194,7 @@ class ClangCompiler:
             return ""
 
 
-def _reused(known: Known) -> str:
+def _suspect(known: Known) -> str:
     """What most likely had a part in a compilation."""
     if known.objects is not None and known.objects.told:
         return "decisions that are known"
@@ -369,9 +369,9 @@ def with_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
         >>> with_large_pages({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0", "MALLOC_CONF": "thp:never"})
         {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=0', 'MALLOC_CONF': 'thp:never'}
     """
-    found = dict(environment)
+    variables = dict(environment)
     for variable, between, name, value in _WANTED:
-        settings = [one for one in found.get(variable, "").split(between) if one]
-        if not any(one.startswith(name + value[0]) for one in settings):
-            found[variable] = between.join([*settings, name + value])
-    return found
+        settings = [setting for setting in variables.get(variable, "").split(between) if setting]
+        if not any(setting.startswith(name + value[0]) for setting in settings):
+            variables[variable] = between.join([*settings, name + value])
+    return variables

@@ -134,9 +134,9 @@ def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
 def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
     """Tell a compiler that was built without TFLite from one that fails on a module."""
     if done.returncode != 0 and "Unknown command line argument" in done.stderr:
-        said = done.stderr.strip().splitlines()[0][:200]
+        message = done.stderr.strip().splitlines()[0][:200]
         raise ToolError(
-            f"{toolchain.clang}: expected an LLVM that was built with TFLite, found one without ({said}); use the "
+            f"{toolchain.clang}: expected an LLVM that was built with TFLite, found one without ({message}); use the "
             "plugin with this one, or name another by MLGOKIT_LLVM"
         )
 

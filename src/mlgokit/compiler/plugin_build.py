@@ -240,8 +240,8 @@ def _link_prebuilt(toolchain: Toolchain, prebuilt: Prebuilt, folder: Path) -> bo
         return True
     if toolchain.include_dir is not None:
         return False
-    found = (done.stderr.strip().splitlines() or ["no message"])[0]
+    message = (done.stderr.strip().splitlines() or ["no message"])[0]
     raise ToolError(
         f"plugin for LLVM {toolchain.major}: expected {toolchain.clang} to load the prebuilt one for {prebuilt.name}, "
-        f"found: {found}; install the headers, so that it is compiled: apt-get install llvm-{toolchain.major}-dev"
+        f"found: {message}; install the headers, so that it is compiled: apt-get install llvm-{toolchain.major}-dev"
     )

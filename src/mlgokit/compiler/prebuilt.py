@@ -131,7 +131,7 @@ def all_prebuilt() -> tuple[Prebuilt, ...]:
     """What came with the package; nothing in a checkout.
 
     Raises:
-        ToolError: the index is none.
+        ToolError: the index is malformed.
     """
     try:
         text = (_FOLDER / INDEX).read_bytes()
@@ -157,25 +157,27 @@ def find_prebuilt(version: str, target: str) -> Prebuilt | str:
     if not known:
         return ""
     series, processor = series_of(version), processor_of(target)
-    found = next((one for one in known if (one.series, one.processor) == (series, processor)), None)
-    if found is None:
-        return f"the prebuilt plugins in this installation are for {', '.join(one.name for one in known)}"
-    if found.sources != sources_digest(plugin_sources()):
-        return f"the prebuilt plugin for {found.name} in this installation was built from other sources"
-    return found
+    fitting = next(
+        (prebuilt for prebuilt in known if (prebuilt.series, prebuilt.processor) == (series, processor)), None
+    )
+    if fitting is None:
+        return f"the prebuilt plugins in this installation are for {', '.join(prebuilt.name for prebuilt in known)}"
+    if fitting.sources != sources_digest(plugin_sources()):
+        return f"the prebuilt plugin for {fitting.name} in this installation was built from other sources"
+    return fitting
 
 
 def index_text(known: tuple[Prebuilt, ...]) -> str:
     """The content of the index."""
     entries = [
         {
-            "series": one.series,
-            "processor": one.processor,
-            "compiler": one.compiler,
-            "sources": one.sources,
-            "objects": dict(one.objects),
+            "series": prebuilt.series,
+            "processor": prebuilt.processor,
+            "compiler": prebuilt.compiler,
+            "sources": prebuilt.sources,
+            "objects": dict(prebuilt.objects),
         }
-        for one in known
+        for prebuilt in known
     ]
     return json.dumps({"format_version": FORMAT_VERSION, "prebuilt": entries}, indent=1, sort_keys=True) + "\n"
 

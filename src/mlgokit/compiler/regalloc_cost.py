@@ -48,8 +48,8 @@ OFFSET = 0.01
 
 COST_WEIGHTS = np.array([WEIGHTS[name] for name in COSTS])
 """[5] the weights in the columns of :data:`COSTS`."""
-_COUNT_PLACES = {llvm: place for place, llvm in enumerate(COUNTS.values())}
-_COST_PLACES = {llvm: place for place, llvm in enumerate(COSTS.values())}
+_COUNT_PLACES = {llvm: index for index, llvm in enumerate(COUNTS.values())}
+_COST_PLACES = {llvm: index for index, llvm in enumerate(COSTS.values())}
 _LARGEST_COUNT = 2**32
 
 Floats = npt.NDArray[np.float64]
@@ -148,20 +148,20 @@ def parse_regalloc_costs(text: str, *, name: str) -> RegallocCosts:
         _fail(name, "a document that ends with '...'", repr(text[-20:]))
     # A loop's remark repeats what the function's has; leaving it to the parser takes twice the time.
     documents = [part for part in text.split("\n...\n") if f"\nName:            {REMARK}\n" in part]
-    found: dict[str, tuple[list[int], list[float]]] = {}
+    by_function: dict[str, tuple[list[int], list[float]]] = {}
     try:
         # The stub knows only the name of compose_all.
         compose = cast("Callable[..., Iterable[yaml.Node | None]]", getattr(yaml, "compose_all"))  # noqa: B009
         for node in compose("".join(f"{part}\n...\n" for part in documents), Loader=yaml.CSafeLoader):
             function, counts, costs = _function_remark(node, name)
             # A target that allocates in two passes reports twice; the last report has all that is in the code.
-            found[function] = (counts, costs)
+            by_function[function] = (counts, costs)
     except yaml.YAMLError as error:
         _fail(name, "YAML", " ".join(str(error).split()))
     return RegallocCosts(
-        functions=tuple(found),
-        counts=np.array([counts for counts, _ in found.values()], np.int64).reshape(-1, len(COUNTS)),
-        costs=np.array([costs for _, costs in found.values()], np.float64).reshape(-1, len(COSTS)),
+        functions=tuple(by_function),
+        counts=np.array([counts for counts, _ in by_function.values()], np.int64).reshape(-1, len(COUNTS)),
+        costs=np.array([costs for _, costs in by_function.values()], np.float64).reshape(-1, len(COSTS)),
     )
 
 

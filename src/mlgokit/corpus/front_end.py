@@ -152,7 +152,7 @@ def make_corpus(
         remedy: what to do when no module could be made.
         workers: how many compilers run at a time.
         limits: what one module may take.
-        report: told after every module.
+        report: called after every module.
 
     Raises:
         CorpusError: no module could be made.
@@ -314,7 +314,7 @@ def _run_front_end(
             limits.compiler,
             program=clang,
             writable=making.partial,
-            readable=shown_to_front_end(_read_by(job, words)),
+            readable=shown_to_front_end(_files_read(job, words)),
             folder=job.directory,
         )
     done = process.run(
@@ -343,7 +343,7 @@ def _run_front_end(
     return done, reason
 
 
-def _read_by(job: FrontEndJob, words: Sequence[str]) -> Generator[Path]:
+def _files_read(job: FrontEndJob, words: Sequence[str]) -> Generator[Path]:
     """The compiler, and the files and folders that a front end's command line names."""
     yield Path(job.front_end[0])
     for value in (job.input[-1], *(value for option in parse_options(words) for value in option.values)):

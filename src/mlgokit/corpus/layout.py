@@ -61,9 +61,9 @@ def decode_command_line(data: bytes) -> tuple[str, ...]:
 def language_of(name: str, command_line: tuple[str, ...]) -> str:
     """The language by the source's suffix (``a.cc.o``), else by options that only C++ has."""
     path = PurePosixPath(name)
-    found = _SUFFIXES.get(path.suffix) or _SUFFIXES.get(PurePosixPath(path.stem).suffix)
-    if found:
-        return found
+    language = _SUFFIXES.get(path.suffix) or _SUFFIXES.get(PurePosixPath(path.stem).suffix)
+    if language:
+        return language
     standards = [option.removeprefix("-std=") for option in command_line if option.startswith("-std=")]
     if "-fcxx-exceptions" in command_line or any("++" in standard for standard in standards):
         return "c++"

@@ -93,7 +93,7 @@ def export_release(
         raise UsageError(f"name: expected the name of a C++ class, found {cpp_class!r}; give letters and digits")
     source = "".join(model_source(problem, list(read.values()), names, cpp_class))
     header = model_header(problem, cpp_class)
-    built = _compiled(toolchain, source, header, cpp_class, target)
+    built = _compile(toolchain, source, header, cpp_class, target)
     for suffix, data in ((".h", header), (".cpp", source), (".o", built)):
         atomic_write(output / f"{cpp_class}{suffix}", data)
     for path, data in _build_files(resources.files("mlgokit.export") / "release"):
@@ -128,9 +128,9 @@ def _check_together(read: dict[Path, Policy], policies: Sequence[Path], names: S
     """The problem of all policies."""
     problems = sorted({policy.problem for policy in read.values()})
     if len(problems) != 1:
-        found = " and ".join(problems) or "none"
+        listed = " and ".join(problems) or "none"
         raise UsageError(
-            f"policies: expected one or more for the same problem, found {found}; export one model for each problem"
+            f"policies: expected one or more for the same problem, found {listed}; export one model for each problem"
         )
     if len(read) != len(policies):
         raise UsageError("policies: expected each file once, found one twice; leave it out")
@@ -163,7 +163,7 @@ def _build_files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, b
             yield prefix + entry.name, entry.read_bytes()
 
 
-def _compiled(toolchain: Toolchain, source: str, header: str, cpp_class: str, target: str | None) -> bytes:
+def _compile(toolchain: Toolchain, source: str, header: str, cpp_class: str, target: str | None) -> bytes:
     """The object."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
         folder = Path(scratch)

@@ -35,7 +35,7 @@ HEURISTIC_PREFERENCE = 2.0
 
 
 USUAL_TARGETS = ("x86_64",)
-"""What a policy is for of which nothing else is said, as all were before one could say it."""
+"""Targets of a policy whose file names none, as older files do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,11 +62,11 @@ class FirstLayer:
     def apply(self, inputs: Floats) -> Floats:
         """Outputs [K, N, O] for ``inputs`` [N, I]."""
         whole = np.rint(np.clip(inputs.astype(np.float64), -self.bound, self.bound) * self.input_scale)
-        found = np.empty((len(self.weight), len(inputs), self.bias.shape[1]), np.float32)
+        outputs = np.empty((len(self.weight), len(inputs), self.bias.shape[1]), np.float32)
         with np.errstate(over="ignore"):
             for member, (weight, bias, unit) in enumerate(zip(self.weight, self.bias, self.unit, strict=True)):
-                found[member] = (whole @ weight + bias) * unit
-        return found
+                outputs[member] = (whole @ weight + bias) * unit
+        return outputs
 
 
 def scale_layer(weight: npt.NDArray[Any], bias: npt.NDArray[Any], bound: float) -> FirstLayer:
@@ -144,7 +144,7 @@ class OutputKind(enum.Enum):
 
     @classmethod
     def of_numbers(cls, problem: str) -> "OutputKind":
-        """What a number says that a policy gives for a problem."""
+        """The output kind of a policy that gives one number for a problem."""
         return cls.LOG2_FACTOR if problem == REGALLOC_WEIGHT.name else cls.PRIORITY
 
 
@@ -229,7 +229,7 @@ class Policy:
 
     @property
     def asks_heuristic(self) -> bool:
-        """Whether some decisions are left to LLVM, so that its own must be known."""
+        """Whether some decisions are left to LLVM, so that its decision is needed."""
         return self.gate is not None or self.doubt > 0 or self.output is OutputKind.COLUMN_EFFECT
 
     def answers(self, values: Values) -> Doubles:
@@ -261,14 +261,14 @@ class Policy:
         if self.output is OutputKind.LOGITS:
             return np.where(np.isnan(average), 0.0, average)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = np.where(np.isnan(average), 0.0, -average / self.bytes_per_unit)
+            preferences = np.where(np.isnan(average), 0.0, -average / self.bytes_per_unit)
             if not self.asks_heuristic or heuristic is None:
-                return found
+                return preferences
             margin = np.zeros(len(values))
             if self.gate is not None:
                 margin = self._margins(self.gate, values)
             believed = np.abs(average) > margin + self.doubt * deviation
-        return np.where(believed, found, np.where(heuristic, HEURISTIC_PREFERENCE, -HEURISTIC_PREFERENCE))
+        return np.where(believed, preferences, np.where(heuristic, HEURISTIC_PREFERENCE, -HEURISTIC_PREFERENCE))
 
     def column_logits(self, values: Values, default: npt.NDArray[np.int64] | None = None) -> Doubles:
         """Logits [T, C] for raw ``values`` [T, C, F], every one finite; the mask is the caller's.
@@ -291,13 +291,13 @@ class Policy:
             with np.errstate(over="ignore", invalid="ignore"):
                 believed = -average > self.margin + self.doubt * deviation
                 wanted = np.minimum(-average / self.bytes_per_unit, LOGIT_BOUND)
-            found = np.where(believed, wanted, -HEURISTIC_PREFERENCE).reshape(values.shape[:-1])
-            found[np.arange(len(found)), default] = 0.0
-            return found
+            logits = np.where(believed, wanted, -HEURISTIC_PREFERENCE).reshape(values.shape[:-1])
+            logits[np.arange(len(logits)), default] = 0.0
+            return logits
         with np.errstate(over="ignore", invalid="ignore"):
-            found = average - self.caution * deviation
-        found = np.where(np.isnan(found), -LOGIT_BOUND, np.clip(found, -LOGIT_BOUND, LOGIT_BOUND))
-        return found.reshape(values.shape[:-1])
+            logits = average - self.caution * deviation
+        logits = np.where(np.isnan(logits), -LOGIT_BOUND, np.clip(logits, -LOGIT_BOUND, LOGIT_BOUND))
+        return logits.reshape(values.shape[:-1])
 
     def units(self, values: Values) -> Doubles:
         """Unit numbers [T] for raw ``values`` [T, F], before the gate; none is NaN.

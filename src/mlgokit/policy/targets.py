@@ -37,22 +37,26 @@ def architectures_of(modules: Iterable[Module]) -> Counter[str]:
 
 
 def left_alone(policies: Mapping[str, Policy], architectures: Mapping[str, int]) -> tuple[str, ...]:
-    """A sentence for each policy, by its name, that leaves code to LLVM because of what that is for.
+    """A sentence for each policy that leaves modules to LLVM because they are for other architectures.
 
     Args:
         policies: by name.
         architectures: how many modules are for each.
     """
-    count, found = sum(architectures.values()), list[str]()
+    count, sentences = sum(architectures.values()), list[str]()
     for name, policy in policies.items():
-        others = {one: number for one, number in sorted(architectures.items()) if one not in policy.targets}
+        others = {
+            architecture: number
+            for architecture, number in sorted(architectures.items())
+            if architecture not in policy.targets
+        }
         if others:
             alone = f"{sum(others.values())} of {count} module{'s' * (count != 1)}"
-            found.append(
+            sentences.append(
                 f"{name} is a policy for {spoken(policy.targets)}, and leaves {alone}, for {spoken(list(others))}, to "
                 "LLVM."
             )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def spoken(names: Iterable[str]) -> str:

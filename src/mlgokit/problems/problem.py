@@ -128,7 +128,7 @@ def header_defect(
         problem: what is decided.
         features: what the compiler declares.
         advice: the tensor that it waits for, if it is known.
-        needed: names that somebody, such as a policy, reads.
+        needed: names of features that are read, by a policy for example.
 
     Example:
         >>> from mlgokit.problems import REGALLOC_PRIORITY

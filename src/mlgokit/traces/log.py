@@ -169,8 +169,8 @@ def _check_bounds(batch: "_Batch", piece: Piece, cursor: Cursor, size_bytes: int
     score, count = batch.header.score, batch.count + piece.count
     size_bytes = max(size_bytes, cursor.base)
     if score is not None and score.size_bytes > _SMALL_SCORE and count * score.size_bytes > 8 * size_bytes:
-        found = f"{count} observations in {size_bytes} bytes"
-        fail(cursor.name, cursor.base, f"outcomes of {score.size_bytes} bytes", found, DAMAGED)
+        extent = f"{count} observations in {size_bytes} bytes"
+        fail(cursor.name, cursor.base, f"outcomes of {score.size_bytes} bytes", extent, DAMAGED)
 
 
 def _largest_count(header: Header, size_bytes: int) -> int:
@@ -304,9 +304,9 @@ def _columns(payload: NDArray[np.void], features: Sequence[TensorSpec]) -> dict[
 def _bytes_of(column: NDArray[Any] | None, spec: TensorSpec, count: int) -> NDArray[np.uint8]:
     shape = (count, *spec.shape)
     if column is None or column.dtype != spec.dtype or column.shape != shape:
-        found = "none" if column is None else f"{column.dtype} of shape {list(column.shape)}"
+        type_text = "none" if column is None else f"{column.dtype} of shape {list(column.shape)}"
         raise UsageError(
-            f"log: tensor {spec.name!r}: expected {spec.dtype} of shape {list(shape)}, found {found}; "
+            f"log: tensor {spec.name!r}: expected {spec.dtype} of shape {list(shape)}, found {type_text}; "
             "give every tensor of the header with the number of observations that the contexts span"
         )
     return np.ascontiguousarray(column).reshape(count, -1).view(np.uint8) if count else np.empty((0, 0), np.uint8)

@@ -130,8 +130,8 @@ def find_ar(toolchain: Toolchain) -> Path:
     """
     beside = toolchain.clang.resolve().parent / "llvm-ar"
     for name in (str(beside), f"llvm-ar-{toolchain.major}", "llvm-ar", "ar"):
-        if found := shutil.which(name):
-            return Path(found)
+        if path := shutil.which(name):
+            return Path(path)
     raise ToolError(f"ar: expected {beside} or ar in PATH, found neither; apt-get install binutils")
 
 

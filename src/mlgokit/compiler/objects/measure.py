@@ -398,12 +398,12 @@ def alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_table: I
     while len(known) != groups:
         groups = len(known)
         known.clear()
-        found = numbers.copy()
+        refined = numbers.copy()
         for function, targets in zip(candidates, named, strict=True):
             callee = function_at[np.maximum(targets, -1)]
             key = np.where(callee >= 0, numbers[callee], -1).tobytes(), np.where(callee >= 0, -1, targets).tobytes()
-            found[function] = known.setdefault((int(numbers[function]), *key), function)
-        numbers = found
+            refined[function] = known.setdefault((int(numbers[function]), *key), function)
+        numbers = refined
     return numbers
 
 
@@ -415,12 +415,12 @@ def shared(columns: Sequence[Ints], alike: Ints) -> list[Ints]:
         [4, 5, 3]
     """
     _, group, count = np.unique(alike, return_inverse=True, return_counts=True)
-    place = np.empty(len(alike), np.int64)
-    place[np.argsort(group, kind="stable")] = np.arange(len(alike)) - np.repeat(np.cumsum(count) - count, count)
+    rank = np.empty(len(alike), np.int64)
+    rank[np.argsort(group, kind="stable")] = np.arange(len(alike)) - np.repeat(np.cumsum(count) - count, count)
     many = count[group]
     # The bytes of a group are those of the first: of the others the tables may differ, and go with them.
     first = np.unique(group, return_index=True)[1][group]
-    return [column[first] // many + (place < column[first] % many) for column in columns]
+    return [column[first] // many + (rank < column[first] % many) for column in columns]
 
 
 def dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Image) -> tuple[Ints, Ints]:
@@ -467,8 +467,8 @@ def _references(
         symbol, offset = table["symbol"].astype(np.int64), table["offset"].astype(np.int64)
         function = code.at(np.full(len(table), section, np.int64), offset)
         by_call = np.isin(table["type"], calls) & (function >= 0)
-        for one, caller in set(zip(symbol[by_call].tolist(), function[by_call].tolist(), strict=True)):
-            called.setdefault(one, set()).add(caller)
+        for target, caller in set(zip(symbol[by_call].tolist(), function[by_call].tolist(), strict=True)):
+            called.setdefault(target, set()).add(caller)
         elsewhere.update(symbol[~by_call].tolist())
     return {symbol: sorted(callers) for symbol, callers in called.items()}, elsewhere
 

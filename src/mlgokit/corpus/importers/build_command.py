@@ -153,7 +153,7 @@ def front_end_call(
     _check_no_module(command, words[1:])
     units = tuple(driver_units(words[1:]))
     named = next((unit.values[0] if unit.values else unit.name[2:] for unit in reversed(units) if _is_x(unit)), None)
-    kept, dropped = _sorted(units, level)
+    kept, dropped = _sort_units(units, level)
     text = header_text(command, headers)
     if text is not None and (as_text or not text.made_by):
         kept = [*(unit for unit in kept if unit.kind != "path"), *text.units]
@@ -182,7 +182,7 @@ def front_end_call(
     )
 
 
-def _sorted(units: Iterable[Option], level: str | None) -> tuple[list[Option], list[str]]:
+def _sort_units(units: Iterable[Option], level: str | None) -> tuple[list[Option], list[str]]:
     """The options that are kept, and the names of those that would change the code and are left out."""
     kept: list[Option] = []
     dropped: list[str] = []
@@ -190,7 +190,7 @@ def _sorted(units: Iterable[Option], level: str | None) -> tuple[list[Option], l
         option, value = unit.name, unit.values[0] if unit.values else None
         if unit.kind == "input" or _is_x(unit) or _is_output(option, value) or (level and option.startswith("-O")):
             continue
-        if _elsewhere(option, value) or not may_be_asked(unit):
+        if _is_decided_elsewhere(option, value) or not may_be_asked(unit):
             dropped.append(option if option != "-Xclang" else f"-Xclang {value}")
         else:
             kept.append(path_of(unit) or unit)
@@ -208,13 +208,13 @@ def lto_of(words: Sequence[str]) -> Lto:
         >>> lto_of(["-flto=thin"]), lto_of(["-flto", "-fno-lto"]), lto_of(["-O2", "-flto=auto"])
         ('thin', '', 'full')
     """
-    found = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
-    if not found or found[-1] == "-fno-lto":
+    flags = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
+    if not flags or flags[-1] == "-fno-lto":
         return ""
-    return "thin" if found[-1] == "-flto=thin" else "full"
+    return "thin" if flags[-1] == "-flto=thin" else "full"
 
 
-def _elsewhere(option: str, value: str | None) -> bool:
+def _is_decided_elsewhere(option: str, value: str | None) -> bool:
     if option == "-Xclang" and value is not None:
         return value.startswith(_PASSED_ELSEWHERE)
     return option in _ELSEWHERE or option.startswith(_ELSEWHERE_PREFIXES)
@@ -230,11 +230,11 @@ def _is_output(option: str, value: str | None) -> bool:
 def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
     """Refuse what C++20 modules are made of and compiled with."""
     match = _OF_MODULES.search("\n".join(words))
-    found = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
-    if found is not None:
+    interface = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
+    if interface is not None:
         raise ValueError(
             f"expected a source that is compiled by itself, found one that makes or imports a C++20 module "
-            f"({found}): interfaces would have to be compiled first; it stays as LLVM has it"
+            f"({interface}): interfaces would have to be compiled first; it stays as LLVM has it"
         )
 
 

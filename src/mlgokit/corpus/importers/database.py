@@ -56,7 +56,7 @@ _ARM = re.compile(r"(arm|thumb)(eb)?(?P<version>v.*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedCommands:
-    """What came of a compilation database.
+    """The result of importing a compilation database.
 
     Attributes:
         imported: how many modules and failures the corpus has.
@@ -137,11 +137,11 @@ def import_commands(
         target: triple or architecture of the modules; if left out, that of most commands.
         workers: how many compilers run at a time.
         limits: what one module may take.
-        report: told after every module.
+        report: called after every module.
 
     Raises:
         BusyError: another process uses the corpus.
-        CorpusError: the database is none, or no module could be made.
+        CorpusError: the database is malformed, or no module could be made.
         ReuseError: the corpus folder was made in another way.
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
@@ -149,7 +149,7 @@ def import_commands(
     """
     wanted = wanted or CommandFilter()
     request = source_request(database, project=project, level=level, wanted=wanted, baseline=baseline)
-    found = survey(request)
+    surveyed = survey(request)
     with locked(corpus_folder):
         claim_corpus(
             corpus_folder,
@@ -166,13 +166,13 @@ def import_commands(
             toolchain=toolchain,
             inputs={"compile_commands": digest_file(database)},
         )
-        answers = dry_runs(toolchain, found.options, workers=workers)
+        answers = dry_runs(toolchain, surveyed.options, workers=workers)
         plan = _Plan(
             toolchain=toolchain,
             answers=answers,
-            sources=found.sources,
+            sources=surveyed.sources,
             held_out=held_out,
-            target=_target(found, answers, target),
+            target=_target(surveyed, answers, target),
             profile=ProfileCopies(corpus_folder=corpus_folder),
             folder=corpus_folder.absolute(),
             for_link=for_link,
@@ -197,7 +197,7 @@ def import_commands(
             jobs = _jobs(request, reading, plan)
             room = None if limits is None else limits.room
             write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources, room=room)
-        counts = dataclasses.replace(_counted(reading), notes=_notes(reading, toolchain))
+        counts = dataclasses.replace(_counts(reading), notes=_notes(reading, toolchain))
         write_options(corpus_folder, counts)
         return ImportedCommands(
             imported=writer.imported(),
@@ -227,16 +227,16 @@ def option_counts(database: Path, *, project: str | None = None) -> BuildOptionC
     for source in read_sources(request, reading):
         if isinstance(source, BuildSource):
             _count(reading, source, ())
-    return _counted(reading)
+    return _counts(reading)
 
 
 def lto_kinds(database: Path | None) -> dict[Lto, int]:
     """Sources of a database by the kind of link-time optimization that they ask for; all zero without a database."""
-    found: dict[Lto, int] = {"": 0, "full": 0, "thin": 0}
+    counts: dict[Lto, int] = {"": 0, "full": 0, "thin": 0}
     for command in () if database is None else read_compile_commands(database):
         if isinstance(command, CompileCommand):
-            found[lto_of(command.arguments)] += 1
-    return found
+            counts[lto_of(command.arguments)] += 1
+    return counts
 
 
 def lto_by_module(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Lto]:
@@ -249,11 +249,11 @@ def lto_by_module(database: Path, *, project: str | None = None, level: Level | 
     }
 
 
-def _target(found: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
+def _target(surveyed: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
     """The one target of a corpus: that which was asked for, else that of most commands."""
     counts: Counter[str] = Counter()
     triples: dict[str, str] = {}
-    for key, count in found.commands.items():
+    for key, count in surveyed.commands.items():
         if answers[key].reason is None:
             triple = target_of(answers[key])
             counts[target_family(triple)] += count
@@ -271,12 +271,12 @@ def _target(found: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted:
 
 
 def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
-    """What is to be said of a database's entries that give no module, and of its compilers."""
-    said: list[str] = []
+    """Notes for the user about entries that give no module, and about the build's compilers."""
+    notes: list[str] = []
     if reading.without_code:
         named = ", ".join(reading.named_without_code)
         more = reading.without_code - len(reading.named_without_code)
-        said.append(
+        notes.append(
             f"no code, and so no module, comes of {counted(reading.without_code, 'command')} of the database: {named}"
             f"{f', and {more} more' if more > 0 else ''}"
         )
@@ -289,11 +289,11 @@ def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
             what = "of another version"
         else:
             continue
-        said.append(
+        notes.append(
             f"{counted(count, 'command')} of the build {'is' if count == 1 else 'are'} for {compiler.text}, {what}: "
             f"modules and baseline are those of clang {toolchain.version}"
         )
-    return tuple(said)
+    return tuple(notes)
 
 
 def _count(reading: SourceReading, source: BuildSource, unknown: Sequence[str]) -> None:
@@ -303,7 +303,7 @@ def _count(reading: SourceReading, source: BuildSource, unknown: Sequence[str]) 
     reading.foreign.update(set(source.call.foreign))
 
 
-def _counted(reading: SourceReading) -> BuildOptionCounts:
+def _counts(reading: SourceReading) -> BuildOptionCounts:
     return BuildOptionCounts(
         commands=reading.commands,
         left_out=dict(reading.dropped.most_common()),
@@ -386,7 +386,7 @@ def target_family(triple: str) -> str:
         architecture = "i386"
     elif architecture == "amd64":
         architecture = "x86_64"
-    elif (found := _ARM.fullmatch(architecture)) is not None:
-        profile = "m" if _M_PROFILE.fullmatch(found["version"] or "") else ""
-        architecture = f"arm{found[2] or ''}{profile}"
+    elif (match := _ARM.fullmatch(architecture)) is not None:
+        profile = "m" if _M_PROFILE.fullmatch(match["version"] or "") else ""
+        architecture = f"arm{match[2] or ''}{profile}"
     return architecture + dash + re.sub(r"(?<=[a-z])[\d.]+(?=-|$)", "", rest)

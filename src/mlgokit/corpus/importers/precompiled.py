@@ -122,10 +122,10 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
                 f"{' '.join(inner.after[0].words)} and another header without; give both the same"
             )
         made_by += inner.made_by
-        placed = [_placed(one, maker, command) for one in inner.units]
-        macros += (one for one in placed if one.name in _MACROS)
-        texts += (one for one in placed if one.name in _TEXTS)
-        searched += (one for one in placed if one.name not in _MACROS | _TEXTS)
+        placed = [_placed(option, maker, command) for option in inner.units]
+        macros += (option for option in placed if option.name in _MACROS)
+        texts += (option for option in placed if option.name in _TEXTS)
+        searched += (option for option in placed if option.name not in _MACROS | _TEXTS)
     used = tuple(unit for unit in own if unit not in rest)
     if not used:
         return None
@@ -195,7 +195,7 @@ def _option(name: str, value: str) -> Option:
 
 
 def _key(unit: Option, command: CompileCommand) -> tuple[str, str]:
-    """What is the same option, however it is spelled."""
+    """A key that is equal for all spellings of an option."""
     value = unit.values[0]
     if unit.name in _TEXTS:
         return unit.name, value

@@ -1,4 +1,4 @@
-"""What the commands of a build give by themselves, to compare an import with: nothing of its reading is shared.
+"""Reference objects of a build's own commands, to compare an import with: no code of the import is shared.
 
 A command's own options go to the driver in their own order, and what it answers compiles the source to an object in one
 go. Precompiled headers are made and used, by the build's own commands.
@@ -43,7 +43,7 @@ def build_reference(
     Of a command that has what the corpus is made without, there is none but the reason.
 
     Raises:
-        CorpusError: the database is none.
+        CorpusError: the database is malformed.
         UsageError: a filter or the project's name is not usable.
     """
     request = source_request(database, project=project, level=level, wanted=wanted or CommandFilter())

@@ -20,7 +20,7 @@ _SECONDS = 60.0
 _MOST_BYTES = 1 << 22
 """Of an answer; a line has every feature of the target, hundreds for RISC-V, and every file of a link."""
 _MADE_ANEW = frozenset({"-o", "-emit-llvm-only", "-emit-codegen-only", "-fsyntax-only"})
-"""Output and action, which whoever compiles chooses."""
+"""Output and action, which each compilation chooses."""
 _FRONT_END_ANEW = _MADE_ANEW | frozenset(
     ["-emit-obj", "-emit-llvm-bc", "-emit-llvm-uselists", "-x", "-main-file-name", "-fmodules-cache-path="]
 )

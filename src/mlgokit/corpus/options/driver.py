@@ -116,7 +116,7 @@ def may_be_asked(unit: Option) -> bool:
 
 
 def may_be_run(unit: Option) -> bool:
-    """Whether a driver that compiles, and is not only asked, may be given the option by somebody else.
+    """Whether a driver that compiles, and is not only asked, may be given the option by an untrusted command.
 
     A driver acts on more than it tells ``-cc1``: it writes statistics (``-fproc-stat-report=``), leaves reports of
     crashes, and chooses the programs that it starts. So of the families only those options are taken that ``-cc1`` has
@@ -133,7 +133,7 @@ def may_be_run(unit: Option) -> bool:
 
 
 def may_be_linked(word: str) -> bool:
-    """Whether a word at the end of a link may come from somebody else: a library by its name, and how libraries count.
+    """Whether an untrusted link command may end in a word: a library by its name, or how libraries count.
 
     Example:
         >>> [may_be_linked(word) for word in ("-lm", "-pthread", "-Wl,-Map=m", "--ld-path=./ld", "-l./evil", "@words")]
@@ -149,15 +149,15 @@ def may_be_left_out(word: str) -> bool:
 
 
 def is_accelerator(triple: str) -> bool:
-    """Whether a target is none that a corpus can have: the driver starts programs to look for such a device."""
+    """Whether a target is an accelerator, which no corpus has: the driver starts programs to look for one."""
     return _ACCELERATOR.fullmatch(triple) is not None
 
 
 def path_of(unit: Option) -> Option | None:
-    """What only the front end reads, apart from its value and of the kind ``path``; ``None`` for another option.
+    """An option that only the front end reads, with its value apart; ``None`` for any other option.
 
     Raises:
-        ValueError: the value is none, but would be an option to a compiler that reads the line in another way.
+        ValueError: the value is empty, or an option to a compiler that parses the line otherwise.
     """
     option, value = unit.name, "".join(unit.values)
     if option == "-Xclang" and len(unit.values) > 1 and unit.values[0] in _PASSED:
@@ -175,11 +175,11 @@ def path_of(unit: Option) -> Option | None:
 
 
 def front_end_paths(words: tuple[str, ...]) -> Iterator[Option]:
-    """All of them in the words of a command, in the order of ``clang -cc1``: what is passed by ``-Xclang`` comes last.
+    """All such options of a command, in the order of ``clang -cc1``: what is passed by ``-Xclang`` comes last.
 
     Raises:
-        ValueError: as of :func:`path_of`.
+        ValueError: as :func:`path_of` does.
     """
-    found = [path for unit in driver_units(words) if (path := path_of(unit)) is not None]
-    yield from (path for path in found if path.words[0] != "-Xclang")
-    yield from (path for path in found if path.words[0] == "-Xclang")
+    paths = [path for unit in driver_units(words) if (path := path_of(unit)) is not None]
+    yield from (path for path in paths if path.words[0] != "-Xclang")
+    yield from (path for path in paths if path.words[0] == "-Xclang")

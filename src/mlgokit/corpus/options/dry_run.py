@@ -48,7 +48,7 @@ class DryRun:
 
 
 def dry_run_key(options: BuildOptions) -> tuple[object, ...]:
-    """What the answer of the driver depends on."""
+    """All that the driver's answer depends on."""
     return options.directory, options.driver, options.essential, options.language, options.named
 
 
@@ -83,16 +83,16 @@ def _dry_run(toolchain: Toolchain, options: BuildOptions) -> DryRun:
             env=front_end_environment(),
         )
         if done.returncode == 0:
-            return _checked(done.stderr, unknown)
-        found = _not_known(done.stderr, known)
-        if not found:
+            return _check(done.stderr, unknown)
+        rejected = _rejected_options(done.stderr, known)
+        if not rejected:
             reason = "the driver did not finish in time" if done.timed_out else first_error(done.stderr)
             break
-        unknown += found
+        unknown += rejected
     return DryRun(reason=reason)
 
 
-def _not_known(stderr: str, options: Sequence[Option]) -> tuple[Option, ...]:
+def _rejected_options(stderr: str, options: Sequence[Option]) -> tuple[Option, ...]:
     """The options that the driver complains about, with their values."""
     named = set(_UNKNOWN.findall(stderr))
     unfit = _UNFIT.findall(stderr)
@@ -104,8 +104,8 @@ def _not_known(stderr: str, options: Sequence[Option]) -> tuple[Option, ...]:
     )
 
 
-def _checked(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
-    """What a dry run says, unless it asks for something that extraction does not do."""
+def _check(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
+    """The dry run's options, refused if they ask for what extraction does not do."""
     try:
         words = read_dry_run(stderr)
     except ToolError as error:

@@ -274,12 +274,12 @@ def _read_options(schema: Any, kind: str, operator: Any, budget: _Budget) -> dic
 
 def _contents(graph: Graph) -> tuple[list[Array], list[int]]:
     """The different buffers of a graph, of which the first is empty by TFLite's rule, and each tensor's number."""
-    found: dict[bytes, int] = {b"": 0}
+    known: dict[bytes, int] = {b"": 0}
     numbers: list[int] = []
     for tensor in graph.tensors:
         content = b"" if tensor.data is None else np.ascontiguousarray(tensor.data, tensor.dtype).tobytes()
-        numbers.append(found.setdefault(content, len(found)))
-    return [np.frombuffer(content, np.uint8) for content in found], numbers
+        numbers.append(known.setdefault(content, len(known)))
+    return [np.frombuffer(content, np.uint8) for content in known], numbers
 
 
 def _tensor(schema: Any, builder: Any, tensor: Tensor, buffer: int) -> int:
