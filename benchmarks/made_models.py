@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlgokit.policy.tflite.builder import BOOL, FLOAT, INT32, INT64, GraphBuilder
-from mlgokit.policy.tflite.graph import Graph
+from mlgokit.policy.tflite.graph import BOOL, FLOAT, INT32, INT64, Graph, GraphBuilder
 from mlgokit.policy.vocab import Boundaries
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION
 

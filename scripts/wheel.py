@@ -25,8 +25,16 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import compile_objects
-from mlgokit.compiler.plugin_sources import plugin_sources, plugin_units, sources_digest
-from mlgokit.compiler.prebuilt import INDEX, Prebuilt, index_text, processor_of, series_of
+from mlgokit.compiler.prebuilt import (
+    INDEX,
+    Prebuilt,
+    index_text,
+    plugin_sources,
+    plugin_units,
+    processor_of,
+    series_of,
+    sources_digest,
+)
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, find_toolchain
 from mlgokit.errors import MlgokitError, ToolError
 

@@ -141,9 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         open_console(sys.stderr, soft_wrap=True).print(f"mlgokit: {old}", style="red", highlight=False)
         sys.exit(UsageError.exit_code)
     try:
-        parsed = _parsed(arguments)
+        parsed = _parse(arguments)
     except BrokenPipeError:
-        sys.exit(_nobody_reads())
+        sys.exit(_silence_output())
     sys.exit(run(parsed.command, as_json=parsed.json))
 
 
@@ -166,12 +166,7 @@ def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
 
 
 def _check_outputs(command: Command, configuration: Any) -> None:
-    """Refuse what could not be written after the work.
-
-    Raises:
-        StorageError: a file or folder cannot be written.
-        UsageError: the plugin would take the place of something else.
-    """
+    """Refuse what could not be written after the work."""
     for name in filter(None, (command.folder, *command.folders)):
         if (folder := getattr(configuration, name)) is not None:
             check_writable(folder, is_folder=True)
@@ -190,25 +185,25 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
             code = _carry_out(configuration, as_json=as_json)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        text = _how_again(configuration, "what was finished is kept, run the same command again to go on")
+        text = _with_remedy(configuration, "what was finished is kept, run the same command again to go on")
         errors.print(f"mlgokit: interrupted; {text}")
         return INTERRUPTED
     except MlgokitError as error:
-        return _told(errors, _how_again(configuration, str(error)), error.exit_code)
+        return _fail(errors, _with_remedy(configuration, str(error)), error.exit_code)
     except BrokenPipeError:
-        return _nobody_reads()
+        return _silence_output()
     except RecursionError:
         sentence = "expected input of fewer levels, found more than Python can go down; give it in another form"
-        return _told(errors, sentence, InputError.exit_code)
+        return _fail(errors, sentence, InputError.exit_code)
     except (OSError, MemoryError, RuntimeError) as error:
         sentence = _shortage(error)
         if not sentence:
             raise
-        return _told(errors, _how_again(configuration, sentence), StorageError.exit_code)
+        return _fail(errors, _with_remedy(configuration, sentence), StorageError.exit_code)
     return code
 
 
-def _told(errors: Console, sentence: str, code: int) -> int:
+def _fail(errors: Console, sentence: str, code: int) -> int:
     errors.print(f"mlgokit: {sentence}", style="red", markup=False, highlight=False)
     return code
 
@@ -232,12 +227,12 @@ def _shortage(error: OSError | MemoryError | RuntimeError) -> str:
     )
 
 
-def _how_again(configuration: Any, sentence: str) -> str:
-    """A sentence as it is true for a command that only goes on if it is told to."""
+def _with_remedy(configuration: Any, sentence: str) -> str:
+    """The sentence with ``--continue`` in its remedy, for commands that resume only with it."""
     return sentence if getattr(configuration, "go_on", True) else sentence.replace(_AGAIN, f"{_AGAIN} with --continue")
 
 
-def _parsed(arguments: Sequence[str] | None) -> Any:
+def _parse(arguments: Sequence[str] | None) -> Any:
     """A configuration as ``command``, and ``json``; help and errors are printed, and end the process."""
     try:
         return tyro.cli(
@@ -255,7 +250,7 @@ def _parsed(arguments: Sequence[str] | None) -> Any:
         sys.stdout.flush()
 
 
-def _nobody_reads() -> int:
+def _silence_output() -> int:
     # Python would complain once more when it flushes at its end.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return NOBODY_READS
@@ -306,11 +301,11 @@ def _tell_disk(command: Command, configuration: Any) -> None:
         taken, free = folder_bytes(folder) / 2**20, free_bytes(folder) / 2**30
         errors = Console(file=sys.stderr, soft_wrap=True, emoji=False)
         errors.print(f"{folder}: {taken:,.1f} MiB on disk, {free:,.1f} GiB free", markup=False, highlight=False)
-        place = outside_of(folder)
-        if place.is_dir():
-            copies = folder_bytes(place) / 2**20
+        outside = outside_of(folder)
+        if outside.is_dir():
+            copies = folder_bytes(outside) / 2**20
             errors.print(
-                f"{place}: {copies:,.1f} MiB of copies and builds that belong to it; a later run removes them when "
+                f"{outside}: {copies:,.1f} MiB of copies and builds that belong to it; a later run removes them when "
                 f"{folder} is gone",
                 markup=False,
                 highlight=False,

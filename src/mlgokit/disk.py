@@ -41,15 +41,15 @@ class Room:
             StorageError: less than the reserve is free, or the folder has more than it may.
         """
         temporary = Path(tempfile.gettempdir())
-        for place in (temporary, *([] if self.folder is None else [_existing(self.folder)])):
-            disk = os.statvfs(place)
+        for folder in (temporary, *([] if self.folder is None else [_existing(self.folder)])):
+            disk = os.statvfs(folder)
             free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
             reserve = self.reserve_bytes
             if reserve is None:
                 reserve = min(MOST_RESERVE_BYTES, int(RESERVE_SHARE * whole))
             if free < reserve:
                 raise StorageError(
-                    f"{place}: expected at least {reserve / _MIB:,.1f} MiB to stay free on its disk, found "
+                    f"{folder}: expected at least {reserve / _MIB:,.1f} MiB to stay free on its disk, found "
                     f"{free / _MIB:,.1f}; free some space, or give a smaller --disk-reserve-gib, then run the same "
                     "command again: what was finished is kept"
                 )
@@ -76,10 +76,10 @@ class Room:
 def folder_bytes(folder: Path) -> int:
     """What a folder's files take on the disk; links are not followed, and what vanishes meanwhile does not count."""
     total = 0
-    for place, _, names in os.walk(folder):
+    for directory, _, names in os.walk(folder):
         for name in names:
             try:
-                total += 512 * os.lstat(os.path.join(place, name)).st_blocks  # noqa: PTH118  (a hot loop)
+                total += 512 * os.lstat(os.path.join(directory, name)).st_blocks  # noqa: PTH118  (a hot loop)
             except OSError:
                 continue
     return total
@@ -92,7 +92,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def _existing(folder: Path) -> Path:
-    place = folder.absolute()
-    while not place.exists():
-        place = place.parent
-    return place
+    ancestor = folder.absolute()
+    while not ancestor.exists():
+        ancestor = ancestor.parent
+    return ancestor

@@ -60,10 +60,10 @@ def check_writable(path: Path, *, is_folder: bool = False, least_bytes: int = 1 
             raise OSError(number, os.strerror(number))
         if mode is not None and not is_folder and not stat.S_ISREG(mode):
             raise OSError(errno.ENODEV, "a device, a pipe or a socket")
-        place = (path if is_folder else path.parent).absolute()
-        while not place.exists():
-            place = place.parent
-        temporary = temporary_beside(place / path.name)
+        parent = (path if is_folder else path.parent).absolute()
+        while not parent.exists():
+            parent = parent.parent
+        temporary = temporary_beside(parent / path.name)
         try:
             with temporary.open("xb") as file:
                 file.write(bytes(least_bytes))
@@ -88,7 +88,7 @@ def whole_file(path: Path, *, durable: bool = False, buffering: int = -1) -> Gen
     Args:
         path: the file.
         durable: wait for the disk before and after, so that a power cut leaves the old file or the new one too.
-        buffering: as of :func:`open`.
+        buffering: as for :func:`open`.
 
     Raises:
         OSError: it cannot be written there.
@@ -179,10 +179,10 @@ def atomic_write(path: Path, data: bytes | str, *, durable: bool = False) -> Non
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """A file that ends, open; a pipe that nobody writes to would never be.
+    """Open a regular file; opening a pipe without a writer would wait for ever.
 
     Raises:
-        OSError: it is none.
+        OSError: it is no regular file, or cannot be opened.
         ValueError: no file can have the name.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -193,10 +193,10 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 def read_bounded(path: Path, most_bytes: int) -> bytes:
-    """What is in a regular file.
+    """Read a regular file of at most ``most_bytes``.
 
     Raises:
-        OSError: it is none, is longer, or cannot be read.
+        OSError: it is no regular file, is longer, or cannot be read.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -218,13 +218,13 @@ def remove_leftovers(folder: Path, *, below: bool = True) -> int:
         below: whether in folders below it too.
     """
     removed = 0
-    for place, folders, names in os.walk(folder):
+    for directory, folders, names in os.walk(folder):
         for name in [*folders, *names]:
-            found = _TEMPORARY.fullmatch(name)
-            if found is None or _is_alive(int(found[1])):
+            match = _TEMPORARY.fullmatch(name)
+            if match is None or _is_alive(int(match[1])):
                 continue
             removed += 1
-            path = Path(place) / name
+            path = Path(directory) / name
             if name in folders:
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -237,7 +237,7 @@ def remove_leftovers(folder: Path, *, below: bool = True) -> int:
 
 
 def _is_alive(process: int) -> bool:
-    """Whether a process of that number runs, whoever's it is."""
+    """Whether a process with that id runs, of any user."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -108,47 +108,47 @@ def reading(folder: Path) -> Generator[None]:
     Raises:
         BusyError: another process changes it; the sentence says which.
     """
-    place = folder.resolve() / LOCK_NAME
+    lock = folder.resolve() / LOCK_NAME
     descriptor = None
-    if place not in _held.get() and folder.is_dir():
+    if lock not in _held.get() and folder.is_dir():
         with contextlib.suppress(StorageError):
-            descriptor = _hold(place, folder, "a folder", shared=True)
+            descriptor = _hold(lock, folder, "a folder", shared=True)
     try:
         yield
     finally:
         if descriptor is not None:
-            _let_go(descriptor, place, shared=True)
+            _release(descriptor, lock, shared=True)
 
 
 @contextlib.contextmanager
-def _exclusive(place: Path, shown: Path, kind: str) -> Generator[None]:
+def _exclusive(lock: Path, shown: Path, kind: str) -> Generator[None]:
     held = _held.get()
-    if place in held:
+    if lock in held:
         yield
         return
-    descriptor = _hold(place, shown, kind, shared=False)
-    token = _held.set(held | {place})
+    descriptor = _hold(lock, shown, kind, shared=False)
+    token = _held.set(held | {lock})
     try:
         yield
     finally:
         _held.reset(token)
-        _let_go(descriptor, place, shared=False)
+        _release(descriptor, lock, shared=False)
 
 
-def _hold(place: Path, shown: Path, kind: str, *, shared: bool) -> int:
+def _hold(lock: Path, shown: Path, kind: str, *, shared: bool) -> int:
     """A descriptor of the lock file, which holds the lock unless the file system has none."""
     end = time.monotonic() + GRACE_SECONDS
     while True:
         with writing(shown):
             if not shared:
-                place.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = _opened(place)
+                lock.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = _open_lock(lock)
         kept = is_free = False
         try:
             with writing(shown):
                 is_free = _try(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
             # Whoever held it may have deleted the file between our two calls.
-            kept = is_free and _stands(descriptor, place)
+            kept = is_free and _is_current(descriptor, lock)
             holders = [] if is_free else _holders(descriptor)
         finally:
             if not kept:
@@ -157,9 +157,9 @@ def _hold(place: Path, shown: Path, kind: str, *, shared: bool) -> int:
             _sign(descriptor, alone=not shared)
             return descriptor
         if not is_free and time.monotonic() >= end:
-            found = " and ".join(map(str, holders[:2])) or "one that does"
+            owners = " and ".join(map(str, holders[:2])) or "one that does"
             raise BusyError(
-                f"{shown}: expected {kind} that no other process uses, found {found}; wait until it ends, "
+                f"{shown}: expected {kind} that no other process uses, found {owners}; wait until it ends, "
                 "or name another"
             )
         time.sleep(0 if is_free else _PAUSE_SECONDS)
@@ -177,32 +177,27 @@ def _try(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _opened(place: Path) -> int:
-    """The lock file, made if need be; a folder of someone else may have put anything in its place.
-
-    Raises:
-        OSError: it cannot be made.
-        StorageError: it is no file of its own.
-    """
+def _open_lock(lock: Path) -> int:
+    """The lock file, made if need be; a folder of someone else may have put anything in its place."""
     flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(place, flags | os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        descriptor = os.open(lock, flags | os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     except PermissionError as error:
         # Left behind by a killed process of another user: it can be held all the same.
         try:
-            descriptor = os.open(place, flags | os.O_RDONLY)
+            descriptor = os.open(lock, flags | os.O_RDONLY)
         except OSError:
             raise error from None
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(descriptor)
-        raise StorageError(f"{place}: expected a file for the lock, found a link or a device; delete it")
+        raise StorageError(f"{lock}: expected a file for the lock, found a link or a device; delete it")
     return descriptor
 
 
-def _stands(descriptor: int, place: Path) -> bool:
+def _is_current(descriptor: int, lock: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), place.lstat())
+        return os.path.samestat(os.fstat(descriptor), lock.lstat())
     except FileNotFoundError:
         return False
 
@@ -226,7 +221,7 @@ def _sign(descriptor: int, *, alone: bool) -> None:
 
 def _holders(descriptor: int) -> list[Holder]:
     """Those who signed and still run, as far as that can be known."""
-    found: list[Holder] = []
+    holders: list[Holder] = []
     for line in os.pread(descriptor, _MOST_BYTES, 0).splitlines():
         with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
             fields = cast("dict[str, Any]", json.loads(line))
@@ -237,8 +232,8 @@ def _holders(descriptor: int) -> list[Holder]:
                 since=_printable(fields["since"]),
             )
             if holder.host != socket.gethostname() or _runs(holder.process):
-                found.append(holder)
-    return found
+                holders.append(holder)
+    return holders
 
 
 def _printable(text: object) -> str:
@@ -255,11 +250,11 @@ def _runs(process: int) -> bool:
     return process > 0
 
 
-def _let_go(descriptor: int, place: Path, *, shared: bool) -> None:
+def _release(descriptor: int, lock: Path, *, shared: bool) -> None:
     """Give the lock back; the last one takes the file away."""
     with contextlib.suppress(OSError):
         if shared:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _stands(descriptor, place):
-            place.unlink()
+        if _is_current(descriptor, lock):
+            lock.unlink()
     os.close(descriptor)

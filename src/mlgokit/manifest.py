@@ -102,9 +102,6 @@ def write_manifest(
         config: everything that decides the result; leave out what does not, such as the number of workers.
         toolchain: versions of the tools that take part.
         inputs: digests of what goes in.
-
-    Raises:
-        StorageError: the disk is full or the place is not writable.
     """
     record = _record(kind=kind, config=config, toolchain=toolchain, inputs=inputs)
     atomic_write(folder / MANIFEST_NAME, json.dumps(record, indent=2) + "\n", durable=True)
@@ -117,25 +114,21 @@ def is_made_by_stage(folder: Path) -> bool:
 
 def signed_config(folder: Path) -> dict[str, Any]:
     """The configuration with which a stage made a folder; empty if none did."""
-    found = _signature(folder).get("config")
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    config = _signature(folder).get("config")
+    return cast("dict[str, Any]", config) if isinstance(config, dict) else {}
 
 
 def _signature(folder: Path) -> dict[str, Any]:
     try:
-        found: Any = json.loads((folder / MANIFEST_NAME).read_bytes())
+        manifest: Any = json.loads((folder / MANIFEST_NAME).read_bytes())
     except (ValueError, OSError, RecursionError):
         return {}
-    is_one = isinstance(found, dict) and {"format_version", "kind", "mlgokit_version"} <= found.keys()
-    return cast("dict[str, Any]", found) if is_one else {}
+    is_one = isinstance(manifest, dict) and {"format_version", "kind", "mlgokit_version"} <= manifest.keys()
+    return cast("dict[str, Any]", manifest) if is_one else {}
 
 
 def sign_new(folder: Path, kind: str) -> None:
-    """Sign a folder that will have nothing but files of ours, unless something is in it already.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
+    """Sign a folder that will have only our files, unless something is in it already."""
     if not _has_files(folder):
         write_manifest(folder, kind=kind, config={}, toolchain=None, inputs={})
 
@@ -182,7 +175,7 @@ def check_manifest(
     try:
         if not _has_files(folder):
             return False
-        found: Any = json.loads(path.read_bytes())
+        manifest: Any = json.loads(path.read_bytes())
     except FileNotFoundError:
         expected = f"a folder with {MANIFEST_NAME}, or an empty one"
         raise ReuseError(f"{folder}: expected {expected}, found other files; {remedy}") from None
@@ -193,7 +186,7 @@ def check_manifest(
     expected = plain_json(_record(kind=kind, config=config, toolchain=toolchain, inputs=inputs))
     del expected["mlgokit_version"]
     for key, value in expected.items():
-        found_value = cast("dict[str, object]", found).get(key) if isinstance(found, dict) else found
+        found_value = cast("dict[str, object]", manifest).get(key) if isinstance(manifest, dict) else manifest
         difference = _first_difference(key, value, found_value)
         if difference is not None:
             where, wanted, got = difference
@@ -235,10 +228,10 @@ def package_version() -> str:
         return "unknown"
 
 
-def _first_difference(where: str, expected: object, found: object) -> tuple[str, str, str] | None:
+def _first_difference(where: str, expected: object, actual: object) -> tuple[str, str, str] | None:
     """Dotted key, expected and found, in short form; ``None`` if equal."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        wanted, got = cast("dict[str, object]", expected), cast("dict[str, object]", found)
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        wanted, got = cast("dict[str, object]", expected), cast("dict[str, object]", actual)
         for key in [*wanted, *(key for key in got if key not in wanted)]:
             inner = f"{where}.{key}"
             if key not in wanted:
@@ -249,7 +242,7 @@ def _first_difference(where: str, expected: object, found: object) -> tuple[str,
             if difference is not None:
                 return difference
         return None
-    expected_text, found_text = json.dumps(expected), json.dumps(found)
+    expected_text, found_text = json.dumps(expected), json.dumps(actual)
     return None if expected_text == found_text else (where, _short(expected_text), _short(found_text))
 
 

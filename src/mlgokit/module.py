@@ -1,4 +1,4 @@
-"""A module: one unit of compilation, as a value that is handed around."""
+"""A module: one unit of compilation, as a value."""
 
 import itertools
 import re

@@ -1,9 +1,9 @@
-"""How long work tells its caller how far it is."""
+"""How long-running work reports its progress."""
 
 from collections.abc import Callable
 
 Report = Callable[[int, int, str], None]
-"""Told the number of finished items, the number of all, and what is being done."""
+"""Called with the number of finished items, their total, and what is being done."""
 
 
 def say_nothing(_done: int, _total: int, _label: str) -> None:

@@ -33,7 +33,7 @@ def printable(text: str) -> str:
         >>> printable("lib/\x1b]0;moon\x07a.o\n")
         'lib/\\x1b]0;moon\\x07a.o\n'
     """
-    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _OBEYED.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def counted(number: int, noun: str) -> str:
@@ -62,7 +62,7 @@ class _Showing:
     """What rich calls with whatever is to be printed."""
 
     def process_renderables(self, renderables: Sequence[RenderableType]) -> list[RenderableType]:
-        return [_Shown(one) for one in renderables]
+        return [_Shown(renderable) for renderable in renderables]
 
 
 def open_console(file: IO[str] | None = None, *, soft_wrap: bool = False) -> Console:

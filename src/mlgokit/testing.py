@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.loaded import Loaded
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
 from mlgokit.compiler.request import ALWAYS, PLAIN, CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
@@ -28,6 +27,7 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.spec import TensorSpec
 from mlgokit.tables.decisions import parse_table
 from mlgokit.traces import ContextSpan, Header, Log, render_log
+from mlgokit.traces.log import function_id
 
 FAKE_TOOLCHAIN = Toolchain(major=22, version="22.0.0", clang=Path("clang"), clangxx=Path("clang++"))
 

@@ -44,7 +44,7 @@ class BoundedStream:
     left: int | None = None
 
     def read(self, size: int = -1) -> bytes:
-        """As of a file.
+        """Read ``size`` bytes, or all that is left.
 
         Raises:
             ValueError: that is more than may be read.
@@ -60,7 +60,7 @@ class BoundedStream:
         return data
 
     def seek(self, position: int, whence: int = 0) -> int:
-        """As of a file.
+        """Move to a position.
 
         Raises:
             ValueError: the position is behind what may be read.
@@ -71,11 +71,11 @@ class BoundedStream:
         return self._check()
 
     def tell(self) -> int:
-        """As of a file."""
+        """The current position."""
         return self.file.tell()
 
     def seekable(self) -> bool:
-        """As of a file."""
+        """It can seek."""
         return True
 
     def _check(self) -> int:
@@ -91,18 +91,18 @@ class XzFile(io.RawIOBase):
     """
 
     def __init__(self, path: Path) -> None:
-        """Open it."""
+        """Open the file."""
         self._file = path.open("rb")
         self._decoder = lzma.LZMADecompressor(memlimit=LARGEST_DICTIONARY)
         self._position = 0
 
     def close(self) -> None:
-        """As of a file."""
+        """Close the file."""
         self._file.close()
         super().close()
 
     def readable(self) -> bool:
-        """As of a file."""
+        """It can be read."""
         return True
 
     def seekable(self) -> bool:
@@ -110,7 +110,7 @@ class XzFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        """As of a file.
+        """Fill ``buffer`` with unpacked bytes, and count them; 0 at the end.
 
         Raises:
             EOFError: the file is cut short.
@@ -133,11 +133,11 @@ class XzFile(io.RawIOBase):
                     raise EOFError("cut short")
             else:
                 data = b""
-            found = self._decoder.decompress(data, len(view))
-            if found:
-                view[: len(found)] = found
-                self._position += len(found)
-                return len(found)
+            chunk = self._decoder.decompress(data, len(view))
+            if chunk:
+                view[: len(chunk)] = chunk
+                self._position += len(chunk)
+                return len(chunk)
         return 0
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
@@ -177,7 +177,7 @@ def inflated(data: bytes, *, most_bytes: int) -> bytes:
         ValueError: that is more than ``most_bytes``.
         zlib.error: it is damaged.
     """
-    found = zlib.decompressobj().decompress(data, most_bytes + 1)
-    if len(found) > most_bytes:
+    content = zlib.decompressobj().decompress(data, most_bytes + 1)
+    if len(content) > most_bytes:
         raise ValueError(f"more than {most_bytes} bytes unpacked")
-    return found
+    return content

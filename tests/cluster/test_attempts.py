@@ -2,10 +2,10 @@
 
 import pytest
 
-from mlgokit.cluster.compiler import settled
+from mlgokit.cluster.compiler import answer_with_retries
 from mlgokit.cluster.link import WorkersDiedError
 from mlgokit.cluster.parcel import Reply
-from mlgokit.cluster.worker import opened
+from mlgokit.cluster.worker import open_with_retries
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.errors import ToolError
 
@@ -33,7 +33,7 @@ def test_kills_and_hangs_are_tried_again_and_are_an_outcome_in_the_end(
     replies: list[Compilation], outcome: Compilation
 ):
     left = [Reply(done=done) for done in replies]
-    assert settled(lambda: left.pop(0)).done is outcome
+    assert answer_with_retries(lambda: left.pop(0)).done is outcome
     assert not left
 
 
@@ -42,7 +42,7 @@ def test_a_compilation_that_ends_its_workers_is_not_asked_again():
         raise WorkersDiedError
 
     with pytest.raises(WorkersDiedError):
-        settled(answer)
+        answer_with_retries(answer)
 
 
 @pytest.mark.parametrize(("failures", "outcome"), [(0, "made"), (2, "made"), (3, "killed")])
@@ -54,5 +54,5 @@ def test_a_worker_whose_compiler_was_killed_at_a_look_is_not_refused(failures: i
             raise ToolError(left.pop())
         return "made"
 
-    assert opened(make) == outcome
+    assert open_with_retries(make) == outcome
     assert not left

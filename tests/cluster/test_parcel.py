@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.cluster.parcel import pack, programs_of, setup_of, travels, unpack
-from mlgokit.cluster.shelf import Shelf
-from mlgokit.cluster.worker import compile_parcel
+from mlgokit.cluster.worker import Shelf, compile_parcel
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.loaded import Loaded, LoadedFile
 from mlgokit.compiler.request import CompileRequest, PluginUse

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.cluster.shelf import Shelf
+from mlgokit.cluster.worker import Shelf
 
 DATA = b"bitcode"
 DIGEST = hashlib.sha256(DATA).hexdigest()

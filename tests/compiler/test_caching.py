@@ -10,7 +10,6 @@ import pytest
 
 from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
 from mlgokit.compiler.compilation import NOT_FEATURES, Compilation, CompileStatus
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.recheck import Recheck
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
@@ -21,6 +20,7 @@ from mlgokit.module import Module
 from mlgokit.spec import TensorSpec
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
 from mlgokit.traces import ContextSpan, Header, Log
+from mlgokit.traces.log import function_id
 
 CALLS = tuple(
     ToyCall(caller=caller, callee=callee, site=2 * number, features={"size": 100 + number, "depth": 200 + number})

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus, Keep, decode, with_logs
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.errors import InputError, UsageError
 from mlgokit.testing import ToyCall, toy_log, toy_sizes
+from mlgokit.traces.log import function_id
 
 CALLS = tuple(
     ToyCall(caller=caller, callee=callee, site=2 * number + 4, features={"size": 100 + number}, default=number == 2)

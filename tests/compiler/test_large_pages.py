@@ -2,8 +2,7 @@
 
 import pytest
 
-from mlgokit.compiler.compile import compiler_environment
-from mlgokit.compiler.large_pages import with_large_pages
+from mlgokit.compiler.compile import compiler_environment, with_large_pages
 
 
 def test_clang_has_large_pages_beside_what_the_user_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,16 @@ import pytest
 from mlgokit.commands.doctor_plugin import list_prebuilt, obtain_plugin
 from mlgokit.compiler import prebuilt as module
 from mlgokit.compiler.plugin_build import build_plugin, link_policies, was_compiled
-from mlgokit.compiler.plugin_sources import plugin_sources, sources_digest
-from mlgokit.compiler.prebuilt import INDEX, Prebuilt, all_prebuilt, find_prebuilt, index_text, processor_of
+from mlgokit.compiler.prebuilt import (
+    INDEX,
+    Prebuilt,
+    all_prebuilt,
+    find_prebuilt,
+    index_text,
+    plugin_sources,
+    processor_of,
+    sources_digest,
+)
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 

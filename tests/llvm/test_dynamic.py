@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.objects.dynamic import Image
 from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import measure_object, section_totals
+from mlgokit.compiler.objects.measure import Image, measure_object, section_totals
 from mlgokit.compiler.toolchain import Toolchain
 
 pytestmark = pytest.mark.llvm

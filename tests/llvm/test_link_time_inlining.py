@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.pass_changes import read_changes
+from mlgokit.compiler.compilation import read_changes
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, Stage, TrialRequest, read_tried
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, write_overrides

@@ -16,7 +16,6 @@ from mlgokit.commands.tune import open_build, run as tune
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.request import ALWAYS, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
@@ -26,6 +25,7 @@ from mlgokit.corpus.importers.database import ImportedCommands, import_commands
 from mlgokit.corpus.importers.reference import build_reference
 from mlgokit.corpus.verify import Verdict, objects_of_build, verify_corpus
 from mlgokit.progress import say_nothing
+from mlgokit.traces.log import function_id
 from mlgokit.tune.spaces.inlining.step import compile_decided
 
 pytestmark = pytest.mark.llvm

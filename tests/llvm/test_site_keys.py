@@ -10,11 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mlgokit.compiler import process
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.tables.decisions import TableEntry, entry_of, write_table
-from mlgokit.traces.log import Log, read_log
+from mlgokit.traces.log import Log, function_id, read_log
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 

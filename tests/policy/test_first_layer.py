@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mlgokit.policy.first_layer import LARGEST_INPUT, LARGEST_SUM, LARGEST_WEIGHT, scale_layer
+from mlgokit.policy.network import LARGEST_INPUT, LARGEST_SUM, LARGEST_WEIGHT, scale_layer
 from mlgokit.policy.normaliser import LARGEST, SignedLog, fit_quantile
 
 

@@ -14,11 +14,10 @@ from mlgokit.commands.import_policy import ImportPolicy, run
 from mlgokit.errors import InputError, ToolError, UsageError
 from mlgokit.policy.network import OutputKind
 from mlgokit.policy.store import load_policy, policy_bytes
-from mlgokit.policy.tflite.builder import BOOL, FLOAT, INT32, INT64, GraphBuilder
 from mlgokit.policy.tflite.compare import compare
 from mlgokit.policy.tflite.evaluate import evaluate
 from mlgokit.policy.tflite.file import graph_bytes, read_graph
-from mlgokit.policy.tflite.graph import Graph, Operator
+from mlgokit.policy.tflite.graph import BOOL, FLOAT, INT32, INT64, Graph, GraphBuilder, Operator
 from mlgokit.policy.tflite.read_policy import read_policy
 from mlgokit.policy.tflite.write_policy import write_policy
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mlgokit.policy.first_layer import scale_layer
+from mlgokit.policy.network import scale_layer
 from mlgokit.policy.normaliser import LARGEST, Quantile, plain
 from mlgokit.policy.tflite.rows import expand
 from mlgokit.policy.tflite.steps import Steps, whole_inputs

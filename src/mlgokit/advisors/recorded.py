@@ -25,10 +25,10 @@ def recorded_decisions(log: Log, column: str) -> dict[str, list[Advice]]:
             f"found {', '.join(log.columns) or 'none'}; name the column of the decision, or collect a log that has it"
         )
     flat = values.reshape(-1)
-    found: dict[str, list[Advice]] = {}
+    by_context: dict[str, list[Advice]] = {}
     for span in log.contexts:
-        found.setdefault(span.name, []).extend(flat[span.start : span.stop].tolist())
-    return found
+        by_context.setdefault(span.name, []).extend(flat[span.start : span.stop].tolist())
+    return by_context
 
 
 def default_decisions(log: Log, problem: Problem) -> dict[str, list[Advice]]:
@@ -39,10 +39,10 @@ def default_decisions(log: Log, problem: Problem) -> dict[str, list[Advice]]:
     Raises:
         UsageError: the log has no column with the heuristic's decision.
     """
-    found = recorded_decisions(log, problem.default_decision)
+    by_context = recorded_decisions(log, problem.default_decision)
     if problem.advice_kind is not AdviceKind.REAL:
-        return found
-    return {name: dense_ranks(np.array(values)).tolist() for name, values in found.items()}
+        return by_context
+    return {name: dense_ranks(np.array(values)).tolist() for name, values in by_context.items()}
 
 
 def dense_ranks(priorities: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:

@@ -32,8 +32,8 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.importers.database import lto_kinds
-from mlgokit.corpus.importers.project_name import default_project
 from mlgokit.corpus.importers.recorded import RecordedLink, in_place_of, recorded_links, write_database
+from mlgokit.corpus.layout import default_project
 from mlgokit.decode import read_json
 from mlgokit.errors import CorpusError, InputError, RejectedError, ReuseError, UsageError
 from mlgokit.files import atomic_write, writing

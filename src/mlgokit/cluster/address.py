@@ -41,8 +41,8 @@ class ClusterOptions:
             >>> ClusterOptions(scheduler="local:8").local_workers
             8
         """
-        found = LOCAL.fullmatch(self.scheduler)
-        return int(found[1]) if found else 0
+        match = LOCAL.fullmatch(self.scheduler)
+        return int(match[1]) if match else 0
 
     @property
     def address(self) -> str:
@@ -58,18 +58,18 @@ class ClusterOptions:
         """Refuse what cannot be reached, or is not safe.
 
         Raises:
-            UsageError: the scheduler is none, TLS lacks its files or others can read the key, or there is no TLS and no
-                word that it is not needed.
+            UsageError: the address is malformed, TLS lacks its files or others can read the key, or there is no TLS
+                without ``insecure``.
         """
         if self.local_workers:
             return
-        place = _place(self.address)
-        if place is None:
+        parts = _address_parts(self.address)
+        if parts is None:
             raise UsageError(
                 f"--scheduler {self.scheduler}: expected tls://host:port, tcp://host:port, the file that a "
                 "scheduler wrote, or local:N for N compilers on this machine; correct it"
             )
-        if place.scheme == "tcp":
+        if parts.scheme == "tcp":
             if not self.insecure:
                 raise UsageError(
                     f"--scheduler {self.scheduler}: expected TLS, on this machine too, as whoever reaches a scheduler "
@@ -89,31 +89,27 @@ class ClusterOptions:
         _check_key(self.certificate)
 
 
-def _place(address: str) -> SplitResult | None:
+def _address_parts(address: str) -> SplitResult | None:
     """The parts of ``tls://host:port`` or ``tcp://host:port``; nothing for anything else."""
     with contextlib.suppress(ValueError):
-        place = urlsplit(address)
-        if place.scheme in {"tcp", "tls"} and place.hostname and place.port:
-            return place
+        parts = urlsplit(address)
+        if parts.scheme in {"tcp", "tls"} and parts.hostname and parts.port:
+            return parts
     return None
 
 
 def _check_key(certificate: Path) -> None:
-    """Refuse a private key that others can read; a group may read a key that is somebody else's, as that is meant so.
-
-    Raises:
-        UsageError: they can, or there is no such file.
-    """
+    """Refuse a private key that others can read; the group may read a key of another owner, which is deliberate."""
     try:
-        found = certificate.stat()
+        status = certificate.stat()
     except OSError as error:
         raise UsageError(
             f"--tls-certificate {certificate}: expected a file with a certificate and its key, found none "
             f"({error.strerror}); correct it"
         ) from error
-    if found.st_mode & (0o077 if found.st_uid == os.geteuid() else 0o007):
+    if status.st_mode & (0o077 if status.st_uid == os.geteuid() else 0o007):
         raise UsageError(
             f"--tls-certificate {certificate}: expected a key that nobody else can read or change, found the mode "
-            f"{stat.S_IMODE(found.st_mode):03o}, and whoever has the key can join; run chmod 600 {certificate}, and "
+            f"{stat.S_IMODE(status.st_mode):03o}, and whoever has the key can join; run chmod 600 {certificate}, and "
             "make a new key if others use this machine"
         )

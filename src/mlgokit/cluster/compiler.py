@@ -20,9 +20,9 @@ from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
 MOST_KILLS = 6
-"""So many compilers of one compilation are killed by signal 9 before that is its outcome."""
+"""Kills by signal 9 after which "killed" is a compilation's outcome."""
 MOST_TIMEOUTS = 3
-"""So many do not end in time. Of those that hang each takes its whole deadline; a kill takes no time."""
+"""The same for timeouts: fewer, as each takes a whole deadline."""
 _KILLED = Compilation(
     status=CompileStatus.CRASHED,
     reason="each worker that compiled it was killed, perhaps for want of memory",
@@ -63,9 +63,6 @@ class ClusterCompiler:
         """How many compilations are best asked for at once: some more than all workers run compilers, now.
 
         So a worker has its next one when it is done, without waiting for the client.
-
-        Raises:
-            ToolError: there is none for longer than patience allows.
         """
         return sum(map(threads_for, self.link.compilers()))
 
@@ -104,18 +101,18 @@ class ClusterCompiler:
 
     def _answer(self, parcel: Parcel) -> Reply:
         try:
-            return settled(lambda: self.link.answer(parcel))
+            return answer_with_retries(lambda: self.link.answer(parcel))
         except WorkersDiedError:
             return Reply(done=_KILLED)
 
     def close(self) -> None:
-        """End compilers that stay, here and there, and the connection."""
+        """End resident compilers, here and on workers, and the connection."""
         self.here.close()
         self.link.close()
 
 
-def settled(answer: Callable[[], Reply]) -> Reply:
-    """The reply of a worker; what was killed or hung is tried again, as that may be its worker's doing."""
+def answer_with_retries(answer: Callable[[], Reply]) -> Reply:
+    """The reply of a worker; a compiler that was killed or hung is tried again, as its worker may be to blame."""
     kills = timeouts = 0
     while True:
         reply = answer()
@@ -134,12 +131,12 @@ def open_cluster(
     Args:
         here: the client's own clang.
         options: where the cluster is.
-        report: told what happens to it.
+        report: called with what happens to the cluster.
         shelf: folder of the workers' files; theirs by default.
 
     Raises:
         ToolError: the client's clang cannot be started.
-        UsageError: the scheduler is none, or the way there is not safe.
+        UsageError: the scheduler's address is malformed, or the connection would not be safe.
     """
     options.check()
     return ClusterCompiler(here=here, link=Link(options=options, report=report, shelf=shelf), setup=setup_of(here))

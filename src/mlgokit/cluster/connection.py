@@ -81,9 +81,6 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
     Compilers are processes of their own, so few of them need no process of a worker between, nor its messages, and
     nothing listens. Worker processes listen on loopback, for those who have the key of a certificate that is made for
     this cluster and never written to a file that others can read.
-
-    Raises:
-        ToolError: what makes certificates is not installed.
     """
     import dask.config
 
@@ -100,10 +97,10 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
             f"--scheduler local:{compilers}: expected cryptography, found that it is not installed; "
             "pip install 'mlgokit[cluster]'"
         ) from error
-    place = {"protocol": "inproc://"} if few else {"protocol": "tls://", "host": "127.0.0.1", "security": security}
+    transport = {"protocol": "inproc://"} if few else {"protocol": "tls://", "host": "127.0.0.1", "security": security}
     each = compilers if few else 1
     options = {
-        **place,
+        **transport,
         "nthreads": threads_for(each),
         "resources": {COMPILERS: each},
         # This process is no worker to be paused or ended for what it keeps.
@@ -115,7 +112,7 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
     else:
         worker = {"cls": distributed.Nanny, "options": {**options, "worker_class": Worker}}
     return distributed.SpecCluster(
-        scheduler={"cls": Scheduler, "options": {**place, "port": 0}},
+        scheduler={"cls": Scheduler, "options": {**transport, "port": 0}},
         workers=dict.fromkeys(range(1 if few else compilers), worker),
         security=security,
         silence_logs=logging.WARNING,
@@ -126,9 +123,6 @@ def work_here() -> None:
     """Let Dask work in a new folder of this user alone, which is there as long as this process.
 
     Dask imports from the folder that it works in, which is otherwise the same for all users of a machine.
-
-    Raises:
-        StorageError: there is no place for temporary files.
     """
     import dask.config
 
@@ -139,7 +133,7 @@ def work_here() -> None:
 
 
 def say_nothing_of_connections() -> None:
-    """Turn off Dask's messages and traces in this process: a lost connection is told by us, in one sentence."""
+    """Turn off Dask's messages and traces in this process: we report a lost connection in one sentence."""
     # Dask gives some of its loggers a level of their own, which that of their parent does not change.
     for name in ("distributed", *logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":

@@ -1,4 +1,4 @@
-"""The way to a Dask cluster and back: whatever breaks on it, each parcel is answered once."""
+"""The connection to a Dask cluster: whatever breaks, each parcel is answered once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_FAILURES = 10
 """So many times something else breaks, such as a worker that hangs, before the run ends."""
 SLICE_SECONDS = 0.5
 LIFE_SECONDS = 5.0
-"""How often somebody who waits asks whether the worker lives."""
+"""Seconds between two questions whether a task's worker still lives."""
 HUNG_SECONDS = 30.0
 """A worker that gave no sign of life for so long is taken for hung; workers give one at least every five seconds."""
 SUSPECT_SECONDS = 300.0
@@ -47,7 +47,7 @@ class WorkersDiedError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Workers:
-    """What is known of the workers.
+    """The workers as last seen.
 
     Attributes:
         compilers: that each runs at once, by address.
@@ -64,7 +64,7 @@ class Link:
 
     Attributes:
         options: where the cluster is.
-        report: told what happens to it.
+        report: called with what happens to the cluster.
         shelf: folder of the workers' files; theirs by default.
         refused: why a worker gets nothing, by address.
     """
@@ -89,7 +89,7 @@ class Link:
         Raises:
             ToolError: there is no scheduler, or no worker that fits, for longer than patience allows.
         """
-        return tuple(self._fitting(threading.Event()).values())
+        return tuple(self._wait_for_workers(threading.Event()).values())
 
     def answer(self, parcel: Parcel) -> Reply:
         """The reply of a worker.
@@ -107,7 +107,7 @@ class Link:
     def _answer(self, parcel: Parcel, stopped: threading.Event) -> Reply:
         counts, worker = Counter[str](), ""
         while True:
-            workers = self._fitting(stopped)
+            workers = self._wait_for_workers(stopped)
             if worker not in workers:
                 worker = self._usual_worker(parcel, workers)
             reply = None
@@ -133,17 +133,12 @@ class Link:
                 return reply
 
     def _count(self, error: BaseException, counts: Counter[str], parcel: Parcel) -> None:
-        """Note what broke.
-
-        Raises:
-            ToolError: it breaks again and again.
-            WorkersDiedError: the parcel ends its workers.
-        """
+        """Count a failure, and raise after too many of its kind."""
         counts["deaths"] += is_death(error)
         if counts["deaths"] >= MOST_DEATHS:
             raise WorkersDiedError from error
         # A scheduler that is lost comes back, or patience ends; what breaks while it is there may break for ever.
-        counts["failures"] += not self._broken(error)
+        counts["failures"] += not self._drop_if_lost(error)
         if counts["failures"] >= MOST_FAILURES:
             raise ToolError(
                 f"--scheduler {self.options.scheduler}: expected a compilation of {parcel.module.name}, found "
@@ -151,7 +146,7 @@ class Link:
             ) from error
 
     def close(self) -> None:
-        """End compilers that stay on the workers, and the connection; it is made again when it is needed."""
+        """End the workers' resident compilers, and the connection; it is made again when needed."""
         with self._lock:
             client, cluster = self._client, self._cluster
             self._client = self._cluster = None
@@ -167,16 +162,12 @@ class Link:
                 cluster.close(timeout=CONNECT_SECONDS)
 
     def _ask(self, parcel: Parcel, worker: str, stopped: threading.Event) -> Reply:
-        """One attempt.
-
-        Raises:
-            Exception: whatever broke.
-        """
-        client = self._connected(stopped)
+        """Make one attempt."""
+        client = self._connect(stopped)
         key = f"compile-{parcel.module.name}-{uuid.uuid4().hex}"
         with self._lock:
             avoided = {*self.refused, *self._hung()}
-            chosen = [worker] if worker else [one for one in self._workers.compilers if one not in avoided]
+            chosen = [worker] if worker else [address for address in self._workers.compilers if address not in avoided]
             self._running[worker] += 1
         future = client.submit(
             compile_here,
@@ -197,7 +188,7 @@ class Link:
                 self._forget(future)
 
     def _forget(self, future: Any) -> None:
-        """Let the cluster forget a task; those that ended are told together, as each message costs."""
+        """Release a task's result; finished ones in batches, as each message costs."""
         if not future.done():
             future.cancel()
             return
@@ -207,18 +198,14 @@ class Link:
                 return
             ended = self._ended.copy()
             self._ended.clear()
-        for one in ended:
-            one.release()
+        for finished in ended:
+            finished.release()
 
     def _wait(self, client: Any, key: str, future: Any, stopped: threading.Event) -> Reply:
         """The reply of a task, unless its worker hangs or there is none.
 
         A compilation has a deadline on its worker, so a task may take any time, as long as its worker lives and there
         is one: others may be before it.
-
-        Raises:
-            CancelledError: it is not wanted any more.
-            TimeoutError: the worker does not say that it lives.
         """
         since, signs = time.monotonic(), ("", 0.0)
         looked = since
@@ -246,10 +233,10 @@ class Link:
                 self.report(0, 1, f"worker {signs[0]} does not answer, and gets nothing for {SUSPECT_SECONDS:.0f} s")
                 raise TimeoutError
             if silent > self.options.patience_seconds:
-                raise self._nobody()
+                raise self._no_worker_error()
 
     def _hung(self) -> set[str]:
-        """Workers that get nothing for a while."""
+        """Workers that hang, and get nothing for a while."""
         now = time.monotonic()
         return {worker for worker, since in self._suspects.items() if now - since < SUSPECT_SECONDS}
 
@@ -264,13 +251,13 @@ class Link:
                     names, _ = files.get(digest, ((), b""))
                     files[digest] = (tuple(dict.fromkeys((*names, Path(path).name))), Path(path).read_bytes())
             try:
-                self._connected(threading.Event()).run(
+                self._connect(threading.Event()).run(
                     put_files_here, files, self.shelf and str(self.shelf), workers=[worker]
                 )
             except MlgokitError:
                 raise
             except Exception as error:
-                self._broken(error)
+                self._drop_if_lost(error)
 
     def _usual_worker(self, parcel: Parcel, workers: dict[str, int]) -> str:
         """The worker that last had the module, where its compiler stays, if it is not busy; empty for any."""
@@ -285,16 +272,12 @@ class Link:
                 self.refused[worker] = why
                 self.report(0, 1, f"worker {worker} gets nothing: {why}")
 
-    def _fitting(self, stopped: threading.Event) -> dict[str, int]:
-        """Compilers of the workers that are there, by address; waits for one.
-
-        Raises:
-            ToolError: for longer than patience allows.
-        """
+    def _wait_for_workers(self, stopped: threading.Event) -> dict[str, int]:
+        """Wait for at least one usable worker; their numbers of compilers, by address."""
         begin = time.monotonic()
-        told = False
+        reported = False
         while True:
-            known = self._look(stopped)
+            known = self._compilers_of_all(stopped)
             with self._lock:
                 avoided = {*self.refused, *self._hung()}
                 fitting = {address: count for address, count in known.items() if address not in avoided}
@@ -305,41 +288,41 @@ class Link:
                     f"--scheduler {self.options.scheduler}: no worker fits: {next(iter(self.refused.values()))}"
                 )
             if time.monotonic() - begin > self.options.patience_seconds:
-                raise self._nobody()
-            if not told:
+                raise self._no_worker_error()
+            if not reported:
                 self.report(0, 1, f"waiting for a worker of {self.options.scheduler}")
-                told = True
+                reported = True
             if stopped.wait(0.5):
                 raise CancelledError
 
-    def _nobody(self) -> ToolError:
+    def _no_worker_error(self) -> ToolError:
         return ToolError(
             f"--scheduler {self.options.scheduler}: expected a worker within {self.options.patience_seconds:.0f} s, "
             "found none; start workers with mlgokit worker, or see that they reach the scheduler, then run the same "
             "command again: what was finished is kept"
         )
 
-    def _look(self, stopped: threading.Event) -> dict[str, int]:
+    def _compilers_of_all(self, stopped: threading.Event) -> dict[str, int]:
         """Compilers of all workers, by address, not older than some seconds."""
         with self._lock:
             if time.monotonic() - self._workers.looked < LOOK_SECONDS:
                 return self._workers.compilers
             try:
-                info = self._connected(stopped).scheduler_info(n_workers=-1)
+                info = self._connect(stopped).scheduler_info(n_workers=-1)
                 compilers = {
-                    address: int(one["resources"].get(COMPILERS, one["nthreads"]))
-                    for address, one in info["workers"].items()
+                    address: int(worker["resources"].get(COMPILERS, worker["nthreads"]))
+                    for address, worker in info["workers"].items()
                 }
             except ToolError:
                 raise
             except Exception as error:
-                self._broken(error)
+                self._drop_if_lost(error)
                 return {}
             self._workers = _Workers(compilers=compilers, looked=time.monotonic())
             return compilers
 
-    def _broken(self, error: BaseException) -> bool:
-        """Forget the connection if it is lost, and say whether it is; whoever asks next makes it again."""
+    def _drop_if_lost(self, error: BaseException) -> bool:
+        """Drop the connection if it is lost, and return whether it was; the next request connects again."""
         with self._lock:
             self._workers = _Workers()
             client = self._client
@@ -353,13 +336,8 @@ class Link:
             client.close(timeout=1)
         return True
 
-    def _connected(self, stopped: threading.Event) -> Any:
-        """The client.
-
-        Raises:
-            CancelledError: it is not wanted any more.
-            ToolError: the scheduler cannot be reached for longer than patience allows.
-        """
+    def _connect(self, stopped: threading.Event) -> Any:
+        """The client, connected if need be."""
         with self._lock:
             if self._client is not None and self._client.status == "running":
                 return self._client

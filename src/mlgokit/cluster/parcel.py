@@ -30,9 +30,9 @@ class Setup:
         major: of LLVM.
         clang: the line that the client's clang prints.
         programs: digests of the client's compiler and of its libraries of LLVM, by file name.
-        stays: whether compilers stay between compilations.
-        knows: whether functions that are known are not generated again.
-        ends: whether compilers end where what they decided is known.
+        residents: whether compilers stay between compilations.
+        known_functions: whether known functions are not generated again.
+        known_decisions: whether compilers end where what they decided is known.
         sandboxed: whether compilers run in a sandbox.
         recheck: which compilations with something reused are made again.
         keep_hot: see :class:`~mlgokit.compiler.compile.ClangCompiler`.
@@ -45,9 +45,9 @@ class Setup:
     major: int
     clang: str
     programs: tuple[tuple[str, str], ...]
-    stays: bool
-    knows: bool
-    ends: bool
+    residents: bool
+    known_functions: bool
+    known_decisions: bool
     sandboxed: bool
     recheck: Recheck
     keep_hot: float
@@ -109,20 +109,16 @@ def programs_of(loaded: Loaded) -> tuple[tuple[str, str], ...]:
 
 
 def setup_of(compiler: ClangCompiler) -> Setup:
-    """What workers must be to compile what ``compiler`` would.
-
-    Raises:
-        ToolError: the compiler cannot be started.
-    """
+    """What workers must be to compile what ``compiler`` would."""
     return Setup(
         mlgokit=package_version(),
         python=".".join(platform.python_version_tuple()[:2]),
         major=compiler.toolchain.major,
         clang=compiler.toolchain.version_text or compiler.toolchain.version,
         programs=programs_of(compiler.loaded),
-        stays=compiler.residents is not None,
-        knows=compiler.known is not None,
-        ends=compiler.decided is not None,
+        residents=compiler.residents is not None,
+        known_functions=compiler.known is not None,
+        known_decisions=compiler.decided is not None,
         sandboxed=compiler.sandbox is not None,
         recheck=compiler.recheck,
         keep_hot=compiler.keep_hot,
@@ -137,12 +133,7 @@ def travels(module: Module) -> bool:
 
 
 def pack(compiler: ClangCompiler, setup: Setup, module: Module, request: CompileRequest) -> Parcel:
-    """A compilation for a worker; the plugin that it uses is named.
-
-    Raises:
-        OSError: a file of it cannot be read.
-        UsageError: the request uses a plugin, and there is none.
-    """
+    """A compilation for a worker; the plugin that it uses is named."""
     use = request.use
     files = {os_path: digest for os_path, digest in named_files(module.command_line).items() if "/" in os_path}
     read = [module.bitcode, *([] if module.thinlto_index is None else [module.thinlto_index])]
@@ -156,7 +147,7 @@ def pack(compiler: ClangCompiler, setup: Setup, module: Module, request: Compile
         module=module,
         request=request,
         files=files | {str(path): digest_once(path) for path in read},
-        costs=compiler.limits.noted(module.name),
+        costs=compiler.limits.costs_of(module.name),
         deadline=compiler.limits.deadline(module.name, compiler.timeout_seconds),
     )
 

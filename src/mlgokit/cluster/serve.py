@@ -1,4 +1,4 @@
-"""A worker that stays: it joins a scheduler, and joins it again when that comes back."""
+"""A long-lived worker: it joins a scheduler, and joins it again when that comes back."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ def serve(
     name: str = "",
     report: Report = say_nothing,
 ) -> None:
-    """Work for a scheduler until it was away for longer than patience allows.
+    """Work for a scheduler until it is unreachable for ``patience_seconds``.
 
     A process beside this one does the work, and is started again if it dies.
 
@@ -33,11 +33,11 @@ def serve(
         threads: compilations at once.
         memory_bytes: of the worker and its compilers; the machine's if not given.
         name: of the worker in Dask's dashboard.
-        report: told when a scheduler is joined or lost.
+        report: called when a scheduler is joined or lost.
 
     Raises:
         ToolError: Dask is not installed, or the scheduler did not come back in time.
-        UsageError: the scheduler is none, or the way there is not safe.
+        UsageError: the scheduler's address is malformed, or the connection would not be safe.
     """
     options.check()
     try:
@@ -105,9 +105,9 @@ def address_towards(host: str, port: int | None) -> str:
         >>> address_towards("127.0.0.1", 8786)
         '127.0.0.1'
     """
-    family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    family, kind, protocol, _, destination = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as way:
         # Nothing is sent.
-        way.connect(place)
-        found = str(way.getsockname()[0])
-    return f"[{found}]" if family == socket.AF_INET6 else found
+        way.connect(destination)
+        own = str(way.getsockname()[0])
+    return f"[{own}]" if family == socket.AF_INET6 else own

@@ -3,17 +3,20 @@
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import platform
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import platformdirs
 
 from mlgokit.cluster.parcel import Parcel, Reply, Setup, programs_of, unpack
-from mlgokit.cluster.shelf import Shelf
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.inputs import digest_once
 from mlgokit.compiler.limits import MACHINE_BYTES, ModuleLimits
 from mlgokit.compiler.memory import SHARE, HostMemory, MemoryGate
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions
@@ -22,21 +25,84 @@ from mlgokit.compiler.sandbox import open_sandbox
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import MlgokitError, ToolError
+from mlgokit.files import atomic_write
 from mlgokit.manifest import package_version
+
+KEPT_SECONDS = 7 * 24 * 3600.0
+"""How long a file stays that nobody asks for."""
 
 ATTEMPTS = 3
 """To start the compiler of a setup."""
 _opening = threading.Lock()
 _compilers: dict[Setup, ClangCompiler | str] = {}
 """By setup, the compiler, or why there is none."""
-
-
 _seats: dict[str, threading.Semaphore] = {}
 """By address, as a process may have several workers."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shelf:
+    """A folder of files by their SHA-256. Processes and threads may share it.
+
+    Attributes:
+        folder: where they are; each has a folder of its own, which keeps its name.
+    """
+
+    folder: Path
+    _seen: set[Path] = field(default_factory=set[Path])
+
+    def place(self, digest: str, name: str) -> Path:
+        """Where a file is, or would be."""
+        return self.folder / digest[:2] / digest / name
+
+    def missing(self, files: Mapping[str, str]) -> tuple[str, ...]:
+        """Which of these paths' digests are not here, or damaged.
+
+        Args:
+            files: digest by path on the client.
+        """
+        return tuple(dict.fromkeys(digest for path, digest in files.items() if not self._has(path, digest)))
+
+    def put(self, digest: str, names: tuple[str, ...], data: bytes) -> None:
+        """Keep a file, under each of its names.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+            ValueError: the content is another one.
+        """
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise ValueError(f"a file for the worker: expected the digest {digest[:12]}, found another; send it again")
+        for name in names:
+            atomic_write(self.place(digest, name), data)
+
+    def clear(self, *, before: float | None = None) -> int:
+        """Delete files unused since ``before``, a week ago by default, and count them."""
+        before = time.time() - KEPT_SECONDS if before is None else before
+        count = 0
+        for path in self.folder.glob("*/*/*"):
+            try:
+                if path.stat().st_atime < before and path.stat().st_mtime < before:
+                    path.unlink()
+                    count += 1
+            except OSError:
+                continue
+        return count
+
+    def _has(self, path: str, digest: str) -> bool:
+        stored = self.place(digest, Path(path).name)
+        if stored in self._seen:
+            return stored.exists()
+        try:
+            same = digest_once(stored) == digest
+        except OSError:
+            return False
+        if same:
+            self._seen.add(stored)
+        return same
+
+
 def seats_of(address: str, count: int) -> threading.Semaphore:
-    """What lets ``count`` compilers of the worker at an address run at once."""
+    """The semaphore that lets ``count`` compilers of the worker at an address run at once."""
     return _seats.setdefault(address, threading.Semaphore(count))
 
 
@@ -75,7 +141,7 @@ def compile_parcel(
                 done = compiler.compile(module, request)
         except MlgokitError as error:
             raise type(error)(f"worker {address or platform.node()}: {error}") from error
-        costs = limits.noted(module.name)
+        costs = limits.costs_of(module.name)
         kept = request.keep_object
         return Reply(
             worker=address,
@@ -87,7 +153,7 @@ def compile_parcel(
 
 
 def _with_own_paths(sentence: str, parcel: Parcel, files: Shelf) -> str:
-    """What a compiler says, with the client's names of files."""
+    """A compiler's message with the client's names of files."""
     for path, digest in parcel.files.items():
         sentence = sentence.replace(str(files.place(digest, Path(path).name)), path)
     return sentence
@@ -100,13 +166,13 @@ def put_files(files: Mapping[str, tuple[tuple[str, ...], bytes]], *, shelf: Path
         files: by digest, the names of each and its content.
         shelf: as for :func:`compile_parcel`.
     """
-    place = open_shelf(shelf)
+    files_here = open_shelf(shelf)
     for digest, (names, data) in files.items():
-        place.put(digest, names, data)
+        files_here.put(digest, names, data)
 
 
 def end_compilers() -> None:
-    """End the compilers that stay on this worker."""
+    """End the resident compilers of this worker."""
     with _opening:
         opened = [compiler for compiler in _compilers.values() if not isinstance(compiler, str)]
         _compilers.clear()
@@ -116,7 +182,7 @@ def end_compilers() -> None:
 
 @functools.lru_cache(maxsize=8)
 def open_shelf(folder: Path | None = None) -> Shelf:
-    """The worker's files; what nobody has asked for in a week goes."""
+    """The worker's files; those unused for a week are deleted."""
     shelf = Shelf(folder=folder or platformdirs.user_cache_path("mlgokit") / "cluster")
     shelf.clear()
     return shelf
@@ -125,14 +191,15 @@ def open_shelf(folder: Path | None = None) -> Shelf:
 def _compiler_for(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
     with _opening:
         if setup not in _compilers:
-            _compilers[setup] = opened(lambda: _open_compiler(setup, shelf))
+            _compilers[setup] = open_with_retries(lambda: _open_compiler(setup, shelf))
         return _compilers[setup]
 
 
-def opened(make: Callable[[], ClangCompiler | str]) -> ClangCompiler | str:
-    """The compiler that ``make`` gives, or why there is none.
+def open_with_retries(make: Callable[[], ClangCompiler | str]) -> ClangCompiler | str:
+    """Open a compiler, or say why there is none.
 
-    That is said once for all, so it is tried again first: the compiler that was only looked at may have been killed.
+    The answer is kept for the worker's life, so a failure is tried again first: the compiler that was only probed may
+    have been killed.
     """
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(ToolError):
@@ -153,18 +220,18 @@ def _open_compiler(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
     toolchain = find_toolchain(setup.major)
     compiler = ClangCompiler(
         toolchain=toolchain,
-        residents=Residents() if setup.stays else None,
-        known={} if setup.knows else None,
-        decided=KnownDecisions() if setup.ends else None,
+        residents=Residents() if setup.residents else None,
+        known={} if setup.known_functions else None,
+        decided=KnownDecisions() if setup.known_decisions else None,
         recheck=setup.recheck,
         sandbox=open_sandbox(toolchain, (shelf.folder,)) if setup.sandboxed else None,
         room=Room(folder=None),
         keep_hot=setup.keep_hot,
         memory=MemoryGate(bytes=_memory_of_worker(), host=HostMemory()),
     )
-    found = programs_of(compiler.loaded)
-    if found != setup.programs:
-        others = sorted({name for name, _ in set(found) ^ set(setup.programs)})
+    programs = programs_of(compiler.loaded)
+    if programs != setup.programs:
+        others = sorted({name for name, _ in set(programs) ^ set(setup.programs)})
         return (
             f"expected the clang of the client ({setup.clang}), found {toolchain.version_text or toolchain.version} "
             f"with another {', '.join(others)}; install the same packages here, or name that clang's folder in "
@@ -174,7 +241,7 @@ def _open_compiler(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
 
 
 def _memory_of_worker() -> int:
-    """What compilers of this worker may take together: its limit as Dask knows it, else the machine's share."""
+    """Memory of all compilers of this worker: its limit in Dask, else a share of the machine's."""
     try:
         from distributed import get_worker
 

@@ -104,8 +104,8 @@ def column(arrays: Arrays, name: str, kind: str, *, width: int = 0) -> npt.NDArr
         KeyError: there is none of that name.
         ValueError: it is another.
     """
-    found = arrays[name]
-    fits = found.ndim == (2 if width else 1) and (not width or found.shape[1] == width)
-    if found.dtype.kind != kind or not fits:
-        raise ValueError(f"{name}: an array of {found.dtype} {found.shape}")
-    return found
+    array = arrays[name]
+    fits = array.ndim == (2 if width else 1) and (not width or array.shape[1] == width)
+    if array.dtype.kind != kind or not fits:
+        raise ValueError(f"{name}: an array of {array.dtype} {array.shape}")
+    return array

@@ -113,15 +113,15 @@ class CachingCompiler:
         # What was changed while the compiler read it has no key.
         if ended or (baseline and not done.ok and known is None) or self._key(module, request) != key:
             return done
-        found = "" if known is None else difference(known, stored)
+        mismatch = "" if known is None else difference(known, stored)
         if baseline and not done.ok:
             self._keep(name, None)
-        elif known is None or found:
+        elif known is None or mismatch:
             self._keep(name, stored)
-        if found:
+        if mismatch:
             raise stale_error(
                 module.name,
-                found,
+                mismatch,
                 memory=f"the store {self.store}",
                 key=key,
                 remedy="use another store, and report this sentence; in this one other results may be old too",
@@ -130,17 +130,17 @@ class CachingCompiler:
         return done if known is None or lost else known
 
     def _recall(self, name: str, *, problem: str) -> Compilation | None:
-        """What the own store has, else the one of others."""
+        """The record in our own store, else that in the shared one."""
         path = self.store / name
         if self.shared is None or path.exists():
             return load_compilation(path, problem=problem)
         data = self.shared.fetch(name, most_bytes=MOST_BYTES)
         if data is None:
             return None
-        found = compilation_in(data, problem=problem, where=f"{self.shared.url}/{name}")
-        if found is not None:
+        stored = compilation_in(data, problem=problem, where=f"{self.shared.url}/{name}")
+        if stored is not None:
             atomic_write(path, data)
-        return found
+        return stored
 
     def _keep(self, name: str, done: Compilation | None) -> None:
         """Keep a compilation in both stores, or forget it in both."""
@@ -154,11 +154,11 @@ class CachingCompiler:
             self.shared.put(name, path)
 
     def close(self) -> None:
-        """End compilers that stay."""
+        """End resident compilers."""
         self.compiler.close()
 
     def _key(self, module: Module, request: CompileRequest) -> dict[str, object] | None:
-        """All that decides the outcome, by name; ``None`` if that cannot be said, so that nothing is remembered."""
+        """All that decides the outcome, by name; ``None`` if that is unknown, so that nothing is remembered."""
         if not _is_kept(request) or request.lto or has_hidden_inputs(module.command_line):
             return None
         key: dict[str, object] = {"version": KEY_VERSION, "compiler": self.loaded.facts, "regalloc": request.regalloc}
@@ -210,9 +210,6 @@ def open_caching(
         store: the folder.
         recheck: which of the recalled results are compiled again.
         shared: a store of others behind it.
-
-    Raises:
-        ToolError: the compiler cannot be started, or what it loads cannot be read.
     """
     return CachingCompiler(compiler=compiler, store=store, loaded=compiler.loaded, recheck=recheck, shared=shared)
 

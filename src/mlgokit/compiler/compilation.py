@@ -5,13 +5,13 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler.objects.measure import ObjectSizes
-from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.compiler.reuse.trials import Tried
 from mlgokit.errors import InputError, UsageError
@@ -165,6 +165,22 @@ def decode(log: Log, *, keep: Keep = "all", flips: Ints | None = None, defaults_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PassChanges:
+    """The functions of a module, and what passes changed in them.
+
+    Attributes:
+        keys: of the functions that the inliner found, by name.
+        changed: by key, each pass that changed the function with its count, from 0, of the pass's questions about the
+            function; in the order in which they ran.
+        executed: by name, instructions of one call of the function's code, by LLVM's estimate of frequencies.
+    """
+
+    keys: Mapping[str, int]
+    changed: Mapping[int, tuple[tuple[str, int], ...]]
+    executed: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Compilation:
     """One compilation, whatever came of it.
 
@@ -232,3 +248,32 @@ def with_logs(
         decision_count=sum(log.observation_count for log in logs.values()),
         logs=logs if keep == "log" else {},
     )
+
+
+def read_changes(path: Path) -> PassChanges:
+    """Read a list of the plugin: docs/formats.md, "List of passes".
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    keys: dict[str, int] = {}
+    changed: dict[int, list[tuple[str, int]]] = {}
+    executed: dict[str, float] = {}
+    try:
+        # Names may be any bytes but line breaks.
+        for line in path.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]:
+            kind, key, rest = line.split(" ", 2)
+            if kind == "function":
+                keys[rest] = int(key, 16)
+                changed.setdefault(int(key, 16), [])
+            elif kind == "executed":
+                executed[rest] = float(key)
+            else:
+                name, number = rest.rsplit(" ", 1)
+                changed[int(key, 16)].append((name, int(number)))
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"list of passes {path}: expected functions, and passes that changed them, found {error!r}; the plugin is "
+            "of another version of mlgokit"
+        ) from error
+    return PassChanges(keys=keys, changed={key: tuple(passes) for key, passes in changed.items()}, executed=executed)

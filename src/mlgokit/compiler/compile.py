@@ -8,14 +8,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.inputs import digest_once, module_facts
-from mlgokit.compiler.large_pages import with_large_pages
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.lto import folds_code, image_of, is_back_end, link_for_object, take_object
@@ -49,6 +48,10 @@ is not the compiler that the user named, so that this is turned off."""
 
 THINLTO_INDEX = "-fthinlto-index="
 
+_WANTED = (("GLIBC_TUNABLES", ":", "glibc.malloc.hugetlb", "=1"), ("MALLOC_CONF", ",", "thp", ":always"))
+"""Variable, what stands between its settings, the one of large pages, and its value: of glibc, and of the jemalloc that
+rustc has."""
+
 
 def command(
     toolchain: Toolchain,
@@ -62,9 +65,6 @@ def command(
     """The compiler call for one module: its recorded ``-cc1`` options, its bitcode, plugin, record and ThinLTO index.
 
     The bitcode of a ThinLTO module has its imports already, which LLVM has to be told.
-
-    Raises:
-        InputError: the module's options are none that may be started.
     """
     extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
     extra += [] if record is None else record_options(record)
@@ -89,7 +89,7 @@ class ClangCompiler:
         plugin: the plugin of a use that names none.
         workers: how many compilations are best made at once.
         timeout_seconds: deadline of one compilation.
-        residents: compilers that stay, for modules that are compiled again and again under the plugin; not for ThinLTO,
+        residents: resident compilers, for modules that are compiled again and again under the plugin; not for ThinLTO,
             nor for costs of register allocation. What fails with one of them is compiled once more without, so that the
             outcome never depends on it.
         known: by module, functions that are not generated again; the sizes are those of the whole object.
@@ -120,11 +120,7 @@ class ClangCompiler:
 
     @property
     def loaded(self) -> Loaded:
-        """The program and all libraries that it loads in the environment of compilers, looked at anew each time.
-
-        Raises:
-            ToolError: it cannot be started, or what it loads cannot be read.
-        """
+        """The program and all libraries that it loads in the environment of compilers, looked at anew each time."""
         toolchain = self.toolchain
         version = toolchain.version_text or toolchain.version
         return look_at(toolchain.clang, version=version, target=toolchain.target, environment=compiler_environment())
@@ -164,12 +160,12 @@ class ClangCompiler:
             keep_logs={},
             extra_seconds=0.0,
         )
-        found = difference(done, _compile(self, module, alone, "", NOTHING))
-        if found:
+        mismatch = difference(done, _compile(self, module, alone, "", NOTHING))
+        if mismatch:
             raise stale_error(
                 module.name,
-                found,
-                memory=_reused(known),
+                mismatch,
+                memory=_suspect(known),
                 key={
                     **module_facts(module),
                     "known objects": 0 if known.objects is None else len(known.objects.told),
@@ -181,7 +177,7 @@ class ClangCompiler:
             )
 
     def close(self) -> None:
-        """End the compilers that stay; a later compilation starts new ones."""
+        """End the resident compilers; a later compilation starts new ones."""
         if self.residents is not None:
             self.residents.close()
 
@@ -198,7 +194,7 @@ class ClangCompiler:
             return ""
 
 
-def _reused(known: Known) -> str:
+def _suspect(known: Known) -> str:
     """What most likely had a part in a compilation."""
     if known.objects is not None and known.objects.told:
         return "decisions that are known"
@@ -357,3 +353,25 @@ def _compile(
 def _is_plain(use: PluginUse | None) -> bool:
     """Whether a compilation takes what the module's plain one takes."""
     return use is None or (not use.explores and use.trials is None and set(use.policies.values()) <= {HEURISTIC})
+
+
+def with_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a compiler, with large pages unless it says which.
+
+    Each trial, and each compilation by a resident compiler, is a fork, for which Linux copies a table of all its pages
+    and takes it down again. With pages of 2 MiB in place of 4 KiB that table is short
+    (linux/Documentation/admin-guide/mm/transhuge.rst). Allocators ask for them if their variables say so; where the
+    kernel has none, or the allocator is another, nothing changes.
+
+    Example:
+        >>> with_large_pages({"LANG": "C", "MALLOC_CONF": "narenas:1"})
+        {'LANG': 'C', 'MALLOC_CONF': 'narenas:1,thp:always', 'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
+        >>> with_large_pages({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0", "MALLOC_CONF": "thp:never"})
+        {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=0', 'MALLOC_CONF': 'thp:never'}
+    """
+    variables = dict(environment)
+    for variable, between, name, value in _WANTED:
+        settings = [setting for setting in variables.get(variable, "").split(between) if setting]
+        if not any(setting.startswith(name + value[0]) for setting in settings):
+            variables[variable] = between.join([*settings, name + value])
+    return variables

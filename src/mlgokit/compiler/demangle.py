@@ -19,10 +19,10 @@ def find_demangler(toolchain: Toolchain | None = None) -> Path | None:
     if toolchain is not None:
         folder = toolchain.clang.parent
         own = [folder / "llvm-cxxfilt", folder / f"llvm-cxxfilt-{toolchain.major}"]
-        if found := next((path for path in own if path.is_file()), None):
-            return found
-    found = next(filter(None, map(shutil.which, _PROGRAMS)), None)
-    return None if found is None else Path(found)
+        if program := next((path for path in own if path.is_file()), None):
+            return program
+    program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    return None if program is None else Path(program)
 
 
 def readable_names(symbols: Iterable[str], demangler: Path | None) -> dict[str, str]:

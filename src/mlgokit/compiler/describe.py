@@ -110,10 +110,6 @@ def describe_module(
         at: before or after the passes.
         timeout_seconds: deadline of the compiler.
         sandbox: where it runs; ``None`` for the open.
-
-    Raises:
-        StorageError: the disk is full.
-        ToolError: the compiler cannot be started.
     """
     with tempfile.TemporaryDirectory(
         prefix="mlgokit-", dir=None if sandbox is None else sandbox.scratch, ignore_cleanup_errors=sandbox is not None

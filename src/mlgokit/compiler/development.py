@@ -37,11 +37,7 @@ class DevelopmentCompiler:
     clang: ClangCompiler
 
     def __post_init__(self) -> None:
-        """Refuse a sandbox.
-
-        Raises:
-            UsageError: there is one.
-        """
+        """Refuse a sandbox."""
         if self.clang.sandbox is not None:
             raise UsageError(
                 "development mode: expected a corpus that was made here, found one that is compiled in a sandbox, "
@@ -136,15 +132,11 @@ def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
 
 
 def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
-    """Tell a compiler that was built without TFLite from one that fails on a module.
-
-    Raises:
-        ToolError: it was.
-    """
+    """Tell a compiler that was built without TFLite from one that fails on a module."""
     if done.returncode != 0 and "Unknown command line argument" in done.stderr:
-        said = done.stderr.strip().splitlines()[0][:200]
+        message = done.stderr.strip().splitlines()[0][:200]
         raise ToolError(
-            f"{toolchain.clang}: expected an LLVM that was built with TFLite, found one without ({said}); use the "
+            f"{toolchain.clang}: expected an LLVM that was built with TFLite, found one without ({message}); use the "
             "plugin with this one, or name another by MLGOKIT_LLVM"
         )
 

@@ -33,8 +33,8 @@ def digest_once(path: Path) -> str:
     """
     begin = time.time_ns()
     before = stamp_of(path)
-    if (found := _digests.get(before)) is not None:
-        return found
+    if (known := _digests.get(before)) is not None:
+        return known
     digest = digest_file(path)
     if before == stamp_of(path) and begin - max(before[-2:]) > _RACY_NANOSECONDS:
         _digests[before] = digest
@@ -57,19 +57,19 @@ def named_files(command_line: tuple[str, ...]) -> Mapping[str, str]:
     Raises:
         OSError: one is there and cannot be read.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for path in _candidates(command_line):
         # Not through Path, which takes ten times as long, and is asked for a hundred words before each compilation.
         if os.path.isfile(path):  # noqa: PTH113
-            found[path] = digest_once(Path(path))
-    return MappingProxyType(found)
+            digests[path] = digest_once(Path(path))
+    return MappingProxyType(digests)
 
 
 def has_hidden_inputs(command_line: tuple[str, ...]) -> bool:
     """Whether options read files that no word names: response files, overlays, libraries looked for by name."""
     return any(
         word.startswith(_HIDDEN) or (word.startswith(_LIBRARIES) and "/" not in word) for word in command_line
-    ) or any(one == "-load" and "/" not in other for one, other in itertools.pairwise(command_line))
+    ) or any(option == "-load" and "/" not in value for option, value in itertools.pairwise(command_line))
 
 
 def module_facts(module: Module) -> dict[str, object]:
@@ -94,8 +94,8 @@ def _candidates(command_line: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _parts(word: str) -> set[str]:
-    begins = {0, *(place + 1 for place, letter in enumerate(word) if letter in _BEGINS)}
-    begins |= {place for place in (word.find("/"), word.find("./"), word.find("../")) if place >= 0}
-    ends = {len(word), *(place for place, letter in enumerate(word) if letter in _ENDS)}
+    begins = {0, *(index + 1 for index, letter in enumerate(word) if letter in _BEGINS)}
+    begins |= {index for index in (word.find("/"), word.find("./"), word.find("../")) if index >= 0}
+    ends = {len(word), *(index for index, letter in enumerate(word) if letter in _ENDS)}
     parts = {word[begin:end] for begin in begins for end in ends if begin < end}
     return {part for part in parts if not part.startswith("-")}

@@ -1,4 +1,4 @@
-"""What a child process may take, and how to tell that it took more."""
+"""Resource limits of child processes, and how to tell that one was exceeded."""
 
 import os
 import re
@@ -45,7 +45,7 @@ USERS_LIMITS = Limits(file_bytes=None, memory_bytes=None)
 
 
 def within(limits: Limits, *, file_bytes: int | None, memory_bytes: int | None) -> Limits:
-    """The limits, or these where they allow less.
+    """The stricter of two bounds on files and on memory.
 
     Example:
         >>> within(USERS_LIMITS, file_bytes=5, memory_bytes=None).file_bytes
@@ -144,8 +144,8 @@ class ModuleLimits:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def most(self) -> Limits:
-        """Those of a module of which nothing is known."""
+    def default(self) -> Limits:
+        """Default limits, of a module whose plain compilation was not measured."""
         return Limits(
             memory_bytes=self.memory_bytes or COMPILER_LIMITS.memory_bytes,
             file_bytes=self.file_bytes or COMPILER_LIMITS.file_bytes,
@@ -163,11 +163,11 @@ class ModuleLimits:
             )
 
     def put(self, module: str, costs: PlainCosts) -> None:
-        """What another process noted of a module."""
+        """Remember what another process measured of a module."""
         self.note(module, memory_bytes=costs.memory_bytes, object_bytes=costs.object_bytes, seconds=costs.seconds)
 
-    def noted(self, module: str) -> PlainCosts | None:
-        """What was noted of a module."""
+    def costs_of(self, module: str) -> PlainCosts | None:
+        """The costs of a module's plain compilation, if it was measured."""
         return self._plain.get(module)
 
     def expected_memory(self, module: str, *, bitcode_bytes: int) -> int:
@@ -184,7 +184,7 @@ class ModuleLimits:
             module: the name that :meth:`note` was given.
             only_object: the compiler writes an object and nothing else: how large a log may be, no object says.
         """
-        most, plain = self.most, self._plain.get(module)
+        most, plain = self.default, self._plain.get(module)
         if plain is None or most.memory_bytes is None or most.file_bytes is None:
             return most
         memory = min(most.memory_bytes, max(LEAST_MEMORY_BYTES, MEMORY_FACTOR * plain.memory_bytes))
@@ -204,7 +204,7 @@ class ModuleLimits:
 
 
 def link_limits(objects_bytes: int) -> Limits:
-    """Of a link, by the size of all that goes in."""
+    """Limits of a link, by the size of its inputs."""
     return Limits(
         file_bytes=min(_TOOL_FILE_BYTES, (256 << 20) + 4 * objects_bytes),
         memory_bytes=min(_TOOL_MEMORY_BYTES, 4 * GIB + 32 * objects_bytes),

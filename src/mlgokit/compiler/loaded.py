@@ -60,7 +60,7 @@ class Loaded:
         return {"version": self.version, "target": self.target, "files": names}
 
     def check(self) -> None:
-        """See that nothing was replaced since.
+        """Check that no file was replaced since.
 
         Raises:
             ToolError: a file is another one now.
@@ -89,7 +89,7 @@ def look_at(clang: Path, *, version: str, target: str, environment: Mapping[str,
     Raises:
         ToolError: it cannot be started, or does not read a source from its standard input.
     """
-    paths = {Path(path) for path in _mapped(clang, environment)} | {clang.resolve()}
+    paths = {Path(path) for path in _mapped_files(clang, environment)} | {clang.resolve()}
     files: list[LoadedFile] = []
     for path in sorted(paths):
         digest = _digest(path)
@@ -109,7 +109,7 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _mapped(clang: Path, environment: Mapping[str, str]) -> set[str]:
+def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
     reading, writing = os.pipe2(os.O_CLOEXEC)
     with (
         os.fdopen(reading, "rb") as source,
@@ -125,9 +125,9 @@ def _mapped(clang: Path, environment: Mapping[str, str]) -> set[str]:
                 deadline = time.monotonic() + START_SECONDS
                 while struct.unpack("i", fcntl.ioctl(writing, termios.FIONREAD, bytes(4)))[0]:
                     if child.poll() is not None or time.monotonic() > deadline:
-                        said = (process.tail(err).strip().splitlines() or ["no message"])[-1]
+                        message = (process.tail(err).strip().splitlines() or ["no message"])[-1]
                         raise ToolError(
-                            f"{clang}: expected a clang that reads a source from its standard input, found {said}; "
+                            f"{clang}: expected a clang that reads a source from its standard input, found {message}; "
                             "give another path"
                         )
                     time.sleep(_PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""Compilers that run beside each other share the machine's memory: a large one waits until there is enough for it.
+"""Admission by memory: compilers share the machine's, and a large one waits until there is enough for it.
 
 Threads of a process wait for each other in :class:`MemoryGate`, processes of one user in :class:`HostMemory`. What
 holds there is ``flock`` on a small file for each compilation, so that a killed process gives back what it had. Where
@@ -33,15 +33,15 @@ _WAITS, _RUNS = "waits", "runs"
 
 
 def host_folder() -> Path:
-    """The folder in which this user's processes on this machine say what they take; in memory, where that can be."""
+    """The folder in which this user's processes enter the memory that they use; on a tmpfs, if there is one."""
     memory = Path("/dev/shm")  # noqa: S108  (others may write there, but not into our folder: that is checked)
-    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
-    return place / f"mlgokit-{os.getuid()}"
+    parent = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    return parent / f"mlgokit-{os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemory:
-    """Memory that processes of one user take and give back, in the order in which they ask.
+    """Memory that processes of one user acquire and release, in the order in which they ask.
 
     Attributes:
         bytes: how much there is; whoever wants more runs alone.
@@ -64,11 +64,7 @@ class HostMemory:
             yield
 
     def _wait(self, entry: contextlib.ExitStack, wanted: int, stopped: threading.Event) -> bool:
-        """Enter the list, and wait for our turn; ``entry`` leaves it. Whether the turn came.
-
-        Raises:
-            OSError: there is no list.
-        """
+        """Enter the queue and wait for our turn; ``entry`` leaves it. Returns whether the turn came."""
         with self._list():
             numbers = [number for number, *_ in self._entries()]
             name = f"{max(numbers, default=0) + 1:012d}-{wanted}"
@@ -89,7 +85,7 @@ class HostMemory:
         return False
 
     def _is_turn(self, mine: Path, wanted: int) -> bool:
-        """Whether nobody waits before us, and enough is left."""
+        """Whether we are first in the queue, and enough is left."""
         taken = 0
         for _, name, size, state in self._entries():
             if state == _RUNS:
@@ -105,14 +101,14 @@ class HostMemory:
 
         Those of processes that are gone are deleted.
         """
-        found: list[tuple[int, str, int, str]] = []
+        entries: list[tuple[int, str, int, str]] = []
         for path in self.folder.iterdir():
             parts = (name := path.name).split("-")
-            if len(parts) == 3 and parts[0].isdecimal() and parts[1].isdecimal() and self._lives(name):
-                found.append((int(parts[0]), name, int(parts[1]), parts[2]))
-        return sorted(found, key=lambda one: (one[3] != _RUNS, one[0]))
+            if len(parts) == 3 and parts[0].isdecimal() and parts[1].isdecimal() and self._is_alive(name):
+                entries.append((int(parts[0]), name, int(parts[1]), parts[2]))
+        return sorted(entries, key=lambda entry: (entry[3] != _RUNS, entry[0]))
 
-    def _lives(self, name: str) -> bool:
+    def _is_alive(self, name: str) -> bool:
         try:
             descriptor = os.open(self.folder / name, os.O_RDWR)
         except FileNotFoundError:
@@ -129,11 +125,7 @@ class HostMemory:
 
     @contextlib.contextmanager
     def _list(self) -> Generator[None]:
-        """Have the list to ourselves.
-
-        Raises:
-            OSError: it cannot be written, is somebody else's, or was not had in time.
-        """
+        """Have the list to ourselves."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         about = self.folder.lstat()
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
@@ -156,7 +148,7 @@ class HostMemory:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class MemoryGate:
-    """Memory that threads take and give back, in the order in which they ask.
+    """Memory that threads acquire and release, in the order in which they ask.
 
     Attributes:
         bytes: how much there is; whoever wants more runs alone.

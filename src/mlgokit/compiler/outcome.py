@@ -1,4 +1,4 @@
-"""How a compiler's end becomes a record: what it said, how it failed, and what it wrote."""
+"""From a finished compiler process to a record: its messages, its failure, its output files."""
 
 import dataclasses
 import errno
@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
+from mlgokit.compiler.compilation import Compilation, CompileStatus, read_changes, with_logs
 from mlgokit.compiler.objects.measure import ObjectSizes
-from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.reuse.known_use import Known
@@ -37,12 +36,12 @@ def first_error(stderr: str) -> str:
         "error: unable to load plugin './p.so': it was made for another LLVM major than this clang's"
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    found = next((line for line in lines if "error:" in line), lines[-1] if lines else "no message")
-    return _OTHER_MAJOR.sub(r"\1: it was made for another LLVM major than this clang's", found)
+    error = next((line for line in lines if "error:" in line), lines[-1] if lines else "no message")
+    return _OTHER_MAJOR.sub(r"\1: it was made for another LLVM major than this clang's", error)
 
 
 def check_room(folder: Path, stderr: str) -> None:
-    """Tell a compiler that failed for want of room in ``folder`` from one that failed by itself.
+    """Tell a compiler that failed because ``folder`` is on a full disk from one that failed by itself.
 
     Its message is lost if the disk with temporary files is full as well.
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import platformdirs
 
 from mlgokit.compiler import process
-from mlgokit.compiler.plugin_sources import COMPILE_OPTIONS, DIALECT, plugin_sources, plugin_units
 from mlgokit.compiler.pool import in_order
-from mlgokit.compiler.prebuilt import Prebuilt, find_prebuilt
+from mlgokit.compiler.prebuilt import COMPILE_OPTIONS, DIALECT, Prebuilt, find_prebuilt, plugin_sources, plugin_units
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.errors import BusyError, ToolError
 from mlgokit.files import atomic_write, writing
@@ -147,11 +146,7 @@ def _installation(toolchain: Toolchain) -> tuple[object, ...]:
 
 @contextlib.contextmanager
 def _only_builder(cache_folder: Path) -> Generator[None]:
-    """Wait until no other process builds there; one that dies lets go.
-
-    Raises:
-        BusyError: another one has not ended in the time that a build may take.
-    """
+    """Wait until no other process builds there; one that dies lets go."""
     with writing(cache_folder):
         descriptor = os.open(cache_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -225,11 +220,7 @@ def _link(toolchain: Toolchain, units: Sequence[str], folder: Path) -> None:
 
 
 def _link_prebuilt(toolchain: Toolchain, prebuilt: Prebuilt, folder: Path) -> bool:
-    """Link what came with the package, and have the compiler load it; ``False`` if it has to be compiled after all.
-
-    Raises:
-        ToolError: the objects are damaged, or do not fit this compiler and there are no headers.
-    """
+    """Link what came with the package, and have the compiler load it; ``False`` if it has to be compiled after all."""
     with writing(folder):
         for unit, data in prebuilt.read():
             (folder / unit).parent.mkdir(exist_ok=True)
@@ -249,8 +240,8 @@ def _link_prebuilt(toolchain: Toolchain, prebuilt: Prebuilt, folder: Path) -> bo
         return True
     if toolchain.include_dir is not None:
         return False
-    found = (done.stderr.strip().splitlines() or ["no message"])[0]
+    message = (done.stderr.strip().splitlines() or ["no message"])[0]
     raise ToolError(
         f"plugin for LLVM {toolchain.major}: expected {toolchain.clang} to load the prebuilt one for {prebuilt.name}, "
-        f"found: {found}; install the headers, so that it is compiled: apt-get install llvm-{toolchain.major}-dev"
+        f"found: {message}; install the headers, so that it is compiled: apt-get install llvm-{toolchain.major}-dev"
     )

@@ -55,9 +55,6 @@ def publish_plugin(plugin: Path, output: Path) -> Path:
 
     Returns:
         The versioned path.
-
-    Raises:
-        StorageError: the disk is full or not writable.
     """
     with writing(output):
         digest = digest_file(plugin)
@@ -83,9 +80,9 @@ def _remove_versions(output: Path, *, kept: set[str]) -> None:
     """Remove other versions of a plugin; a file that is not what its name says is not one."""
     version = re.compile(re.escape(_stem(output)) + f"-([0-9a-f]{{{_DIGITS}}})" + re.escape(_SUFFIX))
     for path in output.parent.iterdir():
-        found = version.fullmatch(path.name)
-        if found is None or any(digest.startswith(found[1]) for digest in kept):
+        match = version.fullmatch(path.name)
+        if match is None or any(digest.startswith(match[1]) for digest in kept):
             continue
         with contextlib.suppress(OSError):
-            if path.is_file() and digest_file(path).startswith(found[1]):
+            if path.is_file() and digest_file(path).startswith(match[1]):
                 path.unlink()

@@ -22,7 +22,7 @@ MOST_THREADS = 1 << 16
 
 
 class Crew(Protocol):
-    """Whoever has workers that come and go, such as a compiler with a cluster behind it."""
+    """Has workers that come and go, such as a compiler with a cluster behind it."""
 
     @property
     def workers(self) -> int:
@@ -35,7 +35,7 @@ Workers = int | Crew
 
 
 def count_of(workers: Workers) -> int:
-    """How many work at once, now.
+    """The number of workers now.
 
     Example:
         >>> count_of(3)
@@ -58,11 +58,7 @@ class _Seats:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def take(self) -> None:
-        """Wait for a seat, and have it until :meth:`leave`.
-
-        Raises:
-            CancelledError: nobody is to begin any more.
-        """
+        """Wait for a seat, and have it until :meth:`leave`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._taken < self.most)
             if self._closed:
@@ -76,7 +72,7 @@ class _Seats:
             self._changed.notify()
 
     def grow(self, most: int) -> None:
-        """Let so many work at once from now on, or fewer as soon as others leave."""
+        """Change the number of seats; a smaller number takes effect as seats are left."""
         if most == self.most:
             return
         with self._changed:
@@ -84,7 +80,7 @@ class _Seats:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let nobody begin any more."""
+        """Admit no further work."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -99,7 +95,7 @@ def parallel(
     that run and drops what has not begun.
 
     Raises:
-        UsageError: nobody is to work.
+        UsageError: ``workers`` is below 1.
     """
     seats = _Seats(most=count_of(workers))
     if seats.most < 1:
@@ -128,7 +124,7 @@ def parallel(
                 future.add_done_callback(ended.put)
             if not pending:
                 break
-            finished = _all_of(ended, seconds=1.0)
+            finished = _drain(ended, seconds=1.0)
             seats.grow(count_of(workers))
             for future in finished:
                 results[pending.pop(future)] = future.result()
@@ -142,7 +138,7 @@ def parallel(
     return results  # pyright: ignore[reportReturnType]  (every future has put its result)
 
 
-def _all_of(queue: SimpleQueue[Item], *, seconds: float) -> list[Item]:
+def _drain(queue: SimpleQueue[Item], *, seconds: float) -> list[Item]:
     """What is in a queue; waits for the first item, but no longer than ``seconds``."""
     items: list[Item] = []
     with contextlib.suppress(Empty):

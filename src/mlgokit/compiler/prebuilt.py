@@ -1,6 +1,7 @@
-"""Objects of the plugin that came with the package: a compiler that they fit needs no LLVM headers, it only links them.
+"""What the package has of the plugin: its C++ sources, and in a wheel objects for some releases of LLVM.
 
-``make wheel`` puts them there; a checkout has none. ``docs/formats.md`` has the index.
+A compiler that the objects fit needs no LLVM headers, it only links them. ``make wheel`` puts them there; a checkout
+has none. ``docs/formats.md`` has the index.
 """
 
 import hashlib
@@ -11,8 +12,16 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from mlgokit.compiler.plugin_sources import plugin_sources, sources_digest
 from mlgokit.errors import ToolError
+
+# No fused multiply-add: a policy must give the same number in numpy and on every machine.
+COMPILE_OPTIONS = ("-c", "-fPIC", "-O2", "-fno-rtti", "-fvisibility-inlines-hidden", "-ffp-contract=off")
+"""How each source is compiled, beside :data:`DIALECT` and the folders of headers."""
+DIALECT = (
+    "-std=c++17", "-fno-exceptions",
+    "-D_GNU_SOURCE", "-D__STDC_CONSTANT_MACROS", "-D__STDC_FORMAT_MACROS", "-D__STDC_LIMIT_MACROS",
+)  # fmt: skip
+"""What LLVM's headers ask for."""
 
 FORMAT_VERSION = 1
 INDEX = "index.json"
@@ -20,6 +29,34 @@ _FOLDER: Traversable = resources.files("mlgokit") / "prebuilt"
 _PROCESSORS = {"amd64": "x86_64", "arm64": "aarch64"}
 # Their C library or pointers are others than those that the objects were compiled for.
 _OTHER_SYSTEMS = ("android", "musl", "gnux32")
+
+
+def plugin_sources() -> dict[str, bytes]:
+    """The bytes of all sources, by path in the plugin's folder."""
+
+    def below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                yield from below(entry, f"{prefix}{entry.name}/")
+            elif entry.name.endswith((".cpp", ".h")):
+                yield prefix + entry.name, entry.read_bytes()
+
+    return dict(sorted(below(resources.files("mlgokit") / "plugin", "")))
+
+
+def plugin_units(sources: Mapping[str, bytes]) -> list[str]:
+    """The sources that become objects, without their ending.
+
+    Example:
+        >>> plugin_units({"Plugin.cpp": b"", "shared/Policy.cpp": b"", "shared/Policy.h": b""})
+        ['Plugin', 'shared/Policy']
+    """
+    return [name.removesuffix(".cpp") for name in sources if name.endswith(".cpp")]
+
+
+def sources_digest(sources: Mapping[str, bytes]) -> str:
+    """SHA-256 of the sources and of how they are compiled, in hexadecimal: objects of another one are stale."""
+    return hashlib.sha256(repr((sorted(sources.items()), COMPILE_OPTIONS, DIALECT)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +67,7 @@ class Prebuilt:
         series: of the releases, for example ``22.1``: their headers have the same layouts.
         processor: for example ``x86_64``, with Linux and the GNU C library.
         compiler: what compiled them.
-        sources: see :func:`mlgokit.compiler.plugin_sources.sources_digest`.
+        sources: see :func:`sources_digest`.
         objects: SHA-256 of each object, by source without its ending.
     """
 
@@ -94,7 +131,7 @@ def all_prebuilt() -> tuple[Prebuilt, ...]:
     """What came with the package; nothing in a checkout.
 
     Raises:
-        ToolError: the index is none.
+        ToolError: the index is malformed.
     """
     try:
         text = (_FOLDER / INDEX).read_bytes()
@@ -115,33 +152,32 @@ def find_prebuilt(version: str, target: str) -> Prebuilt | str:
     Args:
         version: of the compiler, for example ``22.1.8``.
         target: its default target triple.
-
-    Raises:
-        ToolError: the index is none.
     """
     known = all_prebuilt()
     if not known:
         return ""
     series, processor = series_of(version), processor_of(target)
-    found = next((one for one in known if (one.series, one.processor) == (series, processor)), None)
-    if found is None:
-        return f"the prebuilt plugins in this installation are for {', '.join(one.name for one in known)}"
-    if found.sources != sources_digest(plugin_sources()):
-        return f"the prebuilt plugin for {found.name} in this installation was built from other sources"
-    return found
+    fitting = next(
+        (prebuilt for prebuilt in known if (prebuilt.series, prebuilt.processor) == (series, processor)), None
+    )
+    if fitting is None:
+        return f"the prebuilt plugins in this installation are for {', '.join(prebuilt.name for prebuilt in known)}"
+    if fitting.sources != sources_digest(plugin_sources()):
+        return f"the prebuilt plugin for {fitting.name} in this installation was built from other sources"
+    return fitting
 
 
 def index_text(known: tuple[Prebuilt, ...]) -> str:
     """The content of the index."""
     entries = [
         {
-            "series": one.series,
-            "processor": one.processor,
-            "compiler": one.compiler,
-            "sources": one.sources,
-            "objects": dict(one.objects),
+            "series": prebuilt.series,
+            "processor": prebuilt.processor,
+            "compiler": prebuilt.compiler,
+            "sources": prebuilt.sources,
+            "objects": dict(prebuilt.objects),
         }
-        for one in known
+        for prebuilt in known
     ]
     return json.dumps({"format_version": FORMAT_VERSION, "prebuilt": entries}, indent=1, sort_keys=True) + "\n"
 

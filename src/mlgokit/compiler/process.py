@@ -72,7 +72,7 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def awaited(leader: int) -> Generator[None]:
-    """Let :func:`kill_running` kill the group of ``leader`` meanwhile."""
+    """Inside the block, :func:`kill_running` kills the group of ``leader`` too."""
     _running.add(leader)
     try:
         yield
@@ -150,7 +150,7 @@ def start(
     if shutil.which(program, path=None if env is None else env.get("PATH")) is None:
         raise ToolError(f"{program}: expected an executable program, found none; install it or give another path")
     try:
-        with _pinned(core):
+        with _pin(core):
             process = subprocess.Popen(
                 dying_with_parent([*inside, *argv]),
                 stdin=stdin,
@@ -168,7 +168,7 @@ def start(
 
 
 @contextlib.contextmanager
-def _pinned(core: int | None) -> Generator[None]:
+def _pin(core: int | None) -> Generator[None]:
     """Keep this thread, and so the children that it starts, on one processor meanwhile."""
     if core is None:
         yield
@@ -182,7 +182,7 @@ def _pinned(core: int | None) -> Generator[None]:
 
 
 def expect_judged(argv: Sequence[str | os.PathLike[str]]) -> None:
-    """Refuse a line of ``clang -cc1`` that is not the one that was judged.
+    """Refuse a ``clang -cc1`` line that did not pass the gate.
 
     Raises:
         UsageError: it is such a line.
@@ -313,7 +313,7 @@ def run(
             is_over = _wait(
                 process,
                 deadline=begin + timeout_seconds,
-                is_too_much=lambda: _printed(*streams) > limits.printed_bytes,
+                is_too_much=lambda: _printed_bytes(*streams) > limits.printed_bytes,
             )
         except BaseException:
             kill_group(process)
@@ -324,16 +324,16 @@ def run(
         if inside and status > _SIGNALLED:
             # As a shell, bubblewrap says so of a child that a signal ended.
             status = _SIGNALLED - status
-        printed_bytes = _printed(*streams)
+        printed_bytes = _printed_bytes(*streams)
         timed_out = not is_over and printed_bytes <= limits.printed_bytes
         complaint = "" if status == 0 or timed_out else _complaint(err)
         sentence = limiting.exceeded(limits, returncode=status, complaint=complaint, printed_bytes=printed_bytes)
-        said = f"error: {Path(os.fspath(argv[0])).name}: {sentence}\n" if sentence else ""
+        prefix = f"error: {Path(os.fspath(argv[0])).name}: {sentence}\n" if sentence else ""
         out.seek(0)
         return Completed(
             returncode=status,
             stdout=out.read(limits.printed_bytes),
-            stderr=said + tail(err, stderr_bytes),
+            stderr=prefix + tail(err, stderr_bytes),
             timed_out=timed_out,
             wall_seconds=time.monotonic() - begin,
             user_seconds=usage.ru_utime,
@@ -343,8 +343,8 @@ def run(
         )
 
 
-def _printed(*files: IO[bytes]) -> int:
-    """Size of the largest."""
+def _printed_bytes(*files: IO[bytes]) -> int:
+    """Size of the largest output file."""
     return max(os.fstat(file.fileno()).st_size for file in files)
 
 

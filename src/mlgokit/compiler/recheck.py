@@ -1,4 +1,4 @@
-"""The continuous check: some of what was recalled in place of compiled is compiled after all, and compared."""
+"""The continuous check: a sample of recalled results is compiled again and compared."""
 
 import dataclasses
 import hashlib
@@ -44,7 +44,7 @@ NO_RECHECK = Recheck(share=0.0, seed=0)
 
 
 def difference(recalled: Compilation, made: Compilation) -> str:
-    """What differs in two compilations that should be one, in words; empty if nothing does.
+    """How two results of one compilation differ, in words; empty if they do not.
 
     A compiler that was ended from outside says nothing. Messages and times may differ.
     """
@@ -62,28 +62,28 @@ def difference(recalled: Compilation, made: Compilation) -> str:
 
 
 def _differing_part(name: str, recalled: Compilation, made: Compilation) -> str:
-    one, other = getattr(recalled, name), getattr(made, name)
-    if one is None or other is None:
-        return "" if one is other else f"{name}: {'made' if one is None else 'recalled'} only"
-    if isinstance(one, ObjectSizes) and isinstance(other, ObjectSizes):
-        one, other = _in_order(one), _in_order(other)
-    found = _first_difference(one, other)
-    return f"{name}: {found}" if found else ""
+    stored, remade = getattr(recalled, name), getattr(made, name)
+    if stored is None or remade is None:
+        return "" if stored is remade else f"{name}: {'made' if stored is None else 'recalled'} only"
+    if isinstance(stored, ObjectSizes) and isinstance(remade, ObjectSizes):
+        stored, remade = _in_order(stored), _in_order(remade)
+    mismatch = _first_difference(stored, remade)
+    return f"{name}: {mismatch}" if mismatch else ""
 
 
-def stale_error(module: str, found: str, *, memory: str, key: Mapping[str, object], remedy: str) -> StaleError:
-    """The sentence about a result that was recalled and is another one when it is compiled.
+def stale_error(module: str, mismatch: str, *, memory: str, key: Mapping[str, object], remedy: str) -> StaleError:
+    """The error for a recalled result that differs from a fresh compilation.
 
     Args:
         module: its name.
-        found: what :func:`difference` said.
+        mismatch: what :func:`difference` said.
         memory: what recalled it.
         key: all that it was recalled by.
         remedy: what to do about it.
     """
     had = "; ".join(f"{name} {_short(value)}" for name, value in key.items())
     return StaleError(
-        f"{module}: expected the compiler to give what {memory} gave, found another result ({found}): "
+        f"{module}: expected the compiler to give what {memory} gave, found another result ({mismatch}): "
         f"something decided it that its key has not, which is ({had}); {remedy}"
     )
 
@@ -93,11 +93,11 @@ def _short(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}... ({len(text)} characters)"
 
 
-def _first_difference(one: object, other: object) -> str:
+def _first_difference(stored: object, remade: object) -> str:
     """The first field that differs, with its sums where it is an array."""
-    for field_ in dataclasses.fields(one):  # pyright: ignore[reportArgumentType]
-        before: Any = getattr(one, field_.name)
-        after: Any = getattr(other, field_.name)
+    for field_ in dataclasses.fields(stored):  # pyright: ignore[reportArgumentType]
+        before: Any = getattr(stored, field_.name)
+        after: Any = getattr(remade, field_.name)
         if before is None or after is None:
             # Keys of call sites are not kept of explorations.
             continue

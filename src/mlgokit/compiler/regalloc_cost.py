@@ -48,8 +48,8 @@ OFFSET = 0.01
 
 COST_WEIGHTS = np.array([WEIGHTS[name] for name in COSTS])
 """[5] the weights in the columns of :data:`COSTS`."""
-_COUNT_PLACES = {llvm: place for place, llvm in enumerate(COUNTS.values())}
-_COST_PLACES = {llvm: place for place, llvm in enumerate(COSTS.values())}
+_COUNT_PLACES = {llvm: index for index, llvm in enumerate(COUNTS.values())}
+_COST_PLACES = {llvm: index for index, llvm in enumerate(COSTS.values())}
 _LARGEST_COUNT = 2**32
 
 Floats = npt.NDArray[np.float64]
@@ -108,9 +108,6 @@ def read_link_costs(path: Path, *, thin: bool) -> dict[str, RegallocCosts]:
     """The costs in what :func:`link_record_options` asked for: by code generator, as ThinLTO has one for each module.
 
     Empty if the link wrote none: it did no link-time optimization, or took code from a cache.
-
-    Raises:
-        InputError: a record is damaged.
     """
     parts = path.parent.glob(f"{path.name}.thin.*.yaml") if thin else [path]
     return {part.name.removeprefix(path.name): read_regalloc_costs(part) for part in parts if part.exists()}
@@ -151,20 +148,20 @@ def parse_regalloc_costs(text: str, *, name: str) -> RegallocCosts:
         _fail(name, "a document that ends with '...'", repr(text[-20:]))
     # A loop's remark repeats what the function's has; leaving it to the parser takes twice the time.
     documents = [part for part in text.split("\n...\n") if f"\nName:            {REMARK}\n" in part]
-    found: dict[str, tuple[list[int], list[float]]] = {}
+    by_function: dict[str, tuple[list[int], list[float]]] = {}
     try:
         # The stub knows only the name of compose_all.
         compose = cast("Callable[..., Iterable[yaml.Node | None]]", getattr(yaml, "compose_all"))  # noqa: B009
         for node in compose("".join(f"{part}\n...\n" for part in documents), Loader=yaml.CSafeLoader):
             function, counts, costs = _function_remark(node, name)
             # A target that allocates in two passes reports twice; the last report has all that is in the code.
-            found[function] = (counts, costs)
+            by_function[function] = (counts, costs)
     except yaml.YAMLError as error:
         _fail(name, "YAML", " ".join(str(error).split()))
     return RegallocCosts(
-        functions=tuple(found),
-        counts=np.array([counts for counts, _ in found.values()], np.int64).reshape(-1, len(COUNTS)),
-        costs=np.array([costs for _, costs in found.values()], np.float64).reshape(-1, len(COSTS)),
+        functions=tuple(by_function),
+        counts=np.array([counts for counts, _ in by_function.values()], np.int64).reshape(-1, len(COUNTS)),
+        costs=np.array([costs for _, costs in by_function.values()], np.float64).reshape(-1, len(COSTS)),
     )
 
 

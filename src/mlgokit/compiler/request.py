@@ -1,4 +1,4 @@
-"""What is asked of a compilation, and the protocol of whoever compiles."""
+"""Requests for compilations, and the protocol of compilers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -71,11 +71,7 @@ class PluginUse:
         return self.any_level and not module.is_for_size and module.link_folder is None
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """The variables that tell the plugin, see ``plugin/shared/Settings.cpp``; all files are in ``folder``.
-
-        Raises:
-            StorageError: the disk is full or not writable.
-        """
+        """The variables that tell the plugin, see ``plugin/shared/Settings.cpp``; all files are in ``folder``."""
         given = {
             "decisions": self.decisions,
             "allocations": self.allocations,
@@ -118,7 +114,7 @@ class CompileRequest:
         regalloc: whether the costs of register allocation are wanted; the object is the same.
         keep_object: where to keep the object file; by default it is only measured.
         keep_logs: by problem, where to keep a training log; by default it is only read.
-        reuse: whether compilers that stay and functions that are known may be used, where the compiler has them. The
+        reuse: whether resident compilers and known functions may be used, where the compiler has them. The
             outcome is the same; a proof asks without.
         extra_seconds: added to the compiler's deadline, for trials.
         lto: the link-time optimization that the object is for: it is bitcode then, which is kept and not measured.
@@ -140,7 +136,7 @@ PLAIN = CompileRequest()
 
 
 class Compiler(Protocol):
-    """Whoever compiles modules. Threads may share it."""
+    """Compiles modules. Threads may share it."""
 
     @property
     def toolchain(self) -> Toolchain:
@@ -177,5 +173,5 @@ class Compiler(Protocol):
         ...
 
     def close(self) -> None:
-        """End compilers that stay; whoever asks later gets new ones."""
+        """End resident compilers; later requests start new ones."""
         ...

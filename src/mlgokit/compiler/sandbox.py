@@ -87,17 +87,13 @@ class Sandbox:
         """
         places = [os.path.abspath(path) for path in (*self.readable, *readable)]  # noqa: PTH100  (links stay)
         shown = [word for path in dict.fromkeys(places) for word in ("--ro-bind", path, path)]
-        place = str(writable.absolute())
-        where = ("--bind", place, place, "--chdir", place if folder is None else str(folder.absolute()))
+        target = str(writable.absolute())
+        where = ("--bind", target, target, "--chdir", target if folder is None else str(folder.absolute()))
         inside = [*_APART, *self.system, *shown, *where, *_SEALED]
         return (*process.limiting_words(limits, os.fspath(program)), str(self.program), *inside, "--")
 
     def settings(self, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
-        """The plugin's settings with copies of policies in ``folder``.
-
-        Raises:
-            StorageError: the disk is full or not writable.
-        """
+        """The plugin's settings with copies of policies in ``folder``."""
         copied: dict[str, str] = {}
         for problem in PROBLEMS.values():
             name = problem.policy_variable
@@ -123,25 +119,22 @@ def open_front_end_sandbox(toolchain: Toolchain) -> Sandbox:
 
     There is no network, no right to write beside one folder, and no socket of another process: those lie in
     :data:`_SOCKETS`, of which :func:`shown_to_front_end` shows a build what is its own.
-
-    Raises:
-        ToolError: there is none on this machine, or it does not keep what it promises.
     """
-    hidden = [word for place in _SOCKETS if Path(place).is_dir() for word in ("--tmpfs", place)]
+    hidden = [word for folder in _SOCKETS if Path(folder).is_dir() for word in ("--tmpfs", folder)]
     system = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *hidden)
     return dataclasses.replace(open_sandbox(toolchain), system=system)
 
 
 def shown_to_front_end(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Of folders in which sockets lie, what a front end that reads ``paths`` is to see: each part that has one."""
-    found: dict[Path, None] = {}
+    exposed: dict[Path, None] = {}
     for path in paths:
-        for place in map(Path, _SOCKETS):
-            if path.is_relative_to(place) and path != place:
-                shown = place / path.relative_to(place).parts[0]
+        for sockets in map(Path, _SOCKETS):
+            if path.is_relative_to(sockets) and path != sockets:
+                shown = sockets / path.relative_to(sockets).parts[0]
                 if shown.exists():
-                    found[shown] = None
-    return tuple(found)
+                    exposed[shown] = None
+    return tuple(exposed)
 
 
 def open_sandbox(toolchain: Toolchain, readable: Sequence[Path] = ()) -> Sandbox:
@@ -154,10 +147,10 @@ def open_sandbox(toolchain: Toolchain, readable: Sequence[Path] = ()) -> Sandbox
     Raises:
         ToolError: there is none on this machine, or it does not keep what it promises.
     """
-    found = try_sandbox(toolchain)
-    if isinstance(found, str):
-        raise ToolError(f"sandbox: expected a working bubblewrap, found {found}; {INSTALL}, or give --sandbox off")
-    program, system = found
+    result = try_sandbox(toolchain)
+    if isinstance(result, str):
+        raise ToolError(f"sandbox: expected a working bubblewrap, found {result}; {INSTALL}, or give --sandbox off")
+    program, system = result
     return Sandbox(program=program, system=system, readable=tuple(readable))
 
 
@@ -173,20 +166,20 @@ def try_sandbox(toolchain: Toolchain) -> tuple[Path, tuple[str, ...]] | str:
     if shutil.which("prlimit") is None:
         return "no prlimit (util-linux) to limit what runs in it"
     system = tuple(_system_words(toolchain))
-    with tempfile.TemporaryDirectory(prefix="mlgokit-sandbox-") as place:
-        secret, folder = Path(place) / "secret", Path(place) / "folder"
+    with tempfile.TemporaryDirectory(prefix="mlgokit-sandbox-") as scratch:
+        secret, folder = Path(scratch) / "secret", Path(scratch) / "folder"
         secret.write_text("secret")
         folder.mkdir()
         box = Sandbox(program=Path(program), system=system, readable=(), scratch=folder)
-        argv = ["/bin/sh", "-c", _TRIAL, "sh", secret, Path(place) / "beside", folder / "inside", toolchain.clang]
+        argv = ["/bin/sh", "-c", _TRIAL, "sh", secret, Path(scratch) / "beside", folder / "inside", toolchain.clang]
         try:
             inside = box(process.limits_of(["", "-cc1"], None), program=toolchain.clang, writable=folder)
             done = process.run(argv, timeout_seconds=TRIAL_SECONDS, env=inside_environment(os.environ), inside=inside)
         except ToolError as error:
             return str(error)
-        said = done.stderr.strip().splitlines()
+        lines = done.stderr.strip().splitlines()
         if done.returncode != 0:
-            return f"that it does not work here ({said[-1] if said else f'exit code {done.returncode}'})"
+            return f"that it does not work here ({lines[-1] if lines else f'exit code {done.returncode}'})"
         if not (folder / "inside").exists() or b"clang version" not in done.stdout:
             return "that it starts another program"
     return Path(program), system
@@ -226,6 +219,6 @@ def _system_words(toolchain: Toolchain) -> Iterator[str]:
     real = clang.resolve()
     libraries = toolchain.library_dir
     places = [clang.parent, real.parent, real.parent.parent / "lib", *([] if libraries is None else [libraries])]
-    for place in dict.fromkeys(places):
-        if place.is_dir() and not any(place.resolve().is_relative_to(top) for top in shown):
-            yield from ("--ro-bind", str(place), str(place))
+    for path in dict.fromkeys(places):
+        if path.is_dir() and not any(path.resolve().is_relative_to(top) for top in shown):
+            yield from ("--ro-bind", str(path), str(path))

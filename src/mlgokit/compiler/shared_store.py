@@ -15,7 +15,7 @@ from mlgokit.errors import InputError, StorageError, ToolError
 class SharedStore:
     """Finished compilations of others, behind a store of one's own; made by :func:`open_shared`.
 
-    A name never changes its content, so nothing is locked: whoever comes second writes the same again.
+    A name never changes its content, so nothing is locked: a second writer writes the same bytes.
 
     Attributes:
         files: fsspec's file system.
@@ -28,17 +28,17 @@ class SharedStore:
     url: str
 
     def fetch(self, name: str, *, most_bytes: int) -> bytes | None:
-        """What has a name; ``None`` if nothing has.
+        """The bytes stored under a name; ``None`` if there are none.
 
         Raises:
             InputError: it is longer than ``most_bytes``.
             StorageError: the store cannot be read.
         """
-        place = f"{self.root}/{name}"
+        path = f"{self.root}/{name}"
         try:
             # A file that says that it is empty and is not, such as a pipe, is not opened.
-            size = int(self.files.size(place))
-            data = self.files.cat_file(place, start=0, end=size) if 0 < size <= most_bytes else b""
+            size = int(self.files.size(path))
+            data = self.files.cat_file(path, start=0, end=size) if 0 < size <= most_bytes else b""
         except FileNotFoundError:
             return None
         except Exception as error:
@@ -51,24 +51,24 @@ class SharedStore:
         return data
 
     def put(self, name: str, path: Path) -> None:
-        """Give others what is at ``path``, whole or not at all.
+        """Store the file at ``path`` under a name, whole or not at all.
 
         Raises:
             StorageError: the store cannot be written to.
         """
-        place = f"{self.root}/{name}"
-        other = f"{place}.{uuid.uuid4().hex}"
+        target = f"{self.root}/{name}"
+        temporary = f"{target}.{uuid.uuid4().hex}"
         try:
-            self.files.makedirs(place.rpartition("/")[0], exist_ok=True)
-            self.files.pipe_file(other, path.read_bytes())
-            self.files.mv(other, place)
+            self.files.makedirs(target.rpartition("/")[0], exist_ok=True)
+            self.files.pipe_file(temporary, path.read_bytes())
+            self.files.mv(temporary, target)
         except Exception as error:
             with contextlib.suppress(Exception):
-                self.files.rm_file(other)
+                self.files.rm_file(temporary)
             raise self._broken("written to", error) from error
 
     def remove(self, name: str) -> None:
-        """Forget what is wrong."""
+        """Remove a damaged entry; failures are ignored, as it may be gone already."""
         with contextlib.suppress(Exception):
             self.files.rm_file(f"{self.root}/{name}")
 

@@ -51,10 +51,6 @@ def compile_source(
         options: further words for the driver.
         settings: variables of the environment.
         timeout_seconds: deadline.
-
-    Raises:
-        StorageError: the compiler found the disk full.
-        ToolError: the compiler cannot be started.
     """
     driver = toolchain.clangxx if call.driver == "clang++" else toolchain.clang
     done = process.run(

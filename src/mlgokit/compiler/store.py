@@ -37,9 +37,6 @@ def save_compilation(path: Path, done: Compilation) -> bool:
 
     Returns:
         Whether it is kept: nothing is that :func:`load_compilation` would not read.
-
-    Raises:
-        StorageError: the disk is full or not writable.
     """
     decisions = done.decisions
     facts: dict[str, Any] = {
@@ -91,7 +88,7 @@ def load_compilation(path: Path, *, problem: str) -> Compilation | None:
 
 
 def compilation_in(data: bytes, *, problem: str, where: str) -> Compilation | None:
-    """The compilation in a file's bytes; a damaged file is as good as none, for the compilation can be made again.
+    """The compilation in a file's bytes; a damaged file counts as missing, as the compilation can be made again.
 
     Args:
         data: the file.
@@ -134,7 +131,7 @@ def _decisions_in(stored: Arrays, facts: dict[str, Any], log: Log | None) -> Inl
     site = stored["sites"].view(np.uint64) if facts.get("sites", "sites" in stored) else None
     if site is None and log is not None and "site" in log.columns:
         site = log.columns["site"].reshape(-1).astype(np.int64).view(np.uint64)
-    found = InlineDecisions(
+    decisions = InlineDecisions(
         caller=column(stored, "caller", "i"),
         callee=column(stored, "callee", "i"),
         inlined=column(stored, "inlined", "b"),
@@ -146,50 +143,50 @@ def _decisions_in(stored: Arrays, facts: dict[str, Any], log: Log | None) -> Inl
         rows=column(stored, "rows", "i"),
         values=stored["values"],
     )
-    count, rows = len(found), found.rows
-    parts = (found.callee, found.inlined, found.flipped, found.by_table, found.heuristic, site)
+    count, rows = len(decisions), decisions.rows
+    parts = (decisions.callee, decisions.inlined, decisions.flipped, decisions.by_table, decisions.heuristic, site)
     if any(part is not None and part.shape != (count,) for part in parts):
         raise ValueError("decisions that do not belong together")
-    if found.values.dtype != np.int64 or found.values.shape != (len(rows), len(names)):
-        raise ValueError(f"values: an array of {found.values.dtype} {found.values.shape}")
+    if decisions.values.dtype != np.int64 or decisions.values.shape != (len(rows), len(names)):
+        raise ValueError(f"values: an array of {decisions.values.dtype} {decisions.values.shape}")
     if len(rows) and not (rows[0] >= 0 and rows[-1] < count and (np.diff(rows) > 0).all()):
         raise ValueError("rows: positions that cannot be")
-    return found
+    return decisions
 
 
 def _sizes_in(stored: Arrays, facts: dict[str, Any]) -> ObjectSizes:
     """The sizes of a record; raises one of :data:`DAMAGE` if its arrays do not belong together."""
     totals = (field.name for field in fields(SectionTotals))
     widths = {"signature_rest": COLUMNS}
-    found = ObjectSizes(
+    sizes = ObjectSizes(
         totals=SectionTotals(**dict(zip(totals, map(int, facts["totals"]), strict=True))),
         function_names=_texts(facts["function_names"]),
         signatures=_texts(facts["signatures"]),
         **{name: column(stored, f"sizes_{name}", "i", width=widths.get(name, 0)) for name in _SIZE_ARRAYS},
     )
-    counts = {"function": len(found.function_names), "signature": len(found.signatures), "rest": COLUMNS}
-    if any(len(getattr(found, name)) != counts[name.partition("_")[0]] for name in _SIZE_ARRAYS):
+    counts = {"function": len(sizes.function_names), "signature": len(sizes.signatures), "rest": COLUMNS}
+    if any(len(getattr(sizes, name)) != counts[name.partition("_")[0]] for name in _SIZE_ARRAYS):
         raise ValueError("sizes that do not belong together")
-    signature = found.function_signature
-    if len(signature) and not -1 <= signature.min() <= signature.max() < len(found.signatures):
+    signature = sizes.function_signature
+    if len(signature) and not -1 <= signature.min() <= signature.max() < len(sizes.signatures):
         raise ValueError("signatures that are not there")
-    return found
+    return sizes
 
 
 def _costs_in(stored: Arrays, facts: dict[str, Any]) -> RegallocCosts:
     """The costs of a record; raises one of :data:`DAMAGE` if its arrays do not belong together."""
-    found = RegallocCosts(
+    costs = RegallocCosts(
         functions=_texts(facts["regalloc_functions"]),
         counts=column(stored, "regalloc_counts", "i", width=len(COUNTS)),
         costs=column(stored, "regalloc_costs", "f", width=len(COSTS)),
     )
-    if not len(found.functions) == len(found.counts) == len(found.costs):
+    if not len(costs.functions) == len(costs.counts) == len(costs.costs):
         raise ValueError("costs that do not belong together")
-    return found
+    return costs
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """A list of texts; raises a :class:`TypeError` if it is none."""
+    """A list of texts; raises :class:`TypeError` for anything else."""
     if not isinstance(value, list) or not all(isinstance(text, str) for text in cast("list[object]", value)):
         raise TypeError(f"expected a list of texts, found {value!r:.100}")
     return tuple(cast("list[str]", value))

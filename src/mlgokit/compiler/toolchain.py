@@ -83,7 +83,7 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusableProgram:
-    """Something that is named like a compiler and is none, or does not work.
+    """A program that is named like a compiler, but is not one or does not work.
 
     Attributes:
         path: the program.
@@ -136,20 +136,20 @@ def find_toolchains(search: Sequence[Path] | None = None) -> tuple[Toolchain, ..
 def survey(search: Sequence[Path] | None = None) -> Survey:
     """Look for compilers in MLGOKIT_LLVM, PATH and ``/usr/lib/llvm-*/bin``, or only in the folders of ``search``."""
     folders = tuple(_with_bin(search if search is not None else _default_folders()))
-    found: dict[Path, Toolchain] = {}
+    usable: dict[Path, Toolchain] = {}
     unusable: dict[Path, UnusableProgram] = {}
     for folder in folders:
         for program in _named_clang(folder):
             identity = program.resolve()
-            if identity in found or identity in unusable:
+            if identity in usable or identity in unusable:
                 continue
             answer = _look_at(program, folders)
             if isinstance(answer, Toolchain):
-                found[identity] = answer
+                usable[identity] = answer
             else:
                 unusable[identity] = answer
     wanted = _wanted_folder() if search is None else None
-    ranked = sorted(found.values(), key=lambda toolchain: _rank(toolchain, wanted))
+    ranked = sorted(usable.values(), key=lambda toolchain: _rank(toolchain, wanted))
     return Survey(toolchains=tuple(ranked), unusable=tuple(unusable.values()))
 
 
@@ -217,8 +217,8 @@ def _fit_for_plugin(toolchains: Sequence[Toolchain]) -> Toolchain:
     if not supported:
         if reason := why_it_loads_nothing(toolchains[0].clang):
             raise ToolError(replay_sentence(toolchains[0].clang, reason))
-        found = ", ".join(f"{f'{t.vendor} ' if t.vendor else ''}{t.version}" for t in toolchains)
-        raise ToolError(_unsupported(f"clang {toolchains[0].clang}", found))
+        versions = ", ".join(f"{f'{t.vendor} ' if t.vendor else ''}{t.version}" for t in toolchains)
+        raise ToolError(_unsupported(f"clang {toolchains[0].clang}", versions))
     ready = [toolchain for toolchain in supported if _missing(toolchain) is None]
     for toolchain in ready:
         if not why_it_loads_nothing(toolchain.clang):
@@ -237,8 +237,8 @@ def _missing(toolchain: Toolchain) -> str | None:
     """Why the plugin can neither be built for it nor came with the package; ``None`` if it can, or did."""
     if toolchain.include_dir is not None:
         return None
-    found = find_prebuilt(toolchain.version, toolchain.target)
-    return found if isinstance(found, str) else None
+    prebuilt = find_prebuilt(toolchain.version, toolchain.target)
+    return prebuilt if isinstance(prebuilt, str) else None
 
 
 def _unsupported(what: str, found: str) -> str:
@@ -285,7 +285,7 @@ def _named_clang(folder: Path) -> list[Path]:
 
 def _is_in(toolchain: Toolchain, folder: Path) -> bool:
     """Whether the folder, or its ``bin``, has the compiler or a link to it."""
-    programs = (program for place in _with_bin((folder,)) for program in _named_clang(place))
+    programs = (program for bin_folder in _with_bin((folder,)) for program in _named_clang(bin_folder))
     return toolchain.clang.resolve() in {program.resolve() for program in programs}
 
 
@@ -355,5 +355,5 @@ def _header_major(folder: Path) -> int:
         text = (folder / "llvm" / "Config" / "llvm-config.h").read_text(errors="replace")
     except OSError:
         return 0
-    found = _HEADER_MAJOR.search(text)
-    return int(found[1]) if found else 0
+    match = _HEADER_MAJOR.search(text)
+    return int(match[1]) if match else 0

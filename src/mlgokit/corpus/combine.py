@@ -51,8 +51,8 @@ def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Importe
 
 def _corpora(root: Path) -> list[Path]:
     if not root.is_dir():
-        found = "a file" if root.exists() else "nothing"
-        raise CorpusError(f"{root}: expected a folder with corpora, found {found}; give another")
+        kind = "a file" if root.exists() else "nothing"
+        raise CorpusError(f"{root}: expected a folder with corpora, found {kind}; give another")
     return sorted(path.parent for path in root.glob(f"*/{DESCRIPTION_NAME}"))
 
 
@@ -129,9 +129,9 @@ def _link_file(source: Path, target: Path) -> None:
 
 
 def _sidecar_facts(path: Path) -> Generator[tuple[str, Mapping[str, Any]]]:
-    found = next((value for _, value in pieces_of(path, "format_version", remedy=_REMEDY)), None)
-    if found != SIDECAR_VERSION:
-        raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {found!r:.100}; {_REMEDY}")
+    version = next((value for _, value in pieces_of(path, "format_version", remedy=_REMEDY)), None)
+    if version != SIDECAR_VERSION:
+        raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {version!r:.100}; {_REMEDY}")
     for name, facts in pieces_of(path, "modules", remedy=_REMEDY):
         check_fields(facts, FACTS, required=False, where=f"{path}: module {name!r}", remedy=_REMEDY)
         yield name, facts

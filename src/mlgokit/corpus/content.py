@@ -1,4 +1,4 @@
-"""What is inside a module, and a file beside the corpus that remembers it by the digest of the bitcode."""
+"""Counts of what a module contains, kept in a file beside the corpus by the digest of the bitcode."""
 
 import json
 import os
@@ -57,7 +57,7 @@ class ModuleContent:
 
     @property
     def trivial(self) -> bool:
-        """Whether it has too little in it for its copies to matter."""
+        """Whether it is too small for its copies to matter."""
         return self.instructions < TRIVIAL_INSTRUCTIONS
 
 
@@ -86,7 +86,7 @@ def content_of(description: ModuleDescription, *, bitcode_sha256: str) -> Module
 
 
 def read_contents(folder: Path, *, major: int | None = None) -> dict[str, ModuleContent]:
-    """What is remembered, by digest of the bitcode.
+    """Read the remembered counts, by digest of the bitcode.
 
     A line that is not whole or of another version is passed over: the file only saves time.
 
@@ -95,7 +95,7 @@ def read_contents(folder: Path, *, major: int | None = None) -> dict[str, Module
         major: only what this LLVM major found; identities of different majors cannot be compared.
     """
     contents: dict[str, ModuleContent] = {}
-    descriptor = _opened(folder / CONTENTS_NAME, os.O_RDONLY)
+    descriptor = _open_plain(folder / CONTENTS_NAME, os.O_RDONLY)
     if descriptor is None:
         return contents
     with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
@@ -108,8 +108,8 @@ def read_contents(folder: Path, *, major: int | None = None) -> dict[str, Module
     return contents
 
 
-def _opened(path: Path, flags: int) -> int | None:
-    """The file, if it is one of its own: no link, which might lead out of the corpus, no pipe and no device."""
+def _open_plain(path: Path, flags: int) -> int | None:
+    """Open a regular file; not a link, which might lead out of the corpus, a pipe or a device."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -122,17 +122,13 @@ def _opened(path: Path, flags: int) -> int | None:
 
 
 def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
-    """Remember more; what was there stays.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
+    """Append counts to the file."""
     lines = [json.dumps({"format_version": CONTENTS_VERSION, **asdict(content)}) for content in contents]
     path = folder / CONTENTS_NAME
     # A line of its own, though another run died in the middle of its last one.
     text = "\n" + "\n".join(lines) + "\n"
     with writing(path):
-        descriptor = _opened(path, os.O_WRONLY | os.O_APPEND)
+        descriptor = _open_plain(path, os.O_WRONLY | os.O_APPEND)
         if descriptor is not None:
             # In one call: others who read the corpus may append at the same time.
             with os.fdopen(descriptor, "ab", buffering=0) as file:
@@ -150,12 +146,12 @@ def _parse(line: str) -> ModuleContent | None:
         return None
     if not isinstance(value, dict):
         return None
-    found = cast("Mapping[str, Any]", value)
-    if found.get("format_version") != CONTENTS_VERSION:
+    entry = cast("Mapping[str, Any]", value)
+    if entry.get("format_version") != CONTENTS_VERSION:
         return None
     kept: dict[str, Any] = {}
     for field in fields(ModuleContent):
-        item = found.get(field.name)
+        item = entry.get(field.name)
         if field.name == "own_functions":
             if not isinstance(item, list) or not all(isinstance(part, str) for part in cast("list[object]", item)):
                 return None

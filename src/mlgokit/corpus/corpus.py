@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.compiler.options.safety import LONGEST_COMMAND_LINE, check_file
-from mlgokit.corpus.files import opened, read_bytes
-from mlgokit.corpus.importers.project_name import default_project
+from mlgokit.corpus.files import open_untrusted, read_bytes
 from mlgokit.corpus.layout import (
     DESCRIPTION_NAME,
     SIDECAR_NAME,
@@ -29,6 +28,7 @@ from mlgokit.corpus.layout import (
     bitcode_path,
     check_name,
     decode_command_line,
+    default_project,
     language_of,
     thinlto_index_path,
 )
@@ -92,7 +92,7 @@ class Corpus:
 
 
 def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
-    """Read a corpus; bitcode is not opened, only its presence and size are checked.
+    """Read a corpus; bitcode is not open_untrusted, only its presence and size are checked.
 
     A name that the description has twice gives one module. Command lines are given as they are compiled: edited,
     without what only the front end needs, and checked (:mod:`mlgokit.compiler.options.safety`). A module whose command
@@ -108,7 +108,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     """
     description, names = read_description(folder)
     # A compiler takes an absolute path for nothing else.
-    place = folder.absolute()
+    root = folder.absolute()
     if not names:
         raise CorpusError(
             f"{folder}: expected at least one module in {DESCRIPTION_NAME}, found none; extract the corpus again"
@@ -133,7 +133,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     for name in dict.fromkeys(names):
         check_name(name, folder)
         fact = {"project": project_of(name), **facts.get(name, {})}
-        module = _load_module(place, name, facts=fact, override=shared, has_thinlto=has_thinlto)
+        module = _load_module(root, name, facts=fact, override=shared, has_thinlto=has_thinlto)
         if isinstance(module, Module):
             module = _prepare(module, folder, edits, overridden=shared is not None, has_thinlto=has_thinlto)
         if isinstance(module, Module):
@@ -174,11 +174,7 @@ def module_facts(module: Module) -> dict[str, Any]:
 
 
 def write_sidecar(folder: Path, facts: Mapping[str, Mapping[str, Any]], failures: Iterable[ModuleFailure]) -> None:
-    """Write ``{"format_version": 1, "modules": {name: facts}, "failures": [{"name", "project", "reason"}]}``.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
+    """Write ``{"format_version": 1, "modules": {name: facts}, "failures": [{"name", "project", "reason"}]}``."""
     failed = [asdict(failure) for failure in failures]
     sidecar = {"format_version": SIDECAR_VERSION, "modules": facts, "failures": failed}
     atomic_write(folder / SIDECAR_NAME, json.dumps(sidecar, indent=1) + "\n", durable=True)
@@ -196,8 +192,8 @@ def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleF
         return {}, ()
     sidecar = read_object(path, remedy)
     if sidecar.get("format_version") != SIDECAR_VERSION:
-        found = sidecar.get("format_version")
-        raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {found!r}; {remedy}")
+        version = sidecar.get("format_version")
+        raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {version!r}; {remedy}")
     modules, failures = sidecar.get("modules"), sidecar.get("failures", [])
     if not isinstance(modules, dict) or not isinstance(failures, list):
         raise CorpusError(f"{path}: expected an object 'modules' and a list 'failures', found neither or one; {remedy}")
@@ -333,14 +329,14 @@ def check_fields(
     """
     if not isinstance(value, dict):
         raise CorpusError(f"{where}: expected an object, found {value!r}; {remedy}")
-    found = cast("dict[str, object]", value)
+    record = cast("dict[str, object]", value)
     for key, types in fields.items():
-        if key not in found and not required:
+        if key not in record and not required:
             continue
         # bool is a subclass of int, so that isinstance would take true for a size.
-        if type(found.get(key)) not in types:
+        if type(record.get(key)) not in types:
             names = " or ".join(type_.__name__ for type_ in types)
-            raise CorpusError(f"{where}: {key}: expected {names}, found {found.get(key)!r}; {remedy}")
+            raise CorpusError(f"{where}: {key}: expected {names}, found {record.get(key)!r}; {remedy}")
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
@@ -352,7 +348,7 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
     try:
         if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
             raise CorpusError(f"{path}: expected a file of the corpus's own, found a link to {path.resolve()}; copy it")
-        with opened(path, "No such file or directory") as descriptor:
+        with open_untrusted(path, "No such file or directory") as descriptor:
             size = os.fstat(descriptor).st_size
             if size > MOST_JSON_BYTES:
                 raise CorpusError(

@@ -74,7 +74,7 @@ def copy_index(descriptor: int, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def opened(path: Path, missing: str) -> Generator[int]:
+def open_untrusted(path: Path, missing: str) -> Generator[int]:
     """A regular file, open for reading; anything else, such as a pipe that nobody writes to, is refused.
 
     Raises:
@@ -95,13 +95,13 @@ def opened(path: Path, missing: str) -> Generator[int]:
 
 
 def check_plain_file(path: Path, what: str, *, folder: Path) -> str | None:
-    """Why a file of a corpus that came from elsewhere is not to be taken, or ``None``: it is none of its own there."""
+    """Why a file of an imported corpus is refused, or ``None``: it must be a regular file, and no link."""
     try:
         status = path.lstat()
         inside = path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError) as error:
-        found = "no file" if isinstance(error, FileNotFoundError) else str(error)
-        return f"expected {what} in {path.name}, found {found}"
+        problem = "no file" if isinstance(error, FileNotFoundError) else str(error)
+        return f"expected {what} in {path.name}, found {problem}"
     if stat.S_ISLNK(status.st_mode) or not inside:
         return f"expected {what} in {path.name}, found a link; copy what it leads to"
     return None if stat.S_ISREG(status.st_mode) else f"expected {what} in {path.name}, found no regular file"

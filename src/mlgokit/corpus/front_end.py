@@ -124,12 +124,7 @@ class _Making:
 
 
 def claim_corpus(folder: Path, *, config: Mapping[str, Any], toolchain: Toolchain, inputs: Mapping[str, str]) -> None:
-    """Sign a corpus folder, or refuse one that was made in another way.
-
-    Raises:
-        ReuseError: the folder was made from other inputs, options or by another compiler.
-        StorageError: the disk is full or not writable.
-    """
+    """Sign a corpus folder, or refuse one that was made in another way."""
     is_new = not (folder / DESCRIPTION_NAME).exists() and next(folder.rglob("*.bc"), None) is None
     versions = {key: value for key, value in toolchain.describe().items() if key in {"clang", "target"}}
     if not check_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=inputs):
@@ -157,7 +152,7 @@ def make_corpus(
         remedy: what to do when no module could be made.
         workers: how many compilers run at a time.
         limits: what one module may take.
-        report: told after every module.
+        report: called after every module.
 
     Raises:
         CorpusError: no module could be made.
@@ -319,7 +314,7 @@ def _run_front_end(
             limits.compiler,
             program=clang,
             writable=making.partial,
-            readable=shown_to_front_end(_read_by(job, words)),
+            readable=shown_to_front_end(_files_read(job, words)),
             folder=job.directory,
         )
     done = process.run(
@@ -348,7 +343,7 @@ def _run_front_end(
     return done, reason
 
 
-def _read_by(job: FrontEndJob, words: Sequence[str]) -> Generator[Path]:
+def _files_read(job: FrontEndJob, words: Sequence[str]) -> Generator[Path]:
     """The compiler, and the files and folders that a front end's command line names."""
     yield Path(job.front_end[0])
     for value in (job.input[-1], *(value for option in parse_options(words) for value in option.values)):

@@ -30,7 +30,7 @@ _BATCH = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What is known of the modules of a corpus.
+    """Digests and contents of a corpus's modules.
 
     Attributes:
         digests: SHA-256 of the bitcode by name of the module, for those that could be read.
@@ -109,7 +109,7 @@ def describe_corpus(
     sandbox: Sandbox | None = None,
     report: Callable[[int, int, str], None] | None = None,
 ) -> Contents:
-    """Digest every module, and describe in the compiler those of which nothing is remembered.
+    """Digest every module, and let the compiler describe those whose content is not remembered.
 
     Args:
         folder: the corpus; what is found is remembered there.
@@ -119,11 +119,7 @@ def describe_corpus(
         workers: how many compilers run at a time.
         timeout_seconds: deadline of one compiler.
         sandbox: where it runs; ``None`` for the open.
-        report: told after every module, once one had to be described.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-        ToolError: the compiler cannot be started.
+        report: called after every module, once one had to be described.
     """
     search = _Search(
         remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),
@@ -134,9 +130,9 @@ def describe_corpus(
     )
     seen: dict[str, _Seen] = {}
     written = 0
-    with contextlib.closing(in_order(functools.partial(_look, search), modules, workers=workers)) as found:
-        for done, (module, one) in enumerate(zip(modules, found, strict=True), 1):
-            seen[module.name] = one
+    with contextlib.closing(in_order(functools.partial(_look, search), modules, workers=workers)) as results:
+        for done, (module, result) in enumerate(zip(modules, results, strict=True), 1):
+            seen[module.name] = result
             if len(search.fresh) - written >= _BATCH or done == len(modules):
                 batch = search.fresh[written:]
                 if batch:
@@ -145,8 +141,8 @@ def describe_corpus(
             if report is not None and search.fresh:
                 report(done, len(modules), "describe")
     return Contents(
-        digests={name: one.digest for name, one in seen.items() if one.digest},
-        by_name={name: one.content for name, one in seen.items() if one.content is not None},
+        digests={name: result.digest for name, result in seen.items() if result.digest},
+        by_name={name: result.content for name, result in seen.items() if result.content is not None},
         failures=tuple(
             ModuleFailure(name=module.name, project=module.project, reason=reason)
             for module in modules
@@ -170,7 +166,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What became of one module."""
+    """The result for one module."""
 
     digest: str = ""
     content: ModuleContent | None = None
@@ -272,7 +268,7 @@ def kinships(modules: Sequence[Module], contents: Contents) -> tuple[Kinship, ..
     for project, functions in sides[False].items():
         for function in functions:
             owners[function].append(project)
-    found: list[Kinship] = []
+    pairs: list[Kinship] = []
     for project, functions in sides[True].items():
         common: defaultdict[str, int] = defaultdict(int)
         for function in functions:
@@ -281,5 +277,5 @@ def kinships(modules: Sequence[Module], contents: Contents) -> tuple[Kinship, ..
         for other, count in common.items():
             shared = count / min(len(functions), len(sides[False][other]))
             if count >= _LEAST_FUNCTIONS and shared >= LEAST_SHARED and other != project:
-                found.append(Kinship(held_out=project, training=other, shared=shared))
-    return tuple(sorted(found, key=lambda kinship: (-kinship.shared, kinship.held_out, kinship.training)))
+                pairs.append(Kinship(held_out=project, training=other, shared=shared))
+    return tuple(sorted(pairs, key=lambda kinship: (-kinship.shared, kinship.held_out, kinship.training)))

@@ -176,7 +176,7 @@ def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
         instructions=sum(project.instructions for project in projects),
         has_thinlto=corpus.has_thinlto,
         has_override=corpus.override is not None,
-        translated=_translated(corpus.override or (), folder=corpus.folder),
+        translated=_translate(corpus.override or (), folder=corpus.folder),
         projects=projects,
         failures=corpus.failures,
         missing=corpus.missing,
@@ -231,7 +231,7 @@ def _damage(module: Module, digest: str | None) -> str | None:
     return None
 
 
-def _translated(override: tuple[str, ...], *, folder: Path) -> tuple[str, ...]:
+def _translate(override: tuple[str, ...], *, folder: Path) -> tuple[str, ...]:
     compiled = understand_override(override, where=str(folder)) if override else ()
     return () if compiled in {override, ("-cc1", *override)} else compiled
 

@@ -8,7 +8,7 @@ from typing import IO, Any, cast
 
 import ijson  # pyright: ignore[reportMissingTypeStubs]
 
-from mlgokit.corpus.files import opened
+from mlgokit.corpus.files import open_untrusted
 from mlgokit.errors import CorpusError, InputError
 
 DEPTH = 32
@@ -69,7 +69,10 @@ def pieces_of(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]
         CorpusError: the file cannot be read, is no JSON, or has a part beyond all bounds.
     """
     try:
-        with opened(path, "No such file or directory") as descriptor, open(descriptor, "rb", closefd=False) as file:
+        with (
+            open_untrusted(path, "No such file or directory") as descriptor,
+            open(descriptor, "rb", closefd=False) as file,
+        ):
             yield from _pieces(_Bounded(file=file, path=path, remedy=remedy), key)
     except (OSError, InputError) as error:
         reason = error if isinstance(error, InputError) else error.strerror or error

@@ -1,10 +1,11 @@
-"""Where the parts of a corpus stand and what they are called; :mod:`mlgokit.corpus.corpus` says what is in them."""
+"""Paths and names in a corpus: its files, its modules, its projects; :mod:`mlgokit.corpus.corpus` reads them."""
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from mlgokit.errors import CorpusError
+from mlgokit.errors import CorpusError, UsageError
 
 DESCRIPTION_NAME = "corpus_description.json"
 SIDECAR_NAME = "corpus_modules.json"
@@ -13,6 +14,11 @@ UNSPECIFIED = "<UNSPECIFIED>"
 """What LLVM's extraction puts into ``global_command_override`` where the user has to fill in the options."""
 
 _SUFFIXES = {".c": "c", **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP"), "c++")}
+
+_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_BUILD_FOLDERS = re.compile(
+    r"(cmake-)?(build|out|output|release|debug|obj|bin|_build|builddir)([-_.].*)?", re.IGNORECASE
+)
 
 
 def bitcode_path(folder: Path, name: str) -> Path:
@@ -55,9 +61,9 @@ def decode_command_line(data: bytes) -> tuple[str, ...]:
 def language_of(name: str, command_line: tuple[str, ...]) -> str:
     """The language by the source's suffix (``a.cc.o``), else by options that only C++ has."""
     path = PurePosixPath(name)
-    found = _SUFFIXES.get(path.suffix) or _SUFFIXES.get(PurePosixPath(path.stem).suffix)
-    if found:
-        return found
+    language = _SUFFIXES.get(path.suffix) or _SUFFIXES.get(PurePosixPath(path.stem).suffix)
+    if language:
+        return language
     standards = [option.removeprefix("-std=") for option in command_line if option.startswith("-std=")]
     if "-fcxx-exceptions" in command_line or any("++" in standard for standard in standards):
         return "c++"
@@ -81,3 +87,27 @@ def check_name(name: str, folder: Path) -> None:
             f"{folder / DESCRIPTION_NAME}: expected names of modules inside the folder, found {name!r}; "
             "do not use this corpus"
         )
+
+
+def default_project(folder: Path) -> str:
+    """The name of a project after the folder that it is built in, or the one above if that is called ``build``.
+
+    Example:
+        >>> default_project(Path("/src/zlib/build-release")), default_project(Path("/src/My Project"))
+        ('zlib', 'My-Project')
+    """
+    root = folder.resolve()
+    if _BUILD_FOLDERS.fullmatch(root.name) and root.parent.name:
+        root = root.parent
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", root.name).lstrip("._+-") or "project"
+
+
+def check_project(project: str | None, folder: Path) -> str:
+    """A name that was given, or the folder's.
+
+    Raises:
+        UsageError: the name cannot be the first component of a module's.
+    """
+    if project is not None and not _PROJECT.fullmatch(project):
+        raise UsageError(f"project: expected a name of letters, digits and ._+-, found {project!r}; choose another")
+    return project or default_project(folder)

@@ -40,9 +40,9 @@ def is_made_here(folder: Path) -> bool:
 
 
 def _name(folder: Path) -> str:
-    place = folder.resolve()
-    number, manifest = place.stat(), (place / MANIFEST_NAME).lstat()
-    facts = (os.fsencode(place), number.st_dev, number.st_ino, number.st_uid, manifest.st_ino, manifest.st_ctime_ns)
+    path = folder.resolve()
+    number, manifest = path.stat(), (path / MANIFEST_NAME).lstat()
+    facts = (os.fsencode(path), number.st_dev, number.st_ino, number.st_uid, manifest.st_ino, manifest.st_ctime_ns)
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 

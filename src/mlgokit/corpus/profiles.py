@@ -1,4 +1,4 @@
-"""Profiles that a build is compiled with: looked at, and copied into a corpus under the digest of their content.
+"""Profiles that a build is compiled with: checked, and copied into a corpus under the digest of their content.
 
 A corpus holds what its modules are compiled with, so that it gives the same code on another machine, and after the
 build was profiled anew. Its command lines name a profile by its place in the corpus, ``profiles/<SHA-256>``, which is
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mlgokit.compiler.options.parse import Option, parse_options
 from mlgokit.compiler.options.safety import MOST_PROFILE_BYTES, names_a_profile
-from mlgokit.corpus.files import copy_bytes, opened, placing, read_bytes
+from mlgokit.corpus.files import copy_bytes, open_untrusted, placing, read_bytes
 from mlgokit.errors import InputError
 
 PROFILES = "profiles"
@@ -47,16 +47,11 @@ class ProfileCopies:
     known: dict[tuple[str, Path], str] = field(default_factory=dict[tuple[str, Path], str])
 
     def __call__(self, option: Option, directory: Path) -> str:
-        """Copy what an option of a command that ran in ``directory`` names; its path, from the corpus on.
-
-        Raises:
-            InputError: it is no such profile.
-            StorageError: the disk is full or not writable.
-        """
+        """Copy what an option of a command that ran in ``directory`` names; its path, from the corpus on."""
         path = _path(option, directory)
         key = option.name, path
         if key not in self.known:
-            with _checked(option, path) as descriptor, placing(PROFILES, self.corpus_folder):
+            with _open_profile(option, path) as descriptor, placing(PROFILES, self.corpus_folder):
                 fresh = self.corpus_folder / PROFILES / f"{os.getpid()}.new"
                 digest = copy_bytes(descriptor, 0, os.fstat(descriptor).st_size, fresh)
                 fresh.replace(fresh.with_name(digest))
@@ -68,15 +63,15 @@ def profile_of(option: Option, directory: Path) -> str:
     """The path of what an option of a command that ran in ``directory`` names, if it is a profile of its kind.
 
     Raises:
-        InputError: it is none; says what it is.
+        InputError: it is not a profile; the message says what it is.
     """
     path = _path(option, directory)
-    with _checked(option, path):
+    with _open_profile(option, path):
         return str(path)
 
 
 def profile_files(folder: Path) -> list[Path]:
-    """The profiles in a corpus, and what else is called like one."""
+    """The files in a corpus that are named like a profile."""
     return sorted(path for path in (folder / PROFILES).glob("*") if _NAME.fullmatch(path.name))
 
 
@@ -97,18 +92,18 @@ def with_profiles(words: Sequence[str], place: Callable[[Option], str | None]) -
         >>> with_profiles(["-cc1", "-fprofile-sample-use=a.prof", "-Oz"], lambda option: f"/b/{option.values[0]}")
         ('-cc1', '-fprofile-sample-use=/b/a.prof', '-Oz')
     """
-    found: list[str] = []
+    edited: list[str] = []
     for option in parse_options(words):
         if not names_a_profile(option):
-            found += option.words
+            edited += option.words
         elif (path := place(option)) is not None:
-            found.append(f"{option.name}{path}")
-    return tuple(found)
+            edited.append(f"{option.name}{path}")
+    return tuple(edited)
 
 
 def counts_by_front_end(path: Path) -> bool:
     """Whether the front end put in the counters of a profile, and so reads it: bitcode has what it says."""
-    with contextlib.suppress(InputError, OSError), opened(path, "") as descriptor:
+    with contextlib.suppress(InputError, OSError), open_untrusted(path, "") as descriptor:
         head = read_bytes(descriptor, 0, 16)
         return head.startswith(_INDEXED) and not int.from_bytes(head[8:], "little") & _BY_IR
     return False
@@ -119,15 +114,11 @@ def _path(option: Option, directory: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _checked(option: Option, path: Path) -> Generator[int]:
-    """A profile, open for reading.
-
-    Raises:
-        InputError: it is none.
-    """
+def _open_profile(option: Option, path: Path) -> Generator[int]:
+    """A profile, open for reading."""
     words = " ".join(option.words)[:200]
     remedy = "make it with llvm-profdata, then import again"
-    with opened(path, f"expected the profile of {words}, found no file {path}; {remedy}") as descriptor:
+    with open_untrusted(path, f"expected the profile of {words}, found no file {path}; {remedy}") as descriptor:
         size = os.fstat(descriptor).st_size
         if size > MOST_PROFILE_BYTES:
             raise InputError(f"expected at most {MOST_PROFILE_BYTES} bytes in the profile of {words}, found {size}")
@@ -139,7 +130,7 @@ def _checked(option: Option, path: Path) -> Generator[int]:
 
 
 def _is_profile(name: str, head: bytes) -> bool:
-    """Whether a file that begins so is of the kind that an option reads; no other file gets into a corpus."""
+    """Whether a file's first bytes are those of the kind that an option reads; no other file gets into a corpus."""
     if head.startswith(_INDEXED):
         return name not in _LINES
     if name == SAMPLES and (head.startswith(_GCC_SAMPLES) or _leb128(head) >> 8 == int.from_bytes(b"SPROF42", "big")):
@@ -151,8 +142,8 @@ def _is_profile(name: str, head: bytes) -> bool:
 def _leb128(data: bytes) -> int:
     """The number that begins the binary formats of LLVM's samples; its last byte says which of them."""
     value = 0
-    for place, byte in enumerate(data[:10]):
-        value |= (byte & 0x7F) << 7 * place
+    for index, byte in enumerate(data[:10]):
+        value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             break
     return value

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from mlgokit.compiler.driver_call import split_response
-from mlgokit.corpus.files import opened
+from mlgokit.corpus.files import open_untrusted
 from mlgokit.errors import InputError
 
 COMPILE_BYTES = 4 << 20
@@ -51,7 +51,7 @@ def expand_response_files(
         if inside is not None and not path.is_relative_to(inside):
             raise ValueError(f"{word}: expected a response file inside the build folder {inside}, found {path}")
         try:
-            with opened(path, "expected a response file, found: No such file or directory") as descriptor:
+            with open_untrusted(path, "expected a response file, found: No such file or directory") as descriptor:
                 data = _read(descriptor, left + 1)
         except InputError as error:
             if missing == "refuse":

@@ -15,7 +15,7 @@ from typing import Any
 
 from mlgokit.corpus.corpus import Corpus, read_sidecar, write_sidecar
 from mlgokit.corpus.identity import Contents, Kinship, kinships, leaks, without_copies
-from mlgokit.corpus.importers.project_name import default_project
+from mlgokit.corpus.layout import default_project
 from mlgokit.errors import UsageError
 from mlgokit.locks import locked
 from mlgokit.module import Module
@@ -115,8 +115,8 @@ def choose_held_out(
     """
     kept = kept or {}
     places = {key: position(key, seed=seed) for key in keys}
-    chosen = {key for key, place in places.items() if kept.get(key, place < share)}
-    undecided = {key: place for key, place in places.items() if key not in kept}
+    chosen = {key for key, point in places.items() if kept.get(key, point < share)}
+    undecided = {key: point for key, point in places.items() if key not in kept}
     if len(places) > 1 and undecided:
         if not chosen:
             chosen.add(min(undecided, key=undecided.__getitem__))
@@ -136,7 +136,7 @@ def split_corpus(
     held_out: Collection[str] = (),
     force: bool = False,
 ) -> tuple[SplitResult, Corpus]:
-    """Decide, and write ``held_out`` into the sidecar.
+    """Split a corpus, and write ``held_out`` into its sidecar.
 
     Args:
         corpus: what to split.
@@ -160,7 +160,7 @@ def split_corpus(
     """
     if not 0 < share < 1:
         raise UsageError(f"split: share: expected a number between 0 and 1, found {share:g}; give another --share")
-    corpus = replace(corpus, modules=_regrouped(corpus, projects_by))
+    corpus = replace(corpus, modules=_regroup(corpus, projects_by))
     projects = list(dict.fromkeys(module.project for module in corpus.modules))
     unknown = sorted(set(held_out) - set(projects))
     if unknown:
@@ -222,13 +222,13 @@ def split_result(
 
 def by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
     """The modules of each project, in the order in which projects first appear."""
-    found: dict[str, list[Module]] = {}
+    projects: dict[str, list[Module]] = {}
     for module in modules:
-        found.setdefault(module.project, []).append(module)
-    return found
+        projects.setdefault(module.project, []).append(module)
+    return projects
 
 
-def _regrouped(corpus: Corpus, projects_by: ProjectsBy) -> tuple[Module, ...]:
+def _regroup(corpus: Corpus, projects_by: ProjectsBy) -> tuple[Module, ...]:
     match projects_by:
         case ProjectsBy.AUTO:
             return corpus.modules
@@ -261,7 +261,7 @@ def _by_hash(
     by: SplitBy,
     force: bool,
 ) -> tuple[dict[str, tuple[bool, str]], list[str]]:
-    """For each module its side and what to note of the decision; and notes for the user."""
+    """Each module's side with a note on the decision; and notes for the user."""
     marks = {way: f"{way.value} seed={seed} share={share:g}" for way in (SplitBy.PROJECT, SplitBy.MODULE)}
     earlier = {} if force else {name: fact for name, fact in facts.items() if fact.get(SPLIT_KEY) in marks.values()}
     projects = list(dict.fromkeys(module.project for module in modules))

@@ -35,15 +35,15 @@ class SplitAssignments:
 
     def of(self, name: str, project: object) -> SplitAssignment | None:
         """The split's decision about a module that is made again, or joins a project that was split."""
-        found = self.by_name.get(name)
-        if found is not None and found.split is not None:
-            return found
+        assignment = self.by_name.get(name)
+        if assignment is not None and assignment.split is not None:
+            return assignment
         return self.by_project.get(project) if isinstance(project, str) else None
 
     def facts(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         """A sidecar's entry with the decision in it, if there is one."""
-        found = self.of(name, facts.get("project"))
-        return dict(facts) if found is None else {**facts, **found._asdict()}
+        assignment = self.of(name, facts.get("project"))
+        return dict(facts) if assignment is None else {**facts, **assignment._asdict()}
 
 
 NOTHING_ASSIGNED = SplitAssignments(by_name={}, by_project={})

@@ -1,4 +1,4 @@
-"""Whether a corpus gives the code that the build gave: modules are compiled again, without the plugin, and compared.
+"""Whether a corpus gives the build's code: its modules are compiled again, without the plugin, and compared.
 
 The build's object is the one that it left, or, for a corpus that was made from sources by the front end alone, what our
 clang makes of the same source in one go. Compared are the bytes of sections, in which a field that the linker fills is
@@ -122,7 +122,7 @@ def objects_of_build(folder: Path) -> Reference:
 
 
 def _is_bitcode(path: Path) -> bool:
-    """Whether an object of a build is what ``-flto`` makes, and the linker makes the code."""
+    """Whether an object of a build is bitcode (``-flto``), so that the linker makes the code."""
     with path.open("rb") as file:
         return file.read(4) == b"BC\xc0\xde"
 
@@ -166,21 +166,17 @@ def verify_corpus(
         compiler: that of the build; another version gives other code.
         rng: draws the modules, if the corpus has more than ``most``.
         most: how many modules to look at.
-        report: told after every module.
-
-    Raises:
-        StorageError: the disk is full.
-        ToolError: the compiler cannot be started.
+        report: called after every module.
     """
     count = len(corpus.modules)
     drawn = rng.choice(count, size=min(most, count), replace=False)
     modules = [corpus.modules[int(index)] for index in np.sort(drawn)]
     verify = functools.partial(_verify, reference=reference, compiler=compiler)
     verified: list[VerifiedModule] = []
-    with contextlib.closing(in_order(verify, modules, workers=compiler.workers)) as found:
-        for one in found:
-            verified.append(one)
-            report(len(verified), len(modules), one.name)
+    with contextlib.closing(in_order(verify, modules, workers=compiler.workers)) as results:
+        for result in results:
+            verified.append(result)
+            report(len(verified), len(modules), result.name)
     return VerifyResult(modules=tuple(verified), of=count)
 
 
@@ -197,23 +193,23 @@ def _verify(module: Module, *, reference: Reference, compiler: Compiler) -> Veri
                 name=module.name, verdict=Verdict.FAILED, reason=f"{result.status.value}: {result.reason}"
             )
         try:
-            wanted, found = read_elf(expected), read_elf(output)
+            recorded, actual = read_elf(expected), read_elf(output)
         except InputError as error:
             return VerifiedModule(name=module.name, verdict=Verdict.NO_REFERENCE, reason=str(error))
-    return compare_objects(module.name, wanted, found)
+    return compare_objects(module.name, recorded, actual)
 
 
-def compare_objects(name: str, wanted: Elf, found: Elf) -> VerifiedModule:
+def compare_objects(name: str, recorded: Elf, actual: Elf) -> VerifiedModule:
     """Compare two objects section by section; sections of one name count in their order.
 
     Only code decides about the verdict: sections that are executed, by name and bytes.
     """
-    code = _sections(wanted, executable=True)
+    code = _sections(recorded, executable=True)
     text_bytes = sum(len(data) for pieces in code.values() for data in pieces)
-    different = _differences(code, _sections(found, executable=True))
+    different = _differences(code, _sections(actual, executable=True))
     verdict = Verdict.DIFFERENT
     if not different:
-        different = _differences(_sections(wanted, executable=False), _sections(found, executable=False))
+        different = _differences(_sections(recorded, executable=False), _sections(actual, executable=False))
         verdict = Verdict.SAME_CODE if different else Verdict.SAME
     more = f" and {len(different) - _MENTIONED} more" if len(different) > _MENTIONED else ""
     reason = ", ".join(different[:_MENTIONED]) + more
@@ -233,5 +229,7 @@ def _sections(elf: Elf, *, executable: bool) -> dict[str, list[bytes]]:
     return contents
 
 
-def _differences(one: Mapping[str, Sequence[bytes]], other: Mapping[str, Sequence[bytes]]) -> list[str]:
-    return sorted(name for name in one.keys() | other.keys() if list(one.get(name, ())) != list(other.get(name, ())))
+def _differences(expected: Mapping[str, Sequence[bytes]], actual: Mapping[str, Sequence[bytes]]) -> list[str]:
+    return sorted(
+        name for name in expected.keys() | actual.keys() if list(expected.get(name, ())) != list(actual.get(name, ()))
+    )

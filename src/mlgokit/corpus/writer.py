@@ -228,12 +228,9 @@ def write_outcomes(
         work: makes one module, whose files are there then, or says why there is none.
         items: what to make modules of.
         workers: threads.
-        report: told after every module.
+        report: called after every module.
         total: how many items there are at least, if that is known.
         room: what the corpus may take of the disk, asked after every module; the usual if not given.
-
-    Raises:
-        StorageError: the disk has no room for more.
     """
     room = room or Room(folder=writer.folder)
     with contextlib.closing(in_order(work, items, workers=workers)) as outcomes:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from mlgokit.algorithms.credit import Credit, attribute, scored_build
 from mlgokit.builds.variant import Variant, VariantRecord, leaves_alone
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.objects.measure import Objective, function_scores
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
@@ -32,6 +31,7 @@ from mlgokit.policy.targets import architectures_of
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.overrides import ALLOCATIONS, override_bytes
+from mlgokit.traces.log import function_id
 
 FORMAT = "mlgokit explanation"
 FORMAT_VERSION = 1

@@ -119,7 +119,9 @@ def model_source(problem: Problem, policies: Sequence[Policy], names: Sequence[s
     """The object's source, piece by piece; with ``names``, LLVM's model selector says which policy decides."""
     yield _INTRODUCTION.format(name=cpp_class, options=" ".join(OPTIONS))
     for part in _PARTS:
-        yield f"\n// {part}\n" + re.sub(r'^#include "(?:shared|release)/.*"\n', "", _packaged(part), flags=re.MULTILINE)
+        yield f"\n// {part}\n" + re.sub(
+            r'^#include "(?:shared|release)/.*"\n', "", _packaged_text(part), flags=re.MULTILINE
+        )
     asked = HEURISTIC_FEATURES if any(policy.asks_heuristic for policy in policies) else ()
     used = {feature for policy in policies for feature in (*policy.features, policy.mask, *asked)}
     inputs = [feature for feature in problem.features if feature.name in used]
@@ -130,7 +132,7 @@ def model_source(problem: Problem, policies: Sequence[Policy], names: Sequence[s
     if names:
         yield f'    {{"feed_{SELECTOR}", false, 2}},\n'
     yield "};\n\n"
-    places = {feature.name: place for place, feature in enumerate(inputs)}
+    places = {feature.name: position for position, feature in enumerate(inputs)}
     for index, policy in enumerate(policies):
         yield from _policy_source(policy, names[index] if names else "", index, places)
     yield _FUNCTIONS.format(
@@ -205,7 +207,7 @@ def _lines(values: Iterable[np.float32]) -> Iterator[str]:
         yield f"    {' '.join(words[begin : begin + 8])}\n"
 
 
-def _packaged(part: str) -> str:
+def _packaged_text(part: str) -> str:
     folder = "plugin" if part.startswith("shared/") else "export"
     return (resources.files("mlgokit") / folder / part).read_text()
 

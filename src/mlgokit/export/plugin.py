@@ -91,7 +91,7 @@ def export_plugin(
         raise UsageError("policies: expected at least one policy file, found none; see `mlgokit export plugin --help`")
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
         if doubt is not None or targets:
-            by_problem = _changed(by_problem, doubt, tuple(targets), Path(scratch))
+            by_problem = _write_changed(by_problem, doubt, tuple(targets), Path(scratch))
         source, plugin = Path(scratch) / "check.c", Path(scratch) / "plugin.so"
         link_policies(toolchain, by_problem, plugin)
         source.write_text(_CHECKED)
@@ -114,12 +114,10 @@ def export_plugin(
     )
 
 
-def _changed(policies: dict[str, Path], doubt: float | None, targets: tuple[str, ...], folder: Path) -> dict[str, Path]:
-    """The policies, by problem, written into ``folder``: those of effects with another doubt, all for other targets.
-
-    Raises:
-        UsageError: there is none of effects, or the doubt is none.
-    """
+def _write_changed(
+    policies: dict[str, Path], doubt: float | None, targets: tuple[str, ...], folder: Path
+) -> dict[str, Path]:
+    """The policies, by problem, written into ``folder``: those of effects with another doubt, all for other targets."""
     read = {problem: load_policy(path) for problem, path in policies.items()}
     if doubt is not None:
         check_doubt(doubt, read.values())
@@ -135,7 +133,7 @@ def check_doubt(doubt: float, policies: Iterable[Policy]) -> None:
     """Make sure that some of ``policies`` can have another doubt.
 
     Raises:
-        UsageError: none is one of effects, or the number is none.
+        UsageError: no policy is one of effects, or the number is not usable.
     """
     if not (math.isfinite(doubt) and doubt >= 0):
         raise UsageError(f"doubt: expected a number that is not negative, found {doubt:g}; 0 believes the mean")

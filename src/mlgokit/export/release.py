@@ -20,10 +20,10 @@ from mlgokit.errors import ToolError, UsageError
 from mlgokit.export.model_source import OPTIONS, model_header, model_source
 from mlgokit.export.plugin import check_doubt
 from mlgokit.files import atomic_write
-from mlgokit.policy.llvms_own import check_llvms_own
 from mlgokit.policy.network import Policy
 from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.targets import check_llvms_own
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 
 CLASSES = {
@@ -93,7 +93,7 @@ def export_release(
         raise UsageError(f"name: expected the name of a C++ class, found {cpp_class!r}; give letters and digits")
     source = "".join(model_source(problem, list(read.values()), names, cpp_class))
     header = model_header(problem, cpp_class)
-    built = _compiled(toolchain, source, header, cpp_class, target)
+    built = _compile(toolchain, source, header, cpp_class, target)
     for suffix, data in ((".h", header), (".cpp", source), (".o", built)):
         atomic_write(output / f"{cpp_class}{suffix}", data)
     for path, data in _build_files(resources.files("mlgokit.export") / "release"):
@@ -114,12 +114,7 @@ def _selector_flag(names: Sequence[str]) -> list[str]:
 
 
 def _exportable(path: Path, doubt: float | None) -> Policy:
-    """The policy, if LLVM's release mode can have it.
-
-    Raises:
-        PolicyError: it cannot.
-        UsageError: ``doubt`` is no such number, or the policy is not one of effects.
-    """
+    """The policy, if LLVM's release mode can have it."""
     origin = policy_name(path)
     policy = load_policy(path)
     check_llvms_own(policy, origin)
@@ -130,16 +125,12 @@ def _exportable(path: Path, doubt: float | None) -> Policy:
 
 
 def _check_together(read: dict[Path, Policy], policies: Sequence[Path], names: Sequence[str]) -> Problem:
-    """The problem of all policies.
-
-    Raises:
-        UsageError: there is none, or they and the names do not fit each other.
-    """
+    """The problem of all policies."""
     problems = sorted({policy.problem for policy in read.values()})
     if len(problems) != 1:
-        found = " and ".join(problems) or "none"
+        listed = " and ".join(problems) or "none"
         raise UsageError(
-            f"policies: expected one or more for the same problem, found {found}; export one model for each problem"
+            f"policies: expected one or more for the same problem, found {listed}; export one model for each problem"
         )
     if len(read) != len(policies):
         raise UsageError("policies: expected each file once, found one twice; leave it out")
@@ -172,12 +163,8 @@ def _build_files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, b
             yield prefix + entry.name, entry.read_bytes()
 
 
-def _compiled(toolchain: Toolchain, source: str, header: str, cpp_class: str, target: str | None) -> bytes:
-    """The object.
-
-    Raises:
-        ToolError: it does not compile.
-    """
+def _compile(toolchain: Toolchain, source: str, header: str, cpp_class: str, target: str | None) -> bytes:
+    """The object."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
         folder = Path(scratch)
         (folder / f"{cpp_class}.cpp").write_text(source)

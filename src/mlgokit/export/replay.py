@@ -73,9 +73,9 @@ def parse_replay_lines(data: bytes, origin: str) -> list[ReplayLine]:
     """The decisions that the plugin wrote in one compilation, in the order in which they were made.
 
     Raises:
-        InputError: a line is none.
+        InputError: a line is malformed.
     """
-    found: list[ReplayLine] = []
+    lines: list[ReplayLine] = []
     # Names are bytes; splitlines would also break at characters that a name may have.
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), start=1):
         if not line:
@@ -86,8 +86,8 @@ def parse_replay_lines(data: bytes, origin: str) -> list[ReplayLine]:
                 f"{origin}: expected a decision of the inliner in line {number}, found {line[:100]!r}; "
                 "report this sentence"
             )
-        found.append(ReplayLine(read["callee"], read["caller"], read["site"], read["decided"] == "inlined"))
-    return found
+        lines.append(ReplayLine(read["callee"], read["caller"], read["site"], read["decided"] == "inlined"))
+    return lines
 
 
 def write_replay(folder: Path, lines: Iterable[ReplayLine], *, rust: bool = False) -> ReplayFiles:
@@ -124,15 +124,15 @@ def remove_replay(folder: Path, *, rust: bool = False) -> ReplayFiles:
 
 
 def _files(folder: Path, *, rust: bool) -> ReplayFiles:
-    place = folder.absolute()
-    if _NEWLINES.search(str(place)):
-        raise UsageError(f"{str(place)!r}: expected a folder without line breaks in its name; name another --output")
-    if rust and " " in str(place):
+    root = folder.absolute()
+    if _NEWLINES.search(str(root)):
+        raise UsageError(f"{str(root)!r}: expected a folder without line breaks in its name; name another --output")
+    if rust and " " in str(root):
         raise UsageError(
-            f"{str(place)!r}: expected a folder without spaces in its path, where rustc takes options for LLVM apart; "
+            f"{str(root)!r}: expected a folder without spaces in its path, where rustc takes options for LLVM apart; "
             "name another --output"
         )
-    return ReplayFiles(lines=place / LINES_NAME, config=place / (ARGUMENTS_NAME if rust else CONFIG_NAME))
+    return ReplayFiles(lines=root / LINES_NAME, config=root / (ARGUMENTS_NAME if rust else CONFIG_NAME))
 
 
 def config_lines(lines: Path) -> list[str]:

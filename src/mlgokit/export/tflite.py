@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
-from mlgokit.policy.llvms_own import check_llvms_own
 from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.targets import check_llvms_own
 from mlgokit.policy.tflite.file import graph_bytes
 from mlgokit.policy.tflite.write_policy import write_policy
 from mlgokit.problems import PROBLEMS

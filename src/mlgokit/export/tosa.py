@@ -16,11 +16,11 @@ import numpy as np
 
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
-from mlgokit.policy.llvms_own import check_llvms_own
 from mlgokit.policy.network import LOGIT_BOUND, OutputKind, Policy
 from mlgokit.policy.normaliser import LARGEST, Quantile
 from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.targets import check_llvms_own
 from mlgokit.policy.tflite.graph import Array
 from mlgokit.policy.tflite.steps import Steps, whole_inputs
 from mlgokit.policy.tflite.write_policy import EXACT_FLOAT, digits_of
@@ -90,10 +90,10 @@ def tosa_text(policy: Policy, *, origin: str = "policy") -> str:
     check_llvms_own(policy, origin)
     problem = PROBLEMS[policy.problem]
     if problem.name not in NAMES or policy.asks_heuristic or policy.caution:
-        found = "caution" if policy.caution else "a gate or doubt" if problem.name in NAMES else problem.name
+        unsupported = "caution" if policy.caution else "a gate or doubt" if problem.name in NAMES else problem.name
         raise UsageError(
-            f"policy {origin}: expected one of {' or '.join(NAMES)} without gate, doubt and caution, found {found}; "
-            "`mlgokit export llvm` takes it"
+            f"policy {origin}: expected one of {' or '.join(NAMES)} without gate, doubt and caution, "
+            f"found {unsupported}; `mlgokit export llvm` takes it"
         )
     body = _Body()
     arguments = {feature.name: body.argument(feature) for feature in _features(policy, problem)}
@@ -146,8 +146,8 @@ class _Body:
     def add(self, name: str, values: Sequence[str], *, kind: str = _FLOAT) -> str:
         """The result of an operation on each element of ``values``; one row or element stands for all."""
         given = [self.types[value] for value in values]
-        result = _Type(max(one.rows for one in given), max(one.elements for one in given), kind)
-        return self._note(name, values, [one.text for one in given], result)
+        result = _Type(max(operand.rows for operand in given), max(operand.elements for operand in given), kind)
+        return self._note(name, values, [operand.text for operand in given], result)
 
     def argument(self, feature: Feature) -> str:
         """An argument of the function, as floats."""
@@ -182,15 +182,15 @@ class _Body:
         factor = matrix if isinstance(matrix, str) else self.constant(matrix)
         zero = self._small("f32", "0.0")
         given = [self.types[value], self.types[factor]]
-        types = [*(one.text for one in given), *["tensor<1xf32>"] * 2]
+        types = [*(operand.text for operand in given), *["tensor<1xf32>"] * 2]
         return self._note("matmul", [value, factor, zero, zero], types, _Type(given[0].rows, given[1].elements))
 
     def scaled(self, value: str, factor: float | str) -> str:
         """``value`` times a number, or another value."""
         other = factor if isinstance(factor, str) else self.constant(np.array([factor]))
         given = [self.types[value], self.types[other]]
-        result = _Type(max(one.rows for one in given), max(one.elements for one in given))
-        types = [*(one.text for one in given), "tensor<1xi8>"]
+        result = _Type(max(operand.rows for operand in given), max(operand.elements for operand in given))
+        types = [*(operand.text for operand in given), "tensor<1xi8>"]
         return self._note("mul", [value, other, self._small("i8", "0")], types, result)
 
     def _small(self, kind: str, value: str) -> str:
@@ -221,30 +221,30 @@ def _first_layer(body: _Body, policy: Policy, arguments: dict[str, str]) -> list
     nan = policy.normaliser.nan if isinstance(policy.normaliser, Quantile) else 0.0
     inputs: list[str] = []
     orders: list[list[int]] = []
-    for place, name in enumerate(policy.features):
+    for index, name in enumerate(policy.features):
         whole, value = kinds[name].type == "int64_t", arguments[name]
         if not whole:
             # NaN is one number to a policy, and equals nothing.
             value = body.chosen(body.add("equal", [value, value], kind=_BIT), value, body.constant(np.array([nan])))
-        steps = whole_inputs(policy.normaliser, layer, place, whole_numbers=whole)
-        inputs.append(_looked_up(body, value, steps))
-        orders.append([each * place + part for part in range(each)])
-    found: list[str] = []
+        steps = whole_inputs(policy.normaliser, layer, index, whole_numbers=whole)
+        inputs.append(_look_up(body, value, steps))
+        orders.append([each * index + part for part in range(each)])
+    outputs: list[str] = []
     for weight, bias, unit in zip(layer.weight, layer.bias, layer.unit, strict=True):
         digits, base = digits_of(weight)
         total = ""
         for digit in digits:
             part = ""
             for value, order in zip(inputs, orders, strict=True):
-                one = body.product(value, digit[order])
-                part = one if not part else body.add("add", [part, one])
+                product = body.product(value, digit[order])
+                part = product if not part else body.add("add", [part, product])
             total = part if not total else body.add("add", [body.scaled(total, base), part])
         total = body.add("add", [total, body.constant(bias)])
-        found.append(body.scaled(total, float(unit)))
-    return found
+        outputs.append(body.scaled(total, float(unit)))
+    return outputs
 
 
-def _looked_up(body: _Body, value: str, steps: Steps) -> str:
+def _look_up(body: _Body, value: str, steps: Steps) -> str:
     """What the first layer reads of a feature: the lowest value, and what each boundary that is reached adds."""
     values = steps.values.reshape(len(steps.values), -1)
     added: Array = np.diff(values, axis=0)
@@ -254,12 +254,12 @@ def _looked_up(body: _Body, value: str, steps: Steps) -> str:
     if not len(steps.knots):
         return lowest
     if len(steps.knots) >= _MANY and values.shape[1] == 1 and (np.all(added > 0) or np.all(added < 0)):
-        return body.add("add", [_in_groups(body, value, steps.knots, added[:, 0]), lowest])
+        return body.add("add", [_sum_by_groups(body, value, steps.knots, added[:, 0]), lowest])
     reached = body.add("greater_equal", [value, body.constant(steps.knots)], kind=_BIT)
     return body.add("add", [body.product(body.ones(reached), added), lowest])
 
 
-def _in_groups(body: _Body, value: str, knots: Array, added: Array) -> str:
+def _sum_by_groups(body: _Body, value: str, knots: Array, added: Array) -> str:
     """What the boundaries that are reached add together, all of one sign: their number, each as often as it adds 1.
 
     The last group whose first boundary is reached has the value; the boundaries of that group alone are compared.
@@ -310,10 +310,10 @@ def _column(body: _Body, total: str, mask: str, members: int) -> str:
     equal = body.chosen(body.add("equal", [row, logits], kind=_BIT), earlier, none)
     before = body.product(body.add("add", [greater, equal]), np.ones((COLUMNS, 1)))
     index = body.chosen(body.add("equal", [before, none], kind=_BIT), body.constant(np.arange(COLUMNS)[:, None]), none)
-    found = body.product(body.constant(np.ones((1, COLUMNS))), index)
+    broadcast = body.product(body.constant(np.ones((1, COLUMNS))), index)
     # A cast would round, for which there is no C++.
     decision = body.whole(0)
     for column in range(1, COLUMNS):
-        is_it = body.add("equal", [found, body.constant(np.array([column]))], kind=_BIT)
+        is_it = body.add("equal", [broadcast, body.constant(np.array([column]))], kind=_BIT)
         decision = body.chosen(is_it, body.whole(column), decision, kind=_INT)
     return decision

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Floats, Ints
 from mlgokit.compiler.compilation import NOT_FEATURES, InlineDecisions
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.errors import UsageError
 from mlgokit.policy.exploration import UNIT_BOUND
 from mlgokit.policy.network import Policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, Problem, column_count
 from mlgokit.spec import AdviceKind
 from mlgokit.traces import Log
+from mlgokit.traces.log import function_id
 
 ABOUT_DECISIONS = frozenset(NOT_FEATURES) | {
     name for problem in PROBLEMS.values() for name in (problem.decision, problem.default_decision)

@@ -15,7 +15,6 @@ import numpy as np
 from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build, with_changes
 from mlgokit.algorithms.search import independent_moves
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.objects.measure import TEXT, Objective
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import Floats, pass_number
@@ -24,6 +23,7 @@ from mlgokit.learning.trials import module_draws
 from mlgokit.module import Module
 from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
 from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, by_function, override_bytes
+from mlgokit.traces.log import function_id
 
 _AT_ONCE = 256
 _SEED = 1

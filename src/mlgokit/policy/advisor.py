@@ -136,11 +136,11 @@ class PolicyAdvisor:
     def _rows(self, observation: Observation, columns: int) -> npt.NDArray[np.float64]:
         """The policy's inputs [C, F], raw; a feature of one element is the same in every column."""
         rows = np.empty((columns, len(self.policy.features)))
-        for place, name in enumerate(self.policy.features):
+        for column, name in enumerate(self.policy.features):
             value = observation.values.get(name)
             if value is None or value.size not in (1, columns):
                 raise self._misfit(observation)
-            rows[:, place] = value.ravel()
+            rows[:, column] = value.ravel()
         return rows
 
     def _misfit(self, observation: Observation) -> PolicyError:

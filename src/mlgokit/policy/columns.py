@@ -1,4 +1,4 @@
-"""What a policy of evictions sees of one column, beside the column's own values.
+"""Features of one column that an eviction policy has beside the column's own values.
 
 A feature's name says whose value it is: ``nr_urgent`` the column's own, ``default:nr_urgent`` that of the column which
 LLVM's heuristic takes; ``least:``, ``mean:`` and ``most:`` stand for all columns that may be chosen together.
@@ -39,7 +39,7 @@ def prefix_of(feature: str) -> str:
 
 
 def base_names(features: Sequence[str]) -> list[str]:
-    """The names of all values that features are made of and that somebody has to give, each once.
+    """The names of all values from which features are computed, each once.
 
     Example:
         >>> base_names(("nr_urgent", "mean:nr_urgent", "progress", "is_itself"))
@@ -79,20 +79,20 @@ def column_values(
         IS_ITSELF: np.eye(columns, dtype=np.bool_)[[-1] * questions],
         LEGAL_COLUMNS: legal[:, None],
     }
-    found = np.empty((questions, columns, len(features)))
+    output = np.empty((questions, columns, len(features)))
     every = np.arange(questions, dtype=np.int64)
-    for place, feature in enumerate(features):
+    for position, feature in enumerate(features):
         name, prefix = base_name(feature), prefix_of(feature)
         values = np.broadcast_to(np.asarray(own[name] if name in own else given[name], np.float64), mask.shape)
         if not prefix:
-            found[:, :, place] = values
+            output[:, :, position] = values
         elif prefix == DEFAULT:
             if default is None:
                 raise KeyError(feature)
-            found[:, :, place] = values[every, default][:, None]
+            output[:, :, position] = values[every, default][:, None]
         else:
-            found[:, :, place] = _pooled(values, mask, legal, prefix)[:, None]
-    return found
+            output[:, :, position] = _pooled(values, mask, legal, prefix)[:, None]
+    return output
 
 
 def _pooled(values: Doubles, mask: Bools, legal: Ints, prefix: str) -> Doubles:

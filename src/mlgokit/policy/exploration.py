@@ -138,25 +138,25 @@ def choose_column(
     if exploration.temperature > 0:
         shares = [math.exp((logits[column] - largest) / exploration.temperature) for column in legal]
     else:
-        first = next(place for place, column in enumerate(legal) if logits[column] == largest)
-        shares = [float(place == first) for place in range(len(legal))]
+        first = next(rank for rank, column in enumerate(legal) if logits[column] == largest)
+        shares = [float(rank == first) for rank in range(len(legal))]
     total = 0.0
     for share in shares:
         total += share
-    place, reached = len(legal) - 1, 0.0
+    rank, reached = len(legal) - 1, 0.0
     for number, share in enumerate(shares):
         reached += share
         if choice * total < reached:
-            place = number
+            rank = number
             break
     others, probability = len(legal) - 1, exploration.flip_probability
     if others and flip < probability:
         other = min(int(flip / probability * others), others - 1)
-        place = other + (other >= place)
-    chance = shares[place] / total
+        rank = other + (other >= rank)
+    chance = shares[rank] / total
     if others:
         chance = chance * (1 - probability) + (1 - chance) * probability / others
-    return legal[place], _logarithm(chance)
+    return legal[rank], _logarithm(chance)
 
 
 def priority_of(unit: float) -> float:
@@ -198,7 +198,7 @@ def draw_factor(unit: float, exploration: Exploration, choice: float, flip: floa
     """A factor's binary logarithm, and that of the density as of :func:`draw_priority`.
 
     Raises:
-        UsageError: as of that.
+        UsageError: as :func:`draw_priority` does.
 
     Example:
         >>> draw_factor(-0.25, Exploration(), 0.5, 0.5)

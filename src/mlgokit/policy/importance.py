@@ -58,7 +58,7 @@ class Importance:
 
     def ordered(self) -> list[int]:
         """Positions of the features, the most important first by Shapley value."""
-        return sorted(range(len(self.features)), key=lambda place: -self.shapley[place])
+        return sorted(range(len(self.features)), key=lambda index: -self.shapley[index])
 
 
 def check_explained(policy: Policy) -> None:
@@ -97,8 +97,8 @@ def importance(
     if questions.mask is None:
         values = questions.values[rows].astype(np.float64)
         moving = (values.std(axis=0) > 0) & (contributions.std(axis=0) > 0)
-        for place in np.flatnonzero(moving).tolist():
-            direction[place] = np.corrcoef(values[:, place], contributions[:, place])[0, 1]
+        for index in np.flatnonzero(moving).tolist():
+            direction[index] = np.corrcoef(values[:, index], contributions[:, index])[0, 1]
     return Importance(
         problem=policy.problem,
         features=policy.features,
@@ -114,13 +114,13 @@ def permuted_changes(policy: Policy, questions: Questions, rng: np.random.Genera
     real = policy.output.advice_kind is AdviceKind.REAL
     before = _decisions(policy, questions)
     scale = max(float(before.std()), 1e-12) if real else 1.0
-    found = np.zeros(len(policy.features))
-    for place in range(len(found)):
+    changes = np.zeros(len(policy.features))
+    for index in range(len(changes)):
         values = questions.values.copy()
-        values[..., place] = values[rng.permutation(len(values)), ..., place]
+        values[..., index] = values[rng.permutation(len(values)), ..., index]
         after = _decisions(policy, Questions(values=values, mask=questions.mask))
-        found[place] = np.abs(after - before).mean() / scale if real else (after != before).mean()
-    return found
+        changes[index] = np.abs(after - before).mean() / scale if real else (after != before).mean()
+    return changes
 
 
 def shapley_values(
@@ -146,10 +146,10 @@ def shapley_values(
         mixed = questions.values[rng.integers(0, count, len(rows))].copy()
         last = answer(mixed)
         for step in range(width):
-            place = order[:, step]
-            mixed[every, ..., place] = own[every, ..., place]
+            index = order[:, step]
+            mixed[every, ..., index] = own[every, ..., index]
             now = answer(mixed)
-            total[every, place] += now - last
+            total[every, index] += now - last
             last = now
     return total / (2 * pairs), rows
 
@@ -164,17 +164,14 @@ def changes_from_typical(policy: Policy, values: npt.NDArray[Any]) -> Doubles:
     Returns:
         [N, F] the preference, less the one with that feature's typical value in place of its own, before gate and
         doubt. Positive speaks for yes. Features that only speak together have no share in it, and shares do not add up.
-
-    Raises:
-        UsageError: the policy does not decide yes or no.
     """
     own = policy.preferences(values)
-    found = np.zeros(values.shape)
-    for place, typical in enumerate(typical_values(policy.normaliser).tolist()):
+    changes = np.zeros(values.shape)
+    for index, typical in enumerate(typical_values(policy.normaliser).tolist()):
         other = values.astype(np.float64)
-        other[:, place] = typical
-        found[:, place] = own - policy.preferences(other)
-    return found
+        other[:, index] = typical
+        changes[:, index] = own - policy.preferences(other)
+    return changes
 
 
 def _decisions(policy: Policy, questions: Questions) -> npt.NDArray[Any]:

@@ -6,18 +6,25 @@ same order and precision in all others, so a preference, a column's logit or a u
 """
 
 import enum
+import math
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgokit.errors import UsageError
-from mlgokit.policy.first_layer import FirstLayer, scale_layer
 from mlgokit.policy.normaliser import Normaliser, Values
 from mlgokit.problems import REGALLOC_WEIGHT
 from mlgokit.spec import AdviceKind
 
+LARGEST_INPUT = 1 << 13
+LARGEST_WEIGHT = np.iinfo(np.int16).max
+LARGEST_SUM = np.iinfo(np.int32).max
+_LARGEST_EXPONENT = 40
+_LARGEST = float(np.finfo(np.float32).max)
+
+Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 LOGIT_BOUND = 1e30
 """No column's logit leaves [-LOGIT_BOUND, LOGIT_BOUND]; a network that overflows still gives numbers to compare."""
@@ -28,7 +35,79 @@ HEURISTIC_PREFERENCE = 2.0
 
 
 USUAL_TARGETS = ("x86_64",)
-"""What a policy is for of which nothing else is said, as all were before one could say it."""
+"""Targets of a policy whose file names none, as older files do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FirstLayer:
+    """The first dense layer of each of K networks in integers: the arithmetic of the plugin's ``FirstLayer.cpp``.
+
+    Integers have the same sum in any order. So the plugin adds only what changed since the decision before, and numpy
+    takes a matrix product: of doubles, which hold every sum exactly. docs/formats.md, "The arithmetic", has the rules.
+
+    Attributes:
+        bound: no input is beyond it.
+        input_scale: the power of two by which inputs are multiplied.
+        weight: [K, I, O] whole numbers.
+        bias: [K, O] whole numbers.
+        unit: [K] what 1 in a member's sums stands for.
+    """
+
+    bound: float
+    input_scale: float
+    weight: Doubles
+    bias: Doubles
+    unit: Doubles
+
+    def apply(self, inputs: Floats) -> Floats:
+        """Outputs [K, N, O] for ``inputs`` [N, I]."""
+        whole = np.rint(np.clip(inputs.astype(np.float64), -self.bound, self.bound) * self.input_scale)
+        outputs = np.empty((len(self.weight), len(inputs), self.bias.shape[1]), np.float32)
+        with np.errstate(over="ignore"):
+            for member, (weight, bias, unit) in enumerate(zip(self.weight, self.bias, self.unit, strict=True)):
+                outputs[member] = (whole @ weight + bias) * unit
+        return outputs
+
+
+def scale_layer(weight: npt.NDArray[Any], bias: npt.NDArray[Any], bound: float) -> FirstLayer:
+    """The layer ``weight`` [K, I, O], ``bias`` [K, O] for inputs that are not beyond ``bound``.
+
+    Each member has the largest power of two with which no weight takes more than 16 bits, and no sum more than 32,
+    whatever the inputs are.
+
+    Example:
+        >>> layer = scale_layer(np.array([[[0.5], [-0.25]]]), np.array([[1.0]]), 4.0)
+        >>> layer.input_scale, layer.weight.ravel().tolist(), layer.apply(np.array([[2.0, 4.0]], np.float32)).tolist()
+        (2048.0, [16384.0, -8192.0], [[[1.0]]])
+    """
+    bound = min(bound, _LARGEST)
+    mantissa, exponent = math.frexp(bound)
+    input_exponent = min(13 - exponent + (mantissa == 0.5), _LARGEST_EXPONENT)
+    # Files have finite numbers only; a learner whose numbers overflow may ask for others.
+    weights, biases = (
+        np.nan_to_num(values.astype(np.float64), posinf=_LARGEST, neginf=-_LARGEST) for values in (weight, bias)
+    )
+    scaled = [_scale_member(*member, input_exponent) for member in zip(weights, biases, strict=True)]
+    return FirstLayer(
+        bound=bound,
+        input_scale=math.ldexp(1.0, input_exponent),
+        weight=np.stack([weight for weight, _, _ in scaled]),
+        bias=np.stack([bias for _, bias, _ in scaled]),
+        unit=np.array([math.ldexp(1.0, -exponent - input_exponent) for _, _, exponent in scaled]),
+    )
+
+
+def _scale_member(weight: Doubles, bias: Doubles, input_exponent: int) -> tuple[Doubles, Doubles, int]:
+    """``weight`` [I, O] and ``bias`` [O] as whole numbers, and the power of two by which weights were multiplied."""
+    largest = (math.frexp(float(np.abs(values).max(initial=0.0)))[1] for values in (weight, bias))
+    exponent = min(15 - next(largest), 31 - input_exponent - next(largest))
+    while True:
+        weights = np.rint(np.ldexp(weight, exponent))
+        biases = np.rint(np.ldexp(bias, exponent + input_exponent))
+        sums = np.abs(weights).sum(axis=0) * LARGEST_INPUT + np.abs(biases)
+        if np.abs(weights).max(initial=0.0) <= LARGEST_WEIGHT and sums.max() <= LARGEST_SUM:
+            return weights, biases, exponent
+        exponent -= 1
 
 
 class OutputKind(enum.Enum):
@@ -65,7 +144,7 @@ class OutputKind(enum.Enum):
 
     @classmethod
     def of_numbers(cls, problem: str) -> "OutputKind":
-        """What a number says that a policy gives for a problem."""
+        """The output kind of a policy that gives one number for a problem."""
         return cls.LOG2_FACTOR if problem == REGALLOC_WEIGHT.name else cls.PRIORITY
 
 
@@ -150,7 +229,7 @@ class Policy:
 
     @property
     def asks_heuristic(self) -> bool:
-        """Whether some decisions are left to LLVM, so that its own must be known."""
+        """Whether some decisions are left to LLVM, so that its decision is needed."""
         return self.gate is not None or self.doubt > 0 or self.output is OutputKind.COLUMN_EFFECT
 
     def answers(self, values: Values) -> Doubles:
@@ -182,14 +261,14 @@ class Policy:
         if self.output is OutputKind.LOGITS:
             return np.where(np.isnan(average), 0.0, average)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = np.where(np.isnan(average), 0.0, -average / self.bytes_per_unit)
+            preferences = np.where(np.isnan(average), 0.0, -average / self.bytes_per_unit)
             if not self.asks_heuristic or heuristic is None:
-                return found
+                return preferences
             margin = np.zeros(len(values))
             if self.gate is not None:
                 margin = self._margins(self.gate, values)
             believed = np.abs(average) > margin + self.doubt * deviation
-        return np.where(believed, found, np.where(heuristic, HEURISTIC_PREFERENCE, -HEURISTIC_PREFERENCE))
+        return np.where(believed, preferences, np.where(heuristic, HEURISTIC_PREFERENCE, -HEURISTIC_PREFERENCE))
 
     def column_logits(self, values: Values, default: npt.NDArray[np.int64] | None = None) -> Doubles:
         """Logits [T, C] for raw ``values`` [T, C, F], every one finite; the mask is the caller's.
@@ -212,13 +291,13 @@ class Policy:
             with np.errstate(over="ignore", invalid="ignore"):
                 believed = -average > self.margin + self.doubt * deviation
                 wanted = np.minimum(-average / self.bytes_per_unit, LOGIT_BOUND)
-            found = np.where(believed, wanted, -HEURISTIC_PREFERENCE).reshape(values.shape[:-1])
-            found[np.arange(len(found)), default] = 0.0
-            return found
+            logits = np.where(believed, wanted, -HEURISTIC_PREFERENCE).reshape(values.shape[:-1])
+            logits[np.arange(len(logits)), default] = 0.0
+            return logits
         with np.errstate(over="ignore", invalid="ignore"):
-            found = average - self.caution * deviation
-        found = np.where(np.isnan(found), -LOGIT_BOUND, np.clip(found, -LOGIT_BOUND, LOGIT_BOUND))
-        return found.reshape(values.shape[:-1])
+            logits = average - self.caution * deviation
+        logits = np.where(np.isnan(logits), -LOGIT_BOUND, np.clip(logits, -LOGIT_BOUND, LOGIT_BOUND))
+        return logits.reshape(values.shape[:-1])
 
     def units(self, values: Values) -> Doubles:
         """Unit numbers [T] for raw ``values`` [T, F], before the gate; none is NaN.

@@ -116,10 +116,10 @@ class Quantile:
             ranks = np.arange(count + 1, dtype=np.float64) / count
             inputs[count] = np.stack([ranks, ranks * ranks], axis=-1).astype(np.float32)
         floats = plain(values, nan=self.nan).astype(np.float32)
-        found = np.empty((*values.shape, 2), np.float32)
+        normalised = np.empty((*values.shape, 2), np.float32)
         for column, (row, count) in enumerate(zip(self.boundaries, lengths, strict=True)):
-            found[:, column] = inputs[count][np.searchsorted(row[:count], floats[:, column], side="right")]
-        return found.reshape(len(values), -1)
+            normalised[:, column] = inputs[count][np.searchsorted(row[:count], floats[:, column], side="right")]
+        return normalised.reshape(len(values), -1)
 
 
 Normaliser = SignedLog | Quantile

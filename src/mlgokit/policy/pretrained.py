@@ -31,7 +31,7 @@ def policy_file(named: str | Path) -> Path:
         parts = ", ".join(BUILTIN + part for part in SETS[name])
         raise UsageError(f"policy {text}: expected one policy here, found the name of several; name one of {parts}")
     if name not in known:
-        names = (BUILTIN + one for one in [*SETS, *known])
+        names = (BUILTIN + builtin for builtin in [*SETS, *known])
         raise UsageError(
             f"policy {text}: expected {' or '.join(names)}, found {name!r}; correct the name, or name a file"
         )
@@ -58,8 +58,8 @@ def policy_files(named: Sequence[str | Path]) -> tuple[Path, ...]:
         >>> [path.stem for path in policy_files(["my.policy", "builtin:Oz"])]
         ['my', 'size', 'passes', 'regalloc', 'weights-size']
     """
-    found: list[Path] = []
-    for one in named:
-        parts = SETS.get(str(one).removeprefix(BUILTIN), ()) if str(one).startswith(BUILTIN) else ()
-        found += [policy_file(BUILTIN + part) for part in parts] or [policy_file(one)]
-    return tuple(found)
+    files: list[Path] = []
+    for name in named:
+        parts = SETS.get(str(name).removeprefix(BUILTIN), ()) if str(name).startswith(BUILTIN) else ()
+        files += [policy_file(BUILTIN + part) for part in parts] or [policy_file(name)]
+    return tuple(files)

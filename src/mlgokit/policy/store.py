@@ -97,13 +97,13 @@ def _of_output(policy: Policy) -> dict[str, Any]:
 
 def _extended(policy: Policy) -> dict[str, Any]:
     """What a policy says that is not for the usual architecture alone, or to which NaN is not 0."""
-    found: dict[str, Any] = {} if policy.targets == USUAL_TARGETS else {"targets": list(policy.targets)}
+    extensions: dict[str, Any] = {} if policy.targets == USUAL_TARGETS else {"targets": list(policy.targets)}
     if isinstance(policy.normaliser, Quantile) and policy.normaliser.nan:
-        found |= {"nan": policy.normaliser.nan}
-    if not found:
+        extensions |= {"nan": policy.normaliser.nan}
+    if not extensions:
         return {}
     doubt = {"doubt": policy.doubt} if policy.output is OutputKind.EFFECT_BYTES else {}
-    return {"format_version": EXTENDED_FORMAT_VERSION, **found, **doubt}
+    return {"format_version": EXTENDED_FORMAT_VERSION, **extensions, **doubt}
 
 
 def _cost(policy: Policy) -> dict[str, Any]:
@@ -149,24 +149,24 @@ def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> 
         tensors = load(data)
         header: dict[str, Any] = json.loads(text)
         metadata: dict[str, str] = header.get("__metadata__") or {}
-        found = _json_object(metadata[_KEY])
+        description = _json_object(metadata[_KEY])
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise PolicyError(
             f"policy {path}: expected a safetensors file with the metadata {_KEY!r}, found something else "
             f"({error}); name a file that `mlgokit train` wrote"
         ) from error
-    if found.get("format_version") not in range(FORMAT_VERSION, COST_FORMAT_VERSION + 1):
+    if description.get("format_version") not in range(FORMAT_VERSION, COST_FORMAT_VERSION + 1):
         raise PolicyError(
             f"policy {path}: expected format version {FORMAT_VERSION} to {COST_FORMAT_VERSION}, "
-            f"found {found.get('format_version')!r}; use the mlgokit that wrote it or train again"
+            f"found {description.get('format_version')!r}; use the mlgokit that wrote it or train again"
         )
-    if problem is not None and found.get("problem") != problem:
+    if problem is not None and description.get("problem") != problem:
         raise PolicyError(
-            f"policy {path}: expected a policy for {problem}, found one for {found.get('problem')!r}; "
+            f"policy {path}: expected a policy for {problem}, found one for {description.get('problem')!r}; "
             "name a policy for this problem"
         )
     try:
-        return _build(found, tensors)
+        return _build(description, tensors)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise PolicyError(
             f"policy {path}: its tensors do not fit its description ({error}); train or export it again"
@@ -174,11 +174,7 @@ def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> 
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse JSON of more levels than readers can go down; its twin is in ``plugin/shared/Policy.cpp``.
-
-    Raises:
-        ValueError: it has more.
-    """
+    """Refuse JSON of more levels than readers can go down; its twin is in ``plugin/shared/Policy.cpp``."""
     depth = 0
     for bracket in _BRACKETS.findall(text):
         depth = max(0, depth + _STEPS.get(bracket, 0))
@@ -215,12 +211,12 @@ def _gate(description: dict[str, Any], features: tuple[str, ...]) -> Gate | None
     version = description["format_version"]
     if version == FORMAT_VERSION or (version != GATED_FORMAT_VERSION and "gate_feature" not in description):
         return None
-    feature, found = description["gate_feature"], description["gate_margins"]
+    feature, margins = description["gate_feature"], description["gate_margins"]
     if feature not in features:
         raise ValueError(f"gate_feature: expected one of the features, found {feature!r}")
-    elsewhere, there = (math.inf if margin is None else float(margin) for margin in found)
+    elsewhere, there = (math.inf if margin is None else float(margin) for margin in margins)
     if not (elsewhere >= 0 and there >= 0):
-        raise ValueError(f"gate_margins: expected null or numbers that are not negative, found {found}")
+        raise ValueError(f"gate_margins: expected null or numbers that are not negative, found {margins}")
     return Gate(feature=feature, margins=(elsewhere, there))
 
 
@@ -238,11 +234,11 @@ def _doubt(description: dict[str, Any]) -> float:
 def _targets(description: dict[str, Any]) -> tuple[str, ...]:
     if description["format_version"] < EXTENDED_FORMAT_VERSION or "targets" not in description:
         return USUAL_TARGETS
-    found = description["targets"]
-    names = cast("list[object]", found) if isinstance(found, list) else []
+    listed = description["targets"]
+    names = cast("list[object]", listed) if isinstance(listed, list) else []
     targets = tuple(name for name in names if isinstance(name, str) and _TARGET.fullmatch(name))
     if not 1 <= len(targets) <= _MOST_TARGETS or len(targets) != len(names):
-        raise ValueError(f"targets: expected 1 to {_MOST_TARGETS} names of architectures, found {found!r}")
+        raise ValueError(f"targets: expected 1 to {_MOST_TARGETS} names of architectures, found {listed!r}")
     return targets
 
 

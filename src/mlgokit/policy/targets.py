@@ -1,12 +1,13 @@
-"""For which architectures policies are, and what that means for modules."""
+"""Where a policy may decide: for which architectures, and inside an LLVM without the plugin."""
 
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from mlgokit.errors import UsageError
+from mlgokit.errors import PolicyError, UsageError
 from mlgokit.module import Module, architecture_of
-from mlgokit.policy.network import Policy
+from mlgokit.policy.network import OutputKind, Policy
+from mlgokit.problems import PROBLEMS
 
 
 def for_modules(policy: Policy, modules: Iterable[Module]) -> Policy:
@@ -36,22 +37,26 @@ def architectures_of(modules: Iterable[Module]) -> Counter[str]:
 
 
 def left_alone(policies: Mapping[str, Policy], architectures: Mapping[str, int]) -> tuple[str, ...]:
-    """A sentence for each policy, by its name, that leaves code to LLVM because of what that is for.
+    """A sentence for each policy that leaves modules to LLVM because they are for other architectures.
 
     Args:
         policies: by name.
         architectures: how many modules are for each.
     """
-    count, found = sum(architectures.values()), list[str]()
+    count, sentences = sum(architectures.values()), list[str]()
     for name, policy in policies.items():
-        others = {one: number for one, number in sorted(architectures.items()) if one not in policy.targets}
+        others = {
+            architecture: number
+            for architecture, number in sorted(architectures.items())
+            if architecture not in policy.targets
+        }
         if others:
             alone = f"{sum(others.values())} of {count} module{'s' * (count != 1)}"
-            found.append(
+            sentences.append(
                 f"{name} is a policy for {spoken(policy.targets)}, and leaves {alone}, for {spoken(list(others))}, to "
                 "LLVM."
             )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def spoken(names: Iterable[str]) -> str:
@@ -63,3 +68,34 @@ def spoken(names: Iterable[str]) -> str:
     """
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def check_llvms_own(policy: Policy, origin: str) -> None:
+    """Check that a policy is for a problem of LLVM's, and needs nothing that LLVM does not tell a model.
+
+    Args:
+        policy: any.
+        origin: what messages call it.
+
+    Raises:
+        PolicyError: it is for another problem, or needs the plugin's features or the heuristic's column.
+    """
+    llvms = [problem.name for problem in PROBLEMS.values() if problem.is_llvms]
+    if policy.problem not in llvms:
+        raise PolicyError(
+            f"policy {origin}: expected a policy for {', '.join(llvms)}, since LLVM asks a model about nothing else, "
+            f"found one for {policy.problem!r}; use it with `mlgokit export plugin`"
+        )
+    if policy.output is OutputKind.COLUMN_EFFECT:
+        raise PolicyError(
+            f"policy {origin}: expected one that decides alone, found effects against the column of LLVM's heuristic, "
+            "which LLVM does not tell a model; use it with `mlgokit export plugin`"
+        )
+    known = PROBLEMS[policy.problem].feature_names
+    plugins = [name for name in (*policy.features, *filter(None, [policy.mask])) if name not in known]
+    if plugins:
+        raise PolicyError(
+            f"policy {origin}: expected LLVM's own features alone, found {plugins[0]!r}"
+            f"{f' and {len(plugins) - 1} more' if plugins[1:] else ''}, which only the plugin computes; train one with "
+            "`mlgokit train --features llvm`, or use this one with `mlgokit export plugin`"
+        )

@@ -28,11 +28,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 def write_vocab(vocab: Mapping[str, Boundaries], folder: Path) -> None:
-    """Write ``<feature>.buckets`` for each feature, each file atomically.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
+    """Write ``<feature>.buckets`` for each feature, each file atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, boundaries in vocab.items():
         atomic_write(folder / f"{name}{SUFFIX}", buckets_text(boundaries))
@@ -123,7 +119,7 @@ def fit_vocab(
         for chunk in chunks():
             for name, values in chunk.items():
                 if (waiting is None or name in waiting) and name not in left:
-                    counts[name] = _added(counts.get(name), values)
+                    counts[name] = _add(counts.get(name), values)
             while sum(len(count.values) for count in counts.values()) > budget_values:
                 largest = max(counts, key=lambda name: len(counts[name].values))
                 if len(counts) == 1:
@@ -148,7 +144,7 @@ class _Counts:
     times: npt.NDArray[np.int64]
 
 
-def _added(counts: _Counts | None, values: npt.NDArray[Any]) -> _Counts:
+def _add(counts: _Counts | None, values: npt.NDArray[Any]) -> _Counts:
     fresh, times = np.unique(np.asarray(values).ravel(), return_counts=True)
     known = ~np.isnan(fresh)
     if counts is None:

@@ -1,9 +1,8 @@
 """What is decided: one declarative file per problem, and the table of all of them."""
 
-from mlgokit.problems.header import column_count, header_defect
 from mlgokit.problems.inline_size import INLINE_SIZE
 from mlgokit.problems.pass_selection import DECIDED_PASSES, GENERATOR_PASSES, PASS_FEATURES, PASS_SELECTION
-from mlgokit.problems.problem import Channel, Feature, Problem
+from mlgokit.problems.problem import Channel, Feature, Problem, column_count, header_defect
 from mlgokit.problems.regalloc_eviction import REGALLOC_EVICTION
 from mlgokit.problems.regalloc_priority import REGALLOC_PRIORITY
 from mlgokit.problems.regalloc_weight import REGALLOC_WEIGHT

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.learner import ForcedDecisions
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
 from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_table_file, text_at_end
+from mlgokit.traces.log import function_id
 
 Keys = npt.NDArray[np.uint64]
 _MAGIC = b"MLGODT2\n"
@@ -149,12 +149,7 @@ def write_table(path: Path, entries: Sequence[TableEntry], summary: TuningSummar
 
 
 def renew_summary(path: Path, tuned_bytes: float) -> bool:
-    """Let a table say what was measured with it, and tell whether it said something else.
-
-    Raises:
-        InputError: the file is missing or damaged.
-        StorageError: the disk is full or not writable.
-    """
+    """Let a table say what was measured with it, and tell whether it said something else."""
     table = read_table(path)
     if table.summary is None or table.summary.tuned_bytes == tuned_bytes:
         return False

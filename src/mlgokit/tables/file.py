@@ -107,7 +107,7 @@ def read_inside(plugin: bytes, name: str) -> bytes | None:
     """What is linked into a plugin under a name; nothing if that is not there, or symbols are not.
 
     Raises:
-        InputError: the file is none.
+        InputError: the file is malformed.
     """
     ends = _ends(name)
     elf = read_elf(plugin)
@@ -123,13 +123,13 @@ def read_inside(plugin: bytes, name: str) -> bytes | None:
 
 
 def _inside(path: Path, plugin: bytes, name: str) -> bytes:
-    found = read_inside(plugin, name)
-    if found is None:
+    content = read_inside(plugin, name)
+    if content is None:
         raise InputError(
             f"{path}: expected a plugin that `mlgokit tune` wrote, found one without {name}, or without symbols; "
             "give the file as it was written"
         )
-    return found
+    return content
 
 
 def _ends(name: str) -> tuple[str, str]:

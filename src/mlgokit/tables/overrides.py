@@ -59,10 +59,10 @@ def by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
         >>> by_function([(7, 1, EACH_TIME), (7, 2, 0)])[7].passes.tolist()
         [(1, 65535, 0), (2, 0, 0)]
     """
-    found: dict[int, list[tuple[int, int, int]]] = {}
+    records_by_key: dict[int, list[tuple[int, int, int]]] = {}
     for key, number, nth in sorted(left_out):
-        found.setdefault(key, []).append((number, nth, 0))
-    return {key: Overrides(passes=np.array(records, OVERRIDE)) for key, records in found.items()}
+        records_by_key.setdefault(key, []).append((number, nth, 0))
+    return {key: Overrides(passes=np.array(records, OVERRIDE)) for key, records in records_by_key.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +108,8 @@ def override_bytes(
     """
     parts = [kind.magic, struct.pack("<I", len(by_key))]
     head = _head(kind)
-    for key, one in sorted(by_key.items()):
-        lists = [getattr(one, name) for name in kind.lists]
+    for key, overrides in sorted(by_key.items()):
+        lists = [getattr(overrides, name) for name in kind.lists]
         parts += [head.pack(key, *map(len, lists)), *(records.tobytes() for records in lists)]
     return b"".join((*parts, end_bytes(summary)))
 
@@ -153,12 +153,7 @@ def read_overrides(kind: OverrideKind, path: Path) -> OverrideTable:
 
 
 def renew_scores(kind: OverrideKind, path: Path, plain_score: float, tuned_score: float) -> bool:
-    """Let a table say what was measured with it, and tell whether it said something else.
-
-    Raises:
-        InputError: the file is missing or damaged.
-        StorageError: the disk is full or not writable.
-    """
+    """Let a table say what was measured with it, and tell whether it said something else."""
     table = read_overrides(kind, path)
     if table.summary is None:
         return False

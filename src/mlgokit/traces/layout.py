@@ -78,12 +78,12 @@ def layout_of(header: Header, observation_form: LineForm, outcome_form: LineForm
     def fixed(form: LineForm, size_bytes: int) -> int:
         return len(form.prefix) + len(form.suffix) + 1 + size_bytes + 1
 
-    one = expression(observation_form, header.features_bytes)
+    single = expression(observation_form, header.features_bytes)
     fixed_bytes = fixed(observation_form, header.features_bytes)
     if score_bytes is not None:
-        one += expression(outcome_form, score_bytes)
+        single += expression(outcome_form, score_bytes)
         fixed_bytes += fixed(outcome_form, score_bytes)
-    several = b"(?:%b){0,%d}+" % (one, SWEEP_LIMIT)
+    several = b"(?:%b){0,%d}+" % (single, SWEEP_LIMIT)
     repeats = 1 if score_bytes is None else 2
     counts, length = {0: 0}, 0
     for number in range(SWEEP_LIMIT):

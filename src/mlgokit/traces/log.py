@@ -3,6 +3,8 @@
 docs/formats.md, "Training log", has the bytes; :mod:`mlgokit.traces.scan` finds the observations.
 """
 
+import functools
+import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -161,18 +163,14 @@ def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | N
 
 
 def _check_bounds(batch: "_Batch", piece: Piece, cursor: Cursor, size_bytes: int) -> None:
-    """Refuse what is small in a file and large in memory: contexts of nothing, and scores that are not there.
-
-    Raises:
-        TraceError: the log has more of them than it may.
-    """
+    """Refuse what is small in a file and large in memory: contexts of nothing, and scores that are not there."""
     if len(batch.contexts) + len(piece.contexts) > MOST_CONTEXTS:
         fail(cursor.name, cursor.base, f"at most {MOST_CONTEXTS} contexts", "more", DAMAGED)
     score, count = batch.header.score, batch.count + piece.count
     size_bytes = max(size_bytes, cursor.base)
     if score is not None and score.size_bytes > _SMALL_SCORE and count * score.size_bytes > 8 * size_bytes:
-        found = f"{count} observations in {size_bytes} bytes"
-        fail(cursor.name, cursor.base, f"outcomes of {score.size_bytes} bytes", found, DAMAGED)
+        extent = f"{count} observations in {size_bytes} bytes"
+        fail(cursor.name, cursor.base, f"outcomes of {score.size_bytes} bytes", extent, DAMAGED)
 
 
 def _largest_count(header: Header, size_bytes: int) -> int:
@@ -306,9 +304,21 @@ def _columns(payload: NDArray[np.void], features: Sequence[TensorSpec]) -> dict[
 def _bytes_of(column: NDArray[Any] | None, spec: TensorSpec, count: int) -> NDArray[np.uint8]:
     shape = (count, *spec.shape)
     if column is None or column.dtype != spec.dtype or column.shape != shape:
-        found = "none" if column is None else f"{column.dtype} of shape {list(column.shape)}"
+        type_text = "none" if column is None else f"{column.dtype} of shape {list(column.shape)}"
         raise UsageError(
-            f"log: tensor {spec.name!r}: expected {spec.dtype} of shape {list(shape)}, found {found}; "
+            f"log: tensor {spec.name!r}: expected {spec.dtype} of shape {list(shape)}, found {type_text}; "
             "give every tensor of the header with the number of observations that the contexts span"
         )
     return np.ascontiguousarray(column).reshape(count, -1).view(np.uint8) if count else np.empty((0, 0), np.uint8)
+
+
+@functools.lru_cache(maxsize=200_000)
+def function_id(name: str) -> int:
+    """The number under which the plugin logs a function: the low 64 bits of the MD5 of its name, signed.
+
+    Example:
+        >>> function_id("main")
+        -2624081020897602054
+    """
+    digest = hashlib.md5(name.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)

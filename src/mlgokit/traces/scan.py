@@ -178,44 +178,44 @@ def _sweep(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
     Returns:
         Whether the last context may have more, in long stretches.
     """
-    found = _find_contexts(piece.data, cursor, layout)
-    if not found.names:
+    stretch = _find_contexts(piece.data, cursor, layout)
+    if not stretch.names:
         return False
-    bodies, firsts, counts = (np.array(part, np.int64) for part in (found.bodies_at, found.firsts, found.counts))
+    bodies, firsts, counts = (np.array(part, np.int64) for part in (stretch.bodies_at, stretch.firsts, stretch.counts))
     features_at, score_at, good = _check(piece.data, bodies, firsts, counts, layout)
     damaged = good < len(features_at)
     if damaged:
         # Leave the context with the damage to the steps: they find its byte, or read what is only unusual.
-        found.cut(int(np.searchsorted(np.cumsum(counts), good, side="right")), cursor)
-        if not found.names:
+        stretch.cut(int(np.searchsorted(np.cumsum(counts), good, side="right")), cursor)
+        if not stretch.names:
             return False
     total = piece.count
-    for name, line, body, count in zip(found.names, found.lines_at, found.bodies_at, found.counts, strict=True):
+    for name, line, body, count in zip(stretch.names, stretch.lines_at, stretch.bodies_at, stretch.counts, strict=True):
         if line != body:
             piece.contexts.append((name, total))
         total += count
     taken = total - piece.count
     piece.add(features_at[:taken], score_at[:taken])
-    cursor.context, cursor.position = found.names[-1], found.end
-    return not damaged and found.counts[-1] >= SWEEP_LIMIT
+    cursor.context, cursor.position = stretch.names[-1], stretch.end
+    return not damaged and stretch.counts[-1] >= SWEEP_LIMIT
 
 
 def _find_contexts(data: bytes, cursor: Cursor, layout: Layout) -> _Stretch:
     """Contexts of usual spelling from the cursor on, up to one that is longer than ``SWEEP_LIMIT`` observations."""
-    found = _Stretch(end=cursor.position)
+    stretch = _Stretch(end=cursor.position)
     if cursor.context is not None:
         matched = layout.observations.match(data, cursor.position)
         end = matched.end() if matched else cursor.position
-        if not found.add(cursor.context, cursor.position, end, cursor, layout) or found.counts[-1] >= SWEEP_LIMIT:
-            return found
-    while (matched := layout.context.match(data, found.end)) is not None:
+        if not stretch.add(cursor.context, cursor.position, end, cursor, layout) or stretch.counts[-1] >= SWEEP_LIMIT:
+            return stretch
+    while (matched := layout.context.match(data, stretch.end)) is not None:
         try:
             name = matched[1].decode()
         except UnicodeDecodeError:
             break
-        if not found.add(name, matched.start(2), matched.end(), cursor, layout) or found.counts[-1] >= SWEEP_LIMIT:
+        if not stretch.add(name, matched.start(2), matched.end(), cursor, layout) or stretch.counts[-1] >= SWEEP_LIMIT:
             break
-    return found
+    return stretch
 
 
 def _check(
@@ -299,13 +299,13 @@ def _skip_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> boo
     return index == 10**digits
 
 
-def _matching(found: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
+def _matching(actual: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
     """How many leading rows are equal."""
-    differing = (np.ascontiguousarray(found) != expected).reshape(-1)
+    differing = (np.ascontiguousarray(actual) != expected).reshape(-1)
     if not len(differing):
-        return len(found)
+        return len(actual)
     first = int(differing.argmax())
-    return first // found.shape[1] if differing[first] else len(found)
+    return first // actual.shape[1] if differing[first] else len(actual)
 
 
 def gather(data: bytes, offsets: Offsets, size_bytes: int) -> NDArray[np.void]:

@@ -154,8 +154,8 @@ def _column(name: str, data: bytes) -> NDArray[Any] | None:
     if rest or not width or not _surely_even(steps, width, kind):
         counts = {len(getattr(feature, kind).value) for feature in _FeatureList.FromString(data).feature}
         if len(counts) > 1 or not width:
-            found = " and ".join(str(count) for count in sorted(counts)[:9])
-            raise _Uneven(f"as many values in each step of feature {name!r}", found)
+            lengths = " and ".join(str(count) for count in sorted(counts)[:9])
+            raise _Uneven(f"as many values in each step of feature {name!r}", lengths)
     return values.reshape(len(steps), width)
 
 

@@ -71,8 +71,8 @@ def iter_records(path: Path) -> Iterator[Record]:
                 after = file.read(_AFTER)
                 begin = offset + _BEFORE
                 if len(data) + len(after) != length + _AFTER:
-                    found = f"{len(data) + len(after)} before the end"
-                    _fail(path, begin, f"{length} bytes of a record and {_AFTER} of its checksum", found)
+                    remaining = f"{len(data) + len(after)} before the end"
+                    _fail(path, begin, f"{length} bytes of a record and {_AFTER} of its checksum", remaining)
                 if _CHECKSUM.pack(masked_checksum(data)) != after:
                     _fail(path, begin, f"{length} bytes with the checksum that follows them", "others")
                 yield Record(data, begin)
@@ -109,9 +109,6 @@ def writing_records(path: Path) -> Generator[Callable[[bytes], None]]:
 
     Yields:
         The function that appends a record.
-
-    Raises:
-        StorageError: the disk is full or the place is not writable.
     """
     with contextlib.ExitStack() as stack:
         with writing(path):

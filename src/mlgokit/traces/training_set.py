@@ -130,18 +130,18 @@ def _header_of(example: SequenceExample) -> Header | None:
 
 def _column(example: SequenceExample, spec: TensorSpec, path: Path, record: Record) -> NDArray[Any]:
     """A feature list as the tensor that ``spec`` wants."""
-    found = example.columns.get(spec.name)
-    if found is None:
+    values = example.columns.get(spec.name)
+    if values is None:
         _fail(path, record, f"a feature {spec.name!r}", ", ".join(sorted(example.columns)) or "none")
-    shape = (len(found), *spec.shape)
+    shape = (len(values), *spec.shape)
     kind = "f" if spec.dtype.kind == "f" else "i"
-    if found.dtype.kind != kind or found.size != np.prod(shape):
+    if values.dtype.kind != kind or values.size != np.prod(shape):
         expected = f"{_TYPES[kind]} of {int(np.prod(spec.shape))} values a step as {spec.name!r}"
-        _fail(path, record, expected, f"{_TYPES[found.dtype.kind]} of {found.shape[1]}")
+        _fail(path, record, expected, f"{_TYPES[values.dtype.kind]} of {values.shape[1]}")
     with np.errstate(over="ignore"):
-        column = found.astype(spec.dtype).reshape(shape)
-    if kind == "i" and not np.array_equal(column.astype(np.int64).reshape(found.shape), found):
-        _fail(path, record, f"values of {spec.type} as {spec.name!r}", f"{found.min()} to {found.max()}")
+        column = values.astype(spec.dtype).reshape(shape)
+    if kind == "i" and not np.array_equal(column.astype(np.int64).reshape(values.shape), values):
+        _fail(path, record, f"values of {spec.type} as {spec.name!r}", f"{values.min()} to {values.max()}")
     return column
 
 

@@ -33,7 +33,7 @@ def test_a_malformed_list_of_functions_is_refused(tmp_path: Path, line: str):
 
 
 def test_an_empty_memory_is_an_empty_file():
-    assert b"".join(KnownFunctions().now()) == b""
+    assert b"".join(KnownFunctions().snapshot()) == b""
 
 
 @pytest.mark.parametrize("option", ["-mllvm", "-pg", "-fsanitize=address", "-fbasic-block-sections=all", "-plugin"])

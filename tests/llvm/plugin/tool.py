@@ -32,8 +32,8 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.algorithms.live_range_search import GATES, linear_policy
+from mlgokit.compiler.compilation import read_changes
 from mlgokit.compiler.options.cc1 import Cc1Line
-from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, read_regalloc_costs
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import (

@@ -63,7 +63,7 @@ def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
         workers=config.compiler.workers,
         limits=ExtractionLimits(
             module_seconds=config.compiler.deadline(FRONT_END_SECONDS),
-            compiler=config.compiler.limits().most,
+            compiler=config.compiler.limits().default,
             room=config.compiler.room(config.corpus),
             sandbox=open_sandbox_of_front_ends(config.compiler.sandbox, toolchain),
         ),

@@ -23,7 +23,7 @@ from mlgokit.corpus.importers.object_lists import (
     objects_of_commands,
 )
 from mlgokit.corpus.importers.objects import import_objects
-from mlgokit.corpus.importers.project_name import check_project
+from mlgokit.corpus.layout import check_project
 from mlgokit.corpus.options.override import LinkOptions, link_options, read_link_command
 from mlgokit.corpus.writer import Imported
 from mlgokit.disk import Room

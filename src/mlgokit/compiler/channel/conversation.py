@@ -96,7 +96,7 @@ class Conversation:
                     self._asked_at = position
                     self._asked = Observation(
                         header=self._terms.told,
-                        values=_put_right(self._terms.decode(payload), self.overwritten),
+                        values=_restore_names(self._terms.decode(payload), self.overwritten),
                         context=item.context,
                         index=item.index,
                     )
@@ -135,7 +135,7 @@ class Conversation:
     def log(self) -> Log | None:
         """What was asked and answered in all sessions, the answers as last feature; ``None`` if there was no header."""
         self._turn_over(bytearray())
-        return _joined(self._logs)
+        return _join(self._logs)
 
     def _turn_over(self, following: bytearray) -> None:
         """End the present session and keep its log; ``following`` is what the next one begins with."""
@@ -160,21 +160,17 @@ class Conversation:
             raise TraceError(message, path=error.path, offset=error.offset) from None
 
     def _begin(self, header: Header) -> None:
-        self._terms = self._terms_of(header)
+        self._terms = self._accept(header)
         self._first = self._first or header
         self.sessions += 1
 
-    def _terms_of(self, header: Header) -> _Terms:
-        """Accept the header.
-
-        Raises:
-            TraceError: it is not that of a channel, of this problem, or of the first session.
-        """
+    def _accept(self, header: Header) -> _Terms:
+        """Accept the header."""
         advice = header.advice
         kinds = {spec.name: (spec.type, spec.shape) for spec in header.features}
         if advice is None or advice.size_bytes != advice.dtype.itemsize:
-            found = "none" if advice is None else f"shape {list(advice.shape)}"
-            expected = f'an "advice" of one element in the header, found {found}'
+            shape = "none" if advice is None else f"shape {list(advice.shape)}"
+            expected = f'an "advice" of one element in the header, found {shape}'
         elif header.score is not None:
             expected = 'a header without "score", found one with it'
         elif advice.name in kinds:
@@ -188,8 +184,8 @@ class Conversation:
         ):
             expected = f"features {' and '.join(self.overwritten)} of one type and shape, found {', '.join(kinds)}"
         else:
-            place = None if self.overwritten is None else self.overwritten[0]
-            told = replace(header, features=tuple(spec for spec in header.features if spec.name != place))
+            replaced = None if self.overwritten is None else self.overwritten[0]
+            told = replace(header, features=tuple(spec for spec in header.features if spec.name != replaced))
             problem = self.problem or next((it for it in PROBLEMS.values() if it.decision == advice.name), None)
             defect = None if problem is None else header_defect(problem, header.features, advice=advice)
             if defect is None:
@@ -223,23 +219,25 @@ def encode_advice(spec: TensorSpec, advice: Advice) -> bytes:
     return value.tobytes()
 
 
-def _put_right(values: Mapping[str, NDArray[Any]], overwritten: tuple[str, str] | None) -> Mapping[str, NDArray[Any]]:
+def _restore_names(
+    values: Mapping[str, NDArray[Any]], overwritten: tuple[str, str] | None
+) -> Mapping[str, NDArray[Any]]:
     """Give tensors that were sent in the place of others their own name."""
     if overwritten is None:
         return values
-    place, owner = overwritten
-    return {name: values[place] if name == owner else value for name, value in values.items() if name != place}
+    replaced, owner = overwritten
+    return {name: values[replaced] if name == owner else value for name, value in values.items() if name != replaced}
 
 
 def _with_decisions(log: Log, terms: _Terms, decisions: Sequence[Advice], overwritten: tuple[str, str] | None) -> Log:
     """The log that LLVM's development mode would have written: the decision as last feature, and no advice."""
     column = np.array(decisions, terms.advice.dtype).reshape(-1, *terms.advice.shape)
     column.flags.writeable = False
-    columns = {**_put_right(log.columns, overwritten), terms.advice.name: column}
+    columns = {**_restore_names(log.columns, overwritten), terms.advice.name: column}
     return replace(log, header=Header(features=(*terms.told.features, terms.advice)), columns=columns)
 
 
-def _joined(logs: Sequence[Log]) -> Log | None:
+def _join(logs: Sequence[Log]) -> Log | None:
     """Logs with one header after each other; a context that occurs in two is one that was entered again."""
     if len(logs) < 2:
         return logs[0] if logs else None

@@ -193,8 +193,8 @@ class Session:
             os.write(line.answers, data)
         except BlockingIOError:
             where = f"trace {line.conversation.name}"
-            found = "expected a compiler that reads its answers, found the pipe full; it is not LLVM"
-            self._stopped = InteractiveStatus.MALFORMED, f"{where}: {found}"
+            trouble = "expected a compiler that reads its answers, found the pipe full; it is not LLVM"
+            self._stopped = InteractiveStatus.MALFORMED, f"{where}: {trouble}"
         self._active = time.monotonic()
 
     def close(self) -> InteractiveResult:
@@ -237,10 +237,10 @@ class Session:
         silence = "it said nothing"
         if self._has_no_room():
             silence = "its message was lost, because the disk with temporary files is full; free some space"
-        said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else silence)
+        complaint = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else silence)
         rest = [self._damage] if self._damage else []
         rest += [f"channel {line.name}: its pipes were removed" for line in self._lines.values() if line.is_lost()]
-        return "; ".join([f"{self.program}: expected exit code 0, found {how}: {said}", *rest])
+        return "; ".join([f"{self.program}: expected exit code 0, found {how}: {complaint}", *rest])
 
     def _has_no_room(self) -> bool:
         """Whether what the compiler says cannot be kept."""
@@ -309,8 +309,11 @@ class Session:
     def _look_for_pipes(self) -> None:
         for line in self._lines.values():
             if line.conversation.sessions == 0 and not line.is_open and line.is_lost():
-                found = "expected the two pipes that the compiler was to open, found them gone"
-                self._stopped = InteractiveStatus.LOST, f"channel {line.name} in {line.base}: {found}; leave them there"
+                trouble = "expected the two pipes that the compiler was to open, found them gone"
+                self._stopped = (
+                    InteractiveStatus.LOST,
+                    f"channel {line.name} in {line.base}: {trouble}; leave them there",
+                )
 
 
 @contextlib.contextmanager
@@ -345,11 +348,11 @@ def open_session(
     with contextlib.ExitStack() as stack:
         lines: dict[str, _Line] = {}
         try:
-            place = stack.enter_context(
+            scratch = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="mlgokit-channel-", dir=folder, ignore_cleanup_errors=True)
             )
             for number, (name, use) in enumerate(channels.items()):
-                base = f"{place}/{number}"
+                base = f"{scratch}/{number}"
                 os.mkfifo(base + ".in", 0o600)
                 os.mkfifo(base + ".out", 0o600)
                 # LLVM opens .in for reading, then .out for writing, and each call waits for the other end. Both ends
@@ -360,8 +363,8 @@ def open_session(
                 stack.callback(os.close, answers)
                 questions = os.open(base + ".out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 stack.callback(os.close, questions)
-                told = "interactive channel" if len(channels) == 1 else f"interactive channel {name}"
-                conversation = Conversation(name=told, overwritten=use.overwritten, problem=use.problem)
+                label = "interactive channel" if len(channels) == 1 else f"interactive channel {name}"
+                conversation = Conversation(name=label, overwritten=use.overwritten, problem=use.problem)
                 lines[name] = _Line(
                     name=name, base=base, conversation=conversation, answers=answers, questions=questions
                 )

@@ -40,7 +40,7 @@ class ProjectAccount:
     _places: dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._places = {module: place for place, module in enumerate(self.order)}
+        self._places = {module: index for index, module in enumerate(self.order)}
 
     def put(self, module: str, sizes: ObjectSizes) -> None:
         """Replace the object of a module."""
@@ -50,9 +50,9 @@ class ProjectAccount:
         for signature in before.signatures if before is not None else ():
             self.definers[signature].remove(position)
         for signature in sizes.signatures:
-            found = self.definers.setdefault(signature, [])
-            found.append(position)
-            found.sort()
+            definers = self.definers.setdefault(signature, [])
+            definers.append(position)
+            definers.sort()
         self.sizes[module] = sizes
 
     def module_bytes(self, module: str, sizes: ObjectSizes) -> float:
@@ -82,7 +82,7 @@ class ProjectAccount:
         weight = np.ones(len(sizes.signatures) + 1)
         names, scores = list(sizes.function_names), [functions]
         for index, signature in enumerate(sizes.signatures):
-            others = [place for place in self.definers.get(signature, ()) if place != position]
+            others = [definer for definer in self.definers.get(signature, ()) if definer != position]
             if others and others[0] < position:
                 weight[index] = share / (len(others) + 1)
             elif others:

@@ -130,17 +130,13 @@ def find_ar(toolchain: Toolchain) -> Path:
     """
     beside = toolchain.clang.resolve().parent / "llvm-ar"
     for name in (str(beside), f"llvm-ar-{toolchain.major}", "llvm-ar", "ar"):
-        if found := shutil.which(name):
-            return Path(found)
+        if path := shutil.which(name):
+            return Path(path)
     raise ToolError(f"ar: expected {beside} or ar in PATH, found neither; apt-get install binutils")
 
 
 def write_archive(ar: Path, output: Path, objects: Sequence[Path], *, timeout_seconds: float) -> str:
-    """Make a static library of objects, with an index; gives what was wrong, or nothing.
-
-    Raises:
-        ToolError: the program cannot be started.
-    """
+    """Make a static library of objects, with an index; gives what was wrong, or nothing."""
     output.unlink(missing_ok=True)
     done = process.run([ar, "qcs", output, *objects], timeout_seconds=timeout_seconds)
     if done.timed_out:

@@ -169,8 +169,8 @@ def text_at(strings: bytes, offset: int) -> str:
     return strings[offset : strings.index(0, offset)].decode("utf-8", "backslashreplace")
 
 
-def _described(data: bytes) -> str:
-    """What a file is that is none of ELF's."""
+def _describe(data: bytes) -> str:
+    """What a file is that is not ELF."""
     known = next((name for begin, name in _FORMATS.items() if data.startswith(begin)), None)
     return known or f"{len(data)} bytes that begin with {data[:4].hex() or 'nothing'}"
 
@@ -203,7 +203,7 @@ def read_elf(source: bytes | Path) -> Elf:
     bits = _BITS.get(data[4], 64) if len(data) > 4 else 64
     if len(data) < _LAYOUTS[bits].header or data[:4] != b"\x7fELF":
         raise InputError(
-            f"{where}: expected an ELF file, found {_described(data)}; give an object that clang wrote for a target "
+            f"{where}: expected an ELF file, found {_describe(data)}; give an object that clang wrote for a target "
             "with ELF"
         )
     kind, machine = _number(data, 16, 2), _number(data, 18, 2)
@@ -248,15 +248,15 @@ def read_symbols(elf: Elf) -> Symbols:
     if not len(tables):
         return Symbols(index=0, table=np.empty(0, SYMBOL), section=np.empty(0, np.int64), strings=b"\0")
     index = int(tables[0])
-    table = _widened(read_table(elf, index, _LAYOUTS[elf.bits].symbol), SYMBOL)
+    table = _widen(read_table(elf, index, _LAYOUTS[elf.bits].symbol), SYMBOL)
     if elf.machine == ARM:
         # Bit 0 of a function's address says that its code is Thumb.
         table = table.copy()
         table["value"] &= np.where(np.isin(table["info"] & 15, FUNCTIONS), ~np.uint64(1), ~np.uint64(0))
     strings = _strings(elf.data, elf.sections, int(elf.sections["link"][index]), elf.where)
     if len(table) and int(table["name"].max()) >= len(strings):
-        found = f"one at byte {int(table['name'].max())}"
-        raise damaged(elf.where, f"symbol names within {len(strings)} bytes", found)
+        largest = f"one at byte {int(table['name'].max())}"
+        raise damaged(elf.where, f"symbol names within {len(strings)} bytes", largest)
     section = table["section"].astype(np.int64)
     extended = section == SHN_XINDEX
     if extended.any():
@@ -285,13 +285,17 @@ def read_relocations(elf: Elf, source: int, symbols: Symbols) -> npt.NDArray[Any
         raise damaged(where, "relocations by the symbol table", "another table")
     with_addends = section["type"] == SHT_RELA
     if elf.bits == 64:
-        found = read_table(elf, source, RELOCATION if with_addends else _REL_64)
-        table = _widened(found, RELOCATION)
+        entries = read_table(elf, source, RELOCATION if with_addends else _REL_64)
+        table = _widen(entries, RELOCATION)
     else:
-        found = read_table(elf, source, _RELA_32 if with_addends else _REL_32)
-        table = np.zeros(len(found), RELOCATION)
-        table["offset"], table["type"], table["symbol"] = found["offset"], found["info"] & 0xFF, found["info"] >> 8
-        table["addend"] = found["addend"] if with_addends else 0
+        entries = read_table(elf, source, _RELA_32 if with_addends else _REL_32)
+        table = np.zeros(len(entries), RELOCATION)
+        table["offset"], table["type"], table["symbol"] = (
+            entries["offset"],
+            entries["info"] & 0xFF,
+            entries["info"] >> 8,
+        )
+        table["addend"] = entries["addend"] if with_addends else 0
     if len(table) and int(table["symbol"].max()) >= len(symbols.table):
         raise damaged(where, f"one of {len(symbols.table)} symbols", f"symbol {int(table['symbol'].max())}")
     if not with_addends:
@@ -305,18 +309,18 @@ def _addends_in_place(elf: Elf, target: int, table: npt.NDArray[Any], where: str
         raise damaged(where, f"relocations of one of {len(elf.sections)} sections", f"of section {target}")
     contents = read_table(elf, target, np.dtype(np.uint8)).astype(np.int64)
     size = len(contents)
-    place = table["offset"].astype(np.int64)
+    offset = table["offset"].astype(np.int64)
     # Those of fewer bytes may stand at the end.
-    if len(place) and (int(place.max()) >= size or int(table["offset"].max()) > LARGEST_SECTION):
+    if len(offset) and (int(offset.max()) >= size or int(table["offset"].max()) > LARGEST_SECTION):
         raise damaged(where, f"places within {size} bytes", f"one at byte {int(table['offset'].max())}")
     words = np.append(contents, np.zeros(3, np.int64))
-    value = sum(words[place + index] << (8 * index) for index in range(4))
-    bits = np.where(table["type"] == _R_ARM_PREL31, 31, 32) if elf.machine == ARM else np.full(len(place), 32)
+    value = sum(words[offset + index] << (8 * index) for index in range(4))
+    bits = np.where(table["type"] == _R_ARM_PREL31, 31, 32) if elf.machine == ARM else np.full(len(offset), 32)
     value &= (np.int64(1) << bits) - 1
     return value - ((value >> (bits - 1)) << bits)
 
 
-def _widened(table: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _widen(table: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """The same in the columns of 64 bits."""
     if table.dtype == dtype:
         return table
@@ -355,15 +359,15 @@ def _section_table(data: bytes, where: str, layout: _Layout) -> npt.NDArray[Any]
         count = int(np.frombuffer(data, layout.section, 1, begin)["size"][0])
     if begin + count * entry > len(data):
         raise damaged(where, f"{count} section headers within {len(data)} bytes", f"an end at {begin + count * entry}")
-    sections = _widened(np.frombuffer(data, layout.section, count, begin), SECTION)
+    sections = _widen(np.frombuffer(data, layout.section, count, begin), SECTION)
     size = sections["size"]
     contents = (sections["type"] != SHT_NOBITS) & (sections["type"] != 0)
     outside = contents & ((size > len(data)) | (sections["offset"] > len(data) - np.minimum(size, len(data))))
     outside |= ~contents & (size > LARGEST_SECTION)
     if outside.any():
         index = int(np.flatnonzero(outside)[0])
-        found = f"{int(size[index])} bytes at {int(sections['offset'][index])}"
-        raise damaged(f"{where}: section {index}", f"contents within the file's {len(data)} bytes", found)
+        extent = f"{int(size[index])} bytes at {int(sections['offset'][index])}"
+        raise damaged(f"{where}: section {index}", f"contents within the file's {len(data)} bytes", extent)
     return sections
 
 

@@ -48,7 +48,7 @@ def read_frame_table(elf: Elf, symbols: Symbols, code: Functions) -> FrameTable 
         return FrameTable(cies={}, function=[], size=[], personality=[])
     if len(tables) > 1:
         return "it has several unwind tables"
-    found = read_frames(elf, symbols, np.array(tables), code, np.zeros(len(elf.names), bool))
+    frames = read_frames(elf, symbols, np.array(tables), code, np.zeros(len(elf.names), bool))
     begin, size = int(elf.sections["offset"][tables[0]]), int(elf.sections["size"][tables[0]])
     entries = _entries(elf.data[begin : begin + size], _personalities(elf, symbols, tables[0]))
     if entries is None:
@@ -56,13 +56,13 @@ def read_frame_table(elf: Elf, symbols: Symbols, code: Functions) -> FrameTable 
     cies, sizes, personality, filled = entries
     whole = sum(sizes) + sum(cies.values())
     if (
-        len(sizes) != len(found.function)
-        or (found.function < 0).any()
+        len(sizes) != len(frames.function)
+        or (frames.function < 0).any()
         or whole + filled != size
         or -whole % 8 != filled
     ):
         return "its unwind table has entries for what is no function, or is filled up in another way"
-    return FrameTable(cies=cies, function=found.function.tolist(), size=sizes, personality=personality)
+    return FrameTable(cies=cies, function=frames.function.tolist(), size=sizes, personality=personality)
 
 
 def _entries(contents: bytes, names: dict[int, str]) -> tuple[dict[str, int], list[int], list[str], int] | None:
@@ -76,7 +76,7 @@ def _entries(contents: bytes, names: dict[int, str]) -> tuple[dict[str, int], li
         end = position + 4 + int.from_bytes(contents[position : position + 4], "little")
         back = int.from_bytes(contents[position + 4 : position + 8], "little")
         if back == 0:
-            name = next((names[place] for place in range(position, end) if place in names), "")
+            name = next((names[offset] for offset in range(position, end) if offset in names), "")
             if name in cies or not _is_usual(contents[position + 8 : end]):
                 return None
             cies[name], by_place[position] = end - position, name
@@ -97,13 +97,13 @@ def _entries(contents: bytes, names: dict[int, str]) -> tuple[dict[str, int], li
 
 def _personalities(elf: Elf, symbols: Symbols, table: int) -> dict[int, str]:
     """Symbol names by the place of their relocation."""
-    found: dict[int, str] = {}
+    personalities: dict[int, str] = {}
     for source in e.relocation_sections(elf, table):
         relocations = e.read_relocations(elf, source, symbols)
         name = symbols.table["name"][relocations["symbol"]]
-        for place, offset in zip(relocations["offset"].tolist(), name.tolist(), strict=True):
-            found[place] = e.text_at(symbols.strings, offset)
-    return found
+        for at, offset in zip(relocations["offset"].tolist(), name.tolist(), strict=True):
+            personalities[at] = e.text_at(symbols.strings, offset)
+    return personalities
 
 
 def _is_usual(cie: bytes) -> bool:

@@ -70,11 +70,7 @@ class LinkedImage:
 
 
 def link_roots(objects: Iterable[Path | bytes]) -> tuple[str, ...]:
-    """Names of all strong definitions outside of COMDAT groups, sorted: what a library offers to its users.
-
-    Raises:
-        InputError: an object is missing or damaged.
-    """
+    """Names of all strong definitions outside of COMDAT groups, sorted: what a library offers to its users."""
     roots: set[str] = set()
     for source in objects:
         elf = e.read_elf(source)
@@ -119,33 +115,33 @@ def link_image(
     words += [str(path) for path in objects]
     with tempfile.TemporaryDirectory(prefix="mlgokit-link-") as folder:
         response = Path(folder, "arguments.rsp")
-        response.write_text("\n".join(map(_quoted, words)), encoding="utf-8")
+        response.write_text("\n".join(map(_quote, words)), encoding="utf-8")
         completed = process.run(
             [lld, f"@{response}"],
             timeout_seconds=timeout_seconds,
             limits=link_limits(sum(path.stat().st_size for path in objects if path.exists())),
         )
     if completed.timed_out:
-        return _failed(LinkStatus.TIMED_OUT, completed.stderr)
+        return _failure(LinkStatus.TIMED_OUT, completed.stderr)
     if completed.returncode != 0:
-        return _failed(LinkStatus.FAILED, completed.stderr)
+        return _failure(LinkStatus.FAILED, completed.stderr)
     try:
         totals = section_totals(e.read_elf(output))
     except InputError as error:
-        return _failed(LinkStatus.FAILED, f"{completed.stderr}{error}")
-    return _linked(totals, completed.stderr)
+        return _failure(LinkStatus.FAILED, f"{completed.stderr}{error}")
+    return _linked_image(totals, completed.stderr)
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     """One word of a response file in GNU syntax: quoted, because symbols and paths may hold anything."""
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _failed(status: LinkStatus, stderr: str) -> LinkedImage:
+def _failure(status: LinkStatus, stderr: str) -> LinkedImage:
     return LinkedImage(status=status, text=0, rodata=0, eh_frame=0, except_table=0, image=0, stderr=stderr)
 
 
-def _linked(totals: SectionTotals, stderr: str) -> LinkedImage:
+def _linked_image(totals: SectionTotals, stderr: str) -> LinkedImage:
     return LinkedImage(
         status=LinkStatus.LINKED,
         text=totals.text,

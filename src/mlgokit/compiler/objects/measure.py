@@ -10,17 +10,16 @@ counts its bytes 1/k in a module of a project in which k modules define it (``do
 
 import enum
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler.objects import elf as e
-from mlgokit.compiler.objects.dynamic import Image, dynamic_bytes
 from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
-from mlgokit.compiler.objects.folding import alike_functions, shared
 from mlgokit.compiler.objects.ownership import Functions, extents, find_functions, read_frames
 from mlgokit.errors import InputError
 
@@ -30,6 +29,17 @@ COLUMNS = 3
 """Columns of the byte tables: text, rodata, eh_frame, in this order."""
 
 _EXCEPT_TABLES = (".gcc_except_table", ".ARM.extab")
+
+Image = Literal["", "program", "library"]
+"""What an object is linked to: a program or a shared library with other shared libraries, or something without any."""
+PLT_ENTRY = 16
+"""Bytes of ``.plt`` for each function."""
+_RELOCATION = 24
+_SYMBOL = 24 + 2
+"""Beside its name: an entry of ``.dynsym``, and its version."""
+_CALLS = {62: (4,), 183: (282, 283)}
+"""Types of relocations by machine: ``R_X86_64_PLT32``, ``R_AARCH64_JUMP26`` and ``R_AARCH64_CALL26``."""
+_DEFAULT_VISIBILITY = 0
 
 
 class Objective(enum.Enum):
@@ -128,10 +138,10 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
 
     Args:
         data: the object.
-        folds: whether the linker folds functions that are alike (:mod:`~mlgokit.compiler.objects.folding`): then those
+        folds: whether the linker folds functions that are alike (:mod:`~mlgokit.compiler.objects.measure`): then those
             share what one of them weighs. The totals are those of the object.
         image: what the object is linked to, if functions are to answer for what the dynamic linker needs for their
-            calls (:mod:`~mlgokit.compiler.objects.dynamic`).
+            calls (:mod:`~mlgokit.compiler.objects.measure`).
 
     Raises:
         InputError: the file is missing, damaged, or no relocatable object for a target of :data:`elf.MACHINES`.
@@ -201,11 +211,7 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
 
 
 def folded_functions(data: bytes | Path) -> dict[str, int]:
-    """A number for each function of an object by name, the same for those that a linker folds into one.
-
-    Raises:
-        InputError: as :func:`measure_object` does.
-    """
+    """A number for each function of an object by name, the same for those that a linker folds into one."""
     except_table = measure_object(data).function_except_table
     elf = e.read_elf(data)
     symbols = e.read_symbols(elf)
@@ -350,3 +356,125 @@ def _jump_tables(elf: Elf, kind: Ints, group: Ints, code: Functions) -> list[tup
         if function is not None and group[index] == group[code.section[function]]:
             pairs.append((index, function))
     return pairs
+
+
+def alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_table: Ints) -> Ints:
+    """[F] a number for each function, the same for those that a linker folds into one, as lld does with ``--icf=all``.
+
+    Two functions are alike if their sections have the same bytes, and relocations at the same offsets to the same
+    symbols, or to functions that are alike themselves. So all with the same bytes begin as alike, and are told apart
+    until nothing changes any more.
+
+    Args:
+        elf: the object.
+        symbols: its symbols.
+        code: its functions.
+        except_table: [F] bytes of each function's exception table. One that has any is not folded, nor is one that
+            shares its section with another one.
+    """
+    count = len(code.names)
+    alone = np.bincount(code.section, minlength=len(elf.names))[code.section] == 1 if count else np.zeros(0, bool)
+    candidates = np.flatnonzero((except_table == 0) & alone).tolist()
+    function_at = np.full(len(elf.names) + 1, -1, np.int64)
+    function_at[code.section[candidates]] = candidates
+    numbers, known = np.arange(count, dtype=np.int64), dict[object, int]()
+    named: list[Ints] = []
+    for function in candidates:
+        section = int(code.section[function])
+        begin, size = int(elf.sections["offset"][section]), int(elf.sections["size"][section])
+        facts: list[object] = [int(elf.sections["flags"][section]), elf.data[begin : begin + size]]
+        targets = [np.empty(0, np.int64)]
+        for source in e.relocation_sections(elf, section):
+            table = e.read_relocations(elf, source, symbols)
+            symbol = table["symbol"].astype(np.int64)
+            target = symbols.section[symbol].astype(np.int64)
+            value = np.where(target >= 0, symbols.table["value"][symbol].astype(np.int64), 0) + table["addend"]
+            # What another file defines is told by its symbol, all else by where it is.
+            targets.append(np.where(target >= 0, target, -2 - symbol))
+            facts += [table["offset"].tobytes(), table["type"].tobytes(), value.tobytes()]
+        numbers[function] = known.setdefault(tuple(facts), function)
+        named.append(np.concatenate(targets))
+    groups = 0
+    while len(known) != groups:
+        groups = len(known)
+        known.clear()
+        refined = numbers.copy()
+        for function, targets in zip(candidates, named, strict=True):
+            callee = function_at[np.maximum(targets, -1)]
+            key = np.where(callee >= 0, numbers[callee], -1).tobytes(), np.where(callee >= 0, -1, targets).tobytes()
+            refined[function] = known.setdefault((int(numbers[function]), *key), function)
+        numbers = refined
+    return numbers
+
+
+def shared(columns: Sequence[Ints], alike: Ints) -> list[Ints]:
+    """Each function's bytes [F], those that are folded into one divided among all that are.
+
+    Example:
+        >>> shared([np.array([7, 5, 7])], np.array([0, 1, 0]))[0].tolist()
+        [4, 5, 3]
+    """
+    _, group, count = np.unique(alike, return_inverse=True, return_counts=True)
+    rank = np.empty(len(alike), np.int64)
+    rank[np.argsort(group, kind="stable")] = np.arange(len(alike)) - np.repeat(np.cumsum(count) - count, count)
+    many = count[group]
+    # The bytes of a group are those of the first: of the others the tables may differ, and go with them.
+    first = np.unique(group, return_index=True)[1][group]
+    return [column[first] // many + (rank < column[first] % many) for column in columns]
+
+
+def dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Image) -> tuple[Ints, Ints]:
+    """Each function's share [F] of ``.plt``, and of the tables that the dynamic linker reads; 0 for other machines.
+
+    A function that the dynamic linker binds costs a symbol, a ``.plt`` entry and a relocation once, however often it is
+    called; its callers share that.
+
+    Args:
+        elf: the object.
+        symbols: its symbols.
+        code: its functions.
+        image: a shared library may be given other definitions of what it exports, so calls of that are bound as well.
+    """
+    plt, tables = np.zeros(len(code.names), np.int64), np.zeros(len(code.names), np.int64)
+    called, elsewhere = _references(elf, symbols, code, _CALLS.get(elf.machine, ()))
+    info, section = symbols.table["info"].astype(np.int64), symbols.section
+    named = (symbols.table["name"] > 0) & (info >> 4 != e.STB_LOCAL)
+    undefined = named & (symbols.table["section"] == 0)
+    exported = named & (section >= 0) & (symbols.table["other"] & 3 == _DEFAULT_VISIBILITY)
+    for symbol, callers in called.items():
+        if not (undefined[symbol] or (image == "library" and exported[symbol])):
+            continue
+        _share(plt, callers, PLT_ENTRY)
+        # Data that refers to it keeps the symbol there in any case.
+        new = undefined[symbol] and symbol not in elsewhere
+        name = e.text_at(symbols.strings, int(symbols.table["name"][symbol]))
+        _share(tables, callers, _RELOCATION + (_SYMBOL + len(name.encode()) + 1 if new else 0))
+    return plt, tables
+
+
+def _references(
+    elf: Elf, symbols: Symbols, code: Functions, calls: tuple[int, ...]
+) -> tuple[dict[int, list[int]], set[int]]:
+    """By symbol the functions that call it, and the symbols that something else refers to."""
+    called: dict[int, set[int]] = {}
+    elsewhere: set[int] = set()
+    targets = elf.sections["info"].astype(np.int64)
+    for source in np.flatnonzero(np.isin(elf.sections["type"], (e.SHT_RELA, e.SHT_REL))).tolist() if calls else ():
+        section = int(targets[source])
+        if not int(elf.sections["flags"][section]) & e.SHF_ALLOC:
+            continue
+        table = e.read_relocations(elf, source, symbols)
+        symbol, offset = table["symbol"].astype(np.int64), table["offset"].astype(np.int64)
+        function = code.at(np.full(len(table), section, np.int64), offset)
+        by_call = np.isin(table["type"], calls) & (function >= 0)
+        for target, caller in set(zip(symbol[by_call].tolist(), function[by_call].tolist(), strict=True)):
+            called.setdefault(target, set()).add(caller)
+        elsewhere.update(symbol[~by_call].tolist())
+    return {symbol: sorted(callers) for symbol, callers in called.items()}, elsewhere
+
+
+def _share(column: Ints, functions: list[int], size: int) -> None:
+    """Divide some bytes among functions, what is left over among the first ones."""
+    each, more = divmod(size, len(functions))
+    column[functions] += each
+    column[functions[:more]] += 1

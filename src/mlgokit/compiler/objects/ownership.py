@@ -33,10 +33,10 @@ class Functions:
             return np.full(len(section), -1, np.int64)
         known = (section >= 0) & (offset >= 0) & (offset < e.LARGEST_SECTION)
         keys = self.section * e.LARGEST_SECTION + self.begin
-        found = np.searchsorted(keys, np.where(known, section * e.LARGEST_SECTION + offset, -1), side="right") - 1
-        inside = known & (found >= 0) & (self.section[found] == section)
-        inside &= (offset < self.begin[found] + self.size[found]) | (offset == self.begin[found])
-        return np.where(inside, found, -1)
+        function = np.searchsorted(keys, np.where(known, section * e.LARGEST_SECTION + offset, -1), side="right") - 1
+        inside = known & (function >= 0) & (self.section[function] == section)
+        inside &= (offset < self.begin[function] + self.size[function]) | (offset == self.begin[function])
+        return np.where(inside, function, -1)
 
 
 def find_functions(elf: Elf, symbols: Symbols, executable: npt.NDArray[np.bool_]) -> Functions:
@@ -143,15 +143,15 @@ def _read_frame_table(
         entry, relocations = entry[inside], relocations[inside]
         target = symbols.section[relocations["symbol"]]
         value = symbols.table["value"][relocations["symbol"]].astype(np.int64)
-        place = value + np.clip(relocations["addend"], -e.LARGEST_SECTION, e.LARGEST_SECTION)
+        address = value + np.clip(relocations["addend"], -e.LARGEST_SECTION, e.LARGEST_SECTION)
         described, first = np.unique(entry, return_index=True)
         section[described] = target[first]
-        function[described] = code.at(target[first], place[first])
+        function[described] = code.at(target[first], address[first])
         later = np.ones(len(entry), bool)
         later[first] = False
         later[later] = (target[later] >= 0) & excepts[target[later]]
         table_section[entry[later]] = target[later]
-        table_begin[entry[later]] = place[later]
+        table_begin[entry[later]] = address[later]
     table_section[function < 0] = -1
     return np.full(count, index, np.int64), ends - starts, section, function, table_section, table_begin
 

@@ -33,15 +33,12 @@ class Cc1Line(tuple[str, ...]):
 
         Args:
             program: clang.
-            options: somebody else's, ``-cc1`` first; nothing if the whole line is ours.
+            options: untrusted, ``-cc1`` first; nothing if the whole line is ours.
             own: words of mlgokit's own that follow: plugin, input, output. They are not questioned, but none of them
                 may become the value of an option before it.
-            source: somebody else's too: ``-x``, a language and a source, which end the line. Then the options may have
+            source: untrusted too: ``-x``, a language and a source, which end the line. Then the options may have
                 what only a front end needs.
             allowed: options by their words, with their value, that are not questioned either: those that the user gave.
-
-        Raises:
-            InputError: the line has an option that nobody has reviewed, or one that takes a word that it should not.
 
         Example:
             >>> Cc1Line("clang", options=("-cc1", "-Oz"), own=("-emit-obj", "-o", "a.o"))[-3:]
@@ -58,7 +55,7 @@ class Cc1Line(tuple[str, ...]):
         return super().__new__(cls, (os.fspath(program), *words))
 
     def extended(self, own: Sequence[str]) -> Self:
-        """The same line with more words of ours at its end."""
+        """The same line with more of our own words at its end."""
         # All before is judged, and ended where an option ended.
         return super().__new__(type(self), (*self, *own))
 
@@ -77,7 +74,7 @@ def _source_trouble(source: Sequence[str]) -> str | None:
 def _trouble(
     words: tuple[str, ...], foreign: int, allowed: frozenset[tuple[str, ...]], *, from_source: bool
 ) -> str | None:
-    """Why a line is not started, or ``None``; the first ``foreign`` words are somebody else's."""
+    """Why a line is not started, or ``None``; its first ``foreign`` words are untrusted."""
     if words[0] != "-cc1":
         return f"expected -cc1 as the first option, found {words[0] or 'an empty word'}"
     if sum(len(word) + 1 for word in words) > LONGEST_COMMAND_LINE:

@@ -72,8 +72,8 @@ def is_reviewed_code_option(word: str) -> bool:
     review = _review()
     names = [f"-f{no}{bare}{end}" for no in ("", "no-") for end in ("", "=")]
     if equals:
-        return any(review.kept(one) for one in names if one.endswith("="))
-    return any(review.flags(one) or review.kept(one) for one in names)
+        return any(review.kept(spelling) for spelling in names if spelling.endswith("="))
+    return any(review.flags(spelling) or review.kept(spelling) for spelling in names)
 
 
 def names_a_profile(option: Option) -> bool:
@@ -116,13 +116,13 @@ def option_trouble(option: Option, *, from_source: bool) -> str | None:
     """Why an option of the line that is about to be started is refused, or ``None``.
 
     Args:
-        option: of somebody else.
+        option: of an untrusted line.
         from_source: whether the line reads a source, and not bitcode.
     """
     is_taken = _is_harmless(option) and not is_left_out(option)
     trouble = _trouble(option, is_taken=is_taken or (from_source and _is_front_end(option)))
     if trouble is None and names_a_profile(option) and not Path("".join(option.values)).is_absolute():
-        return _refused(option, " (no whole path)")
+        return _refusal(option, " (no whole path)")
     return trouble
 
 
@@ -143,14 +143,14 @@ def check_front_end(words: Sequence[str]) -> str | None:
         taken = _is_harmless(option) and not is_left_out(option) and not names_a_profile(option)
         if not (taken or _is_front_end(option)):
             return (
-                f"expected options that decide the code, found {_spelled(option)}, which extraction does not do; "
+                f"expected options that decide the code, found {_spelling(option)}, which extraction does not do; "
                 "take it out of the build's command"
             )
     return None
 
 
 def check_file(path: Path, what: str, *, folder: Path, most_bytes: int) -> str | None:
-    """Why a file of a corpus is not to be opened, or ``None``: it is none, too large, or a link to elsewhere."""
+    """Why a file of a corpus is not to be opened, or ``None``: it is no file, too large, or a link to elsewhere."""
     if not path.is_file():
         return f"expected {what} in {path.name}, found {'no regular file' if path.exists() else 'no file'}"
     real = path.resolve()
@@ -163,14 +163,14 @@ def check_file(path: Path, what: str, *, folder: Path, most_bytes: int) -> str |
 def _trouble(option: Option, *, is_taken: bool) -> str | None:
     if option.name == "-cc1":
         return "expected one command line, found a second -cc1; extract the objects before they are joined"
-    return None if is_taken else _refused(option)
+    return None if is_taken else _refusal(option)
 
 
-def _refused(option: Option, why: str = "") -> str:
-    return f"expected options that only decide the code, found {_spelled(option)}{why}; {_REMEDY}"
+def _refusal(option: Option, why: str = "") -> str:
+    return f"expected options that only decide the code, found {_spelling(option)}{why}; {_REMEDY}"
 
 
-def _spelled(option: Option) -> str:
+def _spelling(option: Option) -> str:
     """The option as a message has it."""
     return " ".join(word or "an empty word" for word in option.words)[:200]
 
@@ -203,7 +203,7 @@ def _profile_trouble(option: Option, folder: Path | None) -> str | None:
             trouble = check_file(folder / value, "a profile", folder=folder, most_bytes=MOST_PROFILE_BYTES)
         except (OSError, RuntimeError) as error:
             trouble = str(error)
-    return None if trouble is None else _refused(option, f" ({trouble})")
+    return None if trouble is None else _refusal(option, f" ({trouble})")
 
 
 def _is_harmless(option: Option) -> bool:

@@ -127,8 +127,8 @@ class KnownFunctions:
     misses: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def now(self) -> Codes:
-        """What is known when a compilation begins; what it forgets meanwhile for others, is there for this one."""
+    def snapshot(self) -> Codes:
+        """A snapshot for one compilation, which later evictions do not change."""
         with self._lock:
             return dict(self.codes)
 
@@ -148,29 +148,26 @@ class KnownFunctions:
 
         Returns:
             ``None`` if that cannot be said; then :attr:`refused` says why.
-
-        Raises:
-            InputError: the object cannot be read.
         """
         listed = read_functions(functions)
         if not listed:
             return measure_object(path)
         elf = e.read_elf(path)
-        part = _Part.of(elf, {one.name: order for order, one in enumerate(listed)})
+        part = _Part.of(elf, {function.name: order for order, function in enumerate(listed)})
         if isinstance(part, str):
             self.refused = part
             return None
         with self._lock:
             self._learn(part, listed)
-            dropped = [one for one in listed if one.dropped]
+            dropped = [function for function in listed if function.dropped]
             self.hits += len(dropped)
             self.misses += len(listed) - len(dropped)
-            whole = self._whole(part, listed, dropped, told)
+            whole = self._sizes_with(part, listed, dropped, told)
             if isinstance(whole, str):
                 self.refused = whole
                 return None
-            for one in dropped:
-                self.codes[one.digest] = self.codes.pop(one.digest, told[one.digest])
+            for function in dropped:
+                self.codes[function.digest] = self.codes.pop(function.digest, told[function.digest])
             while len(self.codes) > MOST_KNOWN:
                 del self.codes[next(iter(self.codes))]
         return whole
@@ -182,25 +179,25 @@ class KnownFunctions:
             if signature in part.frames.cies:
                 self.groups[signature] = part.sizes.signature_rest[index], int(part.sizes.signature_data[index])
         places = {name: function for function, name in enumerate(part.sizes.function_names)}
-        for one in listed:
-            function = places.get(one.name)
-            counted = one.droppable and one.constants is not None
+        for entry in listed:
+            function = places.get(entry.name)
+            counted = entry.droppable and entry.constants is not None
             if counted and function is not None and part.separate[function]:
-                self.codes[one.digest] = part.code(function, constants=one.constants or 0, executed=one.executed)
+                self.codes[entry.digest] = part.code(function, constants=entry.constants or 0, executed=entry.executed)
 
-    def _whole(
+    def _sizes_with(
         self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], told: Codes
     ) -> ObjectSizes | str:
         sizes = part.sizes
-        codes = [told.get(one.digest) for one in dropped]
-        found = [code for code in codes if code is not None]
-        if len(found) < len(dropped):
+        codes = [told.get(function.digest) for function in dropped]
+        known_codes = [code for code in codes if code is not None]
+        if len(known_codes) < len(dropped):
             return "a function was dropped whose code is not known"
         signatures = list(sizes.signatures)
         places = {signature: index for index, signature in enumerate(signatures)}
         rest, data = [sizes.signature_rest], [sizes.signature_data]
         indices: list[int] = []
-        for code in found:
+        for code in known_codes:
             if code.signature in places:
                 return f"the group {code.signature} has more than its function"
             indices.append(len(signatures) if code.signature else -1)
@@ -209,25 +206,25 @@ class KnownFunctions:
                 signatures.append(code.signature)
                 rest.append(np.zeros((1, COLUMNS), np.int64))
                 data.append(np.zeros(1, np.int64))
-        personal = {code.personality for code in found if code.frame}
+        personal = {code.personality for code in known_codes if code.frame}
         for personality in personal - places.keys():
             if personality in self.groups:
                 group, written = self.groups[personality]
                 signatures.append(personality)
                 rest.append(group[None])
                 data.append(np.array([written]))
-        frame = np.concatenate([part.frame, np.array([code.frame for code in found], np.int64)])
+        frame = np.concatenate([part.frame, np.array([code.frame for code in known_codes], np.int64)])
         used = personal | part.frames.cies.keys()
         shared = sum(self.cies[personality] for personality in used)
         filled = -(int(frame.sum()) + shared) % 8
-        order = {one.name: index for index, one in enumerate(listed)}
-        names = (*sizes.function_names, *(one.name for one in dropped))
-        personalities = (*part.personality, *(code.personality for code in found))
+        order = {function.name: index for index, function in enumerate(listed)}
+        names = (*sizes.function_names, *(function.name for function in dropped))
+        personalities = (*part.personality, *(code.personality for code in known_codes))
         if filled:
             described = np.flatnonzero(frame).tolist()
             frame[max(described, key=lambda index: (personalities[index].encode(), order[names[index]]))] += filled
         text, rodata, except_table = (
-            np.concatenate([before, np.array([getattr(code, name) for code in found], np.int64)])
+            np.concatenate([before, np.array([getattr(code, name) for code in known_codes], np.int64)])
             for before, name in (
                 (sizes.function_text, "text"),
                 (sizes.function_rodata, "rodata"),
@@ -236,12 +233,12 @@ class KnownFunctions:
         )
         all_rest, all_data = np.concatenate(rest), np.concatenate(data)
         more = all_rest[len(sizes.signatures) :].sum(axis=0)
-        constants = sum(code.constants for code in found)
+        constants = sum(code.constants for code in known_codes)
         totals = dataclasses.replace(
             sizes.totals,
-            text=sizes.totals.text + sum(code.text for code in found) + int(more[0]),
-            rodata=sizes.totals.rodata + sum(code.rodata for code in found) + int(more[1]) + constants,
-            except_table=sizes.totals.except_table + sum(code.except_table for code in found),
+            text=sizes.totals.text + sum(code.text for code in known_codes) + int(more[0]),
+            rodata=sizes.totals.rodata + sum(code.rodata for code in known_codes) + int(more[1]) + constants,
+            except_table=sizes.totals.except_table + sum(code.except_table for code in known_codes),
             eh_frame=int(frame.sum()) + shared,
             data=sizes.totals.data + int(all_data[len(sizes.signatures) :].sum()),
         )
@@ -278,7 +275,7 @@ def read_functions(path: Path) -> list[Listed]:
     """
     if not path.exists():
         return []
-    found: dict[str, Listed] = {}
+    functions: dict[str, Listed] = {}
     for line in path.read_bytes().splitlines():
         kind, digest, name = line[:1], line[2 : 2 + 2 * DIGEST_BYTES], line[3 + 2 * DIGEST_BYTES :]
         try:
@@ -286,16 +283,20 @@ def read_functions(path: Path) -> list[Listed]:
         except ValueError:
             value = b""
         text = name.decode("utf-8", "backslashreplace")
-        if kind not in b"dnkc" or len(value) != DIGEST_BYTES or not name or (kind == b"c") != (text in found):
+        if kind not in b"dnkc" or len(value) != DIGEST_BYTES or not name or (kind == b"c") != (text in functions):
             raise InputError(
                 f"{path}: expected lines of a letter, a digest and a name, found {line[:60]!r}; build the plugin again"
             )
         if kind == b"c":
             merged, others, executed = struct.unpack(">IId", value)
-            found[text] = dataclasses.replace(found[text], constants=None if others else merged, executed=executed)
+            functions[text] = dataclasses.replace(
+                functions[text], constants=None if others else merged, executed=executed
+            )
         else:
-            found[text] = Listed(name=text, digest=value, dropped=kind == b"d", droppable=kind != b"k", constants=None)
-    return list(found.values())
+            functions[text] = Listed(
+                name=text, digest=value, dropped=kind == b"d", droppable=kind != b"k", constants=None
+            )
+    return list(functions.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -336,7 +337,7 @@ class _Part:
             frames=frames,
             frame=frame,
             personality=tuple(personality),
-            separate=_separate(elf, sizes, code, *_referring(elf, symbols)),
+            separate=_is_separate(elf, sizes, code, *_refers_to_constants(elf, symbols)),
         )
 
     def code(self, function: int, *, constants: int, executed: float) -> Code:
@@ -354,7 +355,7 @@ class _Part:
         )
 
 
-def _referring(elf: Elf, symbols: Symbols) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _refers_to_constants(elf: Elf, symbols: Symbols) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """[N] whether a section refers to constants that all functions share: where they merge, or where they do not."""
     sections = elf.sections
     flags = sections["flags"]
@@ -370,7 +371,7 @@ def _referring(elf: Elf, symbols: Symbols) -> tuple[npt.NDArray[np.bool_], npt.N
     return to_merged, to_others
 
 
-def _separate(
+def _is_separate(
     elf: Elf, sizes: ObjectSizes, code: Functions, to_merged: npt.NDArray[np.bool_], to_others: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """[F] whether a function's sections are its own, and only its code refers to constants that are merged."""

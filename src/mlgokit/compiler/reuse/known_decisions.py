@@ -62,7 +62,7 @@ class KnownDecisions:
                 self._functions += len(names)
             while self._functions > MOST_FUNCTIONS and len(self._sizes) > 1:
                 oldest = self._sizes.pop(next(iter(self._sizes)))
-                self._functions -= sum(len(one.function_names) for one in oldest.values())
+                self._functions -= sum(len(object_sizes.function_names) for object_sizes in oldest.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,15 +98,15 @@ class KnownObjects:
         path = folder / "decided"
         if not path.exists():
             return measure()
-        found = _LINE.fullmatch(path.read_bytes())
-        if found is None:
+        line = _LINE.fullmatch(path.read_bytes())
+        if line is None:
             raise InputError(
                 f"{path}: expected a letter and a digest, found {path.read_bytes()[:60]!r}; build the plugin again"
             )
-        digest, ended = bytes.fromhex(found[2].decode()), found[1] == b"e"
+        digest, ended = bytes.fromhex(line[2].decode()), line[1] == b"e"
         if ended and digest not in self.told:
             known = f"one of the {len(self.told)} digests that are known"
-            raise InputError(f"{path}: expected {known}, found {found[2].decode()}, which is new; report this sentence")
+            raise InputError(f"{path}: expected {known}, found {line[2].decode()}, which is new; report this sentence")
         sizes = self.told[digest] if ended else measure()
         self.memory.note(self.content, digest, sizes, ended=ended)
         return sizes

@@ -1,4 +1,4 @@
-"""How a compilation comes to use what is known of its module, and what is done where that fails."""
+"""Reuse of what is known of a module in one compilation, and the fallback where that fails."""
 
 import dataclasses
 import functools
@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compilation import Compilation, CompileStatus, PassChanges
 from mlgokit.compiler.objects.measure import ObjectSizes
-from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.reuse.known import Code, Codes, KnownFunctions, read_functions
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions, KnownObjects
@@ -35,12 +34,12 @@ class Known:
 
     def settings(self, folder: Path) -> dict[str, str]:
         """The variables that tell the plugin; files are in ``folder``."""
-        found: dict[str, str] = {}
+        variables: dict[str, str] = {}
         if self.functions is not None:
-            found |= self.functions.settings(folder, folder / _FUNCTIONS, self.codes)
+            variables |= self.functions.settings(folder, folder / _FUNCTIONS, self.codes)
         if self.objects is not None:
-            found |= self.objects.settings(folder)
-        return found
+            variables |= self.objects.settings(folder)
+        return variables
 
     def complete(
         self, folder: Path, output: Path, *, measure: Callable[[Path], ObjectSizes | None]
@@ -54,9 +53,6 @@ class Known:
 
         Returns:
             ``None`` if that cannot be said.
-
-        Raises:
-            InputError: the object, or what the plugin wrote, cannot be read.
         """
         if self.functions is None:
             part = functools.partial(measure, output)
@@ -65,15 +61,11 @@ class Known:
         return part() if self.objects is None else self.objects.complete(folder, part)
 
     def with_executed(self, changes: PassChanges, folder: Path) -> PassChanges:
-        """A list of passes with what the functions execute that were not generated again.
-
-        Raises:
-            InputError: what the plugin wrote in ``folder`` cannot be read.
-        """
+        """A list of passes with what the functions execute that were not generated again."""
         if not self.codes:
             return changes
-        dropped = (one for one in read_functions(folder / _FUNCTIONS) if one.dropped)
-        known = {one.name: self.codes[one.digest].executed for one in dropped if one.digest in self.codes}
+        dropped = (listed for listed in read_functions(folder / _FUNCTIONS) if listed.dropped)
+        known = {listed.name: self.codes[listed.digest].executed for listed in dropped if listed.digest in self.codes}
         return dataclasses.replace(changes, executed={**known, **changes.executed})
 
 
@@ -105,7 +97,7 @@ def known_of(
     known = None if functions is None else _functions_of(functions, module, content)
     return Known(
         functions=known,
-        codes={} if known is None else known.now(),
+        codes={} if known is None else known.snapshot(),
         objects=decided.of(content) if decided is not None and _only_decides(module, request) else None,
     )
 

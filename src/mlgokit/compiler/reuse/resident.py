@@ -1,4 +1,4 @@
-"""Compilers that stay: each has read its module and run the passes before the inliner; a fork of it does the rest.
+"""Resident compilers: each has read its module and run the passes before the inliner; a fork of it does the rest.
 
 What comes before the inliner is the same in every compilation of a module. The plugin stops there
 (``plugin/reuse/Resident.cpp``), waits for requests on its standard input (``docs/formats.md``, "Resident compilers"),
@@ -87,7 +87,7 @@ class Residents:
         folder: Path | None = None,
         cwd: Path | None = None,
     ) -> Completed | None:
-        """Let the resident of ``argv`` compile, after making one if there is none.
+        """Let the resident of ``argv`` compile; start one if there is none.
 
         Args:
             argv: a ``clang -cc1``, or a linker, with the plugin that writes its object to standard output.
@@ -104,15 +104,12 @@ class Residents:
         Returns:
             How the child ended, with the processor time of both since the last request; ``None`` if there is no
             resident for ``argv``, and then :attr:`declined` says why.
-
-        Raises:
-            ToolError: the compiler cannot be started.
         """
         key = tuple(argv)
         if key in self.declined:
             return None
         with self._lock:
-            resident = next((one for one in reversed(self._idle) if one.key == key), None)
+            resident = next((idle for idle in reversed(self._idle) if idle.key == key), None)
             if resident is not None:
                 self._idle.remove(resident)
         begin = time.monotonic()
@@ -142,16 +139,16 @@ class Residents:
         return done
 
     def decline(self, argv: Sequence[str], sentence: str) -> None:
-        """Have no resident for a command line from now on."""
+        """Start no resident for this command line any more."""
         with self._lock:
             self.declined[tuple(argv)] = sentence
-            useless = [one for one in self._idle if one.key == tuple(argv)]
-            self._idle[:] = [one for one in self._idle if one.key != tuple(argv)]
-        for one in useless:
-            _end(one)
+            useless = [idle for idle in self._idle if idle.key == tuple(argv)]
+            self._idle[:] = [idle for idle in self._idle if idle.key != tuple(argv)]
+        for idle in useless:
+            _end(idle)
 
     def close(self) -> None:
-        """End all that are idle; whoever asks later gets a new one."""
+        """End all idle residents; later requests start new ones."""
         with self._lock:
             starter, self._starter = self._starter, None
             _end_all(self._idle)
@@ -210,11 +207,11 @@ class Residents:
             else:
                 self._idle.append(resident)
             while len(self._idle) > self.most or (
-                len(self._idle) > 1 and sum(one.peak_bytes for one in self._idle) > self.memory_bytes
+                len(self._idle) > 1 and sum(idle.peak_bytes for idle in self._idle) > self.memory_bytes
             ):
                 ended.append(self._idle.pop(0))
-        for one in ended:
-            _end(one)
+        for idle in ended:
+            _end(idle)
 
 
 def _ask(

@@ -261,9 +261,9 @@ def request_bytes(
         penalty: what is added for each unit of weighted costs beyond those that are free.
         policies: files of policies that trials name.
     """
-    asked = [one.to_bytes() for one in series]
+    asked = [policy.to_bytes() for policy in series]
     head = struct.pack("<d", seconds), weights.astype("<f8").tobytes(), struct.pack("<dII", penalty, stages, len(asked))
-    given = [struct.pack("<I", len(policies)), *(struct.pack("<I", len(one)) + one for one in policies)]
+    given = [struct.pack("<I", len(policies)), *(struct.pack("<I", len(policy)) + policy for policy in policies)]
     return b"".join((_MAGIC, *head, *asked, *given))
 
 

@@ -20,9 +20,8 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import plugin_of
+from mlgokit.compiler.compile import plugin_of, with_large_pages
 from mlgokit.compiler.inputs import digest_once, module_facts, stamp_of
-from mlgokit.compiler.large_pages import with_large_pages
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.loaded import Loaded, LoadedFile
 from mlgokit.compiler.objects.measure import measure_object
@@ -56,7 +55,7 @@ _CHANGES = re.compile(r"(MLGOKIT|LLVM(?!_PROFILE_FILE))_.*|RUSTC_BOOTSTRAP|RUSTC
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Workshops:
-    """Folders in which compilers that stay leave their objects, each for one of them. Threads may share it.
+    """Folders for the objects of resident compilers, one for each. Threads may share it.
 
     They are removed by :meth:`close`, and with the object.
 
@@ -84,7 +83,7 @@ class Workshops:
                 self.idle.setdefault(module, []).append(folder)
 
     def close(self) -> None:
-        """Remove all; whoever asks later gets new ones."""
+        """Remove all folders; later compilations get new ones."""
         with self._lock:
             self.idle.clear()
             if self.parent is not None:
@@ -123,11 +122,7 @@ class RustCompiler:
 
     @property
     def loaded(self) -> Loaded:
-        """The program and its LLVM.
-
-        Raises:
-            ToolError: what it loads cannot be read.
-        """
+        """The program and its LLVM."""
         paths = [path.resolve() for path in (self.rustc.program, self.rustc.library) if path is not None]
         files = [LoadedFile(path=path, sha256=digest_once(path), stamp=stamp_of(path)) for path in paths]
         return Loaded(version=self.rustc.version, target="", files=tuple(files))
@@ -150,7 +145,7 @@ class RustCompiler:
         return with_known(known, functools.partial(_compile, self, module, request, content))
 
     def close(self) -> None:
-        """End the compilers that stay; a later compilation starts new ones."""
+        """End the resident compilers; a later compilation starts new ones."""
         if self.residents is not None:
             self.residents.close()
         self.workshops.close()
@@ -232,7 +227,7 @@ def _run_there(
     request: Mapping[str, str],
     timeout_seconds: float,
 ) -> process.Completed | None:
-    """Let a rustc that stays compile, and put the object into a folder; ``None`` if that is to be done without one."""
+    """Let a resident rustc compile into a folder; ``None`` if a new rustc has to do it."""
     residents, call = compiler.residents, compiler.calls[module.name]
     if residents is None:
         return None
@@ -287,9 +282,6 @@ def link_program(
         output: where it goes.
         plugin: that is loaded.
         settings: variables that the plugin goes by.
-
-    Raises:
-        ToolError: the compiler cannot be started.
     """
     call = compiler.calls[module.name]
     output.parent.mkdir(parents=True, exist_ok=True)

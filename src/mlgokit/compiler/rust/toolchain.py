@@ -42,7 +42,7 @@ class Rustc:
 
     @property
     def major(self) -> int:
-        """That of its LLVM."""
+        """The major of its LLVM."""
         return int(self.llvm.partition(".")[0])
 
     @property
@@ -57,18 +57,18 @@ def find_rustc(name: str = "rustc") -> Rustc:
     Raises:
         ToolError: there is none, or it does not say what it is.
     """
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise ToolError(f"{name}: expected a rustc, found none; install Rust, or put its folder into PATH")
-    said = _ask(found, "-vV")
-    version = _LLVM.search(said)
+    version_text = _ask(path, "-vV")
+    version = _LLVM.search(version_text)
     if version is None:
-        raise ToolError(f"{name}: expected a rustc with LLVM, found: {said.strip()[:200] or 'no answer'}")
-    own = Path(_ask(found, "--print", "sysroot").strip()) / "bin" / "rustc"
-    program = own if own.is_file() else Path(found)
+        raise ToolError(f"{name}: expected a rustc with LLVM, found: {version_text.strip()[:200] or 'no answer'}")
+    own = Path(_ask(path, "--print", "sysroot").strip()) / "bin" / "rustc"
+    program = own if own.is_file() else Path(path)
     return Rustc(
         program=program,
-        version=said.partition("\n")[0].strip(),
+        version=version_text.partition("\n")[0].strip(),
         llvm=version[1].rstrip("."),
         library=_llvm_library(program),
     )
@@ -125,6 +125,6 @@ def _llvm_library(program: Path) -> Path | None:
     drivers = sorted((program.parent.parent / "lib").glob("librustc_driver-*.so"))
     for file in (*drivers, program):
         done = process.run(["ldd", file], timeout_seconds=TRIAL_SECONDS)
-        if found := _LIBRARY.search(done.stdout.decode("utf-8", "replace")):
-            return Path(found[2])
+        if match := _LIBRARY.search(done.stdout.decode("utf-8", "replace")):
+            return Path(match[2])
     return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.corpus.corpus import ModuleFailure
-from mlgokit.corpus.files import copy_bytes, copy_index, opened, placing
+from mlgokit.corpus.files import copy_bytes, copy_index, open_untrusted, placing
 from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers, files_below
 from mlgokit.corpus.importers.objects import first_of_each_name
 from mlgokit.corpus.layout import UNSPECIFIED, bitcode_path, language_of, thinlto_index_path
@@ -52,16 +52,16 @@ def import_local_thinlto(
         override: the options for all modules; without, the description says that they must be filled in.
         workers: threads.
         room: what the corpus may take of the disk; the usual if not given.
-        report: told after every module.
+        report: called after every module.
 
     Raises:
         BusyError: another process uses the corpus.
         CorpusError: there is no such folder, or nothing in it.
         StorageError: the disk is full or not writable.
-        UsageError: nobody is to work.
+        UsageError: ``workers`` is below 1.
     """
     return _import_files(
-        _found(folder, IMPORTED_SUFFIX, corpus_folder),
+        _files(folder, IMPORTED_SUFFIX, corpus_folder),
         _Import(corpus_folder=corpus_folder, project=project, command_line=tuple(override), has_thinlto=True),
         description_fields(has_thinlto=True, override=list(override) or [UNSPECIFIED]),
         remedy="link with -Wl,--save-temps=import and -Wl,--thinlto-emit-index-files, and give that build's folder",
@@ -90,16 +90,16 @@ def import_bitcode(
         options: for ``clang -cc1``, for every module.
         workers: threads.
         room: what the corpus may take of the disk; the usual if not given.
-        report: told after every module.
+        report: called after every module.
 
     Raises:
         BusyError: another process uses the corpus.
         CorpusError: there is no such folder, or nothing in it.
         StorageError: the disk is full or not writable.
-        UsageError: nobody is to work.
+        UsageError: ``workers`` is below 1.
     """
     return _import_files(
-        _found(folder, BITCODE_SUFFIX, corpus_folder),
+        _files(folder, BITCODE_SUFFIX, corpus_folder),
         _Import(corpus_folder=corpus_folder, project=project, command_line=tuple(options), has_thinlto=False),
         description_fields(override=options),
         remedy="give a folder with bitcode, as clang -c -emit-llvm makes it",
@@ -109,8 +109,8 @@ def import_bitcode(
     )
 
 
-def _found(folder: Path, suffix: str, corpus_folder: Path) -> Generator[ObjectFile]:
-    """The files of that suffix, but what stands in the corpus that is being made."""
+def _files(folder: Path, suffix: str, corpus_folder: Path) -> Generator[ObjectFile]:
+    """The files with a suffix below a folder, without those of the corpus that is being made."""
     own = corpus_folder.absolute()
     skip = own.relative_to(folder.absolute()).as_posix() if own.is_relative_to(folder.absolute()) else None
     for name in files_below(folder, (suffix,)):
@@ -150,14 +150,14 @@ def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:
 def _copy(shared: _Import, item: ObjectFile) -> Module:
     path = bitcode_path(shared.corpus_folder, item.name)
     index = thinlto_index_path(shared.corpus_folder, item.name) if shared.has_thinlto else None
-    with opened(item.path, "expected bitcode, found no such file; import again") as descriptor:
+    with open_untrusted(item.path, "expected bitcode, found no such file; import again") as descriptor:
         size = item.path.stat().st_size
         if not size:
             raise InputError(f"expected bitcode in {item.path.name}, found an empty file")
         if index is not None:
             beside = item.base / f"{item.name}{INDEX_SUFFIX}"
             missing = f"expected the index {beside.name} beside it, found none; link with --thinlto-emit-index-files"
-            with opened(beside, missing) as index_descriptor, placing(item.name, shared.corpus_folder):
+            with open_untrusted(beside, missing) as index_descriptor, placing(item.name, shared.corpus_folder):
                 copy_index(index_descriptor, index)
         with placing(item.name, shared.corpus_folder):
             digest = copy_bytes(descriptor, 0, size, path)

@@ -14,11 +14,10 @@ from mlgokit.compiler.options.parse import Option, spell_options
 from mlgokit.compiler.request import Lto
 from mlgokit.corpus.build_notes import is_of_another_program
 from mlgokit.corpus.importers.build_compiler import compiler_name, without_wrappers
-from mlgokit.corpus.importers.compile_commands import CompileCommand
-from mlgokit.corpus.importers.front_end_paths import path_of, source_word
+from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
 from mlgokit.corpus.importers.precompiled import NO_HEADERS, Headers, header_text
-from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked
+from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked, path_of
 
 Language = Literal["c++", "c"]
 
@@ -154,7 +153,7 @@ def front_end_call(
     _check_no_module(command, words[1:])
     units = tuple(driver_units(words[1:]))
     named = next((unit.values[0] if unit.values else unit.name[2:] for unit in reversed(units) if _is_x(unit)), None)
-    kept, dropped = _sorted(units, level)
+    kept, dropped = _sort_units(units, level)
     text = header_text(command, headers)
     if text is not None and (as_text or not text.made_by):
         kept = [*(unit for unit in kept if unit.kind != "path"), *text.units]
@@ -183,7 +182,7 @@ def front_end_call(
     )
 
 
-def _sorted(units: Iterable[Option], level: str | None) -> tuple[list[Option], list[str]]:
+def _sort_units(units: Iterable[Option], level: str | None) -> tuple[list[Option], list[str]]:
     """The options that are kept, and the names of those that would change the code and are left out."""
     kept: list[Option] = []
     dropped: list[str] = []
@@ -191,7 +190,7 @@ def _sorted(units: Iterable[Option], level: str | None) -> tuple[list[Option], l
         option, value = unit.name, unit.values[0] if unit.values else None
         if unit.kind == "input" or _is_x(unit) or _is_output(option, value) or (level and option.startswith("-O")):
             continue
-        if _elsewhere(option, value) or not may_be_asked(unit):
+        if _is_decided_elsewhere(option, value) or not may_be_asked(unit):
             dropped.append(option if option != "-Xclang" else f"-Xclang {value}")
         else:
             kept.append(path_of(unit) or unit)
@@ -209,13 +208,13 @@ def lto_of(words: Sequence[str]) -> Lto:
         >>> lto_of(["-flto=thin"]), lto_of(["-flto", "-fno-lto"]), lto_of(["-O2", "-flto=auto"])
         ('thin', '', 'full')
     """
-    found = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
-    if not found or found[-1] == "-fno-lto":
+    flags = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
+    if not flags or flags[-1] == "-fno-lto":
         return ""
-    return "thin" if found[-1] == "-flto=thin" else "full"
+    return "thin" if flags[-1] == "-flto=thin" else "full"
 
 
-def _elsewhere(option: str, value: str | None) -> bool:
+def _is_decided_elsewhere(option: str, value: str | None) -> bool:
     if option == "-Xclang" and value is not None:
         return value.startswith(_PASSED_ELSEWHERE)
     return option in _ELSEWHERE or option.startswith(_ELSEWHERE_PREFIXES)
@@ -229,26 +228,18 @@ def _is_output(option: str, value: str | None) -> bool:
 
 
 def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
-    """Refuse what C++20 modules are made of and compiled with.
-
-    Raises:
-        ValueError: it is such a command.
-    """
+    """Refuse what C++20 modules are made of and compiled with."""
     match = _OF_MODULES.search("\n".join(words))
-    found = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
-    if found is not None:
+    interface = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
+    if interface is not None:
         raise ValueError(
             f"expected a source that is compiled by itself, found one that makes or imports a C++20 module "
-            f"({found}): interfaces would have to be compiled first; it stays as LLVM has it"
+            f"({interface}): interfaces would have to be compiled first; it stays as LLVM has it"
         )
 
 
 def _languages(command: CompileCommand, named: str | None, driver: str) -> tuple[Language, str]:
-    """The language of a source, and how ``-cc1 -x`` calls it.
-
-    Raises:
-        ValueError: it is neither C nor C++.
-    """
+    """The language of a source, and how ``-cc1 -x`` calls it."""
     suffix = command.file.suffix
     language = _NAMED_LANGUAGES.get(named) if named else _LANGUAGES.get(suffix)
     if language is None:

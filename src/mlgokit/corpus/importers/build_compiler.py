@@ -53,7 +53,7 @@ class CompilerName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildCompiler:
-    """What is known of a build's compiler.
+    """A compiler that a build names, and whether it is a clang.
 
     Attributes:
         text: the name in the command and, if it was asked, what it is: ``c++ (clang 22.1.8)``.
@@ -88,14 +88,14 @@ def compiler_name(word: str) -> CompilerName | None:
         >>> compiler_name("/usr/bin/arm-none-eabi-g++-12")
         CompilerName(word='/usr/bin/arm-none-eabi-g++-12', name='g++', target='arm-none-eabi', version='12')
     """
-    found = _COMPILER.fullmatch(PurePosixPath(word).name.removesuffix(".exe"))
-    if found is None:
+    match = _COMPILER.fullmatch(PurePosixPath(word).name.removesuffix(".exe"))
+    if match is None:
         return None
     return CompilerName(
         word=word,
-        name=found["name"],
-        target=(found["target"] or "").removesuffix("-"),
-        version=found["version"] or "",
+        name=match["name"],
+        target=(match["target"] or "").removesuffix("-"),
+        version=match["version"] or "",
     )
 
 
@@ -106,42 +106,42 @@ def build_compiler(arguments: Sequence[str]) -> BuildCompiler:
         ValueError: the command has none.
     """
     words = without_wrappers(arguments)
-    found = _known(words[0], os.environ.get("PATH", ""))
-    if found.is_clang is None and (option := next(filter(_GCC_ONLY.fullmatch, words[1:]), None)) is not None:
-        return BuildCompiler(text=f"{found.text} (with {option}, an option of GCC)", is_clang=False)
-    return found
+    compiler = _identify(words[0], os.environ.get("PATH", ""))
+    if compiler.is_clang is None and (option := next(filter(_GCC_ONLY.fullmatch, words[1:]), None)) is not None:
+        return BuildCompiler(text=f"{compiler.text} (with {option}, an option of GCC)", is_clang=False)
+    return compiler
 
 
 @functools.lru_cache(maxsize=256)
-def _known(word: str, path: str) -> BuildCompiler:
+def _identify(word: str, path: str) -> BuildCompiler:
     name, text = compiler_name(word), PurePosixPath(word).name
     if name is None:
         return BuildCompiler(text=text, is_clang=False)
-    program = _on_path(word, path)
-    said = ProgramVersion() if program is None else program_version(program)
-    if not said.version:
+    program = _find_program(word, path)
+    answer = ProgramVersion() if program is None else program_version(program)
+    if not answer.version:
         major = name.version.partition(".")[0]
         return BuildCompiler(
             text=text,
             is_clang=True if name.is_clang else False if name.name in {"gcc", "g++"} else None,
             major=int(major) if name.is_clang and major.isdigit() else 0,
         )
-    if not said.text:
-        return BuildCompiler(text=f"{text} (no clang, version {said.version})", is_clang=False)
-    return BuildCompiler(text=f"{text} (clang {said.version})", is_clang=True, major=said.major)
+    if not answer.text:
+        return BuildCompiler(text=f"{text} (no clang, version {answer.version})", is_clang=False)
+    return BuildCompiler(text=f"{text} (clang {answer.version})", is_clang=True, major=answer.major)
 
 
-def _on_path(word: str, path: str) -> Path | None:
-    """The program that the user's shell starts by this name, if it is the one that the word means."""
+def _find_program(word: str, path: str) -> Path | None:
+    """The program of this name in ``path``, if it is the one that the word means."""
     folders = [folder for folder in path.split(os.pathsep) if Path(folder).is_absolute()]
-    found = shutil.which(PurePosixPath(word).name, path=os.pathsep.join(folders))
-    if found is None or ("/" in word and not _is_same(word, found)):
+    program = shutil.which(PurePosixPath(word).name, path=os.pathsep.join(folders))
+    if program is None or ("/" in word and not _is_same(word, program)):
         return None
-    return Path(found)
+    return Path(program)
 
 
-def _is_same(word: str, found: str) -> bool:
+def _is_same(word: str, path: str) -> bool:
     try:
-        return Path(word).is_absolute() and Path(word).samefile(found)
+        return Path(word).is_absolute() and Path(word).samefile(path)
     except (OSError, ValueError):
         return False

@@ -19,8 +19,8 @@ from mlgokit.corpus.importers.build_compiler import Baseline, BuildCompiler, bui
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
 from mlgokit.corpus.importers.no_code import why_no_code
 from mlgokit.corpus.importers.precompiled import Headers, headers_made
-from mlgokit.corpus.importers.project_name import check_project
-from mlgokit.corpus.options.dry_run import BuildCommands, DryRun, dry_run_key, dry_runs
+from mlgokit.corpus.layout import check_project
+from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import with_profiles
 from mlgokit.corpus.writer import EXAMPLES
 from mlgokit.errors import CorpusError, UsageError
@@ -47,7 +47,7 @@ class CommandFilter:
         """Whether a command is wanted.
 
         Raises:
-            UsageError: an expression is none.
+            UsageError: an expression is malformed.
         """
         include, exclude = _pattern("include", self.include), _pattern("exclude", self.exclude)
 
@@ -62,12 +62,12 @@ class CommandFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSource:
-    """A command on its way to a job."""
+    """The source of one command, with what the command asks for."""
 
     name: str
     command: CompileCommand
     call: FrontEndCall
-    options: BuildCommands
+    options: BuildOptions
     file: Path
     output: Path | None
 
@@ -95,7 +95,7 @@ class Survey:
         sources: how many sources and failures there are.
     """
 
-    options: tuple[BuildCommands, ...]
+    options: tuple[BuildOptions, ...]
     commands: Mapping[tuple[object, ...], int]
     sources: int
 
@@ -124,14 +124,10 @@ class SourceReading:
 def source_calls(
     database: Path, *, toolchain: Toolchain, level: Level | None = None, workers: int = 1
 ) -> tuple[list[SourceCall], dict[str, str]]:
-    """The commands of a build for whoever compiles its sources whole, by the driver, without debug information.
+    """The commands of a build for compiling its sources whole, by the driver, without debug information.
 
     Returns:
         The calls, named as the modules of :func:`import_commands`; and by name, why others are left out.
-
-    Raises:
-        CorpusError: the database is none.
-        ToolError: the compiler cannot be started.
     """
     request = source_request(database, project=None, level=level, wanted=CommandFilter())
     answers = dry_runs(toolchain, survey(request).options, workers=workers)
@@ -149,7 +145,7 @@ def source_calls(
         elif source.call.lto:
             left_out[source.name] = "it is compiled with -flto, so that its code is made in the link"
         else:
-            units = (one for one in source.call.units if one not in dry.unknown and not one.name.startswith("-g"))
+            units = (unit for unit in source.call.units if unit not in dry.unknown and not unit.name.startswith("-g"))
             calls.append(
                 SourceCall(
                     name=source.name,
@@ -169,12 +165,7 @@ def source_request(
     wanted: CommandFilter,
     baseline: Baseline = "clang",
 ) -> SourceRequest:
-    """What is to be read of a database, which is read once for its precompiled headers.
-
-    Raises:
-        CorpusError: the database is none.
-        UsageError: a filter or the project's name is not usable.
-    """
+    """What is to be read of a database, which is read once for its precompiled headers."""
     root = database.resolve().parent
     return SourceRequest(
         database=database,
@@ -188,13 +179,13 @@ def source_request(
 
 
 def survey(request: SourceRequest) -> Survey:
-    """What there is to ask the compiler about.
+    """The different sets of options that the compiler has to be asked about.
 
     Raises:
         CorpusError: nothing.
     """
     reading = SourceReading()
-    distinct: dict[tuple[object, ...], BuildCommands] = {}
+    distinct: dict[tuple[object, ...], BuildOptions] = {}
     commands: Counter[tuple[object, ...]] = Counter()
     count = 0
     for source in read_sources(request, reading):
@@ -203,7 +194,7 @@ def survey(request: SourceRequest) -> Survey:
             distinct.setdefault(dry_run_key(source.options), source.options)
             commands[dry_run_key(source.options)] += 1
     if not distinct:
-        raise _nothing(request.database, reading)
+        raise _no_source_error(request.database, reading)
     return Survey(options=tuple(distinct.values()), commands=commands, sources=count)
 
 
@@ -236,22 +227,22 @@ def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
         raise UsageError(f"{name}: expected a regular expression, found {text!r} ({error}); correct it") from error
 
 
-def _nothing(database: Path, reading: SourceReading) -> CorpusError:
+def _no_source_error(database: Path, reading: SourceReading) -> CorpusError:
     if reading.refused and reading.refused.total() == reading.failures:
         named = ", ".join(f"{count} of {compiler.text}" for compiler, count in reading.refused.most_common())
         return CorpusError(
             f"{database}: expected commands of clang, found {named}: it loads no plugin of clang, and sizes would not "
             f"be compared with its code; {_OTHER_COMPILER}"
         )
-    found = f"{reading.failures} entries that are none"
+    counts = f"{reading.failures} entries that are none"
     if reading.first_failure is not None:
-        found += f" ({reading.first_failure.name}: {reading.first_failure.reason})"
+        counts += f" ({reading.first_failure.name}: {reading.first_failure.reason})"
     if reading.without_code:
-        found += f", {reading.without_code} that make no code ({reading.named_without_code[0]})"
+        counts += f", {reading.without_code} that make no code ({reading.named_without_code[0]})"
     if reading.unwanted:
-        found += f", and {reading.unwanted} that the filter leaves out"
+        counts += f", and {reading.unwanted} that the filter leaves out"
     return CorpusError(
-        f"{database}: expected at least one command that compiles C or C++, found {found}; "
+        f"{database}: expected at least one command that compiles C or C++, found {counts}; "
         "check the database and the filter"
     )
 
@@ -280,10 +271,10 @@ def _source(
             )
     except ValueError as error:
         return ModuleFailure(name=name, project=request.project, reason=str(error))
-    options = BuildCommands(
+    options = BuildOptions(
         directory=item.directory,
         driver=call.driver,
-        paths=_interned(call.paths),
+        paths=_intern(call.paths),
         essential=call.essential,
         language=call.language,
         named=call.input[:-1],
@@ -302,15 +293,15 @@ def _source(
 
 def _copies_around(source: Path, request: SourceRequest, reading: SourceReading) -> Path | None:
     """The folder of a tuning that has copies of sources, if a source is one of these and the database is not."""
-    place = source.parent
-    if place not in reading.copies:
-        around = (one for one in place.parents if not request.root.is_relative_to(one))
-        reading.copies[place] = next((one for one in around if has_copies(one)), None)
-    return reading.copies[place]
+    folder = source.parent
+    if folder not in reading.copies:
+        around = (parent for parent in folder.parents if not request.root.is_relative_to(parent))
+        reading.copies[folder] = next((parent for parent in around if has_copies(parent)), None)
+    return reading.copies[folder]
 
 
-def _interned(words: Iterable[str]) -> tuple[str, ...]:
-    """Ten thousand commands have a few hundred different words."""
+def _intern(words: Iterable[str]) -> tuple[str, ...]:
+    """Share equal words: ten thousand commands have a few hundred different ones."""
     return tuple(sys.intern(word) for word in words)
 
 

@@ -5,6 +5,7 @@ write it. The file is read as a stream, so that memory does not grow with it, an
 """
 
 import os
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import IO, Any, cast
 import ijson  # pyright: ignore[reportMissingTypeStubs]
 
 from mlgokit.corpus.json_stream import MOST_DIGITS, has_long_number
+from mlgokit.corpus.options.driver import driver_units
 from mlgokit.corpus.response_files import expand_response_files
 from mlgokit.errors import CorpusError
 
@@ -184,6 +186,18 @@ def output_of(arguments: Sequence[str], file: Path) -> str | None:
     return f"{file.stem}.o" if output is None and "-c" in arguments else output
 
 
+def names_source(command: CompileCommand, word: str) -> bool:
+    """Whether an input of a command is its source."""
+    return posixpath.normpath(command.directory / word) == str(command.file)
+
+
+def source_word(command: CompileCommand) -> str:
+    """The source as the command spells it, else its path."""
+    inputs = (unit.words[0] for unit in driver_units(command.arguments[1:]) if unit.kind == "input")
+    named = [word for word in inputs if names_source(command, word)]
+    return named[-1] if named else str(command.file)
+
+
 def _entries(file: _Counted) -> Iterator[object]:
     """The elements of the array that a file consists of, one at a time; anything but text inside them is ``None``."""
     stack: list[_Container] = []
@@ -217,11 +231,7 @@ def _entries(file: _Counted) -> Iterator[object]:
 
 
 def _command(entry: object, *, index: int, folder: Path) -> CompileCommand:
-    """Read one entry.
-
-    Raises:
-        ValueError: what is wrong with it.
-    """
+    """Read one entry."""
     if not isinstance(entry, dict):
         raise ValueError("expected an object with directory, file and command")  # noqa: TRY004  (one kind for all)
     values = cast("dict[str, object]", entry)

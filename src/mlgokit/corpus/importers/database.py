@@ -6,12 +6,13 @@ information is left out: it has the machine's paths, and no decision of the opti
 
 import dataclasses
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from mlgokit.compiler.options.parse import Option
+from mlgokit.compiler.options.parse import Option, parse_options
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import BuildOptionCounts, baseline_text, level_of, write_options
@@ -38,7 +39,6 @@ from mlgokit.corpus.importers.build_sources import (
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.precompiled import write_macros
-from mlgokit.corpus.importers.target import target_family, target_of
 from mlgokit.corpus.options.dry_run import DryRun, driver_path, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import ProfileCopies, with_profiles
 from mlgokit.corpus.staleness import ProfileFit, fit_of
@@ -50,10 +50,13 @@ from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import counted
 
+_M_PROFILE = re.compile(r"v\d[\d.]*e?m")
+_ARM = re.compile(r"(arm|thumb)(eb)?(?P<version>v.*)?")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedCommands:
-    """What came of a compilation database.
+    """The result of importing a compilation database.
 
     Attributes:
         imported: how many modules and failures the corpus has.
@@ -134,11 +137,11 @@ def import_commands(
         target: triple or architecture of the modules; if left out, that of most commands.
         workers: how many compilers run at a time.
         limits: what one module may take.
-        report: told after every module.
+        report: called after every module.
 
     Raises:
         BusyError: another process uses the corpus.
-        CorpusError: the database is none, or no module could be made.
+        CorpusError: the database is malformed, or no module could be made.
         ReuseError: the corpus folder was made in another way.
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
@@ -146,7 +149,7 @@ def import_commands(
     """
     wanted = wanted or CommandFilter()
     request = source_request(database, project=project, level=level, wanted=wanted, baseline=baseline)
-    found = survey(request)
+    surveyed = survey(request)
     with locked(corpus_folder):
         claim_corpus(
             corpus_folder,
@@ -163,13 +166,13 @@ def import_commands(
             toolchain=toolchain,
             inputs={"compile_commands": digest_file(database)},
         )
-        answers = dry_runs(toolchain, found.options, workers=workers)
+        answers = dry_runs(toolchain, surveyed.options, workers=workers)
         plan = _Plan(
             toolchain=toolchain,
             answers=answers,
-            sources=found.sources,
+            sources=surveyed.sources,
             held_out=held_out,
-            target=_target(found, answers, target),
+            target=_target(surveyed, answers, target),
             profile=ProfileCopies(corpus_folder=corpus_folder),
             folder=corpus_folder.absolute(),
             for_link=for_link,
@@ -194,7 +197,7 @@ def import_commands(
             jobs = _jobs(request, reading, plan)
             room = None if limits is None else limits.room
             write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources, room=room)
-        counts = dataclasses.replace(_counted(reading), notes=_notes(reading, toolchain))
+        counts = dataclasses.replace(_counts(reading), notes=_notes(reading, toolchain))
         write_options(corpus_folder, counts)
         return ImportedCommands(
             imported=writer.imported(),
@@ -208,12 +211,7 @@ def import_commands(
 
 
 def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:
-    """By module of :func:`import_commands` for the same arguments, the object that the build makes of its source.
-
-    Raises:
-        CorpusError: the database is none.
-        UsageError: the project's name is not usable.
-    """
+    """By module of :func:`import_commands` for the same arguments, the object that the build makes of its source."""
     request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
         source.name: source.output
@@ -223,40 +221,26 @@ def module_outputs(database: Path, *, project: str | None = None, level: Level |
 
 
 def option_counts(database: Path, *, project: str | None = None) -> BuildOptionCounts:
-    """The options of a build that :func:`import_commands` leaves out or keeps, as far as no compiler has to be asked.
-
-    Raises:
-        CorpusError: the database is none.
-        UsageError: the project's name is not usable.
-    """
+    """Count the options that :func:`import_commands` keeps or leaves out, without asking a compiler."""
     reading = SourceReading()
     request = source_request(database, project=project, level=None, wanted=CommandFilter())
     for source in read_sources(request, reading):
         if isinstance(source, BuildSource):
             _count(reading, source, ())
-    return _counted(reading)
+    return _counts(reading)
 
 
 def lto_kinds(database: Path | None) -> dict[Lto, int]:
-    """Kinds of link-time optimization that a database asks for, each with the number of sources; none of no database.
-
-    Raises:
-        CorpusError: it is none.
-    """
-    found: dict[Lto, int] = {"": 0, "full": 0, "thin": 0}
+    """Sources of a database by the kind of link-time optimization that they ask for; all zero without a database."""
+    counts: dict[Lto, int] = {"": 0, "full": 0, "thin": 0}
     for command in () if database is None else read_compile_commands(database):
         if isinstance(command, CompileCommand):
-            found[lto_of(command.arguments)] += 1
-    return found
+            counts[lto_of(command.arguments)] += 1
+    return counts
 
 
 def lto_by_module(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Lto]:
-    """By module of :func:`import_commands` for the same arguments, the link-time optimization of its object, if any.
-
-    Raises:
-        CorpusError: the database is none.
-        UsageError: the project's name is not usable.
-    """
+    """By module of :func:`import_commands` for the same arguments, the link-time optimization of its object, if any."""
     request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
         source.name: source.call.lto
@@ -265,15 +249,11 @@ def lto_by_module(database: Path, *, project: str | None = None, level: Level | 
     }
 
 
-def _target(found: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
-    """The one target of a corpus: that which was asked for, else that of most commands.
-
-    Raises:
-        UsageError: no command is for the one that was asked for.
-    """
+def _target(surveyed: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
+    """The one target of a corpus: that which was asked for, else that of most commands."""
     counts: Counter[str] = Counter()
     triples: dict[str, str] = {}
-    for key, count in found.commands.items():
+    for key, count in surveyed.commands.items():
         if answers[key].reason is None:
             triple = target_of(answers[key])
             counts[target_family(triple)] += count
@@ -291,12 +271,12 @@ def _target(found: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted:
 
 
 def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
-    """What is to be said of a database's entries that give no module, and of its compilers."""
-    said: list[str] = []
+    """Notes for the user about entries that give no module, and about the build's compilers."""
+    notes: list[str] = []
     if reading.without_code:
         named = ", ".join(reading.named_without_code)
         more = reading.without_code - len(reading.named_without_code)
-        said.append(
+        notes.append(
             f"no code, and so no module, comes of {counted(reading.without_code, 'command')} of the database: {named}"
             f"{f', and {more} more' if more > 0 else ''}"
         )
@@ -309,11 +289,11 @@ def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
             what = "of another version"
         else:
             continue
-        said.append(
+        notes.append(
             f"{counted(count, 'command')} of the build {'is' if count == 1 else 'are'} for {compiler.text}, {what}: "
             f"modules and baseline are those of clang {toolchain.version}"
         )
-    return tuple(said)
+    return tuple(notes)
 
 
 def _count(reading: SourceReading, source: BuildSource, unknown: Sequence[str]) -> None:
@@ -323,7 +303,7 @@ def _count(reading: SourceReading, source: BuildSource, unknown: Sequence[str]) 
     reading.foreign.update(set(source.call.foreign))
 
 
-def _counted(reading: SourceReading) -> BuildOptionCounts:
+def _counts(reading: SourceReading) -> BuildOptionCounts:
     return BuildOptionCounts(
         commands=reading.commands,
         left_out=dict(reading.dropped.most_common()),
@@ -382,3 +362,31 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
         input=("-x", source.call.source_language, source.call.input[-1]),
         command_line=with_profiles(dry.command_line, place),
     )
+
+
+def target_of(dry: DryRun) -> str:
+    """The triple that the driver gave the front end, empty if it gave none."""
+    values = [option.values[0] for option in parse_options(dry.front_end) if option.name == "-triple" and option.values]
+    return values[-1] if values else ""
+
+
+def target_family(triple: str) -> str:
+    """A triple, or an architecture, without what may differ in one program: ``-march``, Thumb, a system's version.
+
+    Example:
+        >>> target_family("i686-pc-linux-gnu"), target_family("thumbv7-linux-gnueabihf"), target_family("thumbv7em")
+        ('i386-pc-linux-gnu', 'arm-linux-gnueabihf', 'armm')
+        >>> target_family("arm64-apple-macosx14.0.0")
+        'aarch64-apple-macosx'
+    """
+    architecture, dash, rest = triple.partition("-")
+    if architecture.startswith("arm64"):
+        architecture = "aarch64"
+    elif re.fullmatch(r"i[3-9]86|x86", architecture):
+        architecture = "i386"
+    elif architecture == "amd64":
+        architecture = "x86_64"
+    elif (match := _ARM.fullmatch(architecture)) is not None:
+        profile = "m" if _M_PROFILE.fullmatch(match["version"] or "") else ""
+        architecture = f"arm{match[2] or ''}{profile}"
+    return architecture + dash + re.sub(r"(?<=[a-z])[\d.]+(?=-|$)", "", rest)

@@ -60,8 +60,8 @@ def why_no_code(command: CompileCommand) -> str | None:
     for unit in driver_units(words[1:]):
         if unit.name.startswith("-x"):
             language = "".join(unit.values) or unit.name[2:]
-        elif (found := _action(unit)) is not None:
-            return found
+        elif (action := _action(unit)) is not None:
+            return action
     if _UNITS.fullmatch(language):
         return f"it makes a header unit (-x {language})"
     named = f"-x {language}" if language.endswith("-header") else ""

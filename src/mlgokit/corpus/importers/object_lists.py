@@ -59,11 +59,7 @@ def object_at(path: str, base: Path) -> ObjectFile:
 
 
 def objects_in_folder(folder: Path, *, suffixes: Sequence[str] = OBJECT_SUFFIXES) -> Generator[ObjectFile]:
-    """All object files below a folder, in order; links to folders are not followed.
-
-    Raises:
-        CorpusError: there is no such folder.
-    """
+    """All object files below a folder, in order; links to folders are not followed."""
     for name in files_below(folder, suffixes):
         yield ObjectFile(name=name, path=folder / name, base=folder)
 
@@ -77,8 +73,8 @@ def files_below(folder: Path, suffixes: Sequence[str]) -> Generator[str]:
         CorpusError: there is no such folder.
     """
     if not folder.is_dir():
-        found = "a file" if folder.exists() else "nothing"
-        raise CorpusError(f"{folder}: expected a folder, found {found}; give the folder of the build")
+        kind = "a file" if folder.exists() else "nothing"
+        raise CorpusError(f"{folder}: expected a folder, found {kind}; give the folder of the build")
     ends = tuple(suffixes)
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not is_ours(Path(parent, name)))
@@ -103,7 +99,7 @@ def objects_in_parameters(path: Path, *, object_base: Path = Path()) -> Generato
 
 
 def _objects_of_link(words: Iterable[str], *, has_output: bool, object_base: Path) -> Generator[ObjectFile]:
-    """Without ``-o`` the words are taken for a plain list of objects, whatever their suffix."""
+    """The inputs of a link; without ``-o``, all words are taken for objects, whatever their suffix."""
     rest = iter(words)
     for word in rest:
         if word in {"-o", "--output"}:
@@ -120,14 +116,14 @@ def _parameters(path: Path) -> Generator[str]:
     try:
         with path.open(encoding="utf-8", errors="surrogateescape") as file:
             while line := file.readline(LONGEST_LINE):
-                yield _unquoted(line.strip())
+                yield _unquote(line.strip())
     except OSError as error:
         raise CorpusError(
             f"{path}: expected a file with a linker's parameters, found: {error.strerror or error}; give another"
         ) from error
 
 
-def _unquoted(line: str) -> str:
+def _unquote(line: str) -> str:
     """A line of lld's ``response.txt`` may have quotes."""
     if not line.startswith(('"', "'")):
         return line
@@ -165,12 +161,13 @@ def _link_words(action: dict[str, Any], path: Path) -> list[str]:
     files = action.get("paramFiles", [])
     words: list[str] = []
     for part in [action, *cast("list[object]", files if isinstance(files, list) else [])]:
-        found: object = cast("dict[str, Any]", part).get("arguments", []) if isinstance(part, dict) else None
-        if not isinstance(found, list) or not all(isinstance(word, str) for word in cast("list[Any]", found)):
+        arguments: object = cast("dict[str, Any]", part).get("arguments", []) if isinstance(part, dict) else None
+        if not isinstance(arguments, list) or not all(isinstance(word, str) for word in cast("list[Any]", arguments)):
             raise CorpusError(
-                f"{path}: {_LINK}: expected arguments that are a list of strings, found {found!r:.100}; query it again"
+                f"{path}: {_LINK}: expected arguments that are a list of strings, found {arguments!r:.100}; "
+                "query it again"
             )
-        words += cast("list[str]", found)
+        words += cast("list[str]", arguments)
     return words
 
 
@@ -212,7 +209,7 @@ def objects_of_commands(
 
 
 def check_workers(workers: int) -> None:
-    """Raise if nobody is to work.
+    """Refuse a number of workers below 1.
 
     Raises:
         UsageError: fewer than one.

@@ -17,7 +17,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compile import THINLTO_INDEX
 from mlgokit.compiler.outcome import first_error
 from mlgokit.corpus.corpus import ModuleFailure
-from mlgokit.corpus.files import copy_bytes, copy_index, opened, placing, read_bytes
+from mlgokit.corpus.files import copy_bytes, copy_index, open_untrusted, placing, read_bytes
 from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers
 from mlgokit.corpus.importers.sections import SECTION_NAMES, Piece, find_sections, kind_of
 from mlgokit.corpus.layout import bitcode_path, decode_command_line, language_of, thinlto_index_path
@@ -82,7 +82,7 @@ def import_objects(
         llvm_objcopy: gets the sections out of formats that are not read here; both names must be given then.
         workers: threads.
         room: what the corpus may take of the disk; the usual if not given.
-        report: told after every object.
+        report: called after every object.
 
     Raises:
         BusyError: another process uses the corpus.
@@ -95,7 +95,7 @@ def import_objects(
     shared = _Import(
         corpus_folder=corpus_folder,
         project=project,
-        pattern=_compiled(cmd_filter),
+        pattern=_compile_filter(cmd_filter),
         distributed_thinlto=distributed_thinlto,
         index_base=index_base,
         cmd_section=cmd_section,
@@ -111,7 +111,7 @@ def import_objects(
 
 
 def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = False) -> Generator[ObjectFile]:
-    """The objects, those in trouble whose files would stand where an earlier one's do.
+    """The objects; one whose files would replace an earlier one's has its ``trouble`` set.
 
     What is remembered of a name is 64 bits of a hash of it: about 70 bytes of memory for each object.
     """
@@ -136,7 +136,7 @@ def _bad_name(name: str) -> str:
     return ""
 
 
-def _compiled(cmd_filter: str | None) -> re.Pattern[str] | None:
+def _compile_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
     try:
         return None if cmd_filter is None else re.compile(cmd_filter)
     except (re.error, RecursionError, OverflowError) as error:
@@ -146,11 +146,11 @@ def _compiled(cmd_filter: str | None) -> re.Pattern[str] | None:
 
 
 def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:
-    """One object's module, its files written; or why there is none."""
+    """Write the files of one object's module, or say why there is none."""
     reason = item.trouble
     if not reason:
         try:
-            with opened(item.path, _NO_OBJECT) as descriptor:
+            with open_untrusted(item.path, _NO_OBJECT) as descriptor:
                 return _import_open(shared, item, descriptor)
         except InputError as error:
             reason = str(error)
@@ -163,16 +163,16 @@ def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
     )
     if sections is None:
         if shared.llvm_objcopy is None:
-            found = kind_of(os.pread(descriptor, 4, 0))
-            raise InputError(f"expected an object file (ELF, Mach-O or COFF), found {found}")
+            kind = kind_of(os.pread(descriptor, 4, 0))
+            raise InputError(f"expected an object file (ELF, Mach-O or COFF), found {kind}")
         return _import_through_objcopy(shared, item)
     names = SECTION_NAMES[sections.format]
-    cmd = _only(sections.command_lines, shared.cmd_section or names[0])
-    bitcode = _only(sections.bitcodes, shared.bitcode_section or names[1])
+    cmd = _single_piece(sections.command_lines, shared.cmd_section or names[0])
+    bitcode = _single_piece(sections.bitcodes, shared.bitcode_section or names[1])
     return _write(shared, item, options=_read_options(descriptor, cmd), descriptor=descriptor, bitcode=bitcode)
 
 
-def _only(pieces: tuple[Piece, ...], name: str) -> Piece:
+def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
     if not pieces:
         raise InputError(f"expected a section {name}, found none, as in assembly; for C and C++ {_EMBED}")
     first, *others = pieces
@@ -228,7 +228,7 @@ def _copy_index(words: list[str], base: Path, path: Path) -> None:
         with whole_file(path):
             return
     missing = f"expected the ThinLTO index {named[-1]!r:.200} in the build, found no such file; link again"
-    with opened(base / named[-1], missing) as descriptor:
+    with open_untrusted(base / named[-1], missing) as descriptor:
         copy_index(descriptor, path)
 
 
@@ -248,7 +248,10 @@ def _import_through_objcopy(shared: _Import, item: ObjectFile) -> Module:
         done = process.run(argv, timeout_seconds=OBJCOPY_SECONDS)
         if done.returncode != 0:
             raise InputError(first_error(done.stderr))
-        with opened(cmd, "no command line") as cmd_descriptor, opened(bitcode, "no bitcode") as bitcode_descriptor:
+        with (
+            open_untrusted(cmd, "no command line") as cmd_descriptor,
+            open_untrusted(bitcode, "no bitcode") as bitcode_descriptor,
+        ):
             options = _read_options(cmd_descriptor, Piece(offset=0, size=os.fstat(cmd_descriptor).st_size))
             whole = Piece(offset=0, size=os.fstat(bitcode_descriptor).st_size)
             return _write(shared, item, options=options, descriptor=bitcode_descriptor, bitcode=whole)

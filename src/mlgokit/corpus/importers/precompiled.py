@@ -14,10 +14,9 @@ from pathlib import Path
 
 from mlgokit.compiler.options.parse import Option
 from mlgokit.corpus.importers.build_compiler import compiler_name, without_wrappers
-from mlgokit.corpus.importers.compile_commands import CompileCommand
-from mlgokit.corpus.importers.front_end_paths import PRECOMPILED, front_end_paths, source_word
+from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
-from mlgokit.corpus.options.driver import driver_units
+from mlgokit.corpus.options.driver import PRECOMPILED, driver_units, front_end_paths
 from mlgokit.files import atomic_write
 
 Headers = Mapping[Path, CompileCommand]
@@ -59,11 +58,7 @@ def headers_made(commands: Iterable[object]) -> dict[Path, CompileCommand]:
 
 
 def write_macros(macros: Sequence[Option], corpus: Path) -> Path:
-    """Write what defines macros into a corpus, as a header that is named after its content.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
+    """Write what defines macros into a corpus, as a header that is named after its content."""
     lines: list[str] = []
     for unit in macros:
         # As clang's command line: what is behind a line break does not count.
@@ -127,10 +122,10 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
                 f"{' '.join(inner.after[0].words)} and another header without; give both the same"
             )
         made_by += inner.made_by
-        placed = [_placed(one, maker, command) for one in inner.units]
-        macros += (one for one in placed if one.name in _MACROS)
-        texts += (one for one in placed if one.name in _TEXTS)
-        searched += (one for one in placed if one.name not in _MACROS | _TEXTS)
+        placed = [_placed(option, maker, command) for option in inner.units]
+        macros += (option for option in placed if option.name in _MACROS)
+        texts += (option for option in placed if option.name in _TEXTS)
+        searched += (option for option in placed if option.name not in _MACROS | _TEXTS)
     used = tuple(unit for unit in own if unit not in rest)
     if not used:
         return None
@@ -153,11 +148,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
 
 
 def _read_by(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
-    """What the command of a precompiled header reads, the header last.
-
-    Raises:
-        ValueError: as of :func:`header_text`; or code that the header has is not in what uses it.
-    """
+    """What the command of a precompiled header reads, the header last."""
     words = without_wrappers(maker.arguments)
     if "-fpch-codegen" in words:
         raise ValueError(
@@ -172,11 +163,7 @@ def _read_by(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) 
 
 
 def _precompiled(unit: Option, command: CompileCommand, folders: Iterable[Path], headers: Headers) -> Path | None:
-    """The precompiled header that an option names, or that a compiler takes in its place.
-
-    Raises:
-        ValueError: it is neither made by the database nor beside a header of its name.
-    """
+    """The precompiled header that an option names, or that a compiler takes in its place."""
     name = unit.values[0]
     if unit.name == PRECOMPILED:
         path = _normal(command.directory / name)
@@ -208,7 +195,7 @@ def _option(name: str, value: str) -> Option:
 
 
 def _key(unit: Option, command: CompileCommand) -> tuple[str, str]:
-    """What is the same option, however it is spelled."""
+    """A key that is equal for all spellings of an option."""
     value = unit.values[0]
     if unit.name in _TEXTS:
         return unit.name, value

@@ -102,7 +102,7 @@ def write_database(calls: Sequence[WrappedCall], path: Path, *, kept: Path | Non
 
 def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
     """The links of a build that succeeded, by what they wrote; of several the last."""
-    found: dict[Path, RecordedLink] = {}
+    links: dict[Path, RecordedLink] = {}
     for call in calls:
         if call.kind == "compile" or call.code:
             continue
@@ -115,12 +115,12 @@ def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
             words = [named.get(Path(os.path.normpath(call.folder / word)), word) for word in words]
         for output in call.outputs:
             command = shlex.join([str(call.program), *words])
-            found[output] = RecordedLink(command=command, folder=call.folder, output=output)
-    return found
+            links[output] = RecordedLink(command=command, folder=call.folder, output=output)
+    return links
 
 
 def in_place_of(calls: Sequence[WrappedCall]) -> str:
-    """Of a baseline, in the place of which compilers of the build our clang compiled; empty of no call.
+    """A note on which of the build's compilers our clang replaced in a baseline; empty without calls.
 
     Example:
         >>> in_place_of([])
@@ -136,12 +136,12 @@ def _objects(call: WrappedCall) -> list[Path]:
         return list(call.outputs)
     (output,) = call.outputs
     names = Counter[str]()
-    found: list[Path] = []
+    objects: list[Path] = []
     for source in call.sources:
         names[source.stem] += 1
         number = f"-{names[source.stem]}" if names[source.stem] > 1 else ""
-        found.append(output.with_name(f"{output.name}-{source.stem}{number}.o"))
-    return found
+        objects.append(output.with_name(f"{output.name}-{source.stem}{number}.o"))
+    return objects
 
 
 def _without_language(words: Sequence[str]) -> list[str]:
@@ -149,27 +149,23 @@ def _without_language(words: Sequence[str]) -> list[str]:
 
 
 def _why_lost(call: WrappedCall, index: int) -> str:
-    """Why a source cannot be compiled again as it was; nothing if it can."""
+    """Why a source cannot be compiled again as it was; empty if it can."""
     source = call.sources[index]
     text = call.texts[index] if index < len(call.texts) else None
     if text is None:
         return "" if source.is_file() else "it was given on standard input, or the build has removed it"
     if text.is_piped:
-        found = "it was given on standard input"
+        reason = "it was given on standard input"
     elif changed := text.changed:
         how = "changed" if changed[0].exists() else "removed"
-        found = f"the build has {how} {'it' if changed[0] == source else changed[0]} after it was compiled"
+        reason = f"the build has {how} {'it' if changed[0] == source else changed[0]} after it was compiled"
     else:
         return ""
-    return f"{found}, and its text was not kept: {text.reason}"
+    return f"{reason}, and its text was not kept: {text.reason}"
 
 
 def _keep(packed: Path, folder: Path, name: str) -> Path:
-    """Write preprocessed text into a folder of ours, under a name of its own.
-
-    Raises:
-        InputError: what was kept is damaged.
-    """
+    """Write preprocessed text into a folder of ours, under a name of its own."""
     if not folder.exists():
         write_manifest(folder, kind="kept sources", config={}, toolchain=None, inputs={})
     path, number = folder / name, 1
@@ -187,12 +183,7 @@ def _keep(packed: Path, folder: Path, name: str) -> Path:
 
 
 def _remove_kept(folder: Path) -> None:
-    """Remove what an earlier recording has kept.
-
-    Raises:
-        ReuseError: the folder is another one.
-        StorageError: the disk is not writable.
-    """
+    """Remove what an earlier recording has kept."""
     if folder.exists() and not is_made_by_stage(folder):
         raise ReuseError(
             f"{folder}: expected a folder for the sources that a build removes, found another one; rename it, or name "

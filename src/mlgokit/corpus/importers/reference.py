@@ -1,4 +1,4 @@
-"""What the commands of a build give by themselves, to compare an import with: nothing of its reading is shared.
+"""Reference objects of a build's own commands, to compare an import with: no code of the import is shared.
 
 A command's own options go to the driver in their own order, and what it answers compiles the source to an object in one
 go. Precompiled headers are made and used, by the build's own commands.
@@ -23,7 +23,7 @@ from mlgokit.corpus.importers.build_sources import (
     source_request,
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand
-from mlgokit.corpus.options.dry_run import BuildCommands, driver_path, dry_run_key, dry_runs
+from mlgokit.corpus.options.dry_run import BuildOptions, driver_path, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import profile_of, with_profiles
 from mlgokit.errors import InputError
 from mlgokit.module import Module
@@ -43,7 +43,7 @@ def build_reference(
     Of a command that has what the corpus is made without, there is none but the reason.
 
     Raises:
-        CorpusError: the database is none.
+        CorpusError: the database is malformed.
         UsageError: a filter or the project's name is not usable.
     """
     request = source_request(database, project=project, level=level, wanted=wanted or CommandFilter())
@@ -74,12 +74,7 @@ def _object(
     read: Callable[[CompileCommand], FrontEndCall],
     run: Callable[[FrontEndCall, CompileCommand, Sequence[str]], None],
 ) -> Path:
-    """The object of a command.
-
-    Raises:
-        InputError: a profile is none, or what would run is not reviewed.
-        ValueError: why there is no object.
-    """
+    """The object of a command."""
     call = read(command)
     if missing := [option for option in call.dropped if not option.startswith("-flto")]:
         raise ValueError(f"the build's command has {', '.join(missing)}, which the corpus is made without")
@@ -103,7 +98,7 @@ def _run(
     timeout_seconds: float,
 ) -> None:
     language = call.source_language.removesuffix("-header")
-    options = BuildCommands(
+    options = BuildOptions(
         directory=command.directory,
         driver=call.driver,
         paths=(),

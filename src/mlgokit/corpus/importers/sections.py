@@ -50,7 +50,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectSections:
-    """What was found of the sections that were asked for.
+    """The sections that were looked for.
 
     Attributes:
         format: ``ELF``, ``Mach-O`` or ``COFF``.
@@ -72,7 +72,7 @@ SECTION_NAMES = {
 
 
 def object_format(head: bytes) -> str | None:
-    r"""The format by the first 16 bytes of a file, or ``None`` if it is none that is read here.
+    r"""The format by the first 16 bytes of a file, or ``None`` for one that is not read here.
 
     Example:
         >>> object_format(b"\x7fELF\2\1\1" + bytes(9)), object_format(b"\0asm" + bytes(12))
@@ -88,7 +88,7 @@ def object_format(head: bytes) -> str | None:
 
 
 def kind_of(head: bytes) -> str:
-    """What a file seems to be that is no object file, for a sentence."""
+    """What a file that is no object file seems to be, for a message."""
     if not head:
         return "an empty file"
     return _OTHER_KINDS.get(head[:4], f"a file that begins with {head[:4].hex(' ')}")
@@ -147,7 +147,7 @@ class _File:
         return Piece(offset=offset, size=size)
 
     def damaged(self, expected: str, found: str) -> InputError:
-        """The sentence."""
+        """The error for a damaged file."""
         return InputError(f"{self.where}: expected {expected}, found {found}; build the object again")
 
 
@@ -161,9 +161,9 @@ def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
     section = _elf_section(word, order)
     begin, entry, count = int(header["sections"]), int(header["entry_size"]), int(header["count"])
     names_index = int(header["names"])
-    found: list[list[Piece]] = [[] for _ in names]
+    sections: list[list[Piece]] = [[] for _ in names]
     if begin == 0:
-        return found
+        return sections
     if entry != section.itemsize:
         raise file.damaged(f"section headers of {section.itemsize} bytes", f"{entry}")
     first = np.frombuffer(file.read(begin, entry), section)[0]
@@ -178,10 +178,10 @@ def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
     for start in range(0, count, HEADERS_AT_ONCE):
         number = min(HEADERS_AT_ONCE, count - start)
         headers = np.frombuffer(file.read(begin + start * entry, number * entry), section)
-        for pieces, name in zip(found, names, strict=True):
-            for index in _named(headers["name"], strings, name):
+        for pieces, name in zip(sections, names, strict=True):
+            for index in _sections_named(headers["name"], strings, name):
                 pieces.extend(_elf_piece(file, name, headers[index]))
-    return found
+    return sections
 
 
 def _elf_piece(file: _File, name: bytes, header: Any) -> list[Piece]:
@@ -199,7 +199,7 @@ def _names(file: _File, offset: int, size: int) -> bytes:
     return file.read(offset, size)
 
 
-def _named(offsets: npt.NDArray[Any], strings: bytes, name: bytes) -> list[int]:
+def _sections_named(offsets: npt.NDArray[Any], strings: bytes, name: bytes) -> list[int]:
     """Indices of the sections whose name, at ``offsets`` [S] of ``strings``, is ``name``."""
     ended = name + b"\0"
     if ended not in strings:
@@ -212,7 +212,7 @@ def _named(offsets: npt.NDArray[Any], strings: bytes, name: bytes) -> list[int]:
 
 
 def _elf_header(word: int, order: str) -> np.dtype[Any]:
-    """Of the file header what is needed here."""
+    """Read the needed fields of the file header."""
     fields = {"sections": (40, 8), "entry_size": (58, 2), "count": (60, 2), "names": (62, 2)}
     if word == 4:
         fields = {"sections": (32, 4), "entry_size": (46, 2), "count": (48, 2), "names": (50, 2)}
@@ -220,7 +220,7 @@ def _elf_header(word: int, order: str) -> np.dtype[Any]:
 
 
 def _elf_section(word: int, order: str) -> np.dtype[Any]:
-    """Of a section header what is needed here."""
+    """Read the needed fields of a section header."""
     fields = {"name": (0, 4), "type": (4, 4), "flags": (8, 8), "offset": (24, 8), "size": (32, 8), "link": (40, 4)}
     if word == 4:
         fields = {"name": (0, 4), "type": (4, 4), "flags": (8, 4), "offset": (16, 4), "size": (20, 4), "link": (24, 4)}
@@ -248,20 +248,20 @@ def _find_mach_o(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
     if size > LARGEST_COMMANDS:
         raise file.damaged(f"at most {LARGEST_COMMANDS} bytes of load commands", f"{size}")
     commands = file.read(begin, size)
-    found: list[list[Piece]] = [[] for _ in names]
+    sections: list[list[Piece]] = [[] for _ in names]
     offset = 0
     for _ in range(count):
         length = _number(commands, offset + 4, 4, order)
         if length < 8 or offset + length > size:
             raise file.damaged(f"load commands within {size} bytes", f"one of {length} bytes at {offset}")
         if _number(commands, offset, 4, order) == (_LC_SEGMENT_64 if wide else _LC_SEGMENT):
-            _scan_segment(file, commands[offset : offset + length], order, wide=wide, names=names, found=found)
+            _scan_segment(file, commands[offset : offset + length], order, wide=wide, names=names, sections=sections)
         offset += length
-    return found
+    return sections
 
 
 def _scan_segment(
-    file: _File, segment: bytes, order: str, *, wide: bool, names: Sequence[bytes], found: list[list[Piece]]
+    file: _File, segment: bytes, order: str, *, wide: bool, names: Sequence[bytes], sections: list[list[Piece]]
 ) -> None:
     """Add the sections of one load command; an object has all of them in one, each with its segment's name."""
     header, entry, count_at = (72, 80, 64) if wide else (56, 68, 48)
@@ -275,12 +275,12 @@ def _scan_segment(
         if name in names and _number(segment, begin + flags_at, 4, order) & 0xFF != _ZEROFILL:
             at = _number(segment, begin + offset_at, 4, order)
             size = _number(segment, begin + size_at, size_width, order)
-            found[names.index(name)].append(file.piece(name, at, size))
+            sections[names.index(name)].append(file.piece(name, at, size))
 
 
 def _find_coff(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
     head = file.read(0, min(56, file.size))
-    found: list[list[Piece]] = [[] for _ in names]
+    sections: list[list[Piece]] = [[] for _ in names]
     if head[:4] == _BIG_COFF:
         if len(head) < 56 or _number(head, 4, 2) < 2:
             raise file.damaged("a COFF header of 56 bytes, version 2", f"{len(head)} bytes")
@@ -303,8 +303,8 @@ def _find_coff(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
             name = _coff_name(headers[at : at + 8], strings)
             if name in names:
                 size, offset = _number(headers, at + 16, 4), _number(headers, at + 20, 4)
-                found[names.index(name)].append(file.piece(name, offset, size))
-    return found
+                sections[names.index(name)].append(file.piece(name, offset, size))
+    return sections
 
 
 def _coff_name(field: bytes, strings: bytes) -> bytes:

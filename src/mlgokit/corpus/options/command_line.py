@@ -20,7 +20,7 @@ _SECONDS = 60.0
 _MOST_BYTES = 1 << 22
 """Of an answer; a line has every feature of the target, hundreds for RISC-V, and every file of a link."""
 _MADE_ANEW = frozenset({"-o", "-emit-llvm-only", "-emit-codegen-only", "-fsyntax-only"})
-"""Output and action, which whoever compiles chooses."""
+"""Output and action, which each compilation chooses."""
 _FRONT_END_ANEW = _MADE_ANEW | frozenset(
     ["-emit-obj", "-emit-llvm-bc", "-emit-llvm-uselists", "-x", "-main-file-name", "-fmodules-cache-path="]
 )
@@ -30,11 +30,7 @@ _FRONT_END_ANEW = _MADE_ANEW | frozenset(
 def ask_driver(
     driver: str | os.PathLike[str], words: Sequence[str], *, folder: Path | None, env: Mapping[str, str] | None = None
 ) -> process.Completed:
-    """What a driver says that it would run for these words (``-###``).
-
-    Raises:
-        ToolError: the driver cannot be started.
-    """
+    """What a driver says that it would run for these words (``-###``)."""
     # First, because after a `--` it would be the name of a file, and the driver would do what it is only to tell.
     argv = [driver, "-###", *words]
     return process.run(argv, timeout_seconds=_SECONDS, cwd=folder, env=env, stderr_bytes=_MOST_BYTES)

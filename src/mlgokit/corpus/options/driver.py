@@ -51,6 +51,17 @@ _RUN_IF_REVIEWED = re.compile(r"-f(?!no-integrated-as)[\w+-]+(=[\w.,+-]*)?")
 _LINKED = re.compile(r"-l\w[\w.+-]*|-pthread|-static|-rdynamic|-Wl,--(no-)?as-needed|-Wl,--(start|end)-group")
 _ACCELERATOR = re.compile(r"(amdgcn|r600|nvptx|spirv?|dxil|amdil|hsail)\S*")
 
+PRECOMPILED = "-include-pch"
+_PATHS = frozenset(
+    f"""
+    -D -U -I -F -include -imacros -isystem -iquote -idirafter -iprefix -iwithprefix -iwithprefixbefore -iframework
+    -cxx-isystem {PRECOMPILED}
+    """.split()
+)
+_JOINED_PATHS = ("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter")
+"""What only the front end reads: two commands that differ in nothing else compile bitcode in the same way."""
+_PASSED = frozenset({"-include", PRECOMPILED})
+
 
 def driver_units(words: Sequence[str]) -> Iterator[Option]:
     """Cut a driver's words into options with the value that is a word of its own; an input has the empty name.
@@ -105,7 +116,7 @@ def may_be_asked(unit: Option) -> bool:
 
 
 def may_be_run(unit: Option) -> bool:
-    """Whether a driver that compiles, and is not only asked, may be given the option by somebody else.
+    """Whether a driver that compiles, and is not only asked, may be given the option by an untrusted command.
 
     A driver acts on more than it tells ``-cc1``: it writes statistics (``-fproc-stat-report=``), leaves reports of
     crashes, and chooses the programs that it starts. So of the families only those options are taken that ``-cc1`` has
@@ -122,7 +133,7 @@ def may_be_run(unit: Option) -> bool:
 
 
 def may_be_linked(word: str) -> bool:
-    """Whether a word at the end of a link may come from somebody else: a library by its name, and how libraries count.
+    """Whether an untrusted link command may end in a word: a library by its name, or how libraries count.
 
     Example:
         >>> [may_be_linked(word) for word in ("-lm", "-pthread", "-Wl,-Map=m", "--ld-path=./ld", "-l./evil", "@words")]
@@ -138,5 +149,37 @@ def may_be_left_out(word: str) -> bool:
 
 
 def is_accelerator(triple: str) -> bool:
-    """Whether a target is none that a corpus can have: the driver starts programs to look for such a device."""
+    """Whether a target is an accelerator, which no corpus has: the driver starts programs to look for one."""
     return _ACCELERATOR.fullmatch(triple) is not None
+
+
+def path_of(unit: Option) -> Option | None:
+    """An option that only the front end reads, with its value apart; ``None`` for any other option.
+
+    Raises:
+        ValueError: the value is empty, or an option to a compiler that parses the line otherwise.
+    """
+    option, value = unit.name, "".join(unit.values)
+    if option == "-Xclang" and len(unit.values) > 1 and unit.values[0] in _PASSED:
+        name, value = unit.values
+    elif option in _PATHS:
+        name = option
+    else:
+        name = next((name for name in _JOINED_PATHS if option.startswith(name)), "")
+        value = option.removeprefix(name)
+        if not name:
+            return None
+    if not value or value.startswith(("-", "@")):
+        raise ValueError(f"expected a value of {name} that is no option, found {' '.join(unit.words)[:200]}")
+    return Option(name=name, values=(value,), words=unit.words, kind="path")
+
+
+def front_end_paths(words: tuple[str, ...]) -> Iterator[Option]:
+    """All such options of a command, in the order of ``clang -cc1``: what is passed by ``-Xclang`` comes last.
+
+    Raises:
+        ValueError: as :func:`path_of` does.
+    """
+    paths = [path for unit in driver_units(words) if (path := path_of(unit)) is not None]
+    yield from (path for path in paths if path.words[0] != "-Xclang")
+    yield from (path for path in paths if path.words[0] == "-Xclang")

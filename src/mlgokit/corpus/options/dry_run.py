@@ -23,7 +23,7 @@ _ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildCommands:
+class BuildOptions:
     """What commands have in common that differ only in their sources.
 
     ``paths`` are what only the front end reads, as words of ``-cc1``; ``essential``, the key of a dry run, is the rest.
@@ -47,13 +47,13 @@ class DryRun:
     reason: str | None = None
 
 
-def dry_run_key(options: BuildCommands) -> tuple[object, ...]:
-    """What the answer of the driver depends on."""
+def dry_run_key(options: BuildOptions) -> tuple[object, ...]:
+    """All that the driver's answer depends on."""
     return options.directory, options.driver, options.essential, options.language, options.named
 
 
 def dry_runs(
-    toolchain: Toolchain, options: Sequence[BuildCommands], *, workers: int
+    toolchain: Toolchain, options: Sequence[BuildOptions], *, workers: int
 ) -> dict[tuple[object, ...], DryRun]:
     """One dry run for each set of options that compiles bitcode in its own way."""
     distinct = {dry_run_key(item): item for item in options}
@@ -66,7 +66,7 @@ def driver_path(toolchain: Toolchain, name: str) -> str:
     return str(toolchain.clangxx if name == "clang++" else toolchain.clang)
 
 
-def _dry_run(toolchain: Toolchain, options: BuildCommands) -> DryRun:
+def _dry_run(toolchain: Toolchain, options: BuildOptions) -> DryRun:
     """Ask the driver for the ``-cc1`` line, again without the options that it does not know."""
     unknown: tuple[Option, ...] = ()
     reason = "no message"
@@ -83,16 +83,16 @@ def _dry_run(toolchain: Toolchain, options: BuildCommands) -> DryRun:
             env=front_end_environment(),
         )
         if done.returncode == 0:
-            return _checked(done.stderr, unknown)
-        found = _not_known(done.stderr, known)
-        if not found:
+            return _check(done.stderr, unknown)
+        rejected = _rejected_options(done.stderr, known)
+        if not rejected:
             reason = "the driver did not finish in time" if done.timed_out else first_error(done.stderr)
             break
-        unknown += found
+        unknown += rejected
     return DryRun(reason=reason)
 
 
-def _not_known(stderr: str, options: Sequence[Option]) -> tuple[Option, ...]:
+def _rejected_options(stderr: str, options: Sequence[Option]) -> tuple[Option, ...]:
     """The options that the driver complains about, with their values."""
     named = set(_UNKNOWN.findall(stderr))
     unfit = _UNFIT.findall(stderr)
@@ -104,8 +104,8 @@ def _not_known(stderr: str, options: Sequence[Option]) -> tuple[Option, ...]:
     )
 
 
-def _checked(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
-    """What a dry run says, unless it asks for something that extraction does not do."""
+def _check(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
+    """The dry run's options, refused if they ask for what extraction does not do."""
     try:
         words = read_dry_run(stderr)
     except ToolError as error:

@@ -81,10 +81,10 @@ def command_line_edits(
         ("delete", "replace"): names["delete"] & names["replace"],
         ("add", "delete"): (names["add"] & whole) | added,
     }
-    for (one, other), both in conflicts.items():
+    for (first, second), both in conflicts.items():
         if both:
             raise UsageError(
-                f"{one} and {other} options: expected each option in one of them, found {', '.join(sorted(both))} "
+                f"{first} and {second} options: expected each option in one of them, found {', '.join(sorted(both))} "
                 "in both; leave it in one"
             )
     return edits
@@ -101,13 +101,13 @@ def edited(words: Sequence[str], edits: CommandLineEdits, *, where: str) -> tupl
     Raises:
         UsageError: there is nothing to replace.
     """
-    return spell_options(option for option, _ in _changed(parse_options(words), edits, where))
+    return spell_options(option for option, _ in _apply(parse_options(words), edits, where))
 
 
 def command_line_to_compile(
     words: tuple[str, ...], edits: CommandLineEdits, *, folder: Path, where: str, has_thinlto: bool = False
 ) -> tuple[tuple[str, ...], str | None]:
-    """What is given to the compiler of a corpus's command line, and why it is refused, if it is.
+    """The options of a corpus's command line that the compiler is given, and why they are refused, if so.
 
     The user's edits are made first and not questioned; then what only the front end needs is left out
     (:func:`mlgokit.compiler.options.safety.is_left_out`), and with ``has_thinlto`` the path that the index had in the
@@ -120,18 +120,18 @@ def command_line_to_compile(
         return words, f"expected -cc1 as the first option, found {words[0] if words else 'no option'}"
     if sum(map(len, words)) > LONGEST_COMMAND_LINE:
         return words, f"expected at most {LONGEST_COMMAND_LINE} bytes of options, found more"
-    changed = _changed(_parse(words[1:]), edits, where)
+    changed = _apply(_parse(words[1:]), edits, where)
     kept = [
         (option, by_user)
         for option, by_user in changed
         if by_user or not (is_left_out(option) or (has_thinlto and option.name == "-fthinlto-index="))
     ]
     reason = check_options((option for option, by_user in kept if not by_user), folder=folder)
-    place = folder.absolute()
-    return ("-cc1", *(word for option, by_user in kept for word in _placed(option, place, by_user=by_user))), reason
+    root = folder.absolute()
+    return ("-cc1", *(word for option, by_user in kept for word in _place(option, root, by_user=by_user))), reason
 
 
-def _placed(option: Option, folder: Path, *, by_user: bool) -> tuple[str, ...]:
+def _place(option: Option, folder: Path, *, by_user: bool) -> tuple[str, ...]:
     """An option's words; a path of the corpus counts from its folder."""
     if by_user or not names_a_profile(option) or not any(option.values):
         return option.words
@@ -140,12 +140,12 @@ def _placed(option: Option, folder: Path, *, by_user: bool) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _parse(words: tuple[str, ...]) -> tuple[Option, ...]:
-    """Kept, because most modules of a project have the same command line."""
+    """Parse a command line; cached, because most modules of a project have the same one."""
     return parse_options(words)
 
 
-def _changed(options: Sequence[Option], edits: CommandLineEdits, where: str) -> list[tuple[Option, bool]]:
-    """The options after the changes, each with whether the user wrote it."""
+def _apply(options: Sequence[Option], edits: CommandLineEdits, where: str) -> list[tuple[Option, bool]]:
+    """Apply the changes; each option comes with whether the user wrote it."""
     replacements = {option.name: option for option in edits.replace}
     present = {option.name for option in options}
     for name in replacements:
@@ -180,7 +180,7 @@ def _options(texts: Iterable[str], kind: str) -> tuple[Option, ...]:
             raise UsageError(
                 f"{kind} options: expected options as on a command line, found {text!r} ({error})"
             ) from error
-        parsed = parse_options(_respelled(words))
+        parsed = parse_options(_respell(words))
         for option in parsed:
             without_value = (
                 option.kind in {"separate", "either", "pair"} and not _has_value(option) and kind != "delete"
@@ -193,12 +193,12 @@ def _options(texts: Iterable[str], kind: str) -> tuple[Option, ...]:
                 f"{kind} options: expected options of clang -cc1 such as -Oz or -mllvm -name=value, found {text!r}; "
                 "correct it"
             )
-        options += [_named(option) for option in parsed]
+        options += [_complete(option) for option in parsed]
     return tuple(options)
 
 
-def _respelled(words: Sequence[str]) -> list[str]:
-    """``-f=x`` and ``-f x`` mean the same to a user; each option has the one spelling that clang takes."""
+def _respell(words: Sequence[str]) -> list[str]:
+    """Spell ``-f=x`` or ``-f x`` as clang takes it; to a user they mean the same."""
     kinds = option_table().kinds
     if len(words) == 2 and words[0] not in kinds and f"{words[0]}=" in kinds:
         return [f"{words[0]}={words[1]}"]
@@ -209,8 +209,8 @@ def _respelled(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def _named(option: Option) -> Option:
-    """The option that a user means who leaves its ``=`` out; only names can do without."""
+def _complete(option: Option) -> Option:
+    """Add the ``=`` that a user left out; only names can do without."""
     if _has_value(option) or option.kind != "unknown":
         return option
     return Option(name=canonical_name(option.name), values=option.values, words=option.words, kind=option.kind)

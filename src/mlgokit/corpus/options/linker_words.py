@@ -116,8 +116,8 @@ def translate_linker(words: Sequence[str], *, triple: str | None = None, profile
     kept: list[tuple[str, Words]] = []
     dropped: list[tuple[str, str]] = []
     for word in _linker_words(words):
-        if found := re.fullmatch(r"--?(?:lto-O|plugin-opt=O)([0-3sz])", word):
-            level = DEFAULT_LEVEL if found[1] in "sz" else found[1]
+        if match := re.fullmatch(r"--?(?:lto-O|plugin-opt=O)([0-3sz])", word):
+            level = DEFAULT_LEVEL if match[1] in "sz" else match[1]
             dropped += [(other, "one after it decides") for other, options in kept if options[0].startswith("-O")]
             kept = [entry for entry in kept if not entry[1][0].startswith("-O")] + [(word, (f"-O{level}",))]
         elif word in _POSITION_INDEPENDENT:
@@ -126,7 +126,7 @@ def translate_linker(words: Sequence[str], *, triple: str | None = None, profile
         elif word.startswith("-m ") and word[3:] in _EMULATIONS:
             triple = triple or _EMULATIONS[word[3:]]
             kept.append((word, ("-triple", triple)))
-        elif options := _translated(word):
+        elif options := _translate(word):
             kind = _CONTEXT_SENSITIVE if profile_kinds and options[0].startswith(_COUNTERS) else ()
             kept.append((word, (*options, *kind)))
         else:
@@ -140,15 +140,15 @@ def translate_linker(words: Sequence[str], *, triple: str | None = None, profile
     first += [("-mrelocation-model", "pic"), ("-pic-level", "2")] if position else [("-mrelocation-model", "static")]
     first += [("-pic-is-pie",)] if position == "-pic-is-pie" else []
     first += [("-ffunction-sections",), ("-fdata-sections",), ("-faddrsig",)]
-    told = [options for _, options in kept]
+    given = [options for _, options in kept]
     return LinkOptions(
         options=(
             "-cc1",
             *(word for option in first for word in option),
-            *(word for option in told if option not in first for word in option),
+            *(word for option in given if option not in first for word in option),
         ),
         kept=tuple(kept),
-        defaults=tuple(word for option in first if option not in told for word in option),
+        defaults=tuple(word for option in first if option not in given for word in option),
         dropped=tuple(dropped),
     )
 
@@ -164,7 +164,7 @@ def _linker_words(words: Sequence[str]) -> Iterator[str]:
             yield word if value is None else f"{word} {value}"
 
 
-def _translated(word: str) -> Words:
+def _translate(word: str) -> Words:
     """The options of ``clang -cc1`` for one of the linker, or nothing."""
     name, equals, value = word.lstrip("-").partition("=")
     if name == "plugin-opt":
@@ -173,9 +173,9 @@ def _translated(word: str) -> Words:
     if word.startswith("-") and name in _FLAGS:
         return (_FLAGS[name],)
     if equals and name in _VALUES:
-        return _given(_VALUES[name], value)
-    if found := re.fullmatch(r"--?(?:mllvm[ =]|plugin-opt=)(-.+)", word):
-        return _llvm_option(found[1])
+        return _spell(_VALUES[name], value)
+    if match := re.fullmatch(r"--?(?:mllvm[ =]|plugin-opt=)(-.+)", word):
+        return _llvm_option(match[1])
     return ()
 
 
@@ -184,14 +184,14 @@ def _llvm_option(word: str) -> Words:
     if name == "mattr":
         return tuple(part for feature in value.split(",") for part in ("-target-feature", feature))
     if name in _CODE_GENERATOR:
-        return _given(_CODE_GENERATOR[name], value)
+        return _spell(_CODE_GENERATOR[name], value)
     if switch := _SWITCHES.get((name, value not in {"0", "false"})):
         return (switch,)
     return ("-mllvm", word) if option_table().kinds.get(name) in LLVM_KINDS else ()
 
 
-def _given(option: str, value: str) -> Words:
-    """The option with its value, which is a word of its own unless the option ends in ``=``."""
+def _spell(option: str, value: str) -> Words:
+    """Spell an option with its value: one word if the option ends in ``=``, else two."""
     return (f"{option}{value}",) if option.endswith("=") else (option, value)
 
 

@@ -111,8 +111,8 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
         ToolError: clang cannot be started, or an option has a line break in it.
     """
     if _LLD.fullmatch(PurePath(words[0]).name):
-        return translate_linker(list(_expanded(words[1:], folder)), profile_kinds=toolchain.wants_profile_kinds)
-    driver_words = [*_without_inputs(_expanded(words[1:], folder), toolchain.clangxx), "-fuse-ld=lld", "-lc"]
+        return translate_linker(list(_expand(words[1:], folder)), profile_kinds=toolchain.wants_profile_kinds)
+    driver_words = [*_without_inputs(_expand(words[1:], folder), toolchain.clangxx), "-fuse-ld=lld", "-lc"]
     done = ask_driver(toolchain.clangxx, driver_words, folder=folder)
     lines = [line for line in done.stderr.split("\n") if line.startswith(' "')]
     if done.returncode != 0 or not lines:
@@ -147,41 +147,41 @@ def understand_override(words: Sequence[str], *, where: str) -> Words:
         return tuple(words)
     if not any(option.kind == "unknown" for option in parse_options(words)):
         return ("-cc1", *words)
-    found: dict[str, str] = {}
-    told: list[str] = []
+    facts: dict[str, str] = {}
+    passed: list[str] = []
     start = 0
     while start < len(words):
         # No option has more words than these: -mllvm -name -mllvm value.
         option = parse_options(words[start : start + 4])[0]
         unit = next(driver_units(words[start : start + 2]), option)
         if (fact := _fact(option, unit)) is not None:
-            found |= fact
+            facts |= fact
             start += len(unit.words)
         elif _is_for_cc1(option):
-            told += option.words
+            passed += option.words
             start += len(option.words)
         else:
             raise CorpusError(
                 f"{where}: expected options of clang -cc1, or a compiler driver's whose meaning for bitcode is known, "
                 f"found {words[start][:200]!r}; leave it out, or give the line that `clang -###` prints, from -cc1 on"
             )
-    level = found.get("level")
+    level = facts.get("level")
     if level is None:
         raise CorpusError(
             f"{where}: expected a level (-O1, -O2, -O3, -Os or -Oz) among options of a compiler driver, found none; "
             "without one clang optimizes nothing: add it"
         )
-    linker = [f"--lto-O{level}", *filter(None, [found.get("position")])]
-    options = list(translate_linker(linker, triple=found.get("triple")).options)
+    linker = [f"--lto-O{level}", *filter(None, [facts.get("position")])]
+    options = list(translate_linker(linker, triple=facts.get("triple")).options)
     # A linker knows no level for size; the driver, whose words these are, does.
     options[options.index("-O2" if level in "sz" else f"-O{level}")] = f"-O{level}"
     if level == "z":
         options.remove("-vectorize-loops")
-    return (*options, *told)
+    return (*options, *passed)
 
 
 def _fact(option: Option, unit: Option) -> dict[str, str] | None:
-    """What an option of the driver says of the level, the position or the target; ``None`` if it is another option.
+    """What a driver option sets: level, relocation model or target; ``None`` for any other option.
 
     Args:
         option: as ``clang -cc1`` understands it.
@@ -221,10 +221,10 @@ def fill_override(folder: Path, options: Sequence[str]) -> None:
                 f"{path}: expected a corpus's description, found: {error}; extract the corpus first"
             ) from error
         fields = cast("dict[str, Any]", description) if isinstance(description, dict) else {}
-        found = fields.get("global_command_override")
-        if found != [UNSPECIFIED]:
+        current = fields.get("global_command_override")
+        if current != [UNSPECIFIED]:
             raise CorpusError(
-                f"{path}: expected global_command_override to be {[UNSPECIFIED]}, found {found!r:.200}; "
+                f"{path}: expected global_command_override to be {[UNSPECIFIED]}, found {current!r:.200}; "
                 "the corpus has its options: change them with --add-options, --delete-options and --replace-options"
             )
         fields["global_command_override"] = list(options)
@@ -248,12 +248,8 @@ def _is_tool(word: str) -> bool:
     return not word.startswith("-") and (_CLANG.fullmatch(name) or _LLD.fullmatch(name)) is not None
 
 
-def _expanded(words: Sequence[str], folder: Path | None) -> list[str]:
-    """The words without response files; one that is not there held inputs, most likely.
-
-    Raises:
-        UsageError: what is in a file are no words.
-    """
+def _expand(words: Sequence[str], folder: Path | None) -> list[str]:
+    """The words without response files; one that is not there held inputs, most likely."""
     if folder is None:
         return [word for word in words if not word.startswith("@")]
     try:
@@ -266,11 +262,7 @@ def _expanded(words: Sequence[str], folder: Path | None) -> list[str]:
 
 
 def _without_inputs(words: Iterable[str], clang: Path) -> Iterator[str]:
-    """A driver's options; its inputs need not exist any more, and libraries and accelerators do not matter.
-
-    Raises:
-        UsageError: an option is not a reviewed one, and may mean something for the code.
-    """
+    """A driver's options; its inputs need not exist any more, and libraries and accelerators do not matter."""
     rest = iter(words)
     for word in rest:
         if word in _DRIVER_WITH_VALUE:

@@ -59,7 +59,7 @@ def options_of(level: Level, target: str | None = None) -> tuple[str, ...]:
 
 
 def options_made_with(recorded: Sequence[str]) -> tuple[str, ...] | None:
-    """The same as a corpus's manifest has them; nothing if they are none of ours.
+    """The level and target of the options in a corpus's manifest; nothing for options that are not ours.
 
     Example:
         >>> options_made_with(options_of("O2", "riscv64-linux-gnu")) == options_of("O2", "riscv64-linux-gnu")
@@ -100,7 +100,7 @@ def extract_projects(
         target: triple that all projects are compiled for, whose headers are installed; the compiler's own if left out.
         workers: how many compilers run at a time.
         limits: what one module may take.
-        report: told after every module.
+        report: called after every module.
 
     Raises:
         BusyError: another process uses the corpus.
@@ -150,13 +150,13 @@ def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, li
     excluded = {path for pattern in project.exclude for path in _glob(root, pattern, project)}
     sources: set[Path] = set()
     for pattern in project.sources:
-        found = {path for path in _glob(root, pattern, project) if path.is_file()}
-        if not found:
+        matches = {path for path in _glob(root, pattern, project) if path.is_file()}
+        if not matches:
             raise CorpusError(
                 f"project {project.name!r}: sources: expected files that match {pattern!r} in {root}, found none; "
                 "correct the list of projects"
             )
-        sources |= found - excluded
+        sources |= matches - excluded
     names = sorted(path.relative_to(root).as_posix() for path in sources)
     if not names:
         raise CorpusError(f"project {project.name!r}: expected sources, found all of them excluded; correct exclude")
@@ -166,7 +166,7 @@ def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, li
 def project_jobs(
     projects: Sequence[Project], *, toolchain: Toolchain, sources_folder: Path, options: Sequence[str] = OPTIONS
 ) -> list[FrontEndJob]:
-    """What :func:`extract_projects` runs.
+    """The front-end jobs of :func:`extract_projects`.
 
     Raises:
         CorpusError: a project's sources are not there, or a glob matches nothing.
@@ -222,11 +222,7 @@ def input_words(project: Project, source: str) -> list[str]:
 def _command_lines(
     project: Project, toolchain: Toolchain, given: Sequence[str], *, root: Path, source: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The ``-cc1`` options of every module of the project, for its bitcode and for its source.
-
-    Raises:
-        CorpusError: the compiler does not take the project's options, or they do more than decide the code.
-    """
+    """The ``-cc1`` options of every module of the project, for its bitcode and for its source."""
     if unit := next((unit for unit in driver_units(project.options) if not may_be_run(unit)), None):
         raise CorpusError(
             f"project {project.name!r}: options: expected options that only decide the code, found "

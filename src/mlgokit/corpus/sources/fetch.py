@@ -89,20 +89,20 @@ def _download(archive: Archive, partial: Path, *, report: Callable[[int, int], N
                     if time.monotonic() > deadline:
                         raise FetchError(wrong or reason)
                     try:
-                        found = _stream(session, address, partial, report=report, deadline=deadline)
+                        digest = _stream(session, address, partial, report=report, deadline=deadline)
                     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
                         reason = f"expected the file, found: {error}"
                         continue
-                    if found == archive.sha256:
+                    if digest == archive.sha256:
                         return
-                    wrong = f"expected SHA-256 {archive.sha256}, found {found}"
+                    wrong = f"expected SHA-256 {archive.sha256}, found {digest}"
             except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
                 reason = f"expected an answer of the registry, found: {error}"
     raise FetchError(wrong or reason)
 
 
 def _session() -> Any:
-    """A requests session that repeats what is worth repeating, with bounded pauses."""
+    """A requests session that retries transient failures, with bounded pauses."""
     import requests
     from requests.adapters import HTTPAdapter
     from urllib3.util import Retry
@@ -122,7 +122,7 @@ def _session() -> Any:
 
 
 def _addresses(archive: Archive, session: Any) -> Iterator[str]:
-    """Where the registry says that the file is."""
+    """The addresses that the registry gives for the file."""
     if archive.registry == "debian":
         for site in _debian_sites():
             yield f"{site.rstrip('/')}/{archive.file}"

@@ -1,4 +1,4 @@
-"""Reading TOML files that people write: a table that says in one sentence what is wrong in it, and where."""
+"""Reading hand-written TOML files: a table that says in one sentence what is wrong in it, and where."""
 
 import posixpath
 import tomllib
@@ -13,7 +13,7 @@ from mlgokit.errors import CorpusError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TomlTable:
-    """A TOML table that knows how to name itself in a message; what is not as expected is a :class:`CorpusError`.
+    """A TOML table with its name for messages; an unexpected value raises :class:`CorpusError`.
 
     Attributes:
         value: the table.
@@ -25,11 +25,11 @@ class TomlTable:
 
     def wrong(self, key: str, expected: str) -> CorpusError:
         """The error that a key has another value than expected."""
-        found = repr(self.value[key]) if key in self.value else "nothing"
-        return CorpusError(f"{self.where}: {key}: expected {expected}, found {found[:200]}; correct it in the file")
+        value = repr(self.value[key]) if key in self.value else "nothing"
+        return CorpusError(f"{self.where}: {key}: expected {expected}, found {value[:200]}; correct it in the file")
 
     def check_keys(self, known: set[str]) -> None:
-        """Refuse keys that nobody knows."""
+        """Refuse unknown keys."""
         for key in self.value:
             if key not in known:
                 expected = f"one of the keys {', '.join(sorted(known))}"
@@ -75,10 +75,10 @@ class TomlTable:
         if not isinstance(value, list):
             raise self.wrong(key, expected)
         rows = [TomlTable(value={key: item}, where=self.where) for item in cast("list[object]", value)]
-        found = tuple(row.texts(key, "words") for row in rows)
-        if not all(found):
+        lists = tuple(row.texts(key, "words") for row in rows)
+        if not all(lists):
             raise self.wrong(key, expected)
-        return found
+        return lists
 
     def table(self, key: str) -> "TomlTable":
         """A table."""
@@ -93,7 +93,7 @@ class TomlTable:
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in cast("list[object]", value)):
             raise self.wrong(key, "a list of tables")
         items = cast("list[dict[str, Any]]", value)
-        return [TomlTable(value=item, where=f"{self.where}: {key} {place}") for place, item in enumerate(items, 1)]
+        return [TomlTable(value=item, where=f"{self.where}: {key} {number}") for number, item in enumerate(items, 1)]
 
 
 def load_table(path: Path | Traversable, *, what: str) -> TomlTable:

@@ -1,4 +1,4 @@
-"""Unpacking archives that nobody vouches for.
+"""Unpacking untrusted archives.
 
 The archive libraries only read; every path is checked and every file written here, so that no link, device, permission
 or claimed size of an archive has an effect outside the folder.
@@ -104,7 +104,7 @@ def unpack_archive(
         _unpack(archive_path, fresh, subtree=posixpath.normpath(subtree))
         with writing(folder):
             for path, text in (generated or {}).items():
-                target = fresh / _checked(path, archive_path)
+                target = fresh / _check_path(path, archive_path)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(text, encoding="utf-8")
             (fresh / _STAMP).write_text(json.dumps(stamp), encoding="utf-8")
@@ -134,11 +134,11 @@ def _unpack(archive_path: Path, folder: Path, *, subtree: str) -> None:
             raise FetchError(f"{archive_path.name}: expected at most {MAX_FILES} files, found more; do not use it")
         if entry.open is None:
             continue
-        path = _checked(entry.path, archive_path)
+        path = _check_path(entry.path, archive_path)
         if subtree != "." and not f"{path}/".startswith(f"{subtree}/"):
             continue
         if entry.link is not None:
-            links[path] = _checked(entry.link, archive_path)
+            links[path] = _check_path(entry.link, archive_path)
             continue
         written += _write_entry(entry, folder / path, limit=limit - written, archive_path=archive_path)
     for path in links:
@@ -150,7 +150,7 @@ def _unpack(archive_path: Path, folder: Path, *, subtree: str) -> None:
             if source.is_file() and not (folder / path).exists():
                 written += source.stat().st_size
                 if written > limit:
-                    raise _too_much(archive_path, limit)
+                    raise _too_large_error(archive_path, limit)
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, folder / path)
 
@@ -158,7 +158,7 @@ def _unpack(archive_path: Path, folder: Path, *, subtree: str) -> None:
 def _write_entry(entry: _Entry, target: Path, *, limit: int, archive_path: Path) -> int:
     """Write one file and give its size; the size that the archive claims is not used."""
     size = 0
-    with _reading(archive_path):
+    with _as_fetch_error(archive_path):
         source = entry.open() if entry.open else None
     if source is None:
         return 0
@@ -166,19 +166,19 @@ def _write_entry(entry: _Entry, target: Path, *, limit: int, archive_path: Path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
             while True:
-                with _reading(archive_path):
+                with _as_fetch_error(archive_path):
                     chunk = source.read(_CHUNK)
                 if not chunk:
                     return size
                 size += len(chunk)
                 if size > limit:
-                    raise _too_much(archive_path, limit)
+                    raise _too_large_error(archive_path, limit)
                 file.write(chunk)
 
 
 @contextlib.contextmanager
-def _reading(archive_path: Path) -> Generator[None]:
-    """Turn whatever the archive libraries raise on damage into a sentence."""
+def _as_fetch_error(archive_path: Path) -> Generator[None]:
+    """Turn whatever the archive libraries raise on damage into a :class:`FetchError`."""
     try:
         yield
     except _DAMAGE as error:
@@ -187,12 +187,12 @@ def _reading(archive_path: Path) -> Generator[None]:
         ) from error
 
 
-def _too_much(archive_path: Path, limit: int) -> FetchError:
+def _too_large_error(archive_path: Path, limit: int) -> FetchError:
     return FetchError(f"{archive_path.name}: expected at most {limit} bytes unpacked, found more; do not use it")
 
 
-def _checked(path: str, archive_path: Path) -> str:
-    """The path in its plain form, if it stays inside."""
+def _check_path(path: str, archive_path: Path) -> str:
+    """Normalize a path that stays inside the folder; refuse any other."""
     plain = posixpath.normpath(path)
     if posixpath.isabs(path) or plain.split("/")[0] == ".." or "\\" in path or "\0" in path:
         raise FetchError(f"{archive_path.name}: expected paths inside the archive, found {path!r}; do not use it")
@@ -201,22 +201,22 @@ def _checked(path: str, archive_path: Path) -> str:
 
 def _entries(archive_path: Path) -> Iterator[_Entry]:
     """The files and links of an archive, in its order."""
-    with _reading(archive_path):
+    with _as_fetch_error(archive_path):
         zipped = zipfile.is_zipfile(archive_path)
     yield from _zip_entries(archive_path) if zipped else _tar_entries(archive_path)
 
 
 def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
     with contextlib.ExitStack() as stack:
-        with _reading(archive_path):
+        with _as_fetch_error(archive_path):
             stream = BoundedStream(
-                file=stack.enter_context(_decompressed(archive_path)),
+                file=stack.enter_context(_decompress(archive_path)),
                 most_bytes=min(_MAX_STREAM, max(archive_path.stat().st_size, 1 << 16) * MAX_RATIO + LONGEST_READ),
                 left=LONGEST_READ,
             )
             archive = stack.enter_context(tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:"))
         while True:
-            with _reading(archive_path):
+            with _as_fetch_error(archive_path):
                 # A member may have any number of headers before it, and tarfile keeps all of all members.
                 stream.left = LONGEST_READ
                 member = archive.next()
@@ -241,7 +241,7 @@ def _size(headers: Mapping[str, str]) -> int:
     return sum(len(name) + len(value) for name, value in headers.items())
 
 
-def _decompressed(archive_path: Path) -> IO[bytes]:
+def _decompress(archive_path: Path) -> IO[bytes]:
     with archive_path.open("rb") as file:
         magic = file.read(6)
     kinds: Mapping[bytes, Callable[[Path], Any]] = {
@@ -260,7 +260,7 @@ def _open_xz(path: Path) -> IO[bytes]:
 
 def _zip_entries(archive_path: Path) -> Iterator[_Entry]:
     with contextlib.ExitStack() as stack:
-        with _reading(archive_path):
+        with _as_fetch_error(archive_path):
             size = archive_path.stat().st_size
             file = stack.enter_context(archive_path.open("rb"))
             archive = stack.enter_context(open_zip(file, most_bytes=size, longest_directory=_LONGEST_DIRECTORY))

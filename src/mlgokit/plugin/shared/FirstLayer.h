@@ -1,5 +1,5 @@
 // The first layer of a policy's networks, in integers. The arithmetic is that
-// of policy/first_layer.py to the bit.
+// of policy/network.py to the bit.
 //
 // It has most of the weights, and between two decisions most inputs stay as
 // they were. Sums of integers are the same in any order, so that only what

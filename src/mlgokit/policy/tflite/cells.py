@@ -101,7 +101,7 @@ def as_cells(value: Array) -> Array:
 
 
 class Workshop:
-    """The functions that were made, by what they were made of: columns share them."""
+    """Memoized functions by how they are computed: columns share them."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Any, ...], Any] = {}
@@ -114,22 +114,22 @@ class Workshop:
         """
         match operator.kind:
             case "CAST":
-                found = self._each(inputs[0], ("CAST", dtype.kind), lambda function: _cast(function, dtype))
+                cells = self._each(inputs[0], ("CAST", dtype.kind), lambda function: _cast(function, dtype))
             case "BUCKETIZE":
                 row = boundaries_of(operator)
-                found = self._each(inputs[0], ("BUCKETIZE", row.tobytes()), lambda function: _ranks(function, row))
+                cells = self._each(inputs[0], ("BUCKETIZE", row.tobytes()), lambda function: _ranks(function, row))
             case "GATHER":
-                found = self._gather(operator, inputs)
+                cells = self._gather(operator, inputs)
             case "SELECT_V2":
-                found = self._select(*(as_cells(value) for value in inputs))
+                cells = self._select(*(as_cells(value) for value in inputs))
             case kind if kind in UNARY:
-                found = self._each(inputs[0], (kind,), lambda function: _unary(kind, function))
+                cells = self._each(inputs[0], (kind,), lambda function: _unary(kind, function))
             case kind:
                 left, right = (as_cells(value) for value in inputs)
-                found = self._pairs(kind, left, right)
+                cells = self._pairs(kind, left, right)
         if operator.options.get("FusedActivationFunction", 0):
-            return self._each(found, ("RELU",), lambda steps: _activated(operator, steps))
-        return found
+            return self._each(cells, ("RELU",), lambda steps: _activate(operator, steps))
+        return cells
 
     def _each(self, cells: Array, name: tuple[Any, ...], make: Callable[[Function], Function]) -> Array:
         return _objects(
@@ -137,7 +137,7 @@ class Workshop:
                 Cell(
                     feature=cell.feature,
                     column=cell.column,
-                    function=self._once(cell.feature, (*name, cell.function), lambda cell=cell: make(cell.function)),
+                    function=self._memoize(cell.feature, (*name, cell.function), lambda cell=cell: make(cell.function)),
                 )
                 for cell in cells.ravel().tolist()
             ],
@@ -146,26 +146,28 @@ class Workshop:
 
     def _pairs(self, kind: str, left: Array, right: Array) -> Array:
         bounded(np.broadcast_shapes(left.shape, right.shape))
-        one, other = np.broadcast_arrays(left, right)
+        lefts, rights = np.broadcast_arrays(left, right)
         cells: list[Cell] = []
-        for first, second in zip(one.ravel().tolist(), other.ravel().tolist(), strict=True):
-            feature, column = _shared([first, second])
-            function = self._once(
+        for first, second in zip(lefts.ravel().tolist(), rights.ravel().tolist(), strict=True):
+            feature, column = _shared_input([first, second])
+            function = self._memoize(
                 feature,
                 (kind, first.function, second.function),
                 lambda first=first, second=second: _binary(kind, first.function, second.function),
             )
             cells.append(Cell(feature=feature, column=column, function=function))
-        return _objects(cells, one.shape)
+        return _objects(cells, lefts.shape)
 
     def _select(self, condition: Array, yes: Array, no: Array) -> Array:
         bounded(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
         parts = np.broadcast_arrays(condition, yes, no)
         cells: list[Cell] = []
         for three in zip(*(part.ravel().tolist() for part in parts), strict=True):
-            feature, column = _shared(three)
+            feature, column = _shared_input(three)
             functions = tuple(cell.function for cell in three)
-            function = self._once(feature, ("SELECT_V2", *functions), lambda functions=functions: _selected(*functions))
+            function = self._memoize(
+                feature, ("SELECT_V2", *functions), lambda functions=functions: _choose(*functions)
+            )
             cells.append(Cell(feature=feature, column=column, function=function))
         return _objects(cells, parts[0].shape)
 
@@ -181,7 +183,7 @@ class Workshop:
         bounded((*places.shape, table.shape[1]))
         rows: list[Cell] = []
         for cell in places.ravel().tolist():
-            made = self._once(
+            made = self._memoize(
                 cell.feature,
                 ("GATHER", table.tobytes(), cell.function),
                 lambda cell=cell: _rows(cell.function, table),
@@ -189,7 +191,7 @@ class Workshop:
             rows += [Cell(feature=cell.feature, column=cell.column, function=function) for function in made]
         return _objects(rows, (*places.shape, table.shape[1]))
 
-    def _once(self, feature: str, name: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def _memoize(self, feature: str, name: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         if name not in self._made:
             try:
                 with np.errstate(all="ignore"):
@@ -202,22 +204,18 @@ class Workshop:
 def _objects(cells: Sequence[Cell], shape: Sequence[int]) -> Array:
     if len(cells) > MOST_CELLS:
         raise ValueError(f"{len(cells)} numbers before the first dense layer, expected at most {MOST_CELLS}")
-    found = np.empty(len(cells), object)
-    found[:] = cells
-    return found.reshape(tuple(shape))
+    array = np.empty(len(cells), object)
+    array[:] = cells
+    return array.reshape(tuple(shape))
 
 
-def _shared(cells: Sequence[Cell]) -> tuple[str, int]:
-    """The one feature and column that cells depend on.
-
-    Raises:
-        ValueError: there are two.
-    """
-    found = {(cell.feature, cell.column) for cell in cells if cell.feature}
-    if len(found) > 1:
-        names = " and ".join(sorted({f"{feature}[{column}]" for feature, column in found}))
+def _shared_input(cells: Sequence[Cell]) -> tuple[str, int]:
+    """The one feature and column that cells depend on."""
+    inputs = {(cell.feature, cell.column) for cell in cells if cell.feature}
+    if len(inputs) > 1:
+        names = " and ".join(sorted({f"{feature}[{column}]" for feature, column in inputs}))
         raise ValueError(f"{names} in one number before the first dense layer, expected one feature")
-    return next(iter(found), ("", 0))
+    return next(iter(inputs), ("", 0))
 
 
 def _ranks(function: Function, row: Floats) -> Steps:
@@ -249,7 +247,7 @@ def _unary(kind: str, function: Function) -> Function:
     raise ValueError(f"{kind} of a raw value; only ranks among boundaries, and categories, can be kept")
 
 
-def _activated(operator: Operator, function: Function) -> Function:
+def _activate(operator: Operator, function: Function) -> Function:
     if isinstance(function, Raw):
         raise ValueError("an activation of a raw value")  # noqa: TRY004  (of the model, not of the call)
     return Steps(knots=function.knots, values=activated(operator, function.values), row=function.row)
@@ -262,14 +260,14 @@ def _binary(kind: str, left: Function, right: Function) -> Function:
         row = left.row if len(left.row) >= len(right.row) else right.row
         return Steps(knots=knots, values=BINARY[kind](left.at(raw), right.at(raw)).astype(np.float32), row=row)
     if isinstance(left, Raw) and isinstance(right, Steps) and not len(right.knots):
-        return _compared(kind, left, float(right.values[0]))
+        return _compare(kind, left, float(right.values[0]))
     if isinstance(right, Raw) and isinstance(left, Steps) and not len(left.knots) and kind in _MIRRORED:
-        return _compared(_MIRRORED[kind], right, float(left.values[0]))
+        return _compare(_MIRRORED[kind], right, float(left.values[0]))
     raise ValueError(f"{kind} of a raw value; only ranks among boundaries, and categories, can be kept")
 
 
-def _compared(kind: str, raw: Raw, number: float) -> Steps:
-    """A raw value held against a number."""
+def _compare(kind: str, raw: Raw, number: float) -> Steps:
+    """Compare a raw value with a number."""
     if math.isinf(number) and number > 0 and kind in {"EQUAL", "NOT_EQUAL"}:
         # The plugin's least value is that of minus infinity as well, which no feature has.
         return Steps(knots=INFINITY, values=np.array([0, 1] if kind == "EQUAL" else [1, 0], np.float32))
@@ -284,7 +282,7 @@ def _compared(kind: str, raw: Raw, number: float) -> Steps:
     return Steps(knots=knots, values=BINARY[kind](representatives(knots), at).astype(np.float32))
 
 
-def _selected(condition: Function, yes: Function, no: Function) -> Function:
+def _choose(condition: Function, yes: Function, no: Function) -> Function:
     if isinstance(condition, Raw):
         condition = BOOLEAN
     about_infinity = np.array_equal(condition.knots, INFINITY) and condition.values.tolist() == [0, 1]

@@ -1,4 +1,4 @@
-"""A model and a policy on the same drawn observations: do they decide alike?"""
+"""Compares a model and a policy on the same drawn observations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _MOST_COUNTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """How often two decided alike.
+    """How often a model and a policy agree.
 
     Attributes:
         observations: how many were drawn.
@@ -54,7 +54,7 @@ def compare(graph: Graph, policy: Policy, rng: np.random.Generator, *, observati
     for first in range(0, observations, _AT_ONCE):
         drawn = draw_observations(graph, policy, rng, min(_AT_ONCE, observations - first))
         for values, decision in zip(drawn, decisions_of(policy, drawn), strict=True):
-            differing += _decided(graph, values, origin) != decision
+            differing += _decide(graph, values, origin) != decision
     return Comparison(observations=observations, differing=differing)
 
 
@@ -62,7 +62,7 @@ def draw_observations(graph: Graph, policy: Policy, rng: np.random.Generator, co
     """``count`` observations for a model and a policy: raw values by feature, in the shapes of the model's inputs."""
     boundaries = _boundaries(policy)
     shapes = {graph.named(index).removeprefix(PREFIX): graph.tensors[index].shape for index in graph.inputs}
-    return [_drawn(PROBLEMS[policy.problem], shapes, boundaries, rng) for _ in range(count)]
+    return [_draw(PROBLEMS[policy.problem], shapes, boundaries, rng) for _ in range(count)]
 
 
 def decisions_of(policy: Policy, observations: Sequence[Mapping[str, Array]]) -> list[int]:
@@ -75,23 +75,19 @@ def decisions_of(policy: Policy, observations: Sequence[Mapping[str, Array]]) ->
         np.stack([np.broadcast_to(observation[name].ravel(), mask.shape) for name in policy.features], axis=1)
         for observation, mask in zip(observations, masks, strict=True)
     ]
-    found = policy.column_logits(np.stack(rows).astype(np.float64))
+    all_logits = policy.column_logits(np.stack(rows).astype(np.float64))
     return [
         choose_column(logits, mask.tolist(), Exploration(), 0.5, 0.5)[0]
-        for logits, mask in zip(found.tolist(), masks, strict=True)
+        for logits, mask in zip(all_logits.tolist(), masks, strict=True)
     ]
 
 
-def _decided(graph: Graph, observation: Mapping[str, Array], origin: str) -> int:
-    """What the model decides.
-
-    Raises:
-        InputError: it cannot be evaluated, or has no decision.
-    """
+def _decide(graph: Graph, observation: Mapping[str, Array], origin: str) -> int:
+    """What the model decides."""
     values = {f"{PREFIX}{name}": value for name, value in observation.items()}
     named = {graph.tensors[index].name: values.get(graph.named(index)) for index in graph.inputs}
-    found = evaluate(graph, {name: value for name, value in named.items() if value is not None}, origin=origin)
-    whole = [value for value in found.values() if value.dtype.kind == "i" and value.size == 1]
+    outputs = evaluate(graph, {name: value for name, value in named.items() if value is not None}, origin=origin)
+    whole = [value for value in outputs.values() if value.dtype.kind == "i" and value.size == 1]
     if not whole:
         raise InputError(
             f"model {origin}: expected an output of one whole number, the decision, found none; "
@@ -101,19 +97,19 @@ def _decided(graph: Graph, observation: Mapping[str, Array], origin: str) -> int
 
 
 def _boundaries(policy: Policy) -> dict[str, Floats]:
-    found: dict[str, Floats] = {}
+    boundaries: dict[str, Floats] = {}
     if isinstance(policy.normaliser, Quantile):
         for name, row in zip(policy.features, policy.normaliser.boundaries, strict=True):
-            known: Floats = found.get(name, np.empty(0, np.float32))
-            found[name] = united([known, row])
-    return found
+            known: Floats = boundaries.get(name, np.empty(0, np.float32))
+            boundaries[name] = united([known, row])
+    return boundaries
 
 
-def _drawn(
+def _draw(
     problem: Problem, shapes: Mapping[str, tuple[int, ...]], boundaries: Mapping[str, Floats], rng: np.random.Generator
 ) -> dict[str, Array]:
     """Raw values of all features: at boundaries and just below, and NaN; of what has none, 0 or 1."""
-    found: dict[str, Array] = {}
+    inputs: dict[str, Array] = {}
     for feature in problem.features:
         shape, whole = shapes.get(feature.name, (1,)), feature.type == "int64_t"
         if feature.name in BOOLEANS or feature.name not in boundaries:
@@ -129,5 +125,5 @@ def _drawn(
                 values = rng.integers(0, _MOST_COUNTS, shape).astype(np.float64)
             if not whole:
                 values = np.where(rng.random(shape) < _NAN_SHARE, np.nan, values)
-        found[feature.name] = values.astype(np.int64) if whole else values.astype(np.float32)
-    return found
+        inputs[feature.name] = values.astype(np.int64) if whole else values.astype(np.float32)
+    return inputs

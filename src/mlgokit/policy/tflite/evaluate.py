@@ -38,11 +38,11 @@ def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model"
     Raises:
         InputError: an operator is not known, or does not fit its inputs.
     """
-    found: dict[int, Array] = {}
+    known_values: dict[int, Array] = {}
     for index in graph.inputs:
         tensor = graph.tensors[index]
         given = values.get(tensor.name)
-        found[index] = (
+        known_values[index] = (
             np.zeros(tensor.shape, tensor.dtype)
             if given is None
             else np.asarray(given, tensor.dtype).reshape(tensor.shape)
@@ -53,24 +53,24 @@ def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model"
             if operator.kind in UNIFORM_DRAWS or not drawn.isdisjoint(operator.inputs):
                 certain = [index for index in operator.inputs[1:] if index >= 0 and index not in drawn]
                 if operator.kind in CHOICES and len(certain) == len(operator.outputs) == 1:
-                    found[operator.outputs[0]] = operand(graph, certain[0], found, origin)
+                    known_values[operator.outputs[0]] = operand(graph, certain[0], known_values, origin)
                 else:
                     drawn.update(operator.outputs)
                 continue
             if operator.kind not in KERNELS:
                 raise unknown_operator(operator.kind, KERNELS, origin)
-            read = operands(graph, operator, found, origin)
+            read = operands(graph, operator, known_values, origin)
             value = guarded(KERNELS[operator.kind], origin)(operator, read)
             left -= value.size
             if left < 0:
                 raise misfit(operator, origin, "more work than a policy is")
             (output,) = operator.outputs
-            found[output] = value.astype(graph.tensors[output].dtype, copy=False)
+            known_values[output] = value.astype(graph.tensors[output].dtype, copy=False)
     known = (index for index in graph.outputs if index not in drawn)
-    return {graph.tensors[index].name: operand(graph, index, found, origin) for index in known}
+    return {graph.tensors[index].name: operand(graph, index, known_values, origin) for index in known}
 
 
-def operands(graph: Graph, operator: Operator, found: Mapping[int, Array], origin: str) -> list[Array]:
+def operands(graph: Graph, operator: Operator, values: Mapping[int, Array], origin: str) -> list[Array]:
     """The inputs of an operator that has one output.
 
     Raises:
@@ -78,17 +78,17 @@ def operands(graph: Graph, operator: Operator, found: Mapping[int, Array], origi
     """
     if len(operator.outputs) != 1:
         raise misfit(operator, origin, f"{len(operator.outputs)} outputs")
-    return [operand(graph, index, found, origin) for index in operator.inputs if index >= 0]
+    return [operand(graph, index, values, origin) for index in operator.inputs if index >= 0]
 
 
-def operand(graph: Graph, index: int, found: Mapping[int, Array], origin: str) -> Array:
-    """The value of a tensor: a constant, or what was found so far.
+def operand(graph: Graph, index: int, values: Mapping[int, Array], origin: str) -> Array:
+    """The value of a tensor: a constant, or one computed before.
 
     Raises:
         InputError: it has none.
     """
     tensor = graph.tensors[index]
-    value = found.get(index, tensor.data)
+    value = values.get(index, tensor.data)
     if value is None:
         raise InputError(
             f"model {origin}: tensor {tensor.name[:80]!r}: expected a value before an operator reads it, found none; "
@@ -98,7 +98,7 @@ def operand(graph: Graph, index: int, found: Mapping[int, Array], origin: str) -
 
 
 def unknown_operator(kind: str, known: Mapping[str, Any], origin: str) -> InputError:
-    """The sentence about an operator that is not among ``known``."""
+    """The error for an operator that is not among ``known``."""
     return InputError(
         f"model {origin}: operator {kind}: expected one of {', '.join(sorted(known))}, found another; "
         "convert a policy that is made of those"
@@ -106,7 +106,7 @@ def unknown_operator(kind: str, known: Mapping[str, Any], origin: str) -> InputE
 
 
 def misfit(operator: Operator, origin: str, what: object) -> InputError:
-    """The sentence about an operator whose inputs or options do not fit it."""
+    """The error for an operator whose inputs or options do not fit it."""
     return InputError(
         f"model {origin}: operator {operator.kind} with output {operator.outputs[:1]}: expected inputs and options "
         f"that fit it, found {what}; see docs/how-to/tflite.md for what can be read"
@@ -155,7 +155,7 @@ def _expand(_: Operator, inputs: Sequence[Array]) -> Array:
 
 
 def _squeeze(operator: Operator, inputs: Sequence[Array]) -> Array:
-    places = tuple(int(place) for place in operator.options.get("SqueezeDims", ()))
+    places = tuple(int(axis) for axis in operator.options.get("SqueezeDims", ()))
     return np.squeeze(inputs[0], axis=places or None)
 
 
@@ -258,8 +258,8 @@ def _dense(operator: Operator, inputs: Sequence[Array]) -> Array:
     weight, bias = dense_weights(operator, inputs)
     rows = inputs[0].reshape(-1, len(weight))
     bounded((len(rows), len(bias)))
-    found = activated(operator, rows @ weight + bias)
-    return found.reshape(*inputs[0].shape[:-1], -1) if operator.options.get("KeepNumDims") else found
+    outputs = activated(operator, rows @ weight + bias)
+    return outputs.reshape(*inputs[0].shape[:-1], -1) if operator.options.get("KeepNumDims") else outputs
 
 
 def _gather(operator: Operator, inputs: Sequence[Array]) -> Array:

@@ -148,11 +148,7 @@ class _Budget:
         self.left = elements
 
     def take(self, count: int) -> int:
-        """``count`` itself.
-
-        Raises:
-            ValueError: the file cannot have so many.
-        """
+        """``count`` itself."""
         self.left -= count
         if count < 0 or self.left < 0:
             raise ValueError("a list longer than the file")
@@ -208,9 +204,6 @@ def _deciding(model: Any, budget: _Budget) -> int:
     """The number of the subgraph that decides.
 
     A policy saved by the reference has others beside it, such as its training step; each has a signature.
-
-    Raises:
-        ValueError: it is not there.
     """
     subgraphs = budget.take(model.SubgraphsLength())
     chosen = 0
@@ -253,11 +246,7 @@ def _list(table: Any, name: str, budget: _Budget) -> Array:
 
 
 def _numbers(table: Any, name: str, budget: _Budget, count: int, *, least: int = 0) -> tuple[int, ...]:
-    """Numbers of tensors.
-
-    Raises:
-        ValueError: there is no tensor of such a number.
-    """
+    """Numbers of tensors."""
     numbers = tuple(int(number) for number in _list(table, name, budget))
     if any(not least <= number < count for number in numbers):
         raise ValueError(f"{name}: a tensor of {count} that is not there")
@@ -285,12 +274,12 @@ def _read_options(schema: Any, kind: str, operator: Any, budget: _Budget) -> dic
 
 def _contents(graph: Graph) -> tuple[list[Array], list[int]]:
     """The different buffers of a graph, of which the first is empty by TFLite's rule, and each tensor's number."""
-    found: dict[bytes, int] = {b"": 0}
+    known: dict[bytes, int] = {b"": 0}
     numbers: list[int] = []
     for tensor in graph.tensors:
         content = b"" if tensor.data is None else np.ascontiguousarray(tensor.data, tensor.dtype).tobytes()
-        numbers.append(found.setdefault(content, len(found)))
-    return [np.frombuffer(content, np.uint8) for content in found], numbers
+        numbers.append(known.setdefault(content, len(known)))
+    return [np.frombuffer(content, np.uint8) for content in known], numbers
 
 
 def _tensor(schema: Any, builder: Any, tensor: Tensor, buffer: int) -> int:

@@ -74,7 +74,7 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
             f"model {origin}: expected one operator {' or '.join(DECISIONS)}, which decides, found {listed}; "
             "convert a policy of yes or no, or of columns"
         )
-    found: dict[int, Value] = {}
+    values: dict[int, Value] = {}
     for index in graph.inputs:
         tensor = graph.tensors[index]
         name = graph.named(index).removeprefix(PREFIX)
@@ -84,32 +84,32 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
                 "which a policy does not keep; convert one without"
             )
         try:
-            found[index] = input_cells(name, tensor.shape)
+            values[index] = input_cells(name, tensor.shape)
         except ValueError as error:
             raise InputError(
                 f"model {origin}: expected inputs for one decision, found {error}; convert a policy that is so asked"
             ) from error
     workshop = Workshop()
-    needed = _needed(graph, deciding[0])
+    needed = _needed_operators(graph, deciding[0])
     for number in needed:
         operator = graph.operators[number]
         if operator.kind not in _OF_CELLS:
             raise unknown_operator(operator.kind, dict.fromkeys([*_OF_CELLS, *DECISIONS]), origin)
         if len(operator.outputs) != 1:
             raise misfit(operator, origin, f"{len(operator.outputs)} outputs")
-        inputs = [_value(graph, index, found, origin) for index in operator.inputs if index >= 0]
+        inputs = [_value(graph, index, values, origin) for index in operator.inputs if index >= 0]
         output = graph.tensors[operator.outputs[0]]
         try:
-            found[operator.outputs[0]] = _apply(operator, inputs, output.dtype, workshop, origin)
+            values[operator.outputs[0]] = _apply(operator, inputs, output.dtype, workshop, origin)
         except (ValueError, IndexError, TypeError, OverflowError) as error:
             raise misfit(operator, origin, error) from error
-    last = _value(graph, deciding[0].inputs[0], found, origin) if deciding[0].inputs else np.zeros(0)
+    last = _value(graph, deciding[0].inputs[0], values, origin) if deciding[0].inputs else np.zeros(0)
     if not isinstance(last, Stack):
         raise misfit(deciding[0], origin, "no dense layer before it")
     return last, deciding[0]
 
 
-def _needed(graph: Graph, deciding: Operator) -> list[int]:
+def _needed_operators(graph: Graph, deciding: Operator) -> list[int]:
     """Numbers of the operators that the decision depends on, in their order."""
     maker = {output: number for number, operator in enumerate(graph.operators) for output in operator.outputs}
     wanted, seen = list(deciding.inputs[:1]), set[int]()
@@ -121,8 +121,8 @@ def _needed(graph: Graph, deciding: Operator) -> list[int]:
     return sorted(seen)
 
 
-def _value(graph: Graph, index: int, found: Mapping[int, Value], origin: str) -> Value:
-    value = found.get(index)
+def _value(graph: Graph, index: int, values: Mapping[int, Value], origin: str) -> Value:
+    value = values.get(index)
     return operand(graph, index, {}, origin) if value is None else value
 
 
@@ -157,13 +157,9 @@ def _layer(operator: Operator, inputs: Sequence[Array]) -> Dense:
 
 
 def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
-    """The network with one more operator.
-
-    Raises:
-        ValueError: it is none that a network of dense layers can have.
-    """
+    """The network with one more operator."""
     if operator.kind == "SELECT_V2":
-        return _masked(inputs)
+        return _mask(inputs)
     stack = inputs[0]
     others = [value for value in inputs[1:] if not isinstance(value, Stack)]
     if not isinstance(stack, Stack) or len(others) != len(inputs) - 1 or any(is_cells(value) for value in others):
@@ -193,7 +189,7 @@ def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
             raise ValueError("no operator of a network of dense layers")
 
 
-def _masked(inputs: Sequence[Value]) -> Stack:
+def _mask(inputs: Sequence[Value]) -> Stack:
     """A choice between logits and a number below all of them, by a feature."""
     condition, yes, no = inputs
     flipped = isinstance(no, Stack)
@@ -228,15 +224,15 @@ def rows_agree(cells: Array, per_column: Container[str]) -> tuple[Cell, ...]:
     rows: list[list[Cell]] = cells.tolist()
     for number, row in enumerate(rows):
         for own, cell in zip(rows[0], row, strict=True):
-            place = number if cell.feature in per_column else 0
-            if own.feature != cell.feature or not _same(own, cell) or cell.column != place:
+            column = number if cell.feature in per_column else 0
+            if own.feature != cell.feature or not _same(own, cell) or cell.column != column:
                 raise ValueError(f"{cell.feature}[{cell.column}] in row {number}, expected what row 0 has of its own")
     return tuple(rows[0])
 
 
-def _same(one: Cell, other: Cell) -> bool:
-    if one.function is other.function:
+def _same(left: Cell, right: Cell) -> bool:
+    if left.function is right.function:
         return True
-    functions = (one.function, other.function)
+    functions = (left.function, right.function)
     values = [function.values.tolist() for function in functions if isinstance(function, Steps)]
-    return not one.feature and len(values) == 2 and values[0] == values[1]
+    return not left.feature and len(values) == 2 and values[0] == values[1]

@@ -75,19 +75,19 @@ def _read(graph: Graph, origin: str) -> ReadPolicy:
         cells = rows_agree(stack.cells, {feature.name for feature in problem.features if feature.per_column})
     except ValueError as error:
         raise _misfit(origin, "the first dense layer to treat all columns alike", str(error)) from error
-    layers = _merged(stack.layers)
+    layers = _merge(stack.layers)
     if layers[-1].relu:
         raise _misfit(origin, "no activation after the last dense layer", "RELU")
     by_feature: dict[str, list[int]] = {}
-    for place, cell in enumerate(cells):
-        by_feature.setdefault(cell.feature, []).append(place)
+    for index, cell in enumerate(cells):
+        by_feature.setdefault(cell.feature, []).append(index)
     steps = [_steps(cell, origin) for cell in cells]
     constant = sum(
-        (_constant(steps[place], layers[0].weight[place]) for place in by_feature.pop("", [])), start=np.zeros(1)
+        (_constant(steps[index], layers[0].weight[index]) for index in by_feature.pop("", [])), start=np.zeros(1)
     )
     whole = {feature.name: feature.type == "int64_t" for feature in problem.features}
     expansions = {
-        feature: expand([steps[place] for place in places], whole_numbers=whole[feature])
+        feature: expand([steps[index] for index in places], whole_numbers=whole[feature])
         for feature, places in sorted(by_feature.items())
     }
     rows = [(feature, row) for feature, expansion in expansions.items() for row in expansion.rows]
@@ -113,11 +113,7 @@ def _read(graph: Graph, origin: str) -> ReadPolicy:
 
 
 def _problem_of(stack: Stack, origin: str) -> Problem:
-    """Which problem's decision it is: two logits, or one for each column with a mask.
-
-    Raises:
-        InputError: neither, or there is a feature that the compiler does not have.
-    """
+    """Which problem's decision it is: two logits, or one for each column with a mask."""
     outputs, rows = len(stack.layers[-1].bias), len(stack.cells)
     problem = INLINE_SIZE if (rows, outputs) == (1, 2) else REGALLOC_EVICTION
     if problem is REGALLOC_EVICTION and (outputs != 1 or rows < 2):
@@ -141,11 +137,7 @@ def _remedy(name: str) -> str:
 
 
 def _steps(cell: Cell, origin: str) -> Steps:
-    """The cell's function.
-
-    Raises:
-        InputError: it is the raw value of a feature that is not only 0 or 1.
-    """
+    """The cell's function."""
     if isinstance(cell.function, Steps):
         if not np.isfinite(cell.function.values).all():
             raise _misfit(origin, f"finite inputs of the first dense layer, of {cell.feature}", "others")
@@ -166,16 +158,16 @@ def _misfit(origin: str, expected: str, found: str) -> InputError:
     )
 
 
-def _merged(layers: Sequence[Dense]) -> list[Dense]:
+def _merge(layers: Sequence[Dense]) -> list[Dense]:
     """The layers, with one where no activation stands between two."""
-    found: list[Dense] = []
+    merged: list[Dense] = []
     for layer in layers:
         weight, bias = layer.weight.astype(np.float64), layer.bias.astype(np.float64)
-        if found and not found[-1].relu:
-            before = found.pop()
+        if merged and not merged[-1].relu:
+            before = merged.pop()
             weight, bias = before.weight @ weight, before.bias @ weight + bias
-        found.append(Dense(weight=weight, bias=bias, relu=layer.relu))
-    return found
+        merged.append(Dense(weight=weight, bias=bias, relu=layer.relu))
+    return merged
 
 
 def _constant(steps: Steps, weight: Array) -> Doubles:

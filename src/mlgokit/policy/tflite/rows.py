@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlgokit.policy.first_layer import LARGEST_INPUT
+from mlgokit.policy.network import LARGEST_INPUT
 from mlgokit.policy.normaliser import LARGEST
 from mlgokit.policy.tflite.steps import INFINITY, Doubles, Floats, Steps, representatives, united, without_equal
 
@@ -67,25 +67,25 @@ def expand(functions: Sequence[Steps], *, whole_numbers: bool) -> Expansion:
     knots, table = merged.knots, np.asarray(merged.values, np.float64).reshape(-1, len(functions))
     if len(knots) <= FEW_JUMPS:
         jumps = np.diff(table, axis=0)
-        terms = tuple(Term(row=place, power=1, factor=jump) for place, jump in enumerate(jumps))
+        terms = tuple(Term(row=index, power=1, factor=jump) for index, jump in enumerate(jumps))
         return Expansion(
             rows=tuple(np.split(knots, len(knots))) if len(knots) else (), terms=terms, constant=table[0], error=0.0
         )
     if not whole_numbers and knots[-1] < INFINITY[0]:
         knots, table = np.concatenate([knots, INFINITY]), np.concatenate([table, table[-1:]])
     total = _Sum(table, knots)
-    row = _filled(max((function.row for function in functions), key=len))
+    row = _fill(max((function.row for function in functions), key=len))
     if len(row):
         total.fit(row)
     if not whole_numbers:
         total.add_infinity()
-    for place in range(len(functions)):
-        total.add_differences(place)
+    for index in range(len(functions)):
+        total.add_differences(index)
     error = float(np.abs(total.left).max())
     return Expansion(rows=tuple(total.rows), terms=tuple(total.terms), constant=total.constant, error=error)
 
 
-def _filled(row: Floats) -> Floats:
+def _fill(row: Floats) -> Floats:
     """A row with as many boundaries as a power of two, so that each rank is a whole number of 1 / 8192.
 
     What is added no value reaches but infinity, which has a row of its own; a row of more than 8192 has no such ranks.
@@ -108,7 +108,7 @@ class _Sum:
         self._scale = np.maximum(np.abs(table).max(axis=0), 1e-30)
 
     def fit(self, row: Floats) -> None:
-        """Take off what r and r * r of a row can give."""
+        """Subtract the least-squares fit of r and r * r of a row."""
         raw = representatives(self._knots)
         ranks = np.searchsorted(row, raw, side="right") / len(row)
         inputs = np.stack([ranks, ranks * ranks], axis=1).astype(np.float32).astype(np.float64)
@@ -124,32 +124,32 @@ class _Sum:
         self.left = self.left - columns @ factors
 
     def add_infinity(self) -> None:
-        """Take off all functions what they are of infinity besides what they are just below."""
+        """Subtract from all functions the step from just below infinity to infinity."""
         jump = self.left[-1] - self.left[-2]
         if jump.any():
             self.terms.append(Term(row=len(self.rows), power=1, factor=jump))
             self.rows.append(INFINITY)
             self.left[-1] -= jump
 
-    def add_differences(self, place: int) -> None:
+    def add_differences(self, row: int) -> None:
         """Take off one function what is left of it: its rises, and its falls, in a row each, until little is left."""
         for _ in range(_ROUNDS):
-            self.constant[place] += self.left[0, place]
-            self.left[:, place] -= self.left[0, place]
-            if np.abs(self.left[:, place]).max() <= TOLERANCE * self._scale[place]:
+            self.constant[row] += self.left[0, row]
+            self.left[:, row] -= self.left[0, row]
+            if np.abs(self.left[:, row]).max() <= TOLERANCE * self._scale[row]:
                 return
-            changes = np.diff(self.left[:, place])
+            changes = np.diff(self.left[:, row])
             for sign in (1.0, -1.0):
                 heights: Doubles = np.concatenate([[0.0], np.cumsum(np.maximum(sign * changes, 0))])
-                self._add_monotone(heights, sign, place)
+                self._add_monotone(heights, sign, row)
 
-    def _add_monotone(self, heights: Doubles, sign: float, place: int) -> None:
+    def _add_monotone(self, heights: Doubles, sign: float, row: int) -> None:
         """A row that rises as ``heights`` [m + 1] do, taken off one function, or added to it."""
         if heights[-1] <= 0:
             return
         counts = np.rint(heights / heights[-1] * LARGEST_INPUT).astype(np.int64)
         factor = np.zeros(self.left.shape[1])
-        factor[place] = sign * heights[-1]
+        factor[row] = sign * heights[-1]
         self.terms.append(Term(row=len(self.rows), power=1, factor=factor))
         self.rows.append(np.repeat(self._knots, np.diff(counts)))
-        self.left[:, place] -= factor[place] * counts / LARGEST_INPUT
+        self.left[:, row] -= factor[row] * counts / LARGEST_INPUT

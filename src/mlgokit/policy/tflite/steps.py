@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.policy.first_layer import FirstLayer
+from mlgokit.policy.network import FirstLayer
 from mlgokit.policy.normaliser import LARGEST, Normaliser, Quantile, SignedLog
 from mlgokit.policy.tflite.graph import Array
 
@@ -64,36 +64,36 @@ def without_equal(steps: Steps) -> Steps:
     return Steps(knots=steps.knots[changes], values=steps.values[kept], row=steps.row)
 
 
-def whole_inputs(normaliser: Normaliser, layer: FirstLayer, place: int, *, whole_numbers: bool) -> Steps:
+def whole_inputs(normaliser: Normaliser, layer: FirstLayer, index: int, *, whole_numbers: bool) -> Steps:
     """What the first layer takes of the feature in a row of the normaliser: whole numbers, as doubles [m + 1, k].
 
     Args:
         normaliser: of the policy.
         layer: the policy's first layer in integers.
-        place: the row.
+        index: the row.
         whole_numbers: whether the feature's raw values are whole numbers.
     """
-    one = _one_row(normaliser, place)
+    row = _one_row(normaliser, index)
 
     def whole(inputs: Array) -> Doubles:
         return np.rint(np.clip(inputs.astype(np.float64), -layer.bound, layer.bound) * layer.input_scale)
 
-    if isinstance(one, Quantile):
-        knots = united([one.boundaries.ravel()])
+    if isinstance(row, Quantile):
+        knots = united([row.boundaries.ravel()])
     else:
-        knots = _log_knots(one, whole)
+        knots = _log_knots(row, whole)
         if whole_numbers:
             knots = np.unique(np.where(np.abs(knots) < _EXACT, np.ceil(knots), knots)).astype(np.float32)
     raw = representatives(knots, whole_numbers=whole_numbers)
-    return without_equal(Steps(knots=knots, values=whole(one.apply(raw[:, None]))))
+    return without_equal(Steps(knots=knots, values=whole(row.apply(raw[:, None]))))
 
 
-def _one_row(normaliser: Normaliser, place: int) -> Normaliser:
+def _one_row(normaliser: Normaliser, index: int) -> Normaliser:
     if isinstance(normaliser, SignedLog):
-        row = slice(place, place + 1)
+        row = slice(index, index + 1)
         return SignedLog(mean=normaliser.mean[row], scale=normaliser.scale[row], clip=normaliser.clip)
-    boundaries = normaliser.boundaries[place : place + 1]
-    count = boundaries.shape[1] if normaliser.lengths is None else normaliser.lengths[place]
+    boundaries = normaliser.boundaries[index : index + 1]
+    count = boundaries.shape[1] if normaliser.lengths is None else normaliser.lengths[index]
     return Quantile(boundaries=boundaries[:, :count], nan=normaliser.nan)
 
 

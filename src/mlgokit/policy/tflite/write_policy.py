@@ -11,12 +11,10 @@ import numpy as np
 
 from mlgokit.errors import UsageError
 from mlgokit.policy.exploration import LARGEST_PRIORITY, PRIORITIES_PER_UNIT, UNIT_BOUND
-from mlgokit.policy.first_layer import LARGEST_INPUT
-from mlgokit.policy.llvms_own import check_llvms_own
-from mlgokit.policy.network import HEURISTIC_PREFERENCE, LOGIT_BOUND, OutputKind, Policy
+from mlgokit.policy.network import HEURISTIC_PREFERENCE, LARGEST_INPUT, LOGIT_BOUND, OutputKind, Policy
 from mlgokit.policy.normaliser import LARGEST, Quantile
-from mlgokit.policy.tflite.builder import BOOL, FLOAT, INT32, INT64, GraphBuilder
-from mlgokit.policy.tflite.graph import Array, Graph
+from mlgokit.policy.targets import check_llvms_own
+from mlgokit.policy.tflite.graph import BOOL, FLOAT, INT32, INT64, Array, Graph, GraphBuilder
 from mlgokit.policy.tflite.network import PREFIX
 from mlgokit.policy.tflite.steps import Steps, representatives, united, whole_inputs
 from mlgokit.problems import PROBLEMS, Feature, Problem
@@ -69,14 +67,14 @@ def write_policy(policy: Policy, *, columns: int = 33, draws: bool = False, orig
         case AdviceKind.REAL:
             return _priority(model, average)
         case AdviceKind.BINARY:
-            return _decided(model, _binary_logits(model, average, deviation), 2, draws=draws)
+            return _decide(model, _binary_logits(model, average, deviation), 2, draws=draws)
         case AdviceKind.MASKED_CHOICE:
-            return _decided(model, _column_logits(model, average, deviation), count, draws=draws)
+            return _decide(model, _column_logits(model, average, deviation), count, draws=draws)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Model:
-    """A model that is being made.
+    """A model under construction.
 
     Attributes:
         builder: has what there is of it.
@@ -104,7 +102,7 @@ def _check(policy: Policy, problem: Problem, *, draws: bool, origin: str) -> Non
 def _inputs(builder: GraphBuilder, policy: Policy, problem: Problem, columns: int) -> dict[str, int]:
     """Tensors of the features that the policy needs, in LLVM's order, and what else the reference's models take."""
     needed = {*policy.features, policy.mask}
-    found = {
+    inputs = {
         feature.name: builder.input(
             f"{PREFIX}{feature.name}:0",
             INT64 if feature.type == _INT64_FEATURE else FLOAT,
@@ -114,10 +112,10 @@ def _inputs(builder: GraphBuilder, policy: Policy, problem: Problem, columns: in
         if feature.name in needed
     }
     if policy.asks_heuristic:
-        found[problem.default_decision] = builder.input(f"{PREFIX}{problem.default_decision}:0", INT64, (1,))
+        inputs[problem.default_decision] = builder.input(f"{PREFIX}{problem.default_decision}:0", INT64, (1,))
     for name, dtype in _UNSENT:
         builder.input(f"{PREFIX}{name}:0", dtype, (1,))
-    return found
+    return inputs
 
 
 def _shape(feature: Feature, columns: int) -> tuple[int, ...]:
@@ -133,8 +131,8 @@ def _whole_numbers(model: _Model) -> tuple[int, list[int]]:
     layer = policy.integer_layer()
     each = policy.normaliser.width // len(policy.features)
     places: dict[str, list[int]] = {}
-    for place, name in enumerate(policy.features):
-        places.setdefault(name, []).append(place)
+    for index, name in enumerate(policy.features):
+        places.setdefault(name, []).append(index)
     parts: list[int] = []
     order: list[int] = []
     for feature in model.problem.features:
@@ -142,23 +140,23 @@ def _whole_numbers(model: _Model) -> tuple[int, list[int]]:
             continue
         own = places[feature.name]
         whole = feature.type == _INT64_FEATURE
-        rows = [whole_inputs(policy.normaliser, layer, place, whole_numbers=whole) for place in own]
-        steps = _together(rows, whole_numbers=whole)
-        order += [each * place + part for place in own for part in range(each)]
-        parts.append(_looked_up(model, steps, feature))
+        rows = [whole_inputs(policy.normaliser, layer, index, whole_numbers=whole) for index in own]
+        steps = _combine(rows, whole_numbers=whole)
+        order += [each * index + part for index in own for part in range(each)]
+        parts.append(_look_up(model, steps, feature))
     if len(parts) == 1:
         return parts[0], order
     return builder.add("CONCATENATION", parts, (columns, len(order)), Axis=1), order
 
 
-def _together(steps: list[Steps], *, whole_numbers: bool) -> Steps:
+def _combine(steps: list[Steps], *, whole_numbers: bool) -> Steps:
     """Several functions of one feature as one with all their values."""
-    knots = united([one.knots for one in steps])
+    knots = united([step.knots for step in steps])
     raw = representatives(knots, whole_numbers=whole_numbers)
-    return Steps(knots=knots, values=np.concatenate([one.at(raw) for one in steps], axis=1))
+    return Steps(knots=knots, values=np.concatenate([step.at(raw) for step in steps], axis=1))
 
 
-def _looked_up(model: _Model, steps: Steps, feature: Feature) -> int:
+def _look_up(model: _Model, steps: Steps, feature: Feature) -> int:
     """[columns, k] the values of a feature's steps."""
     builder, value, columns = model.builder, model.inputs[feature.name], model.columns
     shape, width = _shape(feature, columns), steps.values.shape[1]
@@ -171,12 +169,12 @@ def _looked_up(model: _Model, steps: Steps, feature: Feature) -> int:
         value = builder.add("SELECT_V2", [number, value, builder.constant(np.full(shape, nan, FLOAT))], shape)
     ranks = builder.add("BUCKETIZE", [value], shape, INT32, Boundaries=knots)
     table = builder.constant(values.astype(FLOAT))
-    found = builder.add("GATHER", [table, ranks], (*shape, width), Axis=0)
+    gathered = builder.add("GATHER", [table, ranks], (*shape, width), Axis=0)
     rows = columns if feature.per_column else 1
-    found = builder.reshape(found, (rows, width))
+    gathered = builder.reshape(gathered, (rows, width))
     if rows == columns:
-        return found
-    return builder.add("TILE", [found, builder.integers(columns, 1)], (columns, width))
+        return gathered
+    return builder.add("TILE", [gathered, builder.integers(columns, 1)], (columns, width))
 
 
 def _first_layer(model: _Model, rows: int, order: list[int]) -> list[int]:
@@ -304,7 +302,7 @@ def _column_logits(model: _Model, average: int, deviation: int) -> int:
 # --- Outputs ----------------------------------------------------------------------------------------------------------
 
 
-def _decided(model: _Model, logits: int, choices: int, *, draws: bool) -> WrittenModel:
+def _decide(model: _Model, logits: int, choices: int, *, draws: bool) -> WrittenModel:
     builder, problem = model.builder, model.problem
     if not draws:
         decision = builder.add("ARG_MAX", [logits, builder.integers(-1)], (1,), INT64, name=f"{OUTPUT}:0", OutputType=4)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.request import NEVER
 from mlgokit.progress import say_nothing
 from mlgokit.testing import ToyCall, ToyModule, toy_compiler, toy_source
+from mlgokit.traces.log import function_id
 from mlgokit.tune.loop import NOTHING_LEFT, OVER, run_search
 from mlgokit.tune.spaces.inlining.merge import merge
 from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy

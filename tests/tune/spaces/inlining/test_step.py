@@ -11,11 +11,11 @@ import pytest
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.objects.account import ProjectAccount, account_of
-from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, ToyCall, ToyModule, toy_compiler, toy_log, toy_sizes, toy_source
+from mlgokit.traces.log import function_id
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.spaces.inlining.compose import compose

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus, decode
+from mlgokit.compiler.compilation import Compilation, CompileStatus, PassChanges, decode, read_changes
 from mlgokit.compiler.objects.measure import Objective
-from mlgokit.compiler.pass_changes import PassChanges, read_changes
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.reuse.trials import Overrides, pass_number
 from mlgokit.errors import InputError

@@ -5,10 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 
-from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.compilation import Compilation, PassChanges
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
-from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import Overrides

@@ -21,13 +21,12 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, function_ids, scored_build, with_changes
 from mlgokit.algorithms.search import functions_as_before, independent_moves, judge
-from mlgokit.compiler.compilation import Compilation, no_decisions
+from mlgokit.compiler.compilation import Compilation, PassChanges, no_decisions
 from mlgokit.compiler.objects.account import ProjectAccount
-from mlgokit.compiler.objects.function_id import function_id
-from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.reuse.trials import pass_number
 from mlgokit.module import Module
 from mlgokit.tables.overrides import EACH_TIME, LeftOut
+from mlgokit.traces.log import function_id
 from mlgokit.tune.spaces.inlining.compose import compose
 from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
 from mlgokit.tune.spaces.optimizer.state import Ints, PassModule
