@@ -17,7 +17,7 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
 from mlgokit.tune import judge as judging, measurement
-from mlgokit.tune.judge import Judge, JudgeConfig, conclude, confirm, due, open_judge, plain_object, prove
+from mlgokit.tune.judge import Judge, JudgeConfig, conclude, confirm, is_due, open_judge, plain_object, prove
 from mlgokit.tune.measurement import LinkedBuild, Measure, Measurement
 from mlgokit.tune.search import Search
 from mlgokit.tune.spaces.inlining.space import InliningSpace, SearchConfig
@@ -186,7 +186,7 @@ def test_nothing_is_accepted_at_the_end_beyond_the_bar(opened: Callable[..., Jud
     adopt(judge, a=90)
     conclude(judge, seconds=100)
     assert set(judge.accepted) == kept
-    assert judge.search.space.judged == kept
+    assert judge.search.space.accepted == kept
     assert (judge.linked is judge.plain) == (not kept)
 
 
@@ -224,13 +224,12 @@ def test_a_plain_build_that_cannot_be_measured_is_refused_before_the_search(
 
 def test_it_is_due_after_each_share_of_the_budget(opened: Callable[..., Judge]):
     judge = opened(dict.fromkeys(NAMES, 90))
-    assert due(None, spent=50, seconds=100) is None
-    assert due(judge, spent=9, seconds=100) is None
-    assert due(judge, spent=10, seconds=100) is judge
+    assert not is_due(judge, spent=9, seconds=100)
+    assert is_due(judge, spent=10, seconds=100)
     confirm(judge, seconds=100)
-    assert due(judge, spent=19, seconds=100) is None
-    assert due(judge, spent=21, seconds=100) is judge
-    assert due(judge, spent=100, seconds=100) is None
+    assert not is_due(judge, spent=19, seconds=100)
+    assert is_due(judge, spent=21, seconds=100)
+    assert not is_due(judge, spent=100, seconds=100)
 
 
 def test_progress_of_the_judge_is_no_progress_of_the_search(opened: Callable[..., Judge]):

@@ -1,10 +1,10 @@
-"""Verification: everything of a project compiled with the artifact, and what does not pay there put back."""
+"""Verification: everything of a project compiled with the plugin, and the entries that do not pay there put back."""
 
 import shutil
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Protocol, Self
 
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
@@ -18,7 +18,6 @@ from mlgokit.progress import Report
 from mlgokit.tables.file import TABLES
 from mlgokit.tune.judge import Judge, prove
 from mlgokit.tune.measurement import Comparison
-from mlgokit.tune.space import Space
 
 PLAIN = "plain"
 """The build without a plugin; others have the name of the table that was verified with them."""
@@ -56,6 +55,33 @@ class VerifiedBuild:
             compilations={name: (other if name in names else self).compilations[name] for name in self.compilations},
             objects={name: (other if name in names else self).objects[name] for name in self.objects},
         )
+
+
+class Candidate(Protocol):
+    """A table that a search wants in the plugin, and what speaks against it once everything is compiled with it."""
+
+    @property
+    def kind(self) -> str:
+        """One of :data:`mlgokit.tables.file.TABLES`."""
+        ...
+
+    def entries(self) -> Collection[Hashable]:
+        """Everything that can be put back by itself."""
+        ...
+
+    def write(self, path: Path, kept: Collection[Hashable]) -> None:
+        """Write the table with these entries."""
+        ...
+
+    def refuted(
+        self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
+    ) -> dict[str, tuple[Collection[Hashable], str]]:
+        """By module, the entries that the builds without and with the table refute, and why."""
+        ...
+
+    def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
+        """Why the whole project is not better with the table than before; empty if it is."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -206,60 +232,60 @@ class Verifier:
         return replace(build, link=link, judged=judged)
 
 
-def verify(verifier: Verifier, space: Space[Any, Any], destination: Path) -> Verified:
+def verify(verifier: Verifier, candidate: Candidate, destination: Path) -> Verified:
     """Put a table into the plugin, beside those that were verified before, and compile everything with it and without.
 
-    Entries that the objects do not bear out are put back, and all of them if the whole is no better. A plugin has one
-    table at least; another one in which nothing is left is left out. A module without entries that does not compile,
-    perhaps since its time was over, counts as before the table and not as nothing, and its note says so.
+    Entries that the objects refute are put back, and all of them if the whole is no better. A plugin has one table at
+    least; a further one without entries is left out. A module without entries that does not compile, perhaps because
+    it timed out, counts as before the table, and its note says so.
 
     Args:
         verifier: what was verified before, and what is compiled with the table, are there.
-        space: whose table it is; says what is to be put back.
+        candidate: the table; says which entries are to be put back.
         destination: where the table goes with the plugin, when that is published.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked, or nothing compiles with it.
     """
-    table = verifier.folder / f"{space.table}.table"
+    table = verifier.folder / f"{candidate.kind}.table"
     verifier.tables[table] = destination
     below = [kind for kind in verifier.inside if kind in TABLES]
     before = verifier.latest
-    wanted = kept = frozenset(space.entries())
+    wanted = kept = frozenset(candidate.entries())
     notes: dict[str, str] = {}
     objection = ""
-    own = {space.table: table}
+    own = {candidate.kind: table}
     verifier.inside = verifier.inside | own if below else own | verifier.inside
     while kept or not below:
-        space.write_table(table, kept)
+        candidate.write(table, kept)
         verifier.link_plugin()
-        after = verifier.compile_all(space.table, verifier.plugin)
+        after = verifier.compile_all(candidate.kind, verifier.plugin)
         if not after.sizes:
             raise ToolError(
                 f"{verifier.output}: expected {verifier.compiler.toolchain.clang} to compile with it, found no module "
                 "that does; try `mlgokit doctor`"
             )
-        refused = space.refused(before, after, kept)
-        notes |= {name: reason for name, (_, reason) in refused.items() if reason}
-        wrong = kept & {entry for entries, _ in refused.values() for entry in entries}
+        refuted = candidate.refuted(before, after, kept)
+        notes |= {name: reason for name, (_, reason) in refuted.items() if reason}
+        wrong = kept & {entry for entries, _ in refuted.values() for entry in entries}
         if not wrong:
             unknown = before.sizes.keys() - after.sizes.keys()
             notes |= {
                 name: f"{notes.get(name, 'it does not compile with the result')}; counted as it was before"
                 for name in unknown
             }
-            after = verifier.measure(space.table, after.with_those_of(before, unknown), changed=bool(kept))
-            why = space.objection(before, after)
+            after = verifier.measure(candidate.kind, after.with_those_of(before, unknown), changed=bool(kept))
+            why = candidate.objection(before, after)
             if not why or not kept:
                 break
             objection, wrong = why, kept
         kept -= wrong
     else:
         after = before
-        del verifier.inside[space.table], verifier.tables[table]
+        del verifier.inside[candidate.kind], verifier.tables[table]
         verifier.link_again()
-    verifier.builds[space.table] = after
+    verifier.builds[candidate.kind] = after
     return Verified(
         table=table, kept=kept, put_back=wanted - kept, notes=notes, objection=objection, before=before, after=after
     )

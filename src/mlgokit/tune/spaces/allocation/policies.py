@@ -55,11 +55,11 @@ def add_policies(
     entries = {key: found for key, found in kept.items() if key not in smaller}
     entries |= {key: kept.get(key, Overrides()) for key in larger}
     table = verifier.folder / "policies.table"
-    space.write_table(table, kept)
+    space.candidate.write(table, kept)
     summary = read_overrides(ALLOCATIONS, table).summary
     verifier.inside |= {_TABLE: table}
     verifier.tables = {path: place for path, place in tables.items() if path != inside.get(_TABLE)}
-    verifier.tables[table] = search.folder / space.table
+    verifier.tables[table] = search.folder / space.candidate.kind
     for last in (False, True):
         write_overrides(ALLOCATIONS, table, entries, summary)
         verifier.link_plugin()

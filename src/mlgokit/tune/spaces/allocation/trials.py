@@ -1,16 +1,33 @@
-"""Trials of a function's registers: some evictions and priorities of the best so far are drawn anew.
+"""The search over register allocations: some evictions and priorities of the best allocation are drawn anew.
 
 Weights say what a score is: what spills, reloads and copies cost, or bytes.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.reuse.trials import PENALTY, SPILL_COST, TRIAL, Floats, Records, Series, Stage, counts_bytes
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.reuse.trials import (
+    CODE_BYTES,
+    IMAGE_BYTES,
+    PENALTY,
+    SPILL_COST,
+    TRIAL,
+    Floats,
+    Overrides,
+    Records,
+    Series,
+    Stage,
+    counts_bytes,
+)
+from mlgokit.progress import Report
 from mlgokit.tables.overrides import ALLOCATIONS, OverrideKind
+from mlgokit.tune.spaces.functions.opening import FunctionSearch, open_verified
 from mlgokit.tune.spaces.functions.state import FunctionState
+from mlgokit.tune.verify import Verifier
 
 FEW = (1, 2, 4, 8)
 """Decisions that are flipped in the mean in some of the trials that want bytes."""
@@ -79,6 +96,36 @@ class TrialConfig:
         if function.start is None:
             return [series]
         return [Series(key=function.key, base=function.start, score=np.inf, trials=trials[:1]), series]
+
+
+def open_bytes(
+    verifier: Verifier,
+    *,
+    objective: Objective,
+    folder: Path,
+    start: Mapping[int, Overrides],
+    seed: int,
+    report: Report,
+) -> FunctionSearch:
+    """Begin with the functions as the tables that were verified make them, or go on from what is known of them.
+
+    Args:
+        verifier: has verified inlining decisions, and perhaps passes.
+        objective: which bytes count.
+        folder: that of the search for these decisions; this one is kept below it.
+        start: by function, what an earlier plugin does otherwise than LLVM; tried first.
+        seed: random seed.
+        report: told after every module.
+    """
+    return open_verified(
+        verifier,
+        TrialConfig(weights=CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES),
+        objective=objective,
+        folder=folder / "allocation",
+        start=start,
+        seed=seed,
+        report=report,
+    )
 
 
 def _draw(config: TrialConfig, function: FunctionState, count: int, rng: np.random.Generator) -> Records:

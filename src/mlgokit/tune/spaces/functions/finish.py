@@ -15,7 +15,7 @@ from mlgokit.tune.space import Space
 from mlgokit.tune.spaces.functions.compare import scores_of
 from mlgokit.tune.spaces.functions.opening import FunctionSearch
 from mlgokit.tune.spaces.functions.state import ModuleFunctions
-from mlgokit.tune.verify import Verified, VerifiedBuild, Verifier, verify
+from mlgokit.tune.verify import Candidate, Verified, VerifiedBuild, Verifier, verify
 
 INLINING_TABLE = "decisions"
 _FIELDS = {ALLOCATIONS.table: "allocated", PASSES.table: "passes", OPTIMIZER_PASSES.table: "optimizer_passes"}
@@ -62,6 +62,11 @@ class SearchedSpace(Space[Any, Any], Protocol):
         """Which bytes count."""
         ...
 
+    @property
+    def candidate(self) -> Candidate:
+        """The table of what was found."""
+        ...
+
 
 def finish_bytes(
     verifier: Verifier, search: Search[Any], tuned: Tuned, bytes_of: Callable[[str, ObjectSizes], float]
@@ -82,10 +87,11 @@ def finish_bytes(
         ToolError: the plugin cannot be linked.
     """
     space: SearchedSpace = search.space
-    done = verify(verifier, space, search.folder / space.table)
+    candidate = space.candidate
+    done = verify(verifier, candidate, search.folder / candidate.kind)
     changed = {name: _changed(unit, done) for unit in space.units for name in unit.names}
     # What rows and the whole call it.
-    field = _FIELDS[space.table]
+    field = _FIELDS[candidate.kind]
     rows = tuple(
         dataclasses.replace(row, **{field: changed.get(row.name, 0)}) if row.name in done.after.sizes else row
         for row in tuned.modules
@@ -157,9 +163,9 @@ def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked, or nothing compiles with it.
     """
-    space = search.space
-    table = search.folder / space.table
-    done = verify(verifier, space, table)
+    space, candidate = search.space, search.space.candidate
+    table = search.folder / candidate.kind
+    done = verify(verifier, candidate, table)
     if renew_scores(ALLOCATIONS, done.table, *_promise(space.units, done)):
         verifier.link_again()
     rows = tuple(_row(unit, done) for unit in space.units)

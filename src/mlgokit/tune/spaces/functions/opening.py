@@ -104,7 +104,7 @@ def open_functions(
             f"tune: expected functions with spills, reloads or copies, found none in {len(modules)} modules{reason}; "
             "build with -O1 or more: at -O0 LLVM has another allocator"
         )
-    search = Search(folder=folder, space=space, seed=seed)
+    search = Search(folder=folder, space=space, seed=seed, label=config.label)
     search.count(sum(found.user_seconds for found in results), compilations=len(modules))
     search.recall()
     search.mark()

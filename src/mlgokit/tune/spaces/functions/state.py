@@ -13,7 +13,7 @@ from mlgokit.compiler.arrays import Arrays, column
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, overrides_in
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
-from mlgokit.tune.kept import read_kept
+from mlgokit.tune.search import read_kept
 
 _PATIENCE = 48
 _PATIENCE_PER_QUESTION = 3

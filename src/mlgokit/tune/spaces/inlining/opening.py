@@ -17,10 +17,9 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
 from mlgokit.tables.decisions import DecisionTable, entry_of, table_bytes
 from mlgokit.tune.search import Search, progress_path
-from mlgokit.tune.spaces.inlining.merge import merge
 from mlgokit.tune.spaces.inlining.space import EFFECTS_NAME, InliningSpace, SearchConfig
 from mlgokit.tune.spaces.inlining.state import ModuleState, load_effects, load_progress
-from mlgokit.tune.spaces.inlining.step import compile_decided, request_of
+from mlgokit.tune.spaces.inlining.step import compile_decided, merge, request_of
 
 InliningSearch = Search[InliningSpace]
 

@@ -14,9 +14,16 @@ from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.request import Compiler
 from mlgokit.tune.space import IsOver
-from mlgokit.tune.spaces.inlining.merge import merge, scored
 from mlgokit.tune.spaces.inlining.state import ModuleState, RestartKind, StepResult
-from mlgokit.tune.spaces.inlining.step import MovePriority, Propose, compile_decided, indifferent, step
+from mlgokit.tune.spaces.inlining.step import (
+    MovePriority,
+    Propose,
+    compile_decided,
+    indifferent,
+    merge,
+    scored,
+    step,
+)
 
 _LEAST_SHARE, _LARGEST_SHARE = 0.05, 0.3
 """Parts of a module's decisions between which the size of a neighbourhood is drawn."""
@@ -167,10 +174,10 @@ def _decide_anew(
         compilations, seconds = compilations + done.compilations, seconds + done.user_seconds
         elsewhere.tried.update(done.failed)
         elsewhere.build = done.build or elsewhere.build
-        elsewhere.composed, elsewhere.composed_steps = done.composed, done.composed_steps
+        elsewhere.composed, elsewhere.climb.composed_steps = done.composed, done.composed_steps
     found = elsewhere.build
     with lock:
-        merged = merge(build, elsewhere.composed or elsewhere.build, account, name)
+        merged = merge(build, elsewhere.current, account, name)
     if merged.taken and (merged.is_new or elsewhere.composed is not None) and not is_over():
         found = compile_decided(compiler, state.module, merged.decisions, state.names)
         compilations, seconds = compilations + 1, seconds + found.user_seconds

@@ -18,7 +18,7 @@ from mlgokit.progress import Report
 from mlgokit.tables.overrides import LeftOut
 from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.spaces.optimizer.space import OptimizerSpace
-from mlgokit.tune.spaces.optimizer.state import PassModule, PassVariant, left_out_of, load_left_out
+from mlgokit.tune.spaces.optimizer.state import PassBuild, PassModule, PassVariant, left_out_of, load_left_out
 from mlgokit.tune.spaces.optimizer.step import bytes_of, compile_unit, compile_variants, is_refused
 from mlgokit.tune.verify import Verifier
 
@@ -101,8 +101,7 @@ def open_optimizer(
                 for copies, (first, its, listed) in variants
             ),
             keys=changes.keys,
-            build=done,
-            left_out=frozenset(),
+            current=PassBuild(done=done, left_out=frozenset()),
             allowed=frozenset(key for key, count in keys.items() if count == 1 == uses[key]),
             executed=changes.executed,
         )
@@ -111,7 +110,7 @@ def open_optimizer(
             space.account.put(other.name, its.measured)
     space.before_bytes = space.account.image
     _go_on(space, left_out_of(start), compiled, report)
-    search = Search(folder=folder, space=space, seed=seed)
+    search = Search(folder=folder, space=space, seed=seed, label="passes of the optimizer")
     search.count(sum(spent), compilations=len(spent))
     search.recall()
     search.mark()
@@ -157,8 +156,8 @@ def _go_on(
         ):
             continue
         build, *variants = builds
-        before = bytes_of(unit, space.account, unit.build, [one.build for one in unit.variants])
+        before = bytes_of(unit, space.account, unit.current.done, [one.build for one in unit.variants])
         if bytes_of(unit, space.account, build, variants) < before:
-            unit.build, unit.left_out = build, left_out
-            unit.confirmed, unit.pass_from = (build, left_out), build
+            unit.current = unit.confirmed = PassBuild(done=build, left_out=left_out)
+            unit.climb.pass_from = build
             space.put(unit, build, variants)
