@@ -13,12 +13,12 @@ from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, Over
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Search
-from mlgokit.tune.spaces.allocation.opening import open_bytes
 from mlgokit.tune.spaces.allocation.policies import add_policies
+from mlgokit.tune.spaces.allocation.trials import open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes
 from mlgokit.tune.spaces.inlining.opening import InliningSearch
 from mlgokit.tune.spaces.optimizer.opening import open_optimizer
-from mlgokit.tune.spaces.passes.opening import open_passes
+from mlgokit.tune.spaces.passes.trials import open_passes
 from mlgokit.tune.verify import Verifier
 
 LEAST_STEPS = 12

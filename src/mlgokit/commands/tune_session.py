@@ -31,7 +31,7 @@ from mlgokit.progress import Report
 from mlgokit.tables.decisions import DecisionTable
 from mlgokit.tables.overrides import OverrideTable
 from mlgokit.tune.judge import conclude, open_judge, plain_object
-from mlgokit.tune.loop import OVER, GiveWay, run_search
+from mlgokit.tune.loop import NOT_RECOVERED, YieldRule, run_search
 from mlgokit.tune.measurement import Measure
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
@@ -257,9 +257,9 @@ def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
     by_bytes = config.objective != "command"
     shares = config.share_for_passes + config.allocation_share if by_bytes else 0.0
     seconds, end = (1 - shares) * whole, time.monotonic() + whole
-    give_way = None
+    yield_rule = None
     if by_bytes and config.share_for_passes:
-        give_way = GiveWay(after=seconds, rate=PASSES_GAIN)
+        yield_rule = YieldRule(after=seconds, rate=PASSES_GAIN)
         seconds += (config.share_for_passes - config.least_for_passes) * whole
     run_search(
         search,
@@ -267,12 +267,11 @@ def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
         workers=compiler,
         report=report,
         judge=judge,
-        give_way=give_way,
-        made_good=GIVES_UP * seconds,
+        yield_rule=yield_rule,
+        recover_by=GIVES_UP * seconds,
     )
-    if judge is not None and judge.value is not None and judge.is_beyond_bar and search.ended != OVER:
-        larger = judge.value / (judge.measure.bar or judge.value) - 1
-        raise NotMadeGoodError(larger=larger, left=max(0.0, end - time.monotonic()))
+    if judge is not None and search.ended == NOT_RECOVERED:
+        raise NotMadeGoodError(larger=judge.excess, left=max(0.0, end - time.monotonic()))
     if judge is not None:
         conclude(judge, seconds=seconds)
     fallback = {INLINE_SIZE.name: known} if config.fallback == "policy" and known.exists() else {}
