@@ -59,7 +59,7 @@ def run_search(
         search: just opened, or run before.
         seconds: by which ``clock`` may advance.
         workers: how many steps are under way at once.
-        report: told after every second.
+        report: told once a second at least.
         judge: confirms gains at intervals, while no step is under way.
         yield_rule: when to leave the rest of the budget to others; by default never.
         recover_by: seconds after which a search that is still beyond the judge's bar ends as not recovered. One that

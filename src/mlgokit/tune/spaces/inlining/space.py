@@ -103,7 +103,7 @@ class InliningSpace:
         effects: what was measured.
         policy: says what to try first.
         accepted: the modules that a judge accepted, if there is one.
-        lock: of the account, which steps read while others are entered.
+        lock: of the account, which steps read while others are accepted.
     """
 
     folder: Path

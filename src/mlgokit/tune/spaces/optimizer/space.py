@@ -32,7 +32,7 @@ from mlgokit.tune.verify import VerifiedBuild
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OptimizerSpace:
-    """What of the optimizer does not run on functions of one project.
+    """The passes of the optimizer that do not run on functions of one project.
 
     Attributes:
         folder: where progress is kept.
@@ -45,7 +45,7 @@ class OptimizerSpace:
         slowdown: part by which a function may execute more instructions than with all passes, by LLVM's estimate.
         shared: functions that several modules have, which are left alone, as each would change with them; those that
             copies and variants have are not among them.
-        lock: of the account and the modules, which steps read while others are entered.
+        lock: of the account and the modules, which steps read while others are accepted.
     """
 
     folder: Path
@@ -106,7 +106,7 @@ class OptimizerSpace:
         return self.compiler.compile(module, CompileRequest(use=use, keep="none", reuse=True))
 
     def prepare(self, _spent: float, _seconds: float, _rng: np.random.Generator) -> float:
-        """Nothing is to be prepared."""
+        """Do nothing: no step needs what others found."""
         return 0.0
 
     def urgency(self, unit: PassModule, running: int) -> tuple[float, ...] | None:
@@ -129,7 +129,8 @@ class OptimizerSpace:
             return unit.climb.next_step(choose_passes, explore_passes, self._confirmation(unit)) or PassStep
 
     def _confirmation(self, unit: PassModule) -> Callable[[], PassStep]:
-        return functools.partial(confirm, self.compile, unit, slowdown=self.slowdown, lock=self.lock)
+        composed = unit.current if unit.climb.composed_steps else None
+        return functools.partial(confirm, self.compile, unit, composed, unit.confirmed, slowdown=self.slowdown)
 
     def accept(self, unit: PassModule, step: PassStep) -> None:
         """Take the outcome of a step; the one that ends a pass over the moves compiles nothing."""

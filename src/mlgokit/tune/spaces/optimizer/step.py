@@ -8,7 +8,6 @@ compiled with the composed build, which stays if all together became smaller.
 
 import dataclasses
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -99,6 +98,7 @@ class PassStep:
 
     Attributes:
         base: the build that it departed from; ``None`` for a step that did nothing.
+        best: the best build that was compiled when it began.
         explored: the build that was compiled; ``None`` if it failed, or a function executes more than it may.
         variants: builds of the module's variants, if the base was compiled.
         made: the moves that were made.
@@ -109,6 +109,7 @@ class PassStep:
     """
 
     base: PassBuild | None = None
+    best: PassBuild | None = None
     explored: PassBuild | None = None
     variants: Sequence[Compilation] = ()
     made: frozenset[LeftOut] = frozenset()
@@ -166,27 +167,29 @@ def explore(compile_with: CompileWith, unit: PassModule, base: PassBuild, chosen
     )
 
 
-def confirm(compile_with: CompileWith, unit: PassModule, *, slowdown: float, lock: threading.Lock) -> PassStep:
-    """Compile the composed build, and the variants of the module with it; nothing if no build is composed.
+def confirm(
+    compile_with: CompileWith, unit: PassModule, composed: PassBuild | None, best: PassBuild, *, slowdown: float
+) -> PassStep:
+    """Compile the composed build, and the variants of the module with it; nothing if there is none.
 
     Args:
         compile_with: compiles.
         unit: the module.
+        composed: the build that is only composed.
+        best: the best build that was compiled.
         slowdown: part by which a function may execute more instructions than with all passes.
-        lock: of the module.
     """
-    with lock:
-        base = unit.current
-        if not unit.climb.composed_steps:
-            return PassStep()
-    real = compile_unit(compile_with, unit, base.left_out)
-    variants = compile_variants(compile_with, unit, base.left_out) if real.ok else ()
+    if composed is None:
+        return PassStep()
+    real = compile_unit(compile_with, unit, composed.left_out)
+    variants = compile_variants(compile_with, unit, composed.left_out) if real.ok else ()
     is_bad = not real.ok or any(
         is_refused(its, one.executed, unit, slowdown) for one, its in zip(unit.variants, variants, strict=True)
     )
     return PassStep(
-        base=base,
-        explored=None if is_bad else PassBuild(done=real, left_out=base.left_out),
+        base=composed,
+        best=best,
+        explored=None if is_bad else PassBuild(done=real, left_out=composed.left_out),
         variants=variants,
         confirms=True,
         compilations=1 + len(variants),
@@ -229,12 +232,11 @@ def outcome_of(step: PassStep, unit: PassModule, account: ProjectAccount, *, slo
 def _confirmed(step: PassStep, unit: PassModule, account: ProjectAccount, *, slowdown: float) -> PassOutcome:
     """The compiled build if it is smaller, with variants, than the best one; and what others found on top of it."""
     real, current = step.explored, unit.current
-    unchanged = PassOutcome(current=current, confirmed=unit.confirmed)
-    if real is None:
-        return _reverted(unchanged, unit)
     before = bytes_of(unit, account, unit.confirmed.done, [one.build for one in unit.variants])
-    if bytes_of(unit, account, real.done, step.variants) >= before:
-        return _reverted(unchanged, unit)
+    if real is None or bytes_of(unit, account, real.done, step.variants) >= before:
+        unchanged = PassOutcome(current=current, confirmed=unit.confirmed, composed_steps=unit.climb.composed_steps)
+        # Where another step found a better build meanwhile, that is what the current one is composed of.
+        return _reverted(unchanged, unit) if unit.confirmed is step.best else unchanged
     confirmed = PassOutcome(current=real, confirmed=real, variants=step.variants)
     if step.base is current:
         return confirmed
