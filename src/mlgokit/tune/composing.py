@@ -249,11 +249,13 @@ def _sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) -> ObjectS
     # A group of functions comes and goes with them; one of data, such as a vtable, is taken from the base.
     data = set(base.signatures) - set(_owners(base, np.ones(len(old), bool)))
     signatures = tuple(dict.fromkeys((*(owner for owner in owners if owner), *sorted(data))))
-    places = {signature: place for place, signature in enumerate(signatures)} | {"": -1}
-    there = {signature: (one, place) for one in (explored, base) for place, signature in enumerate(one.signatures)}
-    where = [there[signature] for signature in signatures]
-    rest = np.array([one.signature_rest[place] for one, place in where], np.int64).reshape(-1, 3)
-    written = np.array([one.signature_data[place] for one, place in where], np.int64)
+    index_of = {signature: index for index, signature in enumerate(signatures)} | {"": -1}
+    defined = {
+        signature: (sizes, index) for sizes in (explored, base) for index, signature in enumerate(sizes.signatures)
+    }
+    definitions = [defined[signature] for signature in signatures]
+    rest = np.array([sizes.signature_rest[index] for sizes, index in definitions], np.int64).reshape(-1, 3)
+    written = np.array([sizes.signature_data[index] for sizes, index in definitions], np.int64)
     sums = [int(functions[name].sum()) for name in ("function_text", "function_rodata", "function_eh_frame")]
     text, rodata, eh_frame = (np.array(sums) + rest.sum(axis=0) + base.rest).tolist()
     return ObjectSizes(
@@ -267,7 +269,7 @@ def _sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) -> ObjectS
         ),
         function_names=(*_names_at(base.function_names, old), *_names_at(explored.function_names, new)),
         **functions,
-        function_signature=np.array([places[owner] for owner in owners], np.int64),
+        function_signature=np.array([index_of[owner] for owner in owners], np.int64),
         signatures=signatures,
         signature_rest=rest,
         signature_data=written,
@@ -276,7 +278,7 @@ def _sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) -> ObjectS
 
 
 def _names_at(names: tuple[str, ...], which: npt.NDArray[np.bool_]) -> list[str]:
-    return [names[place] for place in np.flatnonzero(which).tolist()]
+    return [names[index] for index in np.flatnonzero(which).tolist()]
 
 
 def _owners(sizes: ObjectSizes, which: npt.NDArray[np.bool_]) -> list[str]:

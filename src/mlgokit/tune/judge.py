@@ -168,9 +168,9 @@ class Judge:
         if known is not None and known[0] is build:
             return known[1]
         path = self.new_object(unit)
-        found = self.space.compile_again(unit, build, path)
-        self.search.count(found.user_seconds)
-        if not found.ok or found.measured.totals != build.measured.totals:
+        done = self.space.compile_again(unit, build, path)
+        self.search.count(done.user_seconds)
+        if not done.ok or done.measured.totals != build.measured.totals:
             return None
         self._objects[unit.module.name] = (build, path)
         return path
@@ -221,13 +221,13 @@ def open_judge(
     before = link_build(measured_by, {name: plain[name] for name in names}, folder / _LINKS / _PLAIN)
     values: list[float] = []
     for index in range(1 if measured_by.is_size else CHECKS):
-        found = measure(measured_by, before)
-        if found.value is None:
+        measured = measure(measured_by, before)
+        if measured.value is None:
             raise UsageError(
-                f"tune: expected the plain build to be measured, found: {found.reason}; "
+                f"tune: expected the plain build to be measured, found: {measured.reason}; "
                 "correct --link-command or --command, and try it by hand"
             )
-        values.append(found.value)
+        values.append(measured.value)
         report(index + 1, CHECKS, "measure the plain build")
     judge = Judge(
         search=search,
@@ -324,8 +324,8 @@ def _changes(judge: Judge) -> list[_Change]:
     by_name = {unit.module.name: unit for unit in space.units}
     units = [by_name[name] for name in judge.measure.modules if name in by_name]
     label = "compile what changed, to be measured"
-    found = parallel(change_of, units, workers=judge.space.compiler, report=judge.report, label=label)
-    return [change for change in found if change is not None]
+    changes = parallel(change_of, units, workers=judge.space.compiler, report=judge.report, label=label)
+    return [change for change in changes if change is not None]
 
 
 def _bisect(
@@ -337,14 +337,14 @@ def _bisect(
     judge.report(0, len(group), "measure what changed")
     linked = _with(judge, group)
     is_cut = (lambda: False) if is_whole else is_over
-    found = compare(judge.measure, judge.linked, linked, is_over=is_cut, known=judge.value)
-    fits = found.is_no_worse if judge.measure.is_size else found.is_better
-    as_expected = -found.high >= judge.config.kept * sum(change.expected for change in group)
+    compared = compare(judge.measure, judge.linked, linked, is_over=is_cut, known=judge.value)
+    fits = compared.is_no_worse if judge.measure.is_size else compared.is_better
+    as_expected = -compared.high >= judge.config.kept * sum(change.expected for change in group)
     if fits and (len(group) == 1 or not judge.measure.is_size or as_expected or is_over()):
-        _accept(judge, group, linked, found)
+        _accept(judge, group, linked, compared)
         return set()
     _drop(linked)
-    is_worse = bool(found.reason) or found.low > 0
+    is_worse = bool(compared.reason) or compared.low > 0
     if len(group) == 1:
         return {group[0].name} if is_worse else set()
     if is_over() or not (fits or is_worse or is_last):
@@ -352,9 +352,9 @@ def _bisect(
     middle = len(group) // 2
     rejected = _bisect(judge, group[:middle], is_over=is_over, is_last=is_last)
     rejected |= _bisect(judge, group[middle:], is_over=is_over, is_last=is_last)
-    if fits and found.after is not None and judge.value is not None and found.after < judge.value:
+    if fits and compared.after is not None and judge.value is not None and compared.after < judge.value:
         # Together they were better than what is left of them.
-        _accept(judge, group, _with(judge, group), found)
+        _accept(judge, group, _with(judge, group), compared)
         return set()
     return rejected
 
@@ -364,13 +364,13 @@ def _with(judge: Judge, group: Sequence[_Change]) -> LinkedBuild:
     return link_build(judge.measure, {**judge.linked.objects, **changed}, judge.scratch())
 
 
-def _accept(judge: Judge, group: Sequence[_Change], linked: LinkedBuild, found: Comparison) -> None:
+def _accept(judge: Judge, group: Sequence[_Change], linked: LinkedBuild, compared: Comparison) -> None:
     if judge.linked is not judge.plain:
         _drop(judge.linked)
     judge.linked = linked
     judge.confirmed += len(group)
     if judge.value is not None:
-        judge.value = found.after
+        judge.value = compared.after
     for change in group:
         path = _accepted_path(judge, change.name)
         if change.build is None:
@@ -409,11 +409,11 @@ def _recall(judge: Judge) -> None:
     known = judge.value
     if known is None:
         # A noisy measure has judged this before, and will again.
-        found = Comparison()
+        compared = Comparison()
     else:
-        found = compare(judge.measure, judge.plain, linked, is_over=lambda: False, known=known)
-    if found.is_no_worse:
-        _accept(judge, group, linked, found)
+        compared = compare(judge.measure, judge.plain, linked, is_over=lambda: False, known=known)
+    if compared.is_no_worse:
+        _accept(judge, group, linked, compared)
     else:
         _drop(linked)
 

@@ -170,8 +170,8 @@ def finite(value: object) -> float:
 def _points(path: Path) -> list[CurvePoint]:
     """The points in a file, one or several; none if it is not there or damaged."""
     try:
-        found: Any = json.loads(path.read_bytes())
-        points = cast("list[dict[str, Any]]", found if isinstance(found, list) else [found])
+        data: Any = json.loads(path.read_bytes())
+        points = cast("list[dict[str, Any]]", data if isinstance(data, list) else [data])
         # Folders of earlier versions call the score of inlining bytes.
         return [
             CurvePoint(**{"score" if name == "bytes" else name: finite(value) for name, value in point.items()})  # pyright: ignore[reportArgumentType]

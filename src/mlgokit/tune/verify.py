@@ -86,7 +86,7 @@ class Candidate(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Verified:
-    """What a verification left of a table.
+    """The outcome of the verification of a table.
 
     Attributes:
         table: the file.
@@ -109,7 +109,7 @@ class Verified:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Verifier:
-    """How tables are verified, one on top of the other, and what was compiled for it so far.
+    """The verification of tables, one on top of the other, and the builds that were compiled for it so far.
 
     As a context manager it deletes its folder at the end.
 
@@ -118,9 +118,9 @@ class Verifier:
         modules: what the project consists of, in link order.
         output: where the plugin goes when it is verified; nothing is written there before it is published.
         search_folder: that of the search.
-        inside: what the plugin holds so far, by kind: policies and tables.
+        inside: policies and tables that the plugin holds so far, by kind.
         report: told after every module.
-        judge: who says of the whole; the account and a link without one.
+        judge: measures the whole project; without one, the account and a link decide.
         costs: whether builds are compared by the costs of register allocation; then nothing is linked.
         builds: all modules, by the last table that they were compiled with; :data:`PLAIN` with none.
         tables: by the file that was verified, where it goes with the plugin.
@@ -175,7 +175,7 @@ class Verifier:
         link_policies(self.compiler.toolchain, self.inside, self.plugin)
 
     def link_again(self) -> None:
-        """Make the plugin anew, after its promise changed or a table left, and see that it does what was verified.
+        """Link the plugin again after its summary changed or a table left it, and check that it does what was verified.
 
         Raises:
             ToolError: it cannot be linked, or does not compile a module to the object of the proof.
@@ -190,11 +190,11 @@ class Verifier:
         path = self.folder / "again.o"
         path.unlink(missing_ok=True)
         use = PluginUse(plugin=self.plugin)
-        found = self.compiler.compile(module, CompileRequest(use=use, keep_object=path, regalloc=self.costs))
-        if not found.ok or path.read_bytes() != build.objects[name].read_bytes():
+        done = self.compiler.compile(module, CompileRequest(use=use, keep_object=path, regalloc=self.costs))
+        if not done.ok or path.read_bytes() != build.objects[name].read_bytes():
             raise ToolError(
                 f"{self.output}: expected the object of {name} that was verified, found another when the plugin was "
-                f"linked again ({found.reason or 'it compiles'}); tune again with --continue"
+                f"linked again ({done.reason or 'it compiles'}); tune again with --continue"
             )
 
     def compile_all(self, name: str, plugin: Path | None) -> VerifiedBuild:
@@ -214,7 +214,7 @@ class Verifier:
         return VerifiedBuild(compilations=dict(zip(paths, results, strict=True)), objects=paths)
 
     def measure(self, name: str, build: VerifiedBuild, *, changed: bool) -> VerifiedBuild:
-        """Link the objects, and ask the judge about the whole; that is known if nothing ``changed`` against plain."""
+        """Link the objects, and let the judge measure the whole, unless nothing ``changed`` against the plain build."""
         lld = None if self.costs else self.compiler.toolchain.lld
         first = build if name == PLAIN else self.plain
         link = None

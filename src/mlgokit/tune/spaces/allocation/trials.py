@@ -39,7 +39,7 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrialConfig:
-    """What is tried.
+    """The trials of register allocations.
 
     Attributes:
         weights: [9] of what a trial measures in the score.
@@ -57,7 +57,7 @@ class TrialConfig:
 
     @property
     def kind(self) -> OverrideKind:
-        """The table of what is found."""
+        """Allocations."""
         return ALLOCATIONS
 
     @property
@@ -85,7 +85,7 @@ class TrialConfig:
         return function.cost
 
     def series(self, function: FunctionState, count: int, rng: np.random.Generator) -> list[Series]:
-        """The next so many trials; what an earlier plugin does comes first."""
+        """The next ``count`` trials; the overrides of an earlier plugin come first."""
         trials = _draw(self, function, count, rng)
         series = Series(
             key=function.key, base=function.overrides, score=function.score, trials=trials, free=function.cost
@@ -107,13 +107,13 @@ def open_bytes(
     seed: int,
     report: Report,
 ) -> FunctionSearch:
-    """Begin with the functions as the tables that were verified make them, or go on from what is known of them.
+    """Begin a search for bytes on top of the verified tables, or go on with the one in the folder.
 
     Args:
         verifier: has verified inlining decisions, and perhaps passes.
         objective: which bytes count.
-        folder: that of the search for these decisions; this one is kept below it.
-        start: by function, what an earlier plugin does otherwise than LLVM; tried first.
+        folder: of the search for these decisions; this one is kept below it.
+        start: by function, the overrides of an earlier plugin; tried first.
         seed: random seed.
         report: told after every module.
     """
@@ -129,7 +129,7 @@ def open_bytes(
 
 
 def _draw(config: TrialConfig, function: FunctionState, count: int, rng: np.random.Generator) -> Records:
-    """[count] trials that flip some decisions, or most.
+    """[count] trials that flip some decisions, or most of them.
 
     Of costs, many at once find more than few: measured at 10 s for seven modules, rates drawn evenly from the whole
     range, or their squares, saved a tenth more than rates that are even in their logarithm, and twice as much as small

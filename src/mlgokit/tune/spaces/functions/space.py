@@ -1,4 +1,4 @@
-"""Decisions about functions as a space: tried function by function, scored by what spills cost, or by bytes."""
+"""Decisions about functions as a space: tried function by function, scored by costs of spills, or by bytes."""
 
 import functools
 import math
@@ -31,7 +31,7 @@ from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, 
 from mlgokit.tune.verify import VerifiedBuild
 
 _LEAST = 0.5
-"""Bytes: costs decide among allocations of one size, and have no part in this."""
+"""Bytes that a function has to save: costs, which decide among allocations of one size, are below that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,22 +58,21 @@ class Round:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FunctionSpace:
-    """What is decided about the functions of one project.
+    """The functions of one project, and the decisions that are tried in each.
 
     Attributes:
         folder: where progress is kept.
         compiler: compiles.
         config: what is tried.
         decisions: a decision table by which modules are inlined; empty for LLVM's heuristic.
-        passes: a pass table by which passes are left out beneath what is tried; empty for none.
+        passes: a pass table that modules are compiled with; empty for none.
         optimizer_passes: the same of the optimizer.
         units: modules that compile, with their functions.
         failures: those that do not, with the reason.
-        list_all: whether the table has functions that stay as LLVM allocates them, as another policy decides the rest.
+        list_all: whether the table also has functions that stay as LLVM allocates them, as a policy decides the rest.
         objective: which bytes count, if it is bytes.
         measured_by: by module, digest of what the scores of its functions depend on beside their code.
-        twins: keys of functions that the linker folds into one, if there are several: what is decided for one of them
-            holds for all, or they would be alike no longer.
+        twins: groups of functions that the linker folds into one: they share their overrides, or they would differ.
     """
 
     folder: Path
@@ -117,7 +116,7 @@ class FunctionSpace:
     def compile(
         self, module: Module, series: Sequence[Series] = (), *, seconds: float = 1.0, costs: bool = False
     ) -> Compilation:
-        """Compile a module as LLVM would, and make the trials of its functions, each within ``seconds``."""
+        """Compile a module, and try the functions of ``series``, each trial within ``seconds``."""
         inlining = {INLINE_SIZE.name: HEURISTIC} if self.decisions else {}
         trials = TrialRequest(
             series=tuple(series),
@@ -161,7 +160,7 @@ class FunctionSpace:
         by_key = {function.key: function for function in unit.functions}
         longest = max((by_key[series.key].seconds for series in asked), default=0.0)
         done = self.compile(unit.module, asked, seconds=LEAST_TRIAL_SECONDS + 20 * longest)
-        tried = [found for found in done.tried if done.ok and found.outcomes and found.key in by_key]
+        tried = [one for one in done.tried if done.ok and one.outcomes and one.key in by_key]
         keys = frozenset(series.key for series in asked)
         return Round(tried=tried, user_seconds=done.user_seconds, asked=keys)
 
@@ -185,12 +184,12 @@ class FunctionSpace:
         better = {one.key: one.overrides for one in self.functions if one.score < one.plain - least and one.overrides}
         if not self.config.in_bytes:
             return better
-        # What an earlier plugin does, and there was no time to try, is for the verification to judge.
+        # Overrides of an earlier plugin that there was no time to try are left to the verification.
         better |= {one.key: one.start for one in self.functions if one.start and not one.trials}
         saved = {one.key: one.plain - one.score for one in self.functions if math.isfinite(one.plain)}
         for keys in self.twins:
-            if found := sorted(keys & better.keys()):
-                best = max(found, key=lambda key: saved.get(key, 0.0))
+            if alike := sorted(keys & better.keys()):
+                best = max(alike, key=lambda key: saved.get(key, 0.0))
                 better |= dict.fromkeys(keys, better[best])
         return better
 
@@ -233,23 +232,23 @@ class FunctionTable:
     ) -> dict[str, tuple[Collection[Hashable], str]]:
         """Functions that are not better, and all of a module that is not."""
         text_only = self.space.objective is Objective.LINK_AWARE_TEXT
-        found: dict[str, tuple[Collection[Hashable], str]] = {}
+        wrong: dict[str, tuple[Collection[Hashable], str]] = {}
         for unit in self.space.units:
             name, mine = unit.module.name, {key for key in unit.keys.values() if key in kept}
             first, second = before.compilations[name], after.compilations[name]
             if not first.ok:
                 continue
             if not second.ok:
-                found[name] = mine, f"it does not compile with the result: {second.reason}"
+                wrong[name] = mine, f"it does not compile with the result: {second.reason}"
             elif mine and self.space.config.in_bytes:
                 folded = folded_in(unit.module, before)
                 larger = larger_functions(
                     unit.keys, mine, first.measured, second.measured, text_only=text_only, folded=folded
                 )
-                found[name] = larger, ""
+                wrong[name] = larger, ""
             elif mine:
-                found[name] = dearer_functions(unit.keys, mine, first, second)
-        return {name: refusal for name, refusal in found.items() if refusal[0]}
+                wrong[name] = dearer_functions(unit.keys, mine, first, second)
+        return {name: refusal for name, refusal in wrong.items() if refusal[0]}
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
         """In bytes the link, the account and the user's own measure say of the whole; costs are the functions' own."""

@@ -1,4 +1,4 @@
-"""The beginning of a search over inlining decisions: every module compiled, and whole builds by other rules tried."""
+"""The beginning of a search over inlining decisions: every module compiled, and whole builds by policies and rules."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -74,8 +74,8 @@ def open_inlining(
                 composed[module.name] = promised
         return state
 
-    found = parallel(begin, modules, workers=compiler, report=report, label="compile every module plainly")
-    ready = {state.module.name: state for state in found if state is not None}
+    states = parallel(begin, modules, workers=compiler, report=report, label="compile every module plainly")
+    ready = {state.module.name: state for state in states if state is not None}
     if not ready:
         first = next(iter(failures.items()), ("", "no module"))
         raise CorpusError(

@@ -287,8 +287,8 @@ class InliningSpace:
         """Bytes that a build saves against the plain one, which ``None`` is, by the account."""
         with self.lock:
             name, account = unit.module.name, self.account
-            found = unit.plain if build is None else build.measured
-            return account.module_bytes(name, unit.plain) - account.module_bytes(name, found)
+            sizes = unit.plain if build is None else build.measured
+            return account.module_bytes(name, unit.plain) - account.module_bytes(name, sizes)
 
     def compile_again(self, unit: ModuleState, build: Compilation, path: Path) -> Compilation:
         """Compile a module by the decisions of a build, and keep the object."""

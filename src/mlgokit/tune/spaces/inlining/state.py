@@ -1,4 +1,4 @@
-"""What is known about a module while its inlining decisions are searched, and which part is kept on disk."""
+"""A module in the search over inlining decisions, and its progress on disk."""
 
 import copy
 import enum
@@ -131,7 +131,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Progress:
-    """What survives of a module's search when the process ends.
+    """The progress of a module that is kept on disk.
 
     Attributes:
         decisions: of the best build.
@@ -219,13 +219,13 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
         return []
     except OSError as error:
         raise _too_much(path, str(error.strerror)) from error
-    found: list[MeasuredEffects] = []
+    effects: list[MeasuredEffects] = []
     position, left = 0, _MOST_EFFECT_BYTES
     while (end := position + 4 + int.from_bytes(data[position : position + 4], "little")) <= len(data) > position:
         try:
             arrays = arrays_in(data[position + 4 : end], _EFFECTS, most_bytes=left)
             left -= unpacked_bytes(arrays)
-            found.append(_effects_of(arrays))
+            effects.append(_effects_of(arrays))
         except TooLargeError as error:
             raise _too_much(path, str(error)) from error
         except DAMAGE:
@@ -233,7 +233,7 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
         position = end
     if position < len(data):
         atomic_write(path, data[:position])
-    return found
+    return effects
 
 
 def _too_much(path: Path, found: str) -> InputError:

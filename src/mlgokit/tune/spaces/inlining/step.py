@@ -186,21 +186,21 @@ def explore(
     with lock:
         base, _ = scored(build, account, name)
         after, _ = scored(explored, account, name, np.array(list(every), np.uint64))
-    found = compare(base, after, ties_consequences=True)
-    if not len(found.kept):
+    compared = compare(base, after, ties_consequences=True)
+    if not len(compared.kept):
         return vain
-    vain = dataclasses.replace(vain, effects=measured_effects(explored, found.credit, project=name))
-    if not found.any_kept and state.composed is None:
+    vain = dataclasses.replace(vain, effects=measured_effects(explored, compared.credit, project=name))
+    if not compared.any_kept and state.composed is None:
         return vain
-    kept = frozenset(explored.decisions.sites[found.credit.flips[found.kept]].tolist())
+    kept = frozenset(explored.decisions.sites[compared.credit.flips[compared.kept]].tolist())
     tried = dataclasses.replace(
         vain,
         failed=frozenset(move for key, move in every.items() if key not in kept),
         kept=len(kept),
-        saved=found.gain,
+        saved=compared.gain,
     )
     # Functions that no reverted flip reaches were compiled as they are.
-    composed = None if found.all_kept else compose(build, explored, found.as_before())
+    composed = None if compared.all_kept else compose(build, explored, compared.as_before())
     return _with_outcome(tried, state, account, explored, composed, lock=lock)
 
 
@@ -349,11 +349,11 @@ def merge(best: Compilation, other: Compilation, account: ProjectAccount, name: 
     Call sites that only one of the builds has, follow from decisions that differ: they keep theirs, so that both kinds
     of component find what they had. The caller holds the lock of the account.
     """
-    known, found = best.decisions.by_site, other.decisions
+    known, decided = best.decisions.by_site, other.decisions
     differing, compared = _compare_builds(best, other, account, name)
     places = compared.credit.flips[compared.kept]
-    taken = dict(zip(found.sites[places].tolist(), found.inlined[places].tolist(), strict=True))
-    return Merged(decisions=found.by_site | known | taken, differing=len(differing), taken=len(taken))
+    taken = dict(zip(decided.sites[places].tolist(), decided.inlined[places].tolist(), strict=True))
+    return Merged(decisions=decided.by_site | known | taken, differing=len(differing), taken=len(taken))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -214,7 +214,7 @@ class OptimizerTable:
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
     ) -> dict[str, tuple[Collection[Hashable], str]]:
         """All functions of a module that is not smaller with them."""
-        found: dict[str, tuple[Collection[Hashable], str]] = {}
+        wrong: dict[str, tuple[Collection[Hashable], str]] = {}
         for unit in self.space.units:
             mine = {key for key, _, _ in unit.confirmed.left_out if key in kept}
             for name in unit.names if mine else ():
@@ -222,12 +222,12 @@ class OptimizerTable:
                 if not first.ok:
                     continue
                 if not second.ok:
-                    found[name] = mine, f"it does not compile with the result: {second.reason}"
+                    wrong[name] = mine, f"it does not compile with the result: {second.reason}"
                 elif self.space.account.module_bytes(name, second.measured) >= self.space.account.module_bytes(
                     name, first.measured
                 ):
-                    found[name] = mine, "its object is no smaller with passes of the optimizer left out"
-        return found
+                    wrong[name] = mine, "its object is no smaller with passes of the optimizer left out"
+        return wrong
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
         """The link, the account and the user's own measure say of the whole."""

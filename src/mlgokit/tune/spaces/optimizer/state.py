@@ -1,4 +1,4 @@
-"""What is known about a module while passes of the optimizer are left out of it, and which part is kept on disk."""
+"""A module in the search over passes of the optimizer, and its progress on disk."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ COMPOSED = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedFunction:
-    """A function of the module, as far as what was searched is told.
+    """A function of the module, as the result counts it.
 
     Attributes:
         key: of the function.

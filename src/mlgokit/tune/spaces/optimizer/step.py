@@ -207,19 +207,19 @@ def outcome_of(step: PassStep, unit: PassModule, account: ProjectAccount, *, slo
     )
     if explored is None:
         return vain
-    found, moves = _compare_builds(unit, account, current, explored, slowdown)
-    if not found.any_kept:
+    compared, moves = _compare_builds(unit, account, current, explored, slowdown)
+    if not compared.any_kept:
         return vain
-    kept = _kept_moves(found, moves)
+    kept = _kept_moves(compared, moves)
     left_out = current.left_out ^ kept
     is_compiled = left_out == explored.left_out
-    done = explored.done if is_compiled else _composed(unit, current.done, explored.done, found.as_before())
+    done = explored.done if is_compiled else _composed(unit, current.done, explored.done, compared.as_before())
     joined = dataclasses.replace(
         vain,
         current=PassBuild(done=done, left_out=left_out),
         composed_steps=unit.climb.composed_steps + 1,
         vain=step.made - kept,
-        saved=found.gain,
+        saved=compared.gain,
     )
     if not is_compiled or unit.variants:
         return joined
@@ -240,13 +240,13 @@ def _confirmed(step: PassStep, unit: PassModule, account: ProjectAccount, *, slo
     confirmed = PassOutcome(current=real, confirmed=real, variants=step.variants)
     if step.base is current:
         return confirmed
-    found, moves = _compare_builds(unit, account, real, current, slowdown)
-    if not found.any_kept:
+    compared, moves = _compare_builds(unit, account, real, current, slowdown)
+    if not compared.any_kept:
         return confirmed
-    done = _composed(unit, real.done, current.done, found.as_before(by_default=True))
+    done = _composed(unit, real.done, current.done, compared.as_before(by_default=True))
     return dataclasses.replace(
         confirmed,
-        current=PassBuild(done=done, left_out=real.left_out ^ _kept_moves(found, moves)),
+        current=PassBuild(done=done, left_out=real.left_out ^ _kept_moves(compared, moves)),
         composed_steps=max(1, unit.climb.composed_steps - unit.climb.most_composed + 1),
     )
 
@@ -270,17 +270,17 @@ def _compare_builds(
     """What the moves are worth by which two builds differ, and these moves."""
     moves = sorted(base.left_out ^ explored.left_out)
     slow = slow_functions(explored.done, unit.executed, slowdown)
-    found = compare(
+    compared = compare(
         _with_moves(unit, account, moves, base.done),
         _with_moves(unit, account, moves, explored.done, made=True),
         forbidden=function_ids(slow),
     )
-    return found, moves
+    return compared, moves
 
 
-def _kept_moves(found: Comparison, moves: Sequence[LeftOut]) -> frozenset[LeftOut]:
+def _kept_moves(compared: Comparison, moves: Sequence[LeftOut]) -> frozenset[LeftOut]:
     # The flips are the moves, which stand behind the decisions of the inliner.
-    return frozenset(move for move, kept in zip(moves, found.kept.tolist(), strict=True) if kept)
+    return frozenset(move for move, kept in zip(moves, compared.kept.tolist(), strict=True) if kept)
 
 
 def bytes_of(unit: PassModule, account: ProjectAccount, build: Compilation, variants: Sequence[Compilation]) -> float:

@@ -97,7 +97,7 @@ _SINGLES = (*((name, 0) for name in CANDIDATES), *((name, 1) for name in REPEATE
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassConfig:
-    """What is tried.
+    """The trials of passes.
 
     Attributes:
         weights: [9] of what a trial measures in the score.
@@ -110,7 +110,7 @@ class PassConfig:
 
     @property
     def kind(self) -> OverrideKind:
-        """The table of what is found."""
+        """Passes."""
         return PASSES
 
     @property
@@ -135,7 +135,7 @@ class PassConfig:
 
     @property
     def policies(self) -> Mapping[str, str]:
-        """None: what is not tried, LLVM and the tables decide."""
+        """None: LLVM and the tables decide what is not tried."""
         return {}
 
     def free(self, function: FunctionState) -> float:
@@ -143,7 +143,7 @@ class PassConfig:
         return function.cost * (1 + self.slowdown)
 
     def series(self, function: FunctionState, count: int, rng: np.random.Generator) -> list[Series]:
-        """The next so many trials; the first has all passes, and is followed by what an earlier plugin leaves out."""
+        """The next ``count`` trials; the first runs all passes, and the overrides of an earlier plugin follow it."""
         toggled = _toggled(function.trials, count, rng)
         trials = np.zeros(count, TRIAL)
         trials["toggles"] = np.count_nonzero(toggled["range"], axis=1)
@@ -178,13 +178,13 @@ def open_passes(
     seed: int,
     report: Report,
 ) -> FunctionSearch:
-    """Begin with the functions as the decisions that were verified make them, or go on from what is known of them.
+    """Begin a search on top of the verified decisions, or go on with the one in the folder.
 
     Args:
         verifier: has verified inlining decisions.
         objective: which bytes count.
         slowdown: by which part a function may execute more instructions, by LLVM's estimate.
-        folder: that of the search for these decisions; this one is kept below it.
+        folder: of the search for these decisions; this one is kept below it.
         start: by function, passes that an earlier plugin leaves out; tried first.
         seed: random seed.
         report: told after every module.
