@@ -1,6 +1,8 @@
 """The judge of a search, without a real compiler or link: an object has as text what it weighs in the link."""
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
 from mlgokit.tune import judge as judging, measurement
 from mlgokit.tune.judge import Judge, JudgeConfig, conclude, confirm, is_due, open_judge, plain_object, prove
+from mlgokit.tune.loop import NOT_RECOVERED, NOTHING_LEFT, run_search
 from mlgokit.tune.measurement import LinkedBuild, Measure, Measurement
 from mlgokit.tune.search import Search
 from mlgokit.tune.spaces.inlining.space import InliningSpace, SearchConfig
@@ -238,3 +241,22 @@ def test_progress_of_the_judge_is_no_progress_of_the_search(opened: Callable[...
     confirm(judge, seconds=100)
     folders = {path.relative_to(judge.search.folder).parts[0] for path in judge.search.folder.rglob("*.npz")}
     assert folders == {"judged"}
+
+
+@pytest.mark.parametrize(
+    ("bar", "recover_by", "ended"),
+    [(805.0, 0.0, NOTHING_LEFT), (795.0, math.inf, NOT_RECOVERED), (795.0, 0.0, NOT_RECOVERED)],
+)
+def test_a_search_that_ends_beyond_the_bar_did_not_recover(
+    opened: Callable[..., Judge], bar: float, recover_by: float, ended: str
+):
+    judge = opened(dict.fromkeys(NAMES, 100))
+    judge.measure = dataclasses.replace(judge.measure, bar=bar)
+    search, spent = judge.search, itertools.count()
+    search.space.config = SearchConfig(restarts=0, refits=())
+    run_search(
+        search, seconds=1e6, workers=1, report=say_nothing, judge=judge, recover_by=recover_by,
+        clock=lambda: float(next(spent)),
+    )  # fmt: skip
+    assert search.ended == ended
+    assert judge.excess == pytest.approx(800 / bar - 1)
