@@ -14,9 +14,8 @@ from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, Stage, TrialReque
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, override_bytes
-from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED
-from mlgokit.tune.spaces.passes.candidates import CANDIDATES
-from mlgokit.tune.spaces.passes.trials import pass_number
+from mlgokit.tune.spaces.optimizer.step import EXCLUDED
+from mlgokit.tune.spaces.passes.trials import CANDIDATES, pass_number
 
 INLINING = {INLINE_SIZE.name: HEURISTIC}
 """Who inlines meanwhile."""

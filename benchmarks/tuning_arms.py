@@ -17,7 +17,7 @@ from mlgokit.progress import Report
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned
-from mlgokit.tune.spaces.allocation.opening import open_bytes
+from mlgokit.tune.spaces.allocation.trials import open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import InliningSearch
@@ -100,7 +100,7 @@ def random_search(
         search.save()
 
     def quietly(_done: int, _total: int, _label: str) -> None:
-        change = 100 * space.standing[1]
+        change = 100 * space.score.change
         report(int(min(clock() - begin, seconds)), int(seconds), f"search, so far {change:+.1f} %")
 
     modules = space.units

@@ -139,7 +139,7 @@ def searched(
             if done.build is not None:
                 one.build = done.build
                 account.put(module.name, done.build.measured)
-            one.composed, one.composed_steps = done.composed, done.composed_steps
+            one.composed, one.climb.composed_steps = done.composed, done.composed_steps
             if done.composed is not None and done.kept:
                 request = request_of(table_of(done.composed.decisions.by_site, one.names))
                 asked.append(Asked(request=request, composed=done.composed))

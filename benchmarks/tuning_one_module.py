@@ -209,7 +209,7 @@ def _window(config: TuningOneModule, module: Module, toolchain: Toolchain, worke
         "effective": counted.effective,
         "moves": counted.moves,
         "saved": counted.saved,
-        "change": search.space.standing[1],
+        "change": search.space.score.change,
     }
 
 

@@ -19,8 +19,7 @@ from mlgokit.progress import Report
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned, mean_ratio
-from mlgokit.tune.spaces.allocation.opening import open_bytes
-from mlgokit.tune.spaces.allocation.trials import SHARE_OF_FEW, TrialConfig
+from mlgokit.tune.spaces.allocation.trials import SHARE_OF_FEW, TrialConfig, open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import open_inlining

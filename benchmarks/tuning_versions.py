@@ -122,11 +122,11 @@ def _measured(
     for arm, start in (("from nothing", None), ("from the decisions", search.folder / "decisions")):
         place = folder / f"{later[0]} {arm}"
         other = _search(config, toolchain, chosen[later[0]], place, start=start, report=report)
-        begun = other.space.standing[1]
+        begun = other.space.score.change
         _spend(other, config.again_seconds, config.workers, report)
         again[arm] = {
             "begun": begun,
-            "change": other.space.standing[1],
+            "change": other.space.score.change,
             "user_seconds": other.user_seconds,
         }
     return {

@@ -392,7 +392,7 @@ def test_builds_that_the_search_composes_are_what_the_compiler_makes(subject: Su
         if done.build is not None:
             one.build = done.build
             account.put(name, done.build.measured)
-        one.composed, one.composed_steps = done.composed, done.composed_steps
+        one.composed, one.climb.composed_steps = done.composed, done.composed_steps
         if done.composed is not None and done.kept:
             composed.append(done.composed)
     last = confirm_composed(compiler, one, account, lock=threading.Lock())

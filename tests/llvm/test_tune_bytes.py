@@ -26,8 +26,7 @@ from mlgokit.tables.overrides import ALLOCATIONS, overrides_inside
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned
-from mlgokit.tune.spaces.allocation.opening import open_bytes
-from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes
 from mlgokit.tune.spaces.functions.opening import FunctionSearch
 from mlgokit.tune.spaces.functions.space import FunctionSpace

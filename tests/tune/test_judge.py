@@ -1,6 +1,8 @@
 """The judge of a search, without a real compiler or link: an object has as text what it weighs in the link."""
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,7 +21,8 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
 from mlgokit.tune import judge as judging
-from mlgokit.tune.judge import Judge, JudgeConfig, conclude, confirm, due, open_judge, plain_object, prove
+from mlgokit.tune.judge import Judge, JudgeConfig, conclude, confirm, is_due, open_judge, plain_object, prove
+from mlgokit.tune.loop import NOT_RECOVERED, NOTHING_LEFT, run_search
 from mlgokit.tune.search import Search
 from mlgokit.tune.spaces.inlining.space import InliningSpace, SearchConfig
 from mlgokit.tune.spaces.inlining.state import ModuleState
@@ -187,7 +190,7 @@ def test_nothing_is_accepted_at_the_end_beyond_the_bar(opened: Callable[..., Jud
     adopt(judge, a=90)
     conclude(judge, seconds=100)
     assert set(judge.accepted) == kept
-    assert judge.search.space.judged == kept
+    assert judge.search.space.accepted == kept
     assert (judge.linked is judge.plain) == (not kept)
 
 
@@ -225,13 +228,12 @@ def test_a_plain_build_that_cannot_be_measured_is_refused_before_the_search(
 
 def test_it_is_due_after_each_share_of_the_budget(opened: Callable[..., Judge]):
     judge = opened(dict.fromkeys(NAMES, 90))
-    assert due(None, spent=50, seconds=100) is None
-    assert due(judge, spent=9, seconds=100) is None
-    assert due(judge, spent=10, seconds=100) is judge
+    assert not is_due(judge, spent=9, seconds=100)
+    assert is_due(judge, spent=10, seconds=100)
     confirm(judge, seconds=100)
-    assert due(judge, spent=19, seconds=100) is None
-    assert due(judge, spent=21, seconds=100) is judge
-    assert due(judge, spent=100, seconds=100) is None
+    assert not is_due(judge, spent=19, seconds=100)
+    assert is_due(judge, spent=21, seconds=100)
+    assert not is_due(judge, spent=100, seconds=100)
 
 
 def test_progress_of_the_judge_is_no_progress_of_the_search(opened: Callable[..., Judge]):
@@ -240,3 +242,22 @@ def test_progress_of_the_judge_is_no_progress_of_the_search(opened: Callable[...
     confirm(judge, seconds=100)
     folders = {path.relative_to(judge.search.folder).parts[0] for path in judge.search.folder.rglob("*.npz")}
     assert folders == {"judged"}
+
+
+@pytest.mark.parametrize(
+    ("bar", "recover_by", "ended"),
+    [(805.0, 0.0, NOTHING_LEFT), (795.0, math.inf, NOT_RECOVERED), (795.0, 0.0, NOT_RECOVERED)],
+)
+def test_a_search_that_ends_beyond_the_bar_did_not_recover(
+    opened: Callable[..., Judge], bar: float, recover_by: float, ended: str
+):
+    judge = opened(dict.fromkeys(NAMES, 100))
+    judge.measure = dataclasses.replace(judge.measure, bar=bar)
+    search, spent = judge.search, itertools.count()
+    search.space.config = SearchConfig(restarts=0, refits=())
+    run_search(
+        search, seconds=1e6, workers=1, report=say_nothing, judge=judge, recover_by=recover_by,
+        clock=lambda: float(next(spent)),
+    )  # fmt: skip
+    assert search.ended == ended
+    assert judge.excess == pytest.approx(800 / bar - 1)

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import threading
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,9 @@ from mlgokit.module import Module
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, toy_sizes, toy_source
 from mlgokit.tune import verify as verification
-from mlgokit.tune.loop import GAVE_WAY, NOTHING_LEFT, OVER, GiveWay, run_search
+from mlgokit.tune.loop import NOTHING_LEFT, OVER, YIELDED, YieldRule, run_search
 from mlgokit.tune.search import Search
-from mlgokit.tune.space import IsOver
+from mlgokit.tune.space import IsOver, PendingWork, Score
 from mlgokit.tune.verify import VerifiedBuild, Verifier, verify
 
 
@@ -40,61 +40,64 @@ class Halved:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Numbers:
-    """A step halves how far a number is from the least that it can be; what comes of it must be settled."""
+    """A step halves how far a number is from the least that it can be; each leaves pending work."""
 
     units: Sequence[Number]
-    label: str = "numbers"
-    table: str = "decisions"
-    failures: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     log: list[str] = dataclasses.field(default_factory=list[str])
-    pending: list[Number] = dataclasses.field(default_factory=list[Number])
-    objects: bool = False
+    predicted: list[Number] = dataclasses.field(default_factory=list[Number])
 
     @property
-    def standing(self) -> tuple[float, float]:
+    def score(self) -> Score:
         now = sum(one.now for one in self.units)
-        return now, now / sum(one.plain for one in self.units) - 1
+        return Score(value=now, change=now / sum(one.plain for one in self.units) - 1)
 
     @property
-    def owed(self) -> float:
-        return float(len(self.pending))
+    def pending(self) -> Sequence[PendingWork[Number, Halved]]:
+        return [
+            PendingWork(unit=one, run=lambda one=one: Halved(value=one.now, trials=0), seconds=1.0)
+            for one in self.predicted
+        ]
 
-    def begin(self, _seconds: float) -> None:
-        self.log.append("begin")
-
-    def learn(self, spent: float, _rng: np.random.Generator) -> float:
+    def prepare(self, spent: float, _seconds: float, _rng: np.random.Generator) -> float:
         return 0.5 if spent == 0 else 0.0
 
-    def urgency(self, unit: Number) -> tuple[float, ...] | None:
-        return (unit.least - unit.now,) if unit.now > unit.least else None
-
-    def admits(self, unit: Number, running: int) -> bool:
-        return not running and unit.now > unit.least
+    def urgency(self, unit: Number, running: int) -> tuple[float, ...] | None:
+        return (unit.least - unit.now,) if unit.now > unit.least and not running else None
 
     def propose(self, unit: Number, _rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Halved]:
         self.log.append(unit.module.name)
         return lambda: Halved(value=unit.least + (unit.now - unit.least) // 2)
 
-    def unsettled(self) -> Sequence[tuple[Number, Callable[[], Halved]]]:
-        waiting, self.pending = self.pending, []
-        return [(one, lambda one=one: Halved(value=one.now, trials=0)) for one in waiting]
-
     def accept(self, unit: Number, step: Halved) -> None:
         if step.trials:
-            self.pending.append(unit)
+            self.predicted.append(unit)
+        else:
+            self.predicted.remove(unit)
         unit.now = step.value
 
-    def rest(self) -> None:
-        self.log.append("rest")
+    def close(self) -> None:
+        self.log.append("close")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NumberTable:
+    """The numbers that became smaller, by name; ``objects`` against all of them if told so."""
+
+    units: Sequence[Number]
+    objects: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "decisions"
 
     def entries(self) -> Collection[str]:
         return {one.module.name for one in self.units if one.now < one.plain}
 
-    def write_table(self, path: Path, kept: Collection[Hashable]) -> None:
+    def write(self, path: Path, kept: Collection[Hashable]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(sorted(map(str, kept))))
 
-    def refused(
+    def refuted(
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
     ) -> dict[str, tuple[Collection[Hashable], str]]:
         first, second = before.sizes, after.sizes
@@ -118,7 +121,7 @@ def go(search: Search[Numbers], seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("after", "rate", "ended", "left"),
-    [(0.0, 20.0, GAVE_WAY, 12), (0.0, 60.0, GAVE_WAY, 50), (30.0, 60.0, NOTHING_LEFT, 0), (0.0, 0.0, NOTHING_LEFT, 0)],
+    [(0.0, 20.0, YIELDED, 12), (0.0, 60.0, YIELDED, 50), (30.0, 60.0, NOTHING_LEFT, 0), (0.0, 0.0, NOTHING_LEFT, 0)],
 )
 def test_a_search_gives_way_when_no_unit_gains_as_much_as_others_will(
     tmp_path: Path, after: float, rate: float, ended: str, left: int
@@ -129,7 +132,7 @@ def test_a_search_gives_way_when_no_unit_gains_as_much_as_others_will(
         seconds=1000,
         workers=1,
         report=say_nothing,
-        give_way=GiveWay(after=after, rate=rate),
+        yield_rule=YieldRule(after=after, rate=rate),
         clock=lambda: search.user_seconds,
     )
 
@@ -140,30 +143,32 @@ def test_a_search_gives_way_when_no_unit_gains_as_much_as_others_will(
 def test_the_most_urgent_unit_comes_first_until_nothing_is_left(tmp_path: Path):
     search = numbers(tmp_path, a=99, b=92)
     go(search, 1000)
-    assert search.space.log == ["begin", "b", "b", "b", "a", "b", "rest"]
-    assert (search.ended, search.space.standing[0]) == (NOTHING_LEFT, 99 + 92)
-    # One second for each step and for what was settled, and half a one to learn.
+    assert search.space.log == ["b", "b", "b", "a", "b", "close"]
+    assert (search.ended, search.space.score.value) == (NOTHING_LEFT, 99 + 92)
+    # One second for each step and each pending work, and half a one to prepare.
     assert (search.compilations, search.trials, search.user_seconds) == (10, 15, 10.5)
     assert search.curve[-1].score == 99 + 92
 
 
-@pytest.mark.parametrize(("rounds", "settled"), [(3, 3), (9, 4)])
-def test_what_comes_of_settling_is_settled_too_up_to_a_bound(tmp_path: Path, rounds: int, settled: int):
+@pytest.mark.parametrize(("rounds", "done"), [(3, 3), (9, 4)])
+def test_pending_work_that_leaves_more_is_done_too_up_to_a_bound(tmp_path: Path, rounds: int, done: int):
     @dataclasses.dataclass(slots=True, kw_only=True)
     class Remaining(Numbers):
-        settled: int = 0
+        done: int = 0
 
-        def unsettled(self) -> Sequence[tuple[Number, Callable[[], Halved]]]:
+        @property
+        def pending(self) -> Sequence[PendingWork[Number, Halved]]:
             (one,) = self.units
-            return [(one, lambda: Halved(value=one.now, trials=0))] if self.settled < rounds else []
+            work = PendingWork(unit=one, run=lambda: Halved(value=one.now, trials=0), seconds=0.0)
+            return [work] if self.done < rounds else []
 
         def accept(self, unit: Number, step: Halved) -> None:
-            self.settled += not step.trials
+            self.done += not step.trials
             unit.now = step.value
 
     space = Remaining(units=[Number(module=toy_source("a"), plain=100, least=99)])
     run_search(Search(folder=tmp_path, space=space, seed=1), seconds=1000, workers=1, report=say_nothing)
-    assert space.settled == settled
+    assert space.done == done
 
 
 def test_workers_that_come_during_a_search_work_at_once(tmp_path: Path):
@@ -181,9 +186,9 @@ def test_workers_that_come_during_a_search_work_at_once(tmp_path: Path):
             steps = len(self.log)
 
             def step() -> Halved:
-                if steps == 2:
+                if steps == 1:
                     crew.workers = 3
-                elif steps <= 5:
+                elif steps <= 4:
                     # They end only if all three run at once.
                     met.wait(60)
                 return Halved(value=unit.least + (unit.now - unit.least) // 2)
@@ -196,13 +201,13 @@ def test_workers_that_come_during_a_search_work_at_once(tmp_path: Path):
     assert search.ended == NOTHING_LEFT
 
 
-def test_what_is_owed_is_a_part_of_the_budget(tmp_path: Path):
+def test_the_budget_keeps_time_for_pending_work(tmp_path: Path):
     search = numbers(tmp_path, a=0)
     go(search, 5.5)
     assert search.ended == OVER
-    # Half a second, then steps as long as there is time to settle them.
+    # Half a second, then steps as long as there is time for the pending work.
     assert search.user_seconds <= 6.5
-    assert not search.space.pending
+    assert not search.space.predicted
 
 
 def test_a_session_goes_on_with_what_earlier_ones_spent(tmp_path: Path):
@@ -256,23 +261,23 @@ def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., V
     return make
 
 
-def test_entries_that_the_objects_do_not_bear_out_are_put_back(verifier: Callable[..., Verifier], tmp_path: Path):
+def test_entries_that_the_objects_refute_are_put_back(verifier: Callable[..., Verifier], tmp_path: Path):
     one = verifier(a=90, b=110, c=95)
     space = numbers(tmp_path, a=90, b=90, c=100).space
     for unit in space.units:
         unit.now = unit.least
-    done = verify(one, space, tmp_path / "decisions")
+    done = verify(one, NumberTable(units=space.units), tmp_path / "decisions")
     assert (done.kept, done.put_back, done.notes) == ({"a"}, {"b"}, {"b": "it grew"})
     assert json.loads(one.plugin.read_text()) == ["a"]
     assert not (tmp_path / "out.so").exists()
     assert {name: sizes.llvm_size_text for name, sizes in done.after.sizes.items()} == {"a": 90, "b": 100, "c": 100}
 
 
-def test_a_module_whose_time_was_over_counts_as_before(verifier: Callable[..., Verifier], tmp_path: Path):
+def test_a_module_that_timed_out_counts_as_before(verifier: Callable[..., Verifier], tmp_path: Path):
     one = verifier({"b"}, a=90, b=100)
     space = numbers(tmp_path, a=90, b=100).space
     space.units[0].now = 90
-    done = verify(one, space, tmp_path / "decisions")
+    done = verify(one, NumberTable(units=space.units), tmp_path / "decisions")
     assert done.kept == {"a"}
     assert done.notes == {"b": "it does not compile with the result; counted as it was before"}
     assert {name: sizes.llvm_size_text for name, sizes in done.after.sizes.items()} == {"a": 90, "b": 100}
@@ -280,8 +285,8 @@ def test_a_module_whose_time_was_over_counts_as_before(verifier: Callable[..., V
 
 def test_everything_is_put_back_if_the_whole_is_no_better(verifier: Callable[..., Verifier], tmp_path: Path):
     space = numbers(tmp_path, a=90).space
-    space.units[0].now, space.objects = 90, True
-    done = verify(verifier(a=90), space, tmp_path / "decisions")
+    space.units[0].now = 90
+    done = verify(verifier(a=90), NumberTable(units=space.units, objects=True), tmp_path / "decisions")
     assert (done.kept, done.put_back, done.objection) == (set(), {"a"}, "by and large")
 
 
@@ -291,7 +296,7 @@ def test_a_plugin_with_which_nothing_compiles_is_an_error(verifier: Callable[...
     (tmp_path / "out.so").write_text("proved")
     (tmp_path / "decisions").write_text("proved")
     with pytest.raises(ToolError, match="expected clang to compile with it, found no module that does"):
-        verify(verifier(a=-1), space, tmp_path / "decisions")
+        verify(verifier(a=-1), NumberTable(units=space.units), tmp_path / "decisions")
     # What an earlier tuning left is there until there is something better.
     assert (tmp_path / "out.so").read_text() == (tmp_path / "decisions").read_text() == "proved"
 
@@ -302,7 +307,7 @@ def test_a_plugin_linked_again_must_do_what_was_verified(verifier: Callable[...,
     space = numbers(tmp_path, a=90, b=95).space
     for unit in space.units:
         unit.now = unit.least
-    verify(one, space, tmp_path / "decisions")
+    verify(one, NumberTable(units=space.units), tmp_path / "decisions")
     one.link_again()
     one.inside["decisions"].write_text("[]")
     message = "out.so: expected the object of a that was verified, found another when the plugin was linked again"

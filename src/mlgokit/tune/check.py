@@ -1,4 +1,4 @@
-"""What of a tuned plugin still applies to code that changed since, and what it saves there now."""
+"""How much of a tuned plugin still applies to code that changed since it was tuned, and what it saves there now."""
 
 import dataclasses
 import tempfile
@@ -36,8 +36,8 @@ class CheckedModule:
         name: the module.
         plain_bytes: what it answers for in the project's account under the plain build; its code, where costs count.
         tuned_bytes: the same with the plugin.
-        state: whether the decision table has decisions for it, or left it plain, or does not know it.
-        asked: decisions that the compiler asked for with the plugin; 0 where the plugin stays out.
+        state: whether the decision table has decisions for it, leaves it plain, or does not know it.
+        asked: decisions that the compiler asked the plugin for; 0 in a module that the plugin leaves to LLVM.
         kept: of those, the ones that the table answered.
         allocated: functions that the plugin allocates otherwise; a COMDAT function counts in each module.
         worse: functions that cost more with the plugin than plain, where costs count.
@@ -68,10 +68,10 @@ class CheckResult:
         asked: how many were asked for in modules that the plugin decides.
         kept: how many of those the table answered; each key answers once.
         allocations: functions that the plugin allocates otherwise than LLVM.
-        allocations_kept: how many of those today's code has, as they were.
-        passes: functions on which the plugin lets some passes not run, of the optimizer or of the code generator; a
-            function with both counts twice.
-        passes_kept: how many of those today's code has, as they were.
+        allocations_kept: how many of those are unchanged in today's code.
+        passes: functions that the plugin leaves passes out of; a function counts twice if these are passes of the
+            optimizer and of the code generator.
+        passes_kept: how many of those are unchanged in today's code.
         promised_change: of the project's account, or of the sum of costs, when it was tuned, such as -0.06.
         plain_bytes: the account of today's plain build; its code, where costs count.
         tuned_bytes: the same with the plugin.
@@ -79,7 +79,7 @@ class CheckResult:
         tuned_link: the same with the plugin.
         costs: of today's functions, a COMDAT function once, if the plugin was tuned for these.
         left_out: sources of the project that were not compiled, with the reason.
-        notes: what is to be said of the build, such as options that are left out of it.
+        notes: remarks about the build, such as options that are left out of it.
     """
 
     plugin: str
@@ -123,7 +123,7 @@ class CheckResult:
 
     @property
     def tune_again(self) -> bool:
-        """Whether less is saved than what was promised by more than a little, or something is worse than plain."""
+        """Whether clearly less is saved than was promised, or something is worse than plain."""
         lost = self.promised_change is not None and self.change > WORTH_KEEPING * self.promised_change
         return bool(self.larger) or lost or any(one.worse for one in self.modules)
 
@@ -155,7 +155,7 @@ def check_plugin(
         compiler: compiles.
         plugin: a tuned plugin.
         decisions: its decision table, if it has one.
-        allocations: its allocation table, if it has one; one of both there is.
+        allocations: its allocation table, if it has one; a plugin has decisions, allocations, or both.
         passes: its pass table, if it has one.
         optimizer_passes: its pass table of the optimizer, if it has one.
         report: told after every module.
@@ -166,7 +166,7 @@ def check_plugin(
     use = PluginUse(
         plugin=plugin.resolve(),
         logs=() if decisions is None else (INLINE_SIZE.name,),
-        # Without trials, what comes of it is the list of all functions.
+        # A request without trials lists all functions.
         trials=TrialRequest(stages=stages) if stages else None,
         list_changes=optimizer_passes is not None,
     )
@@ -184,8 +184,8 @@ def check_plugin(
         wanted & {key for one in pairs.values() for key in one.keys(stage).values()}
         for wanted, stage in ((changed, Stage.REGISTERS), (left_out, Stage.PASSES))
     )
-    entered = [one.tuned.changes for one in pairs.values() if one.tuned.changes is not None]
-    not_run_kept = not_run & {key for found in entered for key in found.keys.values()}
+    changes = [pair.tuned.changes for pair in pairs.values() if pair.tuned.changes is not None]
+    not_run_kept = not_run & {key for listed in changes for key in listed.keys.values()}
     return CheckResult(
         plugin=str(plugin),
         failures=failures,
@@ -199,23 +199,23 @@ def check_plugin(
 
 
 def _touches(one: BuildPair, changed: frozenset[int], left_out: frozenset[int], not_run: frozenset[int]) -> bool:
-    """Whether a table of functions has one of this module."""
-    entered = one.tuned.changes
+    """Whether one of the tables by functions has an entry for a function of this module."""
+    changes = one.tuned.changes
     return bool(
         changed & set(one.functions.values())
         or left_out & set(one.keys(Stage.PASSES).values())
-        or (entered is not None and not_run & set(entered.keys.values()))
+        or (changes is not None and not_run & set(changes.keys.values()))
     )
 
 
 def _changed(table: OverrideTable | None) -> frozenset[int]:
-    """Keys of the functions about which a table says something else than LLVM."""
+    """Keys of the functions that a table makes otherwise than LLVM."""
     by_key = dict[int, Overrides]() if table is None else table.by_key
     return frozenset(key for key, overrides in by_key.items() if len(overrides))
 
 
 def _promised_change(decisions: DecisionTable | None, allocations: OverrideTable | None) -> float | None:
-    """What the search said of the plugin when it was tuned: of bytes, or of costs if it has no decisions."""
+    """The change that was measured when the plugin was tuned: of bytes, or of costs if it has no decisions."""
     before, after = 0.0, 0.0
     if decisions is not None and decisions.summary is not None:
         before, after = decisions.summary.plain_bytes, decisions.summary.tuned_bytes
@@ -225,7 +225,7 @@ def _promised_change(decisions: DecisionTable | None, allocations: OverrideTable
 
 
 def _compare_costs(pairs: Mapping[str, BuildPair], changed: frozenset[int]) -> dict[str, Any]:
-    """Modules and totals, by what spills, reloads and copies cost."""
+    """Modules and totals, by the costs of spills, reloads and copies."""
     once: dict[int | tuple[str, str], tuple[float, float]] = {}
     rows: list[CheckedModule] = []
     for module, one in pairs.items():
@@ -251,7 +251,7 @@ def _compare_costs(pairs: Mapping[str, BuildPair], changed: frozenset[int]) -> d
 
 
 def _cost_pairs(one: BuildPair) -> dict[str, tuple[float, float]]:
-    """Plain and tuned, by function; only of those with costs in either."""
+    """Plain and tuned costs by function, of functions with costs in either build."""
     plain, tuned = one.plain.regalloc, one.tuned.regalloc
     if plain is None or tuned is None:
         return {}
@@ -263,9 +263,9 @@ def _cost_pairs(one: BuildPair) -> dict[str, tuple[float, float]]:
 def _compare_bytes(
     pairs: Mapping[str, BuildPair], changed: frozenset[int], touched: AbstractSet[str], table: DecisionTable
 ) -> dict[str, Any]:
-    """Modules and totals, by the project's account, and what of the decision table was answered.
+    """Modules and totals, by the project's account, and how many decisions the table answered.
 
-    ``touched`` are modules with functions in another table: they are tuned even where inlining is LLVM's.
+    ``touched`` are modules with functions in another table: they are tuned even if their inlining is LLVM's.
     """
     summary = table.summary
     objective = Objective.LINK_AWARE if summary is None else Objective(summary.objective)
@@ -315,19 +315,19 @@ def _answered(one: BuildPair) -> Any:
 
 
 def _entry_of(one: BuildPair, entries: Sequence[TableEntry]) -> int | None:
-    """The entry that a module was compiled by: the one with the keys that were answered, else with most names."""
+    """The entry that decided a module: the one with most of the answered keys, else with most of the names."""
     answered, names = _answered(one), strong_names(one.plain.measured)
     best, score = None, (0, 0)
     for index, entry in enumerate(entries):
         shared = int(np.isin(names, entry.names).sum())
-        found = int(np.isin(answered, entry.keys & ~np.uint64(1)).sum()) if shared and len(answered) else 0
-        if (found, shared) > score:
-            best, score = index, (found, shared)
+        answers = int(np.isin(answered, entry.keys & ~np.uint64(1)).sum()) if shared and len(answered) else 0
+        if (answers, shared) > score:
+            best, score = index, (answers, shared)
     return best
 
 
 def _links(both: Sequence[BuildPair], folder: Path, toolchain: Toolchain) -> dict[str, LinkedImage]:
-    """Both builds linked, if there is a linker and both can be."""
+    """The images of both builds, if there is a linker and both can be linked."""
     if toolchain.lld is None or not both:
         return {}
     plain, tuned = zip(*(one.objects for one in both), strict=True)

@@ -1,8 +1,8 @@
 """The judge of a search: gains by the account are kept only if the user's own measure confirms them.
 
-The search follows the account, which costs no more than the compilation. At intervals it rests, and all modules that
+The search follows the account, which costs no more than the compilation. At intervals it pauses, and all modules that
 changed since are put into the measured build at once. If that is no smaller, or by much less than the account says, the
-modules are halved until those are found that it is due to; these are taken back.
+modules are halved until those are found that it is due to; these are reverted.
 """
 
 import shutil
@@ -10,18 +10,61 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from mlgokit.builds.measurement import CHECKS, Comparison, LinkedBuild, Measure, compare, link_build, measure
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.lto import image_beside
 from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.request import Compiler
 from mlgokit.errors import UsageError
 from mlgokit.progress import Report
 from mlgokit.tune.search import Search, progress_path
-from mlgokit.tune.space import JudgedSpace, Unit
+from mlgokit.tune.space import Unit
 
 _ACCEPTED, _PLAIN, _OBJECTS, _LINKS = "judged", "plain", "objects", "links"
+
+
+class JudgedSpace(Protocol):
+    """A space whose units have builds that can be judged one by one."""
+
+    @property
+    def units(self) -> Sequence[Any]:
+        """What is searched, in link order."""
+        ...
+
+    @property
+    def compiler(self) -> Compiler:
+        """Compiles."""
+        ...
+
+    def best_build(self, unit: Any) -> Compilation | None:
+        """The best build of a unit; ``None`` if that is the plain one."""
+        ...
+
+    def saved_bytes(self, unit: Any, build: Compilation | None) -> float:
+        """Bytes that a build saves against the plain one, which ``None`` is, by the account."""
+        ...
+
+    def compile_again(self, unit: Any, build: Compilation, path: Path) -> Compilation:
+        """Compile a unit by the decisions of a build, and keep the object."""
+        ...
+
+    def save_build(self, build: Compilation, path: Path) -> None:
+        """Keep the decisions of a build."""
+        ...
+
+    def load_build(self, unit: Any, path: Path, keep_object: Path) -> Compilation | None:
+        """Compile a unit by decisions that were kept; ``None`` if there are none."""
+        ...
+
+    def revert(self, unit: Any, accepted: Compilation | None, rejected: Compilation) -> float:
+        """Go on from the accepted build, and not make the rejected moves again at once; gives processor seconds."""
+        ...
+
+    def adopt_accepted(self, accepted: Mapping[str, Compilation]) -> None:
+        """Take the accepted builds for the result, and all other units as plain."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +109,13 @@ class Judge:
         config: settings.
         report: told what is done.
         plain: all modules plainly.
-        linked: all modules as accepted.
+        linked: all modules in their accepted builds.
         accepted: by module; those that are not here stay plain.
         value: the number of ``linked``, if measures are exact.
         plain_value: the number of the plain build before the search.
         next_due: when gains are to be confirmed, in seconds of the search; 0 before the first time.
         confirmed: modules confirmed so far, counted each time.
-        taken_back: modules taken back.
+        taken_back: modules reverted so far, counted each time.
     """
 
     search: Search[Any]
@@ -98,9 +141,15 @@ class Judge:
 
     @property
     def is_beyond_bar(self) -> bool:
-        """Whether what is accepted is larger than it may be at the end."""
+        """Whether the accepted builds are larger than they may be at the end."""
         bar = self.measure.bar
         return bar is not None and self.value is not None and self.value > bar
+
+    @property
+    def excess(self) -> float:
+        """Part by which the accepted builds are larger than the bar; 0 without a bar or an exact measure."""
+        bar = self.measure.bar
+        return 0.0 if not bar or self.value is None else self.value / bar - 1
 
     def scratch(self) -> Path:
         """An empty folder for a link."""
@@ -119,9 +168,9 @@ class Judge:
         if known is not None and known[0] is build:
             return known[1]
         path = self.new_object(unit)
-        found = self.space.compile_again(unit, build, path)
-        self.search.count(found.user_seconds)
-        if not found.ok or found.measured.totals != build.measured.totals:
+        done = self.space.compile_again(unit, build, path)
+        self.search.count(done.user_seconds)
+        if not done.ok or done.measured.totals != build.measured.totals:
             return None
         self._objects[unit.module.name] = (build, path)
         return path
@@ -172,13 +221,13 @@ def open_judge(
     before = link_build(measured_by, {name: plain[name] for name in names}, folder / _LINKS / _PLAIN)
     values: list[float] = []
     for index in range(1 if measured_by.is_size else CHECKS):
-        found = measure(measured_by, before)
-        if found.value is None:
+        measured = measure(measured_by, before)
+        if measured.value is None:
             raise UsageError(
-                f"tune: expected the plain build to be measured, found: {found.reason}; "
+                f"tune: expected the plain build to be measured, found: {measured.reason}; "
                 "correct --link-command or --command, and try it by hand"
             )
-        values.append(found.value)
+        values.append(measured.value)
         report(index + 1, CHECKS, "measure the plain build")
     judge = Judge(
         search=search,
@@ -195,18 +244,15 @@ def open_judge(
     return judge
 
 
-def due(judge: Judge | None, *, spent: float, seconds: float) -> Judge | None:
-    """The judge, if there is one and gains are to be confirmed now."""
-    if judge is None:
-        return None
-    judge.next_due = judge.next_due or judge.config.share * seconds
-    return judge if judge.next_due <= spent < seconds else None
+def is_due(judge: Judge, *, spent: float, seconds: float) -> bool:
+    """Whether gains are to be confirmed now, after ``spent`` of ``seconds``."""
+    return (judge.next_due or judge.config.share * seconds) <= spent < seconds
 
 
 def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
-    """Measure what the search changed since the last time, and take back what does not pay.
+    """Measure what the search changed since the last time, and revert what does not pay.
 
-    What could be shown neither to pay nor not to, stays in the search and is measured again with what is added to it.
+    A change that could be shown neither to pay nor not to stays in the search, and is measured again with later ones.
 
     Args:
         judge: changed here, as is its search.
@@ -214,7 +260,7 @@ def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
         is_last: make one comparison whole in any case, and look into groups that show no change as well.
 
     Returns:
-        How many modules were taken back.
+        How many modules were reverted.
     """
     begin = time.monotonic()
 
@@ -222,27 +268,28 @@ def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
         return time.monotonic() - begin > 2 * judge.config.share * seconds
 
     changes = _changes(judge)
-    refused = _settle(judge, changes, is_over=is_over, is_last=is_last, is_whole=is_last)
+    rejected = _bisect(judge, changes, is_over=is_over, is_last=is_last, is_whole=is_last)
     by_name = {change.name: change for change in changes}
-    for name in refused:
-        _take_back(judge, by_name[name])
-    judge.taken_back += len(refused)
+    for name in rejected:
+        _revert(judge, by_name[name])
+    judge.taken_back += len(rejected)
     judge.tidy()
     cost = time.monotonic() - begin
-    judge.next_due += max(judge.config.share * seconds, 3 * cost)
-    return len(refused)
+    interval = judge.config.share * seconds
+    judge.next_due = (judge.next_due or interval) + max(interval, 3 * cost)
+    return len(rejected)
 
 
 def conclude(judge: Judge, *, seconds: float) -> None:
-    """Confirm for the last time, and put the search where the judge is; what is on disk stays, to go on with.
+    """Confirm for the last time, and let the search end with the accepted builds; its folder stays, to go on with.
 
-    Where that is still beyond the bar, nothing is accepted.
+    If these are still beyond the bar, none is accepted.
     """
     confirm(judge, seconds=seconds, is_last=True)
     if judge.is_beyond_bar:
         judge.accepted.clear()
         judge.linked, judge.value = judge.plain, judge.plain_value
-    judge.space.conclude(judge.accepted)
+    judge.space.adopt_accepted(judge.accepted)
 
 
 def prove(judge: Judge, before: Mapping[str, Path], after: Mapping[str, Path], scratch: Path) -> Comparison:
@@ -263,13 +310,13 @@ def _changes(judge: Judge) -> list[_Change]:
 
     def change_of(unit: Any) -> _Change | None:
         name = unit.module.name
-        accepted, build = judge.accepted.get(name), space.best(unit)
-        gain = space.saved(unit, build) - space.saved(unit, accepted)
+        accepted, build = judge.accepted.get(name), space.best_build(unit)
+        gain = space.saved_bytes(unit, build) - space.saved_bytes(unit, accepted)
         if build is None:
             if accepted is None:
                 return None
             return _Change(name=name, build=None, path=judge.plain.objects[name], expected=gain)
-        if accepted is not None and space.is_same(accepted, build):
+        if accepted is not None and accepted.decisions.by_site == build.decisions.by_site:
             return None
         path = judge.object_of(unit, build)
         return None if path is None else _Change(name=name, build=build, path=path, expected=gain)
@@ -277,11 +324,11 @@ def _changes(judge: Judge) -> list[_Change]:
     by_name = {unit.module.name: unit for unit in space.units}
     units = [by_name[name] for name in judge.measure.modules if name in by_name]
     label = "compile what changed, to be measured"
-    found = parallel(change_of, units, workers=judge.space.compiler, report=judge.report, label=label)
-    return [change for change in found if change is not None]
+    changes = parallel(change_of, units, workers=judge.space.compiler, report=judge.report, label=label)
+    return [change for change in changes if change is not None]
 
 
-def _settle(
+def _bisect(
     judge: Judge, group: Sequence[_Change], *, is_over: Callable[[], bool], is_last: bool, is_whole: bool = False
 ) -> set[str]:
     """Accept a group of changes, or parts of it; gives the modules whose change alone does not pay."""
@@ -290,26 +337,26 @@ def _settle(
     judge.report(0, len(group), "measure what changed")
     linked = _with(judge, group)
     is_cut = (lambda: False) if is_whole else is_over
-    found = compare(judge.measure, judge.linked, linked, is_over=is_cut, known=judge.value)
-    fits = found.is_no_worse if judge.measure.is_size else found.is_better
-    as_expected = -found.high >= judge.config.kept * sum(change.expected for change in group)
+    compared = compare(judge.measure, judge.linked, linked, is_over=is_cut, known=judge.value)
+    fits = compared.is_no_worse if judge.measure.is_size else compared.is_better
+    as_expected = -compared.high >= judge.config.kept * sum(change.expected for change in group)
     if fits and (len(group) == 1 or not judge.measure.is_size or as_expected or is_over()):
-        _accept(judge, group, linked, found)
+        _accept(judge, group, linked, compared)
         return set()
     _drop(linked)
-    is_worse = bool(found.reason) or found.low > 0
+    is_worse = bool(compared.reason) or compared.low > 0
     if len(group) == 1:
         return {group[0].name} if is_worse else set()
     if is_over() or not (fits or is_worse or is_last):
         return set()
     middle = len(group) // 2
-    refused = _settle(judge, group[:middle], is_over=is_over, is_last=is_last)
-    refused |= _settle(judge, group[middle:], is_over=is_over, is_last=is_last)
-    if fits and found.after is not None and judge.value is not None and found.after < judge.value:
+    rejected = _bisect(judge, group[:middle], is_over=is_over, is_last=is_last)
+    rejected |= _bisect(judge, group[middle:], is_over=is_over, is_last=is_last)
+    if fits and compared.after is not None and judge.value is not None and compared.after < judge.value:
         # Together they were better than what is left of them.
-        _accept(judge, group, _with(judge, group), found)
+        _accept(judge, group, _with(judge, group), compared)
         return set()
-    return refused
+    return rejected
 
 
 def _with(judge: Judge, group: Sequence[_Change]) -> LinkedBuild:
@@ -317,13 +364,13 @@ def _with(judge: Judge, group: Sequence[_Change]) -> LinkedBuild:
     return link_build(judge.measure, {**judge.linked.objects, **changed}, judge.scratch())
 
 
-def _accept(judge: Judge, group: Sequence[_Change], linked: LinkedBuild, found: Comparison) -> None:
+def _accept(judge: Judge, group: Sequence[_Change], linked: LinkedBuild, compared: Comparison) -> None:
     if judge.linked is not judge.plain:
         _drop(judge.linked)
     judge.linked = linked
     judge.confirmed += len(group)
     if judge.value is not None:
-        judge.value = found.after
+        judge.value = compared.after
     for change in group:
         path = _accepted_path(judge, change.name)
         if change.build is None:
@@ -334,11 +381,11 @@ def _accept(judge: Judge, group: Sequence[_Change], linked: LinkedBuild, found: 
             judge.space.save_build(change.build, path)
 
 
-def _take_back(judge: Judge, change: _Change) -> None:
-    """Let the search go on from what was accepted."""
+def _revert(judge: Judge, change: _Change) -> None:
+    """Let the search go on from the accepted build of a module."""
     if change.build is not None:
         unit = next(one for one in judge.space.units if one.module.name == change.name)
-        seconds = judge.space.take_back(unit, judge.accepted.get(change.name), change.build)
+        seconds = judge.space.revert(unit, judge.accepted.get(change.name), change.build)
         judge.search.count(seconds, compilations=int(seconds > 0))
 
 
@@ -362,11 +409,11 @@ def _recall(judge: Judge) -> None:
     known = judge.value
     if known is None:
         # A noisy measure has judged this before, and will again.
-        found = Comparison()
+        compared = Comparison()
     else:
-        found = compare(judge.measure, judge.plain, linked, is_over=lambda: False, known=known)
-    if found.is_no_worse:
-        _accept(judge, group, linked, found)
+        compared = compare(judge.measure, judge.plain, linked, is_over=lambda: False, known=known)
+    if compared.is_no_worse:
+        _accept(judge, group, linked, compared)
     else:
         _drop(linked)
 

@@ -1,11 +1,11 @@
-"""The loop of every search: which unit next, until the budget is spent or nothing is left to try."""
+"""The loop of every search: which unit takes a step next, until the budget is spent or nothing is left to try."""
 
 import math
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,20 +13,21 @@ import numpy as np
 from mlgokit.compiler import process
 from mlgokit.compiler.pool import MOST_THREADS, Workers, count_of, parallel
 from mlgokit.progress import Report
-from mlgokit.tune.judge import Judge, confirm, due
-from mlgokit.tune.search import Search, SpaceT
-from mlgokit.tune.space import IsOver, Step
+from mlgokit.tune.judge import Judge, confirm, is_due
+from mlgokit.tune.search import Search
+from mlgokit.tune.space import PendingWork, Step, pending_seconds
 
 OVER, NOTHING_LEFT = "the budget was spent", "nothing left to try"
-GAVE_WAY = "the rest of the budget went to what gained more"
-NOT_MADE_GOOD = "what the search began with was not made good in time"
+YIELDED = "the rest of the budget went to what gained more"
+NOT_RECOVERED = "what the search began with was not made good in time"
 """Why a search ended."""
-_SETTLING = 4
-"""Compilations of a module, at most, before the search may rest: each may leave a smaller prediction to compile."""
+_JUDGE_DUE = "gains are to be confirmed"
+_PENDING_ROUNDS = 4
+"""Compilations of a module, at most, before the search pauses: each may leave a smaller prediction to compile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveWay:
+class YieldRule:
     """When a search leaves the rest of its time to those after it.
 
     Attributes:
@@ -39,69 +40,77 @@ class GiveWay:
 
 
 def run_search(
-    search: Search[SpaceT],
+    search: Search[Any],
     *,
     seconds: float,
     workers: Workers,
     report: Report,
     judge: Judge | None = None,
-    give_way: GiveWay | None = None,
-    made_good: float = math.inf,
+    yield_rule: YieldRule | None = None,
+    recover_by: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Search until ``clock`` has advanced by ``seconds``, nothing is left to try, or others are to gain more.
+    """Run steps until the budget is spent, nothing is left to try, or another search is to gain more.
 
-    ``search.ended`` says which. Every finished step is on disk before the next one of its unit begins. A judge is asked
-    at intervals, while nothing else runs. A search that began beyond the judge's bar ends where it still is there when
-    the judge is asked after ``made_good`` seconds. Workers of a crew may come and go meanwhile.
+    ``search.ended`` says which. Every finished step is on disk before the next one of its unit begins. Workers of a
+    crew may come and go meanwhile.
+
+    Args:
+        search: just opened, or run before.
+        seconds: by which ``clock`` may advance.
+        workers: how many steps are under way at once.
+        report: told once a second at least.
+        judge: confirms gains at intervals, while no step is under way.
+        yield_rule: when to leave the rest of the budget to others; by default never.
+        recover_by: seconds after which a search that is still beyond the judge's bar ends as not recovered. One that
+            ends for another reason than its budget is not recovered either if it is beyond the bar.
+        clock: tells seconds.
     """
-    begin, space = clock(), search.space
-    rng = np.random.default_rng([search.seed, search.compilations])
-    space.begin(seconds)
-    pool = ThreadPoolExecutor(MOST_THREADS)
-    crew = count_of(workers)
-    running: dict[Future[Step], Any] = {}
-
-    def is_over() -> bool:
-        return clock() - begin + space.owed / crew >= seconds
-
-    search.ended = OVER
-    gave_way = False
+    session = _Session(search=search, seconds=seconds, workers=workers, clock=clock)
+    space, search.ended = search.space, ""
     try:
-        while True:
-            crew = count_of(workers)
-            spent = clock() - begin
-            search.count(space.learn(spent, rng), compilations=0)
-            asked = due(judge, spent=spent, seconds=seconds)
-            gave_way = gave_way or (give_way is not None and spent >= give_way.after and _gains_less(search, give_way))
-            over = is_over() or gave_way
-            if not over and asked is None:
-                _begin_steps(search, pool, running, workers=crew, rng=rng, is_over=is_over)
-            if not running:
-                _settle(search, workers=workers, report=report)
-                if asked is not None:
-                    confirm(asked, seconds=seconds)
-                    if spent >= made_good and asked.is_beyond_bar:
-                        search.ended = NOT_MADE_GOOD
-                        break
-                    continue
-                if not over and judge is not None and confirm(judge, seconds=seconds):
-                    # The judge took something back, which leaves something to try.
-                    continue
-                search.ended = GAVE_WAY if gave_way else OVER if over else NOTHING_LEFT
-                break
-            done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
-            for future in done:
-                _enter(search, running.pop(future), future.result())
-            label = f"{space.label}, seconds · so far {100 * space.standing[1]:+.1f} %"
-            report(int(min(spent, seconds)), int(seconds), label)
+        while not search.ended:
+            spent = session.spent
+            search.count(space.prepare(spent, seconds, session.rng), compilations=0)
+            pause = session.pause_reason(spent, judge, yield_rule)
+            if not pause:
+                session.begin_steps()
+            if session.running:
+                session.record_finished()
+                label = f"{search.label}, seconds · so far {100 * space.score.change:+.1f} %"
+                report(int(min(spent, seconds)), int(seconds), label)
+            else:
+                finish_pending(search, workers=workers, report=report)
+                search.ended = _confirm_or_end(pause, judge, seconds=seconds, is_late=spent >= recover_by)
     except BaseException:
-        process.kill_pool(pool, running)
+        process.kill_pool(session.pool, session.running)
         raise
     finally:
-        space.rest()
-    pool.shutdown()
+        space.close()
+    session.pool.shutdown()
     search.mark()
+    search.save()
+
+
+def finish_pending(search: Search[Any], *, workers: Workers, report: Report) -> None:
+    """Do the work that must be done before the search pauses; no step is under way."""
+
+    def run(work: PendingWork[Any, Step]) -> Step:
+        return work.run()
+
+    for _ in range(_PENDING_ROUNDS):
+        pending = search.space.pending
+        if not pending:
+            return
+        steps = parallel(run, pending, workers=workers, report=report, label="compile what was predicted")
+        for work, step in zip(pending, steps, strict=True):
+            record_step(search, work.unit, step)
+
+
+def record_step(search: Search[Any], unit: Any, step: Step) -> None:
+    """Count a step, let the space accept what it found, and keep the search on disk."""
+    search.count(step.user_seconds, compilations=step.compilations, trials=step.trials)
+    search.space.accept(unit, step)
     search.save()
 
 
@@ -111,66 +120,104 @@ def ended_together(earlier: str, later: str) -> str:
     Example:
         >>> ended_together(NOTHING_LEFT, OVER), ended_together(OVER, NOTHING_LEFT)
         ('the budget was spent', 'the budget was spent')
-        >>> ended_together(GAVE_WAY, NOTHING_LEFT)
+        >>> ended_together(YIELDED, NOTHING_LEFT)
         'the rest of the budget went to what gained more'
     """
-    return OVER if earlier in (NOTHING_LEFT, GAVE_WAY) and later == OVER else earlier or later
+    return OVER if earlier in (NOTHING_LEFT, YIELDED) and later == OVER else earlier or later
 
 
-def _gains_less(search: Search[SpaceT], give_way: GiveWay) -> bool:
-    """Whether something is left to try, and no unit where it is gained so much lately."""
-    urgencies = [urgency for unit in search.space.units if (urgency := search.space.urgency(unit)) is not None]
-    return bool(urgencies) and all(-urgency[0] < give_way.rate for urgency in urgencies)
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Session:
+    """One run of a search: its clock, its draws, and the steps under way.
 
+    Attributes:
+        search: what is run.
+        seconds: the budget.
+        workers: how many steps are under way at once.
+        clock: tells seconds.
+        began: by the clock.
+        rng: what steps draw from.
+        pool: the threads of the steps.
+        running: units by step.
+        has_yielded: whether the rest of the budget is for others; final once it is said.
+    """
 
-def _begin_steps(
-    search: Search[SpaceT],
-    pool: ThreadPoolExecutor,
-    running: dict[Future[Step], Any],
-    *,
-    workers: int,
-    rng: np.random.Generator,
-    is_over: IsOver,
-) -> None:
-    """Give every idle worker the most urgent unit on which fewest work; on one with others only if it admits that."""
-    space = search.space
-    busy = Counter(id(unit) for unit in running.values())
-    if len(running) >= workers:
-        return
-    urgencies = [(space.urgency(unit), unit) for unit in space.units]
-    left = [(urgency, unit) for urgency, unit in urgencies if urgency is not None]
-    left.sort(key=lambda pair: pair[0])
+    search: Search[Any]
+    seconds: float
+    workers: Workers
+    clock: Callable[[], float]
+    began: float = field(init=False)
+    rng: np.random.Generator = field(init=False)
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_THREADS))
+    running: dict[Future[Step], Any] = field(default_factory=dict[Future[Step], Any])
+    has_yielded: bool = False
 
-    def begin(unit: Any) -> None:
-        running[pool.submit(space.propose(unit, rng, is_over))] = unit
-        busy[id(unit)] += 1
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+        self.rng = np.random.default_rng([self.search.seed, self.search.compilations])
 
-    for unit in [unit for _, unit in left if not busy[id(unit)]][: workers - len(running)]:
-        begin(unit)
-    while len(running) < workers:
-        shared = [unit for _, unit in left if busy[id(unit)] and space.admits(unit, busy[id(unit)])]
-        if not shared:
-            break
-        begin(min(shared, key=lambda unit: busy[id(unit)]))
+    @property
+    def spent(self) -> float:
+        """Seconds since the session began."""
+        return self.clock() - self.began
 
+    def is_over(self) -> bool:
+        """Whether the budget is spent, but for what the pending work takes."""
+        return self.spent + pending_seconds(self.search.space) / count_of(self.workers) >= self.seconds
 
-def _settle(search: Search[SpaceT], *, workers: Workers, report: Report) -> None:
-    """Do the work that must be done before the search may rest; nothing else runs."""
+    def pause_reason(self, spent: float, judge: Judge | None, rule: YieldRule | None) -> str:
+        """Why no step may begin now; empty if one may."""
+        if rule is not None and spent >= rule.after and not self.has_yielded:
+            self.has_yielded = self._gains_less(rule.rate)
+        if judge is not None and is_due(judge, spent=spent, seconds=self.seconds):
+            return _JUDGE_DUE
+        if self.has_yielded:
+            return YIELDED
+        return OVER if self.is_over() else ""
 
-    def work(one: tuple[Any, Callable[[], Step]]) -> Step:
-        return one[1]()
-
-    for _ in range(_SETTLING):
-        waiting = search.space.unsettled()
-        if not waiting:
+    def begin_steps(self) -> None:
+        """Give every idle worker the most urgent unit with the fewest steps under way, if it takes one more."""
+        space, workers = self.search.space, count_of(self.workers)
+        if len(self.running) >= workers:
             return
-        steps = parallel(work, waiting, workers=workers, report=report, label="compile what was predicted")
-        for (unit, _), step in zip(waiting, steps, strict=True):
-            _enter(search, unit, step)
+        busy = Counter(id(unit) for unit in self.running.values())
+        ranked = [(rank, unit) for unit in space.units if (rank := space.urgency(unit, 0)) is not None]
+        ranked.sort(key=lambda pair: pair[0])
+        units = [unit for _, unit in ranked]
+
+        def begin(unit: Any) -> None:
+            self.running[self.pool.submit(space.propose(unit, self.rng, self.is_over))] = unit
+            busy[id(unit)] += 1
+
+        for unit in [unit for unit in units if not busy[id(unit)]][: workers - len(self.running)]:
+            begin(unit)
+        while len(self.running) < workers:
+            shared = [unit for unit in units if busy[id(unit)] and space.urgency(unit, busy[id(unit)]) is not None]
+            if not shared:
+                break
+            begin(min(shared, key=lambda unit: busy[id(unit)]))
+
+    def record_finished(self) -> None:
+        """Wait for the next step to finish, for a second at most, and record what has finished."""
+        done, _ = wait(self.running, timeout=1.0, return_when=FIRST_COMPLETED)
+        for future in done:
+            record_step(self.search, self.running.pop(future), future.result())
+
+    def _gains_less(self, rate: float) -> bool:
+        """Whether something is left to try, and no unit where it is gained so much lately."""
+        space = self.search.space
+        ranks = [rank for unit in space.units if (rank := space.urgency(unit, 0)) is not None]
+        return bool(ranks) and all(-rank[0] < rate for rank in ranks)
 
 
-def _enter(search: Search[SpaceT], unit: Any, step: Step) -> None:
-    """Count a step, let the space take what it found, and keep where the search stands."""
-    search.count(step.user_seconds, compilations=step.compilations, trials=step.trials)
-    search.space.accept(unit, step)
-    search.save()
+def _confirm_or_end(pause: str, judge: Judge | None, *, seconds: float, is_late: bool) -> str:
+    """Let the judge confirm if that is due or no other step is left; gives why the search ends, empty if it goes on."""
+    if judge is not None and pause in (_JUDGE_DUE, ""):
+        reverted = confirm(judge, seconds=seconds)
+        if pause == _JUDGE_DUE:
+            return NOT_RECOVERED if is_late and judge.is_beyond_bar else ""
+        if reverted:
+            # There is something to try again.
+            return ""
+    ended = pause or NOTHING_LEFT
+    return NOT_RECOVERED if judge is not None and judge.is_beyond_bar and ended != OVER else ended

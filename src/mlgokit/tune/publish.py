@@ -1,8 +1,9 @@
-"""A verified plugin and what was measured with it take their places together, or stay away together.
+"""A verified plugin is published together with what was measured with it, or nothing is.
 
-All that belongs to a result is put into ``finished/`` in the folder of the search first. Then the plugin replaces the
-older one at once, and the rest follows; ``tuned.json`` is last, and names the plugin's digest. A kill in between leaves
-the newer plugin with a part of its files still in ``finished/``, and the next call takes them from there.
+Everything that belongs to a result is put into ``finished/`` in the folder of the search first. Then the plugin
+replaces the older one atomically, and the rest follows; ``tuned.json`` is last, and names the plugin's digest. A kill
+in between leaves the newer plugin with a part of its files still in ``finished/``, and the next call takes them from
+there.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ _FINISHED = "finished"
 
 
 def publish(verifier: Verifier, tuned: Tuned, folder: Path) -> Tuned:
-    """Put a verified plugin, its tables and ``tuned.json`` where they belong; the verifier's plugin is moved.
+    """Publish a verified plugin, its tables and ``tuned.json``; the verifier's plugin is moved.
 
     Args:
         verifier: says where the plugin and its tables go, which is below ``folder`` for the tables.
@@ -33,7 +34,7 @@ def publish(verifier: Verifier, tuned: Tuned, folder: Path) -> Tuned:
     Raises:
         StorageError: the disk is full or not writable.
     """
-    folder, place = folder.resolve(), verifier.search_folder.resolve() / _FINISHED
+    folder, finished = folder.resolve(), verifier.search_folder.resolve() / _FINISHED
     with writing(verifier.plugin):
         versioned = versioned_path(verifier.output, verifier.plugin)
         tuned = dataclasses.replace(
@@ -42,19 +43,19 @@ def publish(verifier: Verifier, tuned: Tuned, folder: Path) -> Tuned:
             versioned=str(versioned),
             flag=tuned.flag or f"-fpass-plugin={versioned}",
         )
-    with writing(place):
-        shutil.rmtree(place, ignore_errors=True)
+    with writing(finished):
+        shutil.rmtree(finished, ignore_errors=True)
         for table, target in verifier.tables.items():
-            atomic_write(place / target.resolve().relative_to(folder), table.read_bytes(), durable=True)
-    # Without this file nothing here counts, so it is the last one to come and the last one to go.
-    atomic_write(place / RESULT_NAME, json.dumps(tuned.to_json(), indent=1), durable=True)
+            atomic_write(finished / target.resolve().relative_to(folder), table.read_bytes(), durable=True)
+    # Without this file the folder does not count, so it is written last and moved last.
+    atomic_write(finished / RESULT_NAME, json.dumps(tuned.to_json(), indent=1), durable=True)
     publish_plugin(verifier.plugin, verifier.output)
-    _follow(place, folder)
+    _follow(finished, folder)
     return tuned
 
 
 def complete_publishing(search_folder: Path, output: Path, folder: Path) -> bool:
-    """Bring to its end what a kill interrupted after the plugin was replaced; tells whether there was such a thing.
+    """Complete a publication that was killed after the plugin was replaced; tells whether there was one.
 
     Args:
         search_folder: that of the search.
@@ -64,30 +65,32 @@ def complete_publishing(search_folder: Path, output: Path, folder: Path) -> bool
     Raises:
         StorageError: the disk is full or not writable.
     """
-    place = search_folder / _FINISHED
-    if not place.is_dir():
+    finished = search_folder / _FINISHED
+    if not finished.is_dir():
         return False
-    digest = _digest_in(place / RESULT_NAME)
+    digest = _digest_in(finished / RESULT_NAME)
     with writing(output):
         is_replaced = bool(digest) and output.is_file() and digest_file(output) == digest
     if is_replaced:
-        _follow(place, folder)
+        _follow(finished, folder)
     else:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(finished, ignore_errors=True)
     return is_replaced
 
 
-def _follow(place: Path, folder: Path) -> None:
+def _follow(finished: Path, folder: Path) -> None:
     with writing(folder):
-        found = sorted((path for path in place.rglob("*") if path.is_file()), key=lambda path: path.name == RESULT_NAME)
-        for path in found:
+        paths = sorted(
+            (path for path in finished.rglob("*") if path.is_file()), key=lambda path: path.name == RESULT_NAME
+        )
+        for path in paths:
             if not path.name.endswith(".tmp"):
-                put_in_place(path, folder / path.relative_to(place), durable=True)
-    shutil.rmtree(place, ignore_errors=True)
+                put_in_place(path, folder / path.relative_to(finished), durable=True)
+    shutil.rmtree(finished, ignore_errors=True)
 
 
 def _digest_in(path: Path) -> str:
-    """What a result says of its plugin; nothing if there is none."""
+    """The digest of the plugin in a result; empty if there is none."""
     try:
         return str(json.loads(path.read_bytes())["plugin_sha256"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):

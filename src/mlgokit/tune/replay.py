@@ -1,8 +1,8 @@
-"""Which decisions of a tuned plugin another compiler can replay by source position, and what of the saving is left.
+"""Which decisions of a tuned plugin another compiler can replay by source position, and how much of the saving is left.
 
-One list serves a whole build. Where modules disagree about one call site, the first one in the order of the build that
-the plugin makes smaller has its way, as it is the one whose copy of a shared function the linker keeps. What the list
-gives is compiled and measured, and modules that are larger lose their lines until none is.
+One list serves a whole build. Where modules disagree about a call site, the first module in link order that the plugin
+makes smaller decides, as the linker keeps its copy of a shared function. Everything is compiled with the list and
+measured, and modules that are larger lose their lines until none is.
 """
 
 import dataclasses
@@ -18,13 +18,14 @@ from mlgokit.export.replay import ReplayLine
 State = Literal["replayed", "left out", "nothing to replay"]
 Key = tuple[str, str]
 CompileAll = Callable[[Sequence[ReplayLine]], tuple[Mapping[str, ObjectSizes], Mapping[str, str]]]
-"""Compiles all modules with a list: the objects by name, and of those that fail the reason."""
-_MOST_TIMES = 2
+"""Compiles all modules with a list; gives the objects by name, and the reason for each module that fails."""
+_MOST_FAILURES = 2
+"""Rounds in which a module may be larger or fail before no line is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplaySource:
-    """One module before anything is replayed.
+    """A module before its decisions are replayed.
 
     Attributes:
         name: the module.
@@ -43,7 +44,7 @@ class ReplaySource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedModule:
-    """One module, bytes as the project's account has them.
+    """A module after its decisions were replayed; bytes are the project's account.
 
     Attributes:
         name: the module.
@@ -66,7 +67,7 @@ class ReplayedModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """What is left of a tuned plugin without the plugin.
+    """What the decisions of a tuned plugin give without the plugin.
 
     Attributes:
         modules: those that all builds compile, in the order of the build.
@@ -85,7 +86,7 @@ class ReplayResult:
         lines: file of the list.
         config: configuration file for clang, or file of arguments for rustc.
         flag: what to add to clang's command line; of a cargo build the command with the list.
-        notes: what else is to be said.
+        notes: further remarks, a sentence each.
     """
 
     modules: tuple[ReplayedModule, ...]
@@ -123,7 +124,7 @@ class ReplayResult:
 
     @property
     def larger(self) -> tuple[str, ...]:
-        """Modules that are larger than plain, which line tables alone make them."""
+        """Modules that are larger than plain, because of line tables alone."""
         return tuple(one.name for one in self.modules if one.replayed_bytes > one.plain_bytes)
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def _account(
 
 
 def _by_key(lines: Sequence[ReplayLine], disputed: set[Key]) -> dict[Key, ReplayLine]:
-    """One line for each key; copies of a call that share one are decided as most of them are, and not if even."""
+    """One line for each key; copies of a call that share a key follow their majority, and have no line in a tie."""
     votes: Counter[Key] = Counter()
     for line in lines:
         votes[line.key] += 1 if line.inlined else -1
@@ -174,10 +175,10 @@ def _by_key(lines: Sequence[ReplayLine], disputed: set[Key]) -> dict[Key, Replay
 def replay_build(
     sources: Sequence[ReplaySource], compile_all: CompileAll, *, objective: Objective
 ) -> tuple[list[ReplayLine], ReplayResult]:
-    """The list that makes no module larger, and what it gives; an empty one if the whole is not smaller than plain.
+    """Make the list that makes no module larger, and measure it; it is empty if the project would not shrink.
 
     Some majors write more unwind tables where there are line tables (clang 14 to 16: one for each function that has
-    none). A module that is larger than plain for that alone keeps its lines.
+    none). A module that is larger than plain for that reason alone keeps its lines.
 
     Args:
         sources: the modules, in the order of the build.
@@ -188,7 +189,7 @@ def replay_build(
     lines, rounds = first, 0
     plain = {source.name: source.plain for source in sources}
     bounds: list[Mapping[str, ObjectSizes]] = [plain]
-    times: Counter[str] = Counter()
+    failed_rounds: Counter[str] = Counter()
     replayed: Mapping[str, ObjectSizes] = plain
     failures: Mapping[str, str] = {}
     while lines:
@@ -201,14 +202,21 @@ def replay_build(
             troubled = [*failures, *_larger(sources, replayed, bounds, objective)]
         if not troubled:
             break
-        times.update(troubled)
-        lines = _without(first, sources, times)
+        failed_rounds.update(troubled)
+        lines = _without(first, sources, failed_rounds)
     if lines and _account(sources, replayed, objective).image >= _account(sources, plain, objective).image:
         lines = []
     if not lines:
         replayed, failures = plain, {}
     return lines, _result(
-        sources, replayed, lines, frozenset(times), objective, failures=failures, disputed=disputed, rounds=rounds
+        sources,
+        replayed,
+        lines,
+        frozenset(failed_rounds),
+        objective,
+        failures=failures,
+        disputed=disputed,
+        rounds=rounds,
     )
 
 
@@ -224,8 +232,8 @@ def _result(
     rounds: int,
 ) -> ReplayResult:
     plain, after, plugin_plain, tuned = (
-        _account(sources, {one.name: sizes for one, sizes in zip(sources, found, strict=True)}, objective)
-        for found in (
+        _account(sources, {one.name: sizes for one, sizes in zip(sources, objects, strict=True)}, objective)
+        for objects in (
             [one.plain for one in sources],
             [replayed[one.name] for one in sources],
             [one.plugin_plain for one in sources],
@@ -277,15 +285,17 @@ def _larger(
 
 
 def _without(
-    lines: Sequence[ReplayLine], sources: Sequence[ReplaySource], times: Mapping[str, int]
+    lines: Sequence[ReplayLine], sources: Sequence[ReplaySource], failed_rounds: Mapping[str, int]
 ) -> list[ReplayLine]:
-    """The lines that are left when some modules were in trouble so many times.
+    """The lines that are left after so many failed rounds, by module.
 
-    At first a module loses its own call sites. Without them it comes to others, which it shares with other modules:
-    then all in functions that it knows go as well, and in the end everything.
+    After the first, the call sites of the module go. Without these LLVM may ask about others, which it shares with
+    other modules: after the second, all lines in functions that the module has go too, and after a third, all lines.
     """
-    banned = {line.key for one in sources if times[one.name] for line in one.lines}
-    functions = {name for one in sources if times[one.name] > 1 for line in one.lines for name in line.functions}
-    if any(count > _MOST_TIMES for count in times.values()):
+    banned = {line.key for one in sources if failed_rounds[one.name] for line in one.lines}
+    functions = {
+        name for one in sources if failed_rounds[one.name] > 1 for line in one.lines for name in line.functions
+    }
+    if any(count > _MOST_FAILURES for count in failed_rounds.values()):
         return []
     return [line for line in lines if line.key not in banned and functions.isdisjoint(line.functions)]

@@ -1,4 +1,4 @@
-"""What a tuning gave: totals and one row for each module, whatever was searched."""
+"""The result of a tuning: totals and one row for each module, whatever was searched."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -48,11 +48,11 @@ class TunedModule:
         name: the module.
         plain_bytes: what it answers for in the project's account under the plain build; its code, where costs count.
         tuned_bytes: the same under the artifact.
-        plain: it stays as the plain build has it, byte for byte.
+        plain: whether it stays as in the plain build, byte for byte.
         decisions: how many the artifact holds for it.
         allocated: how many of its functions are allocated otherwise; a COMDAT function counts in each module.
-        passes: on how many of its functions some passes do not run, likewise.
-        optimizer_passes: on how many of its functions some passes of the optimizer do not run.
+        passes: how many of its functions some passes are left out of, likewise.
+        optimizer_passes: how many of its functions some passes of the optimizer are left out of.
         note: what was put back although something better had been found, and why; empty otherwise.
         costs: of its functions, where these count.
     """
@@ -71,14 +71,14 @@ class TunedModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedFunctions:
-    """What a search function by function gave: over register allocations, or over passes.
+    """The result of a search function by function: over register allocations, or over passes.
 
     Attributes:
         functions: how many were measured; where costs count, those with costs in each module that has them.
         changed: how many the artifact changes.
         before_bytes: the project's account without this table; its code, where costs count.
         after_bytes: the same with them.
-        put_back: functions, and all of a module, that the objects did not bear out.
+        put_back: functions that the objects refuted; all of a module if it is no smaller.
         user_seconds: processor time of this search.
         compilations: how many there were.
         trials: how often the code of a function was made, or its registers allocated.
@@ -98,7 +98,7 @@ class SearchedFunctions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """What a tuning gave.
+    """The result of a tuning.
 
     Attributes:
         plugin: the shared library, by the name that was asked for.
@@ -113,28 +113,28 @@ class Tuned:
         plain_link: all plain objects linked with --gc-sections, or why that failed.
         tuned_link: the same with the tuned ones.
         judged: the plain build and the tuned one by the user's own link or command, if that is the objective.
-        allocated: what register allocation gave, if it was searched.
-        passes: what passes of the code generator that do not run gave, likewise.
-        optimizer_passes: the same of the optimizer.
+        allocated: result of the search over register allocations, if there was one.
+        passes: the same over passes of the code generator.
+        optimizer_passes: the same over passes of the optimizer.
         left_out: sources of the project that were not tuned, with the reason.
-        notes: what is to be said of the build, such as options that are left out of it.
-        taken_back: how often it showed that a module's gain was none.
+        notes: remarks about the build, such as options that are left out of it.
+        taken_back: how often a judge reverted a module.
         ended: why the search stopped.
         modules: one each.
         failures: modules that the compiler does not compile, with the reason.
         curve: of the search with which the table was made.
         user_seconds: processor time of all compilations.
         compilations: how many there were.
-        objective: what was made small.
+        objective: what was minimised.
         baseline: what sizes are compared with: compiler, version and levels.
         seed: of the search.
-        command: what was typed.
+        command: the command line.
         mlgokit_version: of this package.
         toolchain: tool name -> version.
-        report: the page that is made of this.
+        report: path of the report.
         cargo_programs: of a cargo build, code, read-only data and unwind tables of each program as rustc links it,
             plain and tuned.
-        replay: what the decisions give where no plugin is loaded, if they were asked for.
+        replay: result of the decisions as a replay list, if one was asked for.
     """
 
     plugin: str
@@ -213,9 +213,9 @@ def mean_ratio(scores: Sequence[tuple[float, float]]) -> float:
     return geometric_mean_change(before, after)
 
 
-def json_of(found: "DataclassInstance") -> dict[str, Any]:
+def json_of(result: "DataclassInstance") -> dict[str, Any]:
     """The fields of a result as plain JSON values; costs are left out where they do not count."""
-    value = dataclasses.asdict(found)
+    value = dataclasses.asdict(result)
     for key in ("plain_link", "tuned_link"):
         if value[key] is not None:
             value[key]["status"] = value[key]["status"].value

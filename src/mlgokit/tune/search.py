@@ -1,22 +1,32 @@
-"""A search over a space while it runs: what was spent, the curve of what was reached, and both on disk."""
+"""A search over a space: what was spent, the curve of what was reached, and its folder.
+
+What the folder has is read without trust: a file may be cut short, damaged, or of something else.
+"""
 
 import dataclasses
 import hashlib
 import json
+import math
 import threading
 import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from mlgokit.files import atomic_write
-from mlgokit.tune.kept import finite
+from mlgokit.compiler.arrays import DAMAGE, Arrays, arrays_in
+from mlgokit.errors import InputError
+from mlgokit.files import atomic_write, read_bounded
 from mlgokit.tune.space import Space
 
+MOST_KEPT_BYTES = 128 << 20
+"""Of the arrays in a file: what is known of four million decisions. In memory it is up to five times as much."""
+_REMEDY = "put back a copy of it, or delete it: this module is then searched anew, and the others go on"
 _POINT_SECONDS = 10.0
 _CURVE, _SPENT = "curve.json", "spent.json"
 
 SpaceT = TypeVar("SpaceT", bound=Space[Any, Any])
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +58,9 @@ class Search(Generic[SpaceT]):
         folder: where progress is kept.
         space: what is searched.
         seed: random seed.
-        curve: where the search stood at intervals.
-        ended: why the search stopped; empty before it has.
+        label: what progress is called.
+        curve: the search at intervals.
+        ended: why the search ended; empty before it has.
         user_seconds: of all compilations, those of earlier sessions included.
         compilations: likewise.
         trials: likewise.
@@ -58,6 +69,7 @@ class Search(Generic[SpaceT]):
     folder: Path
     space: SpaceT
     seed: int
+    label: str = "search"
     curve: list[CurvePoint] = field(default_factory=list[CurvePoint])
     ended: str = ""
     user_seconds: float = 0.0
@@ -75,15 +87,15 @@ class Search(Generic[SpaceT]):
             self.trials += trials
 
     def now(self) -> CurvePoint:
-        """Where the search stands."""
-        score, change = self.space.standing
+        """The search at this moment."""
+        score = self.space.score
         return CurvePoint(
             user_seconds=self.user_seconds,
             wall_seconds=time.monotonic() - self._begin,
             compilations=self.compilations,
             trials=self.trials,
-            score=score,
-            change=change,
+            score=score.value,
+            change=score.change,
         )
 
     def mark(self) -> None:
@@ -118,11 +130,48 @@ def progress_path(folder: Path, name: str) -> Path:
     return folder / "modules" / f"{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.npz"
 
 
+def read_kept(path: Path, names: Collection[str], make: Callable[[Arrays], Value], *, what: str) -> Value | None:
+    """What is made of the arrays in a file; ``None`` if there is no file.
+
+    Args:
+        path: an npz file.
+        names: of the arrays that are wanted; no other is unpacked.
+        make: makes it; raises a :class:`ValueError` or the like where arrays are missing or do not fit.
+        what: is kept there, for the sentence.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    try:
+        data = read_bounded(path, MOST_KEPT_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: expected a readable file with {what}, found: {error.strerror}; {_REMEDY}") from error
+    try:
+        return make(arrays_in(data, names, most_bytes=MOST_KEPT_BYTES))
+    except DAMAGE as error:
+        raise InputError(
+            f"{path}: expected {what}, found a damaged file ({str(error) or type(error).__name__:.200}); {_REMEDY}"
+        ) from error
+
+
+def finite(value: object) -> float:
+    """A number that is one.
+
+    Raises:
+        ValueError: it is not finite, or no number.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"expected a number, found {value!r:.100}")
+    return value
+
+
 def _points(path: Path) -> list[CurvePoint]:
     """The points in a file, one or several; none if it is not there or damaged."""
     try:
-        found: Any = json.loads(path.read_bytes())
-        points = cast("list[dict[str, Any]]", found if isinstance(found, list) else [found])
+        data: Any = json.loads(path.read_bytes())
+        points = cast("list[dict[str, Any]]", data if isinstance(data, list) else [data])
         # Folders of earlier versions call the score of inlining bytes.
         return [
             CurvePoint(**{"score" if name == "bytes" else name: finite(value) for name, value in point.items()})  # pyright: ignore[reportArgumentType]

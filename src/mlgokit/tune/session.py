@@ -35,22 +35,21 @@ from mlgokit.tables.overrides import (
     overrides_inside,
 )
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
-from mlgokit.tune.loop import OVER, GiveWay, run_search
+from mlgokit.tune.loop import NOT_RECOVERED, YieldRule, run_search
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
 from mlgokit.tune.replay_export import ReplayRequest, export_replay
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Search
-from mlgokit.tune.spaces.allocation.opening import open_bytes
 from mlgokit.tune.spaces.allocation.policies import add_policies
-from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes, finish_costs
 from mlgokit.tune.spaces.functions.opening import open_functions
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import InliningSearch, known_policy, open_inlining, try_whole
 from mlgokit.tune.spaces.inlining.space import POLICY_NAME, SearchConfig
 from mlgokit.tune.spaces.optimizer.opening import open_optimizer
-from mlgokit.tune.spaces.passes.opening import open_passes
+from mlgokit.tune.spaces.passes.trials import open_passes
 from mlgokit.tune.verify import Verifier
 
 SEARCH = "search"
@@ -328,9 +327,9 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     by_bytes = settings.objective != "command"
     shares = settings.pass_share + settings.allocation_share if by_bytes else 0.0
     seconds, end = (1 - shares) * whole, time.monotonic() + whole
-    give_way = None
+    yield_rule = None
     if by_bytes and settings.pass_share:
-        give_way = GiveWay(after=seconds, rate=PASSES_GAIN)
+        yield_rule = YieldRule(after=seconds, rate=PASSES_GAIN)
         seconds += (settings.pass_share - settings.least_pass_share) * whole
     run_search(
         search,
@@ -338,12 +337,11 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         workers=compiler,
         report=report,
         judge=judge,
-        give_way=give_way,
-        made_good=GIVES_UP * seconds,
+        yield_rule=yield_rule,
+        recover_by=GIVES_UP * seconds,
     )
-    if judge is not None and judge.value is not None and judge.is_beyond_bar and search.ended != OVER:
-        larger = judge.value / (judge.measure.bar or judge.value) - 1
-        return NotRecovered(larger=larger, seconds_left=max(0.0, end - time.monotonic()))
+    if judge is not None and search.ended == NOT_RECOVERED:
+        return NotRecovered(larger=judge.excess, seconds_left=max(0.0, end - time.monotonic()))
     if judge is not None:
         conclude(judge, seconds=seconds)
     fallback = {INLINE_SIZE.name: known} if settings.falls_back_to_policy and known.exists() else {}

@@ -1,27 +1,22 @@
-"""A space: one kind of decisions that a project is tuned over, as the engine sees it.
+"""A space: one kind of decisions that a project is tuned over, as the loop of every search sees it.
 
-The engine (:mod:`mlgokit.tune.search`, :mod:`mlgokit.tune.verify`) shares time out among units, keeps what is found on
-disk and verifies it. What a decision is, how it is tried and what its score is, a space alone knows.
+The loop (:mod:`mlgokit.tune.loop`) shares the budget out among units and keeps what it finds on disk. What a decision
+is, how it is tried and what it is worth, only the space knows. What its table is and how that is verified is another
+subject (:class:`mlgokit.tune.verify.Candidate`), and so is what a judge needs
+(:class:`mlgokit.tune.judge.JudgedSpace`).
 """
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.request import Compiler
 from mlgokit.module import Module
-
-if TYPE_CHECKING:
-    from mlgokit.tune.verify import VerifiedBuild
 
 IsOver = Callable[[], bool]
 """Whether the budget is spent."""
-_WORTH_A_PASS = 5e-4
-"""A pass over all moves that saves less than this share of a unit is the last one, unless a restart saves more."""
 _LEAST_SECONDS = 1e-3
 
 
@@ -32,18 +27,8 @@ def recent_rate(rate: float, gained: float, seconds: float) -> float:
         >>> recent_rate(math.inf, 6.0, 2.0), recent_rate(1.0, 6.0, 2.0)
         (3.0, 2.0)
     """
-    found = gained / max(seconds, _LEAST_SECONDS)
-    return found if math.isinf(rate) else 0.5 * rate + 0.5 * found
-
-
-def was_last_pass(before: float, now: float) -> bool:
-    """Whether a pass over all moves of a unit, from ``before`` to ``now`` bytes, saved too little for another one.
-
-    Example:
-        >>> was_last_pass(10_000.0, 9_999.0), was_last_pass(10_000.0, 9_990.0)
-        (True, False)
-    """
-    return now >= before - _WORTH_A_PASS * abs(before)
+    latest = gained / max(seconds, _LEAST_SECONDS)
+    return latest if math.isinf(rate) else 0.5 * rate + 0.5 * latest
 
 
 class Unit(Protocol):
@@ -56,7 +41,7 @@ class Unit(Protocol):
 
 
 class Step(Protocol):
-    """What one step of the search did, as far as the engine counts it."""
+    """What one step of the search did, as far as the loop counts it."""
 
     @property
     def compilations(self) -> int:
@@ -74,16 +59,44 @@ class Step(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What a search has reached.
+
+    Attributes:
+        value: bytes of the exact account, or costs; smaller is better.
+        change: of that against the build before the search, such as -0.06.
+    """
+
+    value: float
+    change: float
+
+
 UnitT = TypeVar("UnitT", bound=Unit)
 StepT = TypeVar("StepT", bound=Step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PendingWork(Generic[UnitT, StepT]):
+    """Work that must be done before a search pauses or ends, such as compiling a build that was only predicted.
+
+    Attributes:
+        unit: whose work it is.
+        run: does it, in any thread.
+        seconds: processor time that it is expected to take; the budget keeps so much back.
+    """
+
+    unit: UnitT
+    run: Callable[[], StepT]
+    seconds: float
 
 
 class Space(Protocol[UnitT, StepT]):
     """One kind of decisions of one project.
 
-    All methods but the work that :meth:`propose` and :meth:`unsettled` return are called by one thread at a time, the
-    engine's. That work runs in other threads, one at a time for each unit, or as many as :meth:`admits` says: what it
-    finds is entered in the order in which it ends, whatever was entered since it was proposed.
+    The loop calls all methods from one thread, except that steps ask for :attr:`pending` to know whether the budget is
+    spent. The work that :meth:`propose` and :attr:`pending` give runs in other threads; its outcomes are accepted in
+    the order in which they end, whatever was accepted since they were proposed.
     """
 
     @property
@@ -92,129 +105,43 @@ class Space(Protocol[UnitT, StepT]):
         ...
 
     @property
-    def failures(self) -> Mapping[str, str]:
-        """Modules that the compiler does not compile, with the reason."""
+    def score(self) -> Score:
+        """What the search has reached."""
         ...
 
     @property
-    def label(self) -> str:
-        """What progress is called."""
+    def pending(self) -> Sequence[PendingWork[UnitT, StepT]]:
+        """Work that must be done before the search pauses or ends."""
         ...
 
-    @property
-    def standing(self) -> tuple[float, float]:
-        """The score so far, smaller being better; and its change against the plain build, such as -0.06."""
+    def prepare(self, spent: float, seconds: float, rng: np.random.Generator, /) -> float:
+        """Prepare for further steps after ``spent`` of the session's ``seconds``; gives the processor time it took."""
         ...
 
-    @property
-    def owed(self) -> float:
-        """Processor seconds of the work that :meth:`unsettled` has; the budget keeps them back."""
-        ...
-
-    def begin(self, seconds: float, /) -> None:
-        """A session of so many seconds begins."""
-        ...
-
-    def learn(self, spent: float, rng: np.random.Generator, /) -> float:
-        """Learn from what was measured, if that is due after so many seconds; gives the processor time it took."""
-        ...
-
-    def urgency(self, unit: UnitT) -> tuple[float, ...] | None:
-        """The place of a unit among the idle ones, the smallest first; ``None`` if nothing is left to try in it.
+    def urgency(self, unit: UnitT, running: int, /) -> tuple[float, ...] | None:
+        """The rank of a unit for its next step, the smallest first; ``None`` if it is to have none now.
 
         Its first number is minus what the unit gained lately, per second of processor time.
-        """
-        ...
 
-    def admits(self, unit: UnitT, running: int) -> bool:
-        """Whether a step of a unit may begin beside so many others of it that are under way, for an idle worker."""
+        Args:
+            unit: one of :attr:`units`.
+            running: how many steps of it are under way.
+        """
         ...
 
     def propose(self, unit: UnitT, rng: np.random.Generator, is_over: IsOver, /) -> Callable[[], StepT]:
-        """The next step of a unit: moves, compiled or tried; what is drawn before it runs, is drawn here."""
+        """Propose the next step of a unit; all draws are from a child of ``rng``, or made before this returns."""
         ...
 
-    def unsettled(self) -> Sequence[tuple[UnitT, Callable[[], StepT]]]:
-        """Work that must be done before the search may rest, such as compiling what was only predicted."""
+    def accept(self, unit: UnitT, step: StepT, /) -> None:
+        """Take what a step found if the exact score is better, and keep it on disk."""
         ...
 
-    def accept(self, unit: UnitT, step: StepT) -> None:
-        """Enter what a step found if the exact account says that it is better, and keep it on disk."""
-        ...
-
-    def rest(self) -> None:
-        """End what runs on between compilations."""
-        ...
-
-    @property
-    def table(self) -> str:
-        """The name of the table in the plugin, one of :data:`mlgokit.tables.file.TABLES`."""
-        ...
-
-    def entries(self) -> Collection[Hashable]:
-        """What the search would have in the table; each entry can be put back by itself."""
-        ...
-
-    def write_table(self, path: Path, kept: Collection[Hashable]) -> None:
-        """Write the table with these entries.
-
-        Raises:
-            StorageError: the disk is full or not writable.
-        """
-        ...
-
-    def refused(
-        self, before: "VerifiedBuild", after: "VerifiedBuild", kept: Collection[Hashable]
-    ) -> dict[str, tuple[Collection[Hashable], str]]:
-        """By module, entries that are to be put back by what was compiled before and after, and why."""
-        ...
-
-    def objection(self, before: "VerifiedBuild", after: "VerifiedBuild") -> str:
-        """Why the whole is not better with the table than before; empty if it is."""
+    def close(self) -> None:
+        """End the compilers that stay between compilations."""
         ...
 
 
-class JudgedSpace(Protocol):
-    """What a judge asks of a space whose units have builds that can be judged one by one."""
-
-    @property
-    def units(self) -> Sequence[Any]:
-        """What is searched, in link order."""
-        ...
-
-    @property
-    def compiler(self) -> Compiler:
-        """Compiles."""
-        ...
-
-    def best(self, unit: Any) -> Compilation | None:
-        """The best build of a unit; ``None`` if that is the plain one."""
-        ...
-
-    def saved(self, unit: Any, build: Compilation | None) -> float:
-        """Bytes that a build saves against the plain one, which ``None`` is, by the account."""
-        ...
-
-    def is_same(self, first: Compilation, second: Compilation) -> bool:
-        """Whether two builds of a unit have the same decisions."""
-        ...
-
-    def compile_again(self, unit: Any, build: Compilation, path: Path) -> Compilation:
-        """Compile a unit by the decisions of a build, and keep the object."""
-        ...
-
-    def save_build(self, build: Compilation, path: Path) -> None:
-        """Keep the decisions of a build."""
-        ...
-
-    def load_build(self, unit: Any, path: Path, keep_object: Path) -> Compilation | None:
-        """Compile a unit by decisions that were kept; ``None`` if there are none."""
-        ...
-
-    def take_back(self, unit: Any, accepted: Compilation | None, refused: Compilation) -> float:
-        """Go on from what was accepted, and not make the same moves again at once; gives processor seconds."""
-        ...
-
-    def conclude(self, accepted: Mapping[str, Compilation]) -> None:
-        """Take what was accepted for the result, and all other units as plain."""
-        ...
+def pending_seconds(space: Space[UnitT, StepT]) -> float:
+    """Processor time that the budget keeps back for pending work."""
+    return sum(work.seconds for work in space.pending)

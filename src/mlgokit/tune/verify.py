@@ -1,10 +1,10 @@
-"""Verification: everything of a project compiled with the artifact, and what does not pay there put back."""
+"""Verification: everything of a project compiled with the plugin, and the entries that do not pay there put back."""
 
 import shutil
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Protocol, Self
 
 from mlgokit.builds.measurement import Comparison
 from mlgokit.compiler.compilation import Compilation
@@ -18,7 +18,6 @@ from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tables.file import TABLES
 from mlgokit.tune.judge import Judge, prove
-from mlgokit.tune.space import Space
 
 PLAIN = "plain"
 """The build without a plugin; others have the name of the table that was verified with them."""
@@ -58,9 +57,36 @@ class VerifiedBuild:
         )
 
 
+class Candidate(Protocol):
+    """A table that a search wants in the plugin, and what speaks against it once everything is compiled with it."""
+
+    @property
+    def kind(self) -> str:
+        """One of :data:`mlgokit.tables.file.TABLES`."""
+        ...
+
+    def entries(self) -> Collection[Hashable]:
+        """Everything that can be put back by itself."""
+        ...
+
+    def write(self, path: Path, kept: Collection[Hashable]) -> None:
+        """Write the table with these entries."""
+        ...
+
+    def refuted(
+        self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
+    ) -> dict[str, tuple[Collection[Hashable], str]]:
+        """By module, the entries that the builds without and with the table refute, and why."""
+        ...
+
+    def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
+        """Why the whole project is not better with the table than before; empty if it is."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Verified:
-    """What a verification left of a table.
+    """The outcome of the verification of a table.
 
     Attributes:
         table: the file.
@@ -83,7 +109,7 @@ class Verified:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Verifier:
-    """How tables are verified, one on top of the other, and what was compiled for it so far.
+    """The verification of tables, one on top of the other, and the builds that were compiled for it so far.
 
     As a context manager it deletes its folder at the end.
 
@@ -92,9 +118,9 @@ class Verifier:
         modules: what the project consists of, in link order.
         output: where the plugin goes when it is verified; nothing is written there before it is published.
         search_folder: that of the search.
-        inside: what the plugin holds so far, by kind: policies and tables.
+        inside: policies and tables that the plugin holds so far, by kind.
         report: told after every module.
-        judge: who says of the whole; the account and a link without one.
+        judge: measures the whole project; without one, the account and a link decide.
         costs: whether builds are compared by the costs of register allocation; then nothing is linked.
         builds: all modules, by the last table that they were compiled with; :data:`PLAIN` with none.
         tables: by the file that was verified, where it goes with the plugin.
@@ -149,7 +175,7 @@ class Verifier:
         link_policies(self.compiler.toolchain, self.inside, self.plugin)
 
     def link_again(self) -> None:
-        """Make the plugin anew, after its promise changed or a table left, and see that it does what was verified.
+        """Link the plugin again after its summary changed or a table left it, and check that it does what was verified.
 
         Raises:
             ToolError: it cannot be linked, or does not compile a module to the object of the proof.
@@ -164,11 +190,11 @@ class Verifier:
         path = self.folder / "again.o"
         path.unlink(missing_ok=True)
         use = PluginUse(plugin=self.plugin)
-        found = self.compiler.compile(module, CompileRequest(use=use, keep_object=path, regalloc=self.costs))
-        if not found.ok or path.read_bytes() != build.objects[name].read_bytes():
+        done = self.compiler.compile(module, CompileRequest(use=use, keep_object=path, regalloc=self.costs))
+        if not done.ok or path.read_bytes() != build.objects[name].read_bytes():
             raise ToolError(
                 f"{self.output}: expected the object of {name} that was verified, found another when the plugin was "
-                f"linked again ({found.reason or 'it compiles'}); tune again with --continue"
+                f"linked again ({done.reason or 'it compiles'}); tune again with --continue"
             )
 
     def compile_all(self, name: str, plugin: Path | None) -> VerifiedBuild:
@@ -188,7 +214,7 @@ class Verifier:
         return VerifiedBuild(compilations=dict(zip(paths, results, strict=True)), objects=paths)
 
     def measure(self, name: str, build: VerifiedBuild, *, changed: bool) -> VerifiedBuild:
-        """Link the objects, and ask the judge about the whole; that is known if nothing ``changed`` against plain."""
+        """Link the objects, and let the judge measure the whole, unless nothing ``changed`` against the plain build."""
         lld = None if self.costs else self.compiler.toolchain.lld
         first = build if name == PLAIN else self.plain
         link = None
@@ -206,60 +232,60 @@ class Verifier:
         return replace(build, link=link, judged=judged)
 
 
-def verify(verifier: Verifier, space: Space[Any, Any], destination: Path) -> Verified:
+def verify(verifier: Verifier, candidate: Candidate, destination: Path) -> Verified:
     """Put a table into the plugin, beside those that were verified before, and compile everything with it and without.
 
-    Entries that the objects do not bear out are put back, and all of them if the whole is no better. A plugin has one
-    table at least; another one in which nothing is left is left out. A module without entries that does not compile,
-    perhaps since its time was over, counts as before the table and not as nothing, and its note says so.
+    Entries that the objects refute are put back, and all of them if the whole is no better. A plugin has one table at
+    least; a further one without entries is left out. A module without entries that does not compile, perhaps because
+    it timed out, counts as before the table, and its note says so.
 
     Args:
         verifier: what was verified before, and what is compiled with the table, are there.
-        space: whose table it is; says what is to be put back.
+        candidate: the table; says which entries are to be put back.
         destination: where the table goes with the plugin, when that is published.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked, or nothing compiles with it.
     """
-    table = verifier.folder / f"{space.table}.table"
+    table = verifier.folder / f"{candidate.kind}.table"
     verifier.tables[table] = destination
     below = [kind for kind in verifier.inside if kind in TABLES]
     before = verifier.latest
-    wanted = kept = frozenset(space.entries())
+    wanted = kept = frozenset(candidate.entries())
     notes: dict[str, str] = {}
     objection = ""
-    own = {space.table: table}
+    own = {candidate.kind: table}
     verifier.inside = verifier.inside | own if below else own | verifier.inside
     while kept or not below:
-        space.write_table(table, kept)
+        candidate.write(table, kept)
         verifier.link_plugin()
-        after = verifier.compile_all(space.table, verifier.plugin)
+        after = verifier.compile_all(candidate.kind, verifier.plugin)
         if not after.sizes:
             raise ToolError(
                 f"{verifier.output}: expected {verifier.compiler.toolchain.clang} to compile with it, found no module "
                 "that does; try `mlgokit doctor`"
             )
-        refused = space.refused(before, after, kept)
-        notes |= {name: reason for name, (_, reason) in refused.items() if reason}
-        wrong = kept & {entry for entries, _ in refused.values() for entry in entries}
+        refuted = candidate.refuted(before, after, kept)
+        notes |= {name: reason for name, (_, reason) in refuted.items() if reason}
+        wrong = kept & {entry for entries, _ in refuted.values() for entry in entries}
         if not wrong:
             unknown = before.sizes.keys() - after.sizes.keys()
             notes |= {
                 name: f"{notes.get(name, 'it does not compile with the result')}; counted as it was before"
                 for name in unknown
             }
-            after = verifier.measure(space.table, after.with_those_of(before, unknown), changed=bool(kept))
-            why = space.objection(before, after)
+            after = verifier.measure(candidate.kind, after.with_those_of(before, unknown), changed=bool(kept))
+            why = candidate.objection(before, after)
             if not why or not kept:
                 break
             objection, wrong = why, kept
         kept -= wrong
     else:
         after = before
-        del verifier.inside[space.table], verifier.tables[table]
+        del verifier.inside[candidate.kind], verifier.tables[table]
         verifier.link_again()
-    verifier.builds[space.table] = after
+    verifier.builds[candidate.kind] = after
     return Verified(
         table=table, kept=kept, put_back=wanted - kept, notes=notes, objection=objection, before=before, after=after
     )

@@ -13,12 +13,11 @@ from mlgokit.progress import say_nothing
 from mlgokit.testing import ToyCall, ToyModule, toy_compiler, toy_source
 from mlgokit.traces.log import function_id
 from mlgokit.tune.loop import NOTHING_LEFT, OVER, run_search
-from mlgokit.tune.spaces.inlining.merge import merge
 from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy
 from mlgokit.tune.spaces.inlining.restart import ArmStatistics, choose_restart, restart
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 from mlgokit.tune.spaces.inlining.state import RestartKind, StepResult
-from mlgokit.tune.spaces.inlining.step import MovePriority, compile_decided, indifferent
+from mlgokit.tune.spaces.inlining.step import MovePriority, compile_decided, indifferent, merge
 
 CALLERS = ("one", "two", "three")
 CALLS = tuple((caller, callee) for caller in CALLERS for callee in ("first", "second"))
@@ -123,13 +122,13 @@ def test_restarts_in_vain_are_counted_until_there_are_enough(opened: Callable[..
     search = opened(m=toy(lambda inlined: (100 + sum(inlined), 100, 100)), restarts=30)
     go(search, 10_000)
     assert search.ended == NOTHING_LEFT
-    assert search.space.modules["m"].vain == 30
+    assert search.space.modules["m"].vain_restarts == 30
     assert set(search.space.arms) == set(RestartKind)
 
 
-def test_a_module_that_a_judge_refused_too_often_is_left_alone(opened: Callable[..., InliningSearch]):
+def test_a_module_that_a_judge_reverted_too_often_is_left_alone(opened: Callable[..., InliningSearch]):
     search = opened(m=toy(together), restarts=5)
-    search.space.modules["m"].refused = 5
+    search.space.modules["m"].reverted = 5
     go(search, 1000)
     assert (search.space.account.image, search.ended, search.space.arms) == (300, NOTHING_LEFT, {})
 

@@ -16,9 +16,9 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, ToyCall, ToyModule, toy_compiler, toy_log, toy_sizes, toy_source
 from mlgokit.traces.log import function_id
+from mlgokit.tune.composing import compose
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.search import progress_path
-from mlgokit.tune.spaces.inlining.compose import compose
 from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 from mlgokit.tune.spaces.inlining.state import ModuleState, Progress, StepResult, load_progress, save_progress
@@ -86,7 +86,7 @@ class Trial:
         if done.build is not None:
             self.state.build = done.build
             self.account.put(NAME, done.build.measured)
-        self.state.composed, self.state.composed_steps = done.composed, done.composed_steps
+        self.state.composed, self.state.climb.composed_steps = done.composed, done.composed_steps
         return done
 
 

@@ -64,7 +64,7 @@ def functions(build: Compilation) -> dict[str, int]:
 def test_steps_under_way_make_different_moves_and_both_gains_stay(tmp_path: Path):
     search = opened(tmp_path, alternating, most=COUNT // 2)
     first, second = begun(search, 1), begun(search, 2)
-    assert len(the(search).claimed) == COUNT
+    assert len(the(search).climb.claimed) == COUNT
     one, other = first(), second()
     assert one.made.isdisjoint(other.made)
     assert one.kept
@@ -72,7 +72,7 @@ def test_steps_under_way_make_different_moves_and_both_gains_stay(tmp_path: Path
     # The one that began later ends first.
     search.space.accept(the(search), other)
     search.space.accept(the(search), one)
-    assert not the(search).claimed
+    assert not the(search).climb.claimed
     found = the(search).composed
     assert found is not None
     wanted = tuple(place % 2 == 0 for place in range(COUNT))
@@ -120,18 +120,18 @@ def test_of_a_merged_state_that_is_not_what_was_added_up_the_parts_that_are_stay
         steps = [work() for work in works]
         if all(len({2, 4} & step.made) == 1 for step in steps):
             break
-        unit.claimed.clear()
+        unit.climb.claimed.clear()
     for step in steps:
         search.space.accept(unit, step)
     assert unit.composed is not None
     assert unit.composed.measured.totals.text == 360, "what is added up"
-    unit.composed_steps = COMPOSED
+    unit.climb.composed_steps = COMPOSED
     search.space.accept(unit, begun(search, 1)())
     assert unit.composed is not None
     assert unit.composed.decisions.by_site == {2: False, 4: True, 6: True, 8: True}
     assert unit.composed.measured.totals.text == 370
     assert search.space.account.image >= 370
-    unit.composed_steps = COMPOSED
+    unit.climb.composed_steps = COMPOSED
     search.space.accept(unit, begun(search, 1)())
     assert (search.space.account.image, unit.composed) == (370, None)
 
@@ -142,15 +142,15 @@ def test_a_promise_that_does_not_hold_is_dropped_with_what_was_added_meanwhile(t
     unit = the(search)
     search.space.accept(unit, begun(search, 1)())
     assert unit.composed is not None
-    unit.composed_steps = COMPOSED
+    unit.climb.composed_steps = COMPOSED
     confirm, explore = begun(search, 2), begun(search, 3)
-    assert unit.confirming
+    assert unit.climb.is_confirming
     broken.append("no")
     real = dataclasses.replace(confirm(), build=None, composed=None)
     search.space.accept(unit, explore())
     assert unit.composed is not None
     search.space.accept(unit, real)
-    assert (unit.composed, unit.confirming) == (None, False)
+    assert (unit.composed, unit.climb.is_confirming) == (None, False)
 
 
 def test_a_pass_over_the_moves_ends_once_and_with_nobody_beside(tmp_path: Path):
@@ -162,11 +162,11 @@ def test_a_pass_over_the_moves_ends_once_and_with_nobody_beside(tmp_path: Path):
     assert second().kind is not None
     space.accept(unit, first())
     end = begun(search, 3)
-    assert unit.alone
-    assert not space.admits(unit, 1)
+    assert unit.climb.ends_pass
+    assert space.urgency(unit, 1) is None
     space.accept(unit, end())
-    assert unit.exhausted
-    assert space.admits(unit, 1)
+    assert unit.climb.exhausted
+    assert space.urgency(unit, 1) is not None
 
 
 @dataclasses.dataclass(slots=True)

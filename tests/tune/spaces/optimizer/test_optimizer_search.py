@@ -22,10 +22,9 @@ from mlgokit.progress import say_nothing
 from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, by_function, read_overrides
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
 from mlgokit.tune.loop import NOTHING_LEFT, run_search
-from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
 from mlgokit.tune.spaces.optimizer.opening import OptimizerSearch, open_optimizer
-from mlgokit.tune.spaces.optimizer.state import left_out_of, load_left_out, save_left_out
-from mlgokit.tune.spaces.optimizer.step import COMPOSED, moves_of
+from mlgokit.tune.spaces.optimizer.state import COMPOSED, PassBuild, left_out_of, load_left_out, save_left_out
+from mlgokit.tune.spaces.optimizer.step import EXCLUDED, FIRST, MINSIZE, PassStep, moves_of
 from mlgokit.tune.verify import Verifier
 
 NAMES: tuple[str, ...] = ("f", "g", "h", "i")
@@ -133,12 +132,12 @@ def test_what_pays_is_left_out_where_it_pays_and_nothing_executes_more(tmp_path:
     assert found.space.account.image == 400 - 20 - 10
     left = found.space.left_out()
     assert (KEYS["f"], GVN, 1) in left
-    assert {key for key, _, _ in left} == {KEYS["f"], KEYS["g"]} == set(found.space.entries())
-    assert found.space.standing == (370.0, pytest.approx(-0.075))
+    assert {key for key, _, _ in left} == {KEYS["f"], KEYS["g"]} == set(found.space.candidate.entries())
+    assert (found.space.score.value, found.space.score.change) == (370.0, pytest.approx(-0.075))
     assert all(one.trials for one in found.space.functions)
 
     table = tmp_path / "kept"
-    found.space.write_table(table, {KEYS["g"]})
+    found.space.candidate.write(table, {KEYS["g"]})
     written = read_overrides(OPTIMIZER_PASSES, table)
     assert set(written.by_key) == {KEYS["g"]}
     assert written.summary is not None
@@ -156,38 +155,85 @@ def test_several_workers_try_moves_of_one_module_and_find_the_same(workers: int,
     assert found.space.account.image == 370
     assert {key for key, _, _ in found.space.left_out()} == {KEYS["f"], KEYS["g"]}
     unit = found.space.units[0]
-    assert (unit.running, unit.claimed, unit.gains, unit.composed_steps) == (0, set(), [], 0)
+    assert (unit.climb.claimed, unit.climb.is_confirming, unit.climb.composed_steps) == (set(), False, 0)
+    assert unit.current is unit.confirmed
 
 
-def test_of_steps_under_way_together_the_later_leaves_alone_what_the_earlier_changed(tmp_path: Path):
-    toy = Toy(weigh, tmp_path, slowdown=math.inf)
-    space = toy.open().space
+def test_of_steps_under_way_together_the_better_change_of_a_function_stays(tmp_path: Path):
+    space = Toy(weigh, tmp_path, slowdown=math.inf).open().space
     unit, rng = space.units[0], np.random.default_rng(1)
     proposed = [space.propose(unit, rng, lambda: False) for _ in range(2)]
-    assert space.admits(unit, 1)
-    assert not space.admits(unit, COMPOSED)
+    assert space.urgency(unit, 1) is not None
     steps = [propose() for propose in proposed]
     assert not steps[0].made & steps[1].made
+    assert unit.climb.claimed == steps[0].made | steps[1].made
+    # Both leave LICM out of i, the first or each time.
+    assert all({(KEYS["i"], LICM, 0), (KEYS["i"], LICM, EACH_TIME)} & step.made for step in steps)
 
-    for step in steps:
-        space.accept(unit, step)
+    space.accept(unit, steps[0])
+    first = unit.current.left_out
+    space.accept(unit, steps[1])
 
     # Whatever each made, the module is composed of what the functions weigh so.
-    assert unit.composed_steps > 0
-    sizes, _ = weigh(set(unit.left_out))
-    assert unit.build.measured.totals.text == sum(sizes.values())
-    kept = [step.explored.moves_kept(step.explored.kept) for step in steps if step.explored is not None]
-    assert unit.left_out <= frozenset().union(*kept)
-    touched = [{key for key, _, _ in one} for one in kept]
-    both = touched[0] & touched[1]
-    assert both == {KEYS["i"]}
-    assert not {move for move in kept[1] if move[0] in both} & unit.left_out
+    assert unit.climb.composed_steps > 0
+    assert not unit.climb.claimed
+    left_out = unit.current.left_out
+    assert unit.current.done.measured.totals.text == sum(weigh(set(left_out))[0].values())
+    # The second is no better.
+    assert [move for move in left_out if move[0] == KEYS["i"]] == [move for move in first if move[0] == KEYS["i"]]
+
+
+def confirmed_beside(folder: Path) -> tuple[OptimizerSearch, PassBuild, PassStep]:
+    """A search in which a step gained while the composed build was compiled; that build, and its confirmation."""
+    for seed in range(30):
+        search = Toy(weigh, folder, slowdown=math.inf).open()
+        space, rng = search.space, np.random.default_rng(seed)
+        unit = space.units[0]
+        space.accept(unit, space.propose(unit, rng, lambda: False)())
+        promised = unit.current
+        if not unit.climb.composed_steps:
+            continue
+        unit.climb.composed_steps = COMPOSED
+        confirm, explore = (space.propose(unit, rng, lambda: False) for _ in range(2))
+        assert unit.climb.is_confirming
+        done = confirm()
+        space.accept(unit, explore())
+        if len({key for key, _, _ in unit.current.left_out}) > len({key for key, _, _ in promised.left_out}):
+            return search, promised, done
+    pytest.fail("no step gained twice")
+
+
+def test_gains_beside_the_confirmation_of_a_composed_build_stay_on_top_of_it(tmp_path: Path):
+    search, promised, confirmation = confirmed_beside(tmp_path)
+    (unit,) = search.space.units
+    both = unit.current.left_out
+
+    search.space.accept(unit, confirmation)
+
+    assert not unit.climb.is_confirming
+    assert unit.confirmed.left_out == promised.left_out
+    assert search.space.account.image == sum(weigh(set(promised.left_out))[0].values())
+    assert (unit.current.left_out, unit.climb.composed_steps) == (both, 2)
+    assert unit.current.done.measured.totals.text == sum(weigh(set(both))[0].values())
+
+
+def test_a_composed_build_that_does_not_hold_takes_with_it_the_gains_on_top_of_it(tmp_path: Path):
+    search, _, confirmation = confirmed_beside(tmp_path)
+    (unit,) = search.space.units
+    lost, first = unit.current.left_out, unit.confirmed
+
+    search.space.accept(unit, dataclasses.replace(confirmation, explored=None))
+
+    assert (unit.current, unit.confirmed, unit.climb.composed_steps) == (first, first, 0)
+    assert lost & unit.tried
+    assert lost - unit.tried, "moves in half of the functions may be made again"
+    assert search.space.account.image == 400
 
 
 def test_what_may_execute_more_is_left_out_too(tmp_path: Path):
     found = Toy(weigh, tmp_path, slowdown=math.inf).search()
     assert found.space.account.image == 330
-    assert KEYS["i"] in found.space.entries()
+    assert KEYS["i"] in found.space.candidate.entries()
     other = tmp_path / "other"
     other.mkdir()
     assert Toy(weigh, other, slowdown=0.2).search().space.account.image == 330
@@ -198,11 +244,11 @@ def test_functions_that_several_modules_have_are_left_alone(tmp_path: Path):
     toy = Toy(weigh, tmp_path, modules=modules, offsets={"m": 0, "n": 0}, lacking="n")
     found = toy.search()
     assert found.space.shared == len(NAMES) - 1
-    assert not found.space.entries()
+    assert not found.space.candidate.entries()
 
     toy.offsets = {"m": 0, "n": 1000}
     found = toy.search()
-    assert set(found.space.entries()) == {KEYS["f"], KEYS["g"], 1000 + KEYS["f"], 1000 + KEYS["g"]}
+    assert set(found.space.candidate.entries()) == {KEYS["f"], KEYS["g"], 1000 + KEYS["f"], 1000 + KEYS["g"]}
 
 
 def test_a_module_that_is_there_twice_is_searched_once_and_counts_twice(tmp_path: Path):
@@ -213,7 +259,7 @@ def test_a_module_that_is_there_twice_is_searched_once_and_counts_twice(tmp_path
 
     assert [unit.module.name for unit in found.space.units] == ["m"]
     assert found.space.shared == 0
-    assert set(found.space.entries()) == set(alone.space.entries()) == {KEYS["f"], KEYS["g"]}
+    assert set(found.space.candidate.entries()) == set(alone.space.candidate.entries()) == {KEYS["f"], KEYS["g"]}
     assert found.space.account.image == 2 * alone.space.account.image
     assert toy.open().space.account.image == found.space.account.image, "gone on with"
 
@@ -227,7 +273,7 @@ def test_a_variant_of_a_module_is_compiled_with_what_paid_and_counts(tmp_path: P
     assert (unit.copies, [one.names for one in unit.variants]) == (("o", "p"), [("n",)])
     assert unit.names == ("m", "o", "p", "n")
     assert found.space.shared == 0
-    assert set(found.space.entries()) == {KEYS["f"], KEYS["g"]}
+    assert set(found.space.candidate.entries()) == {KEYS["f"], KEYS["g"]}
     assert found.space.account.image == 4 * 370 + 50
     assert toy.open().space.account.image == found.space.account.image, "gone on with"
 
@@ -238,7 +284,7 @@ def test_what_costs_more_in_a_variant_than_it_saves_is_not_kept(costs: int, imag
     found = toy.search()
 
     assert found.space.account.image == image
-    assert bool(found.space.entries()) is (costs < 100)
+    assert bool(found.space.candidate.entries()) is (costs < 100)
     assert toy.open().space.account.image == image
 
 
@@ -261,12 +307,13 @@ def test_of_moves_at_odds_those_in_half_of_the_functions_may_be_made_again(tmp_p
     space = Toy(at_odds, tmp_path).open().space
     (unit,) = space.units
     f, g = (KEYS["f"], GVN, 1), (KEYS["g"], GVN, 0)
-    unit.left_out, unit.composed_steps, unit.tried = frozenset({f, g}), 2, {f, g}
-    ((_, confirm),) = space.unsettled()
+    unit.current = dataclasses.replace(unit.current, left_out=frozenset({f, g}))
+    unit.climb.composed_steps, unit.tried = 2, {f, g}
+    (work,) = space.pending
 
-    space.accept(unit, confirm())
+    space.accept(unit, work.run())
 
-    assert (unit.left_out, unit.composed_steps, unit.tried) == (frozenset(), 0, {f})
+    assert (unit.current.left_out, unit.climb.composed_steps, unit.tried) == (frozenset(), 0, {f})
     assert space.account.image == 400
 
 
@@ -322,8 +369,8 @@ def test_an_attribute_is_taken_once_and_passes_also_each_time(tmp_path: Path):
     found = Toy(weigh, tmp_path).open()
     (unit,) = found.space.units
     ran = {KEYS["f"]: ((MINSIZE, 0), ("GVNPass", 3), ("LCSSAPass", 0))}
-    unit.build = dataclasses.replace(unit.build, changes=PassChanges(keys=KEYS, changed=ran, executed={}))
-    unit.left_out = frozenset({(KEYS["g"], GVN, 0)})
+    done = dataclasses.replace(unit.current.done, changes=PassChanges(keys=KEYS, changed=ran, executed={}))
+    unit.current = PassBuild(done=done, left_out=frozenset({(KEYS["g"], GVN, 0)}))
 
     moves, worth = moves_of(unit)
 

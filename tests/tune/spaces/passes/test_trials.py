@@ -9,8 +9,7 @@ import pytest
 from mlgokit.compiler.reuse.trials import OVERRIDE, Outcome, Overrides
 from mlgokit.tune.spaces.functions.rounds import take
 from mlgokit.tune.spaces.functions.state import FunctionState, load_functions, save_functions
-from mlgokit.tune.spaces.passes.candidates import CANDIDATES, EXCLUDED, REPEATED
-from mlgokit.tune.spaces.passes.trials import PassConfig, pass_number
+from mlgokit.tune.spaces.passes.trials import CANDIDATES, EXCLUDED, REPEATED, PassConfig, pass_number
 
 SINGLES = len(CANDIDATES) + len(REPEATED)
 

@@ -1,7 +1,7 @@
-"""Policies of registers inside a tuned plugin: where they make a function smaller than the search did, they decide.
+"""Register policies inside a tuned plugin: they decide in functions that they make smaller than the search did.
 
-They decide about a live range as it comes, so nothing of them is in a table. A function that is smaller by LLVM's own
-allocation gets an entry without overrides, which keeps them out of it.
+They decide about live ranges as these come, so their decisions are in no table. A function that is smaller by LLVM's
+own allocation gets an entry without overrides, which keeps the policies out of it.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from mlgokit.tune.verify import VerifiedBuild, Verifier
 
 _TABLE = ALLOCATIONS.table
 _OBJECTS = "policies"
-"""Folder of the objects; those before are needed if they are no smaller."""
+"""Folder of the objects; the objects before are kept, for the case that these are no smaller."""
 
 
 def add_policies(
@@ -30,9 +30,9 @@ def add_policies(
     *,
     policies: Mapping[str, Path],
 ) -> Tuned:
-    """Put policies of registers into the plugin of ``tuned``, if everything compiled with them is smaller.
+    """Put register policies into the plugin of ``tuned``, if the project is smaller with them.
 
-    A function that would be larger by them stays as it was.
+    A function that they would make larger stays as it was.
 
     Args:
         verifier: what has verified ``tuned``.
@@ -52,14 +52,14 @@ def add_policies(
     verifier.link_plugin()
     alone = verifier.compile_all(_OBJECTS, verifier.plugin)
     smaller, larger = _grown(search, alone, before), _grown(search, before, alone)
-    entries = {key: found for key, found in kept.items() if key not in smaller}
+    entries = {key: overrides for key, overrides in kept.items() if key not in smaller}
     entries |= {key: kept.get(key, Overrides()) for key in larger}
     table = verifier.folder / "policies.table"
-    space.write_table(table, kept)
+    space.candidate.write(table, kept)
     summary = read_overrides(ALLOCATIONS, table).summary
     verifier.inside |= {_TABLE: table}
-    verifier.tables = {path: place for path, place in tables.items() if path != inside.get(_TABLE)}
-    verifier.tables[table] = search.folder / space.table
+    verifier.tables = {path: target for path, target in tables.items() if path != inside.get(_TABLE)}
+    verifier.tables[table] = search.folder / space.candidate.kind
     for last in (False, True):
         write_overrides(ALLOCATIONS, table, entries, summary)
         verifier.link_plugin()
@@ -67,7 +67,7 @@ def add_policies(
         worse = _grown(search, before, after)
         if last or not worse:
             break
-        # What depends on the registers of another.
+        # A function may depend on the registers of another.
         entries |= {key: kept.get(key, Overrides()) for key in worse}
     if after.sizes.keys() == before.sizes.keys():
         after = verifier.measure(_OBJECTS, after, changed=True)
@@ -82,13 +82,13 @@ def add_policies(
 def _grown(search: FunctionSearch, first: VerifiedBuild, second: VerifiedBuild) -> set[int]:
     """Keys of the functions that are larger in the second build."""
     text_only = search.space.objective is Objective.LINK_AWARE_TEXT
-    found: set[int] = set()
+    grown: set[int] = set()
     for unit in search.space.units:
         before, after = (build.compilations[unit.module.name].sizes for build in (first, second))
         if before is not None and after is not None:
             folded = folded_in(unit.module, first)
-            found |= grown_functions(unit.keys, before, after, text_only=text_only, folded=folded)
-    return found
+            grown |= grown_functions(unit.keys, before, after, text_only=text_only, folded=folded)
+    return grown
 
 
 def _is_smaller(before: VerifiedBuild, after: VerifiedBuild, objective: Objective) -> bool:

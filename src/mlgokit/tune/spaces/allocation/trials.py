@@ -1,16 +1,33 @@
-"""Trials of a function's registers: some evictions and priorities of the best so far are drawn anew.
+"""The search over register allocations: some evictions and priorities of the best allocation are drawn anew.
 
 Weights say what a score is: what spills, reloads and copies cost, or bytes.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.reuse.trials import PENALTY, SPILL_COST, TRIAL, Floats, Records, Series, Stage, counts_bytes
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.reuse.trials import (
+    CODE_BYTES,
+    IMAGE_BYTES,
+    PENALTY,
+    SPILL_COST,
+    TRIAL,
+    Floats,
+    Overrides,
+    Records,
+    Series,
+    Stage,
+    counts_bytes,
+)
+from mlgokit.progress import Report
 from mlgokit.tables.overrides import ALLOCATIONS, OverrideKind
+from mlgokit.tune.spaces.functions.opening import FunctionSearch, open_verified
 from mlgokit.tune.spaces.functions.state import FunctionState
+from mlgokit.tune.verify import Verifier
 
 FEW = (1, 2, 4, 8)
 """Decisions that are flipped in the mean in some of the trials that want bytes."""
@@ -22,7 +39,7 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrialConfig:
-    """What is tried.
+    """The trials of register allocations.
 
     Attributes:
         weights: [9] of what a trial measures in the score.
@@ -40,7 +57,7 @@ class TrialConfig:
 
     @property
     def kind(self) -> OverrideKind:
-        """The table of what is found."""
+        """Allocations."""
         return ALLOCATIONS
 
     @property
@@ -68,7 +85,7 @@ class TrialConfig:
         return function.cost
 
     def series(self, function: FunctionState, count: int, rng: np.random.Generator) -> list[Series]:
-        """The next so many trials; what an earlier plugin does comes first."""
+        """The next ``count`` trials; the overrides of an earlier plugin come first."""
         trials = _draw(self, function, count, rng)
         series = Series(
             key=function.key, base=function.overrides, score=function.score, trials=trials, free=function.cost
@@ -81,8 +98,38 @@ class TrialConfig:
         return [Series(key=function.key, base=function.start, score=np.inf, trials=trials[:1]), series]
 
 
+def open_bytes(
+    verifier: Verifier,
+    *,
+    objective: Objective,
+    folder: Path,
+    start: Mapping[int, Overrides],
+    seed: int,
+    report: Report,
+) -> FunctionSearch:
+    """Begin a search for bytes on top of the verified tables, or go on with the one in the folder.
+
+    Args:
+        verifier: has verified inlining decisions, and perhaps passes.
+        objective: which bytes count.
+        folder: of the search for these decisions; this one is kept below it.
+        start: by function, the overrides of an earlier plugin; tried first.
+        seed: random seed.
+        report: told after every module.
+    """
+    return open_verified(
+        verifier,
+        TrialConfig(weights=CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES),
+        objective=objective,
+        folder=folder / "allocation",
+        start=start,
+        seed=seed,
+        report=report,
+    )
+
+
 def _draw(config: TrialConfig, function: FunctionState, count: int, rng: np.random.Generator) -> Records:
-    """[count] trials that flip some decisions, or most.
+    """[count] trials that flip some decisions, or most of them.
 
     Of costs, many at once find more than few: measured at 10 s for seven modules, rates drawn evenly from the whole
     range, or their squares, saved a tenth more than rates that are even in their logarithm, and twice as much as small

@@ -1,4 +1,4 @@
-"""What the objects of two verified builds say of a search function by function."""
+"""Functions compared in two verified builds: which of them cost more, or are larger, with a table than without."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,16 +11,16 @@ from mlgokit.module import Module
 from mlgokit.tune.verify import VerifiedBuild, grew
 
 
-def scores_of(found: Compilation) -> dict[str, float]:
-    """What spills, reloads and copies cost, by function with costs."""
-    costs = found.regalloc
+def scores_of(done: Compilation) -> dict[str, float]:
+    """Costs of spills, reloads and copies, by function with costs."""
+    costs = done.regalloc
     return {} if costs is None else dict(zip(costs.functions, costs.scores.tolist(), strict=True))
 
 
 def dearer_functions(
     keys: Mapping[str, int], chosen: set[int], before: Compilation, after: Compilation
 ) -> tuple[set[int], str]:
-    """Functions of a module that cost more with the table, or all if one changed that is not in it; and why.
+    """Functions of a module that cost more with the table, or all if one without an entry changed; and why.
 
     Args:
         keys: of the module's functions, by name.
@@ -52,7 +52,7 @@ def larger_functions(
     text_only: bool,
     folded: Mapping[str, int] | None = None,
 ) -> set[int]:
-    """Functions of a module that are larger with the table, or all if that cannot be told.
+    """Functions of a module that are larger with the table, or all if it cannot be told which.
 
     Functions that the linker folds into one count together: with the table they may be alike no longer.
 
@@ -68,17 +68,17 @@ def larger_functions(
     groups = _groups(first, second, folded or {})
     code, larger = (_larger(groups, first, second, text_only=each) for each in (True, text_only))
 
-    def chosen_of(found: Iterable[Sequence[str]]) -> set[int]:
-        return {keys[name] for group in found for name in group if keys.get(name) in chosen}
+    def chosen_of(groups: Iterable[Sequence[str]]) -> set[int]:
+        return {keys[name] for group in groups for name in group if keys.get(name) in chosen}
 
     worse, is_larger = chosen_of(larger), _total(second, text_only=text_only) > _total(first, text_only=text_only)
     if _is_outlined(first) or _is_outlined(second):
-        # Code moves between functions: those that nobody touched may grow.
+        # Code moves between functions, so functions without an entry may grow.
         return (worse or chosen) if is_larger else set()
     if not all(chosen_of([group]) for group in code):
-        # Two are alike only as long as those are that they call.
+        # Two functions are folded only as long as the functions that they call are.
         return (worse | chosen_of(group for group in groups if len(group) > 1)) or chosen
-    # The filling at the end of unwind tables belongs to the last function, which may have stayed as it was.
+    # The padding at the end of unwind tables belongs to the last function, which may be unchanged.
     return worse or (chosen if is_larger else set())
 
 
@@ -91,7 +91,7 @@ def grown_functions(
 
 
 def objection_in_bytes(before: VerifiedBuild, after: VerifiedBuild, objective: Objective) -> str:
-    """Why the whole is not better: the link, the account or the user's own measure says so; empty if none does.
+    """Why the whole is not better, by the link, the account or the user's own measure; empty if it is by all of them.
 
     Functions of the same code that a link would fold may be allocated differently.
     """
@@ -121,8 +121,8 @@ def _larger(
     """Groups of functions that are larger in the second object."""
 
     def sizes_of(one: ObjectSizes) -> dict[str, int]:
-        found = one.function_text if text_only else one.function_bytes.sum(axis=1)
-        return dict(zip(one.function_names, found.tolist(), strict=True))
+        sizes = one.function_text if text_only else one.function_bytes.sum(axis=1)
+        return dict(zip(one.function_names, sizes.tolist(), strict=True))
 
     before, after = sizes_of(first), sizes_of(second)
     return [
@@ -133,7 +133,7 @@ def _larger(
 
 
 def _total(one: ObjectSizes, *, text_only: bool) -> int:
-    """Bytes of an object as far as they count, what is folded once."""
+    """Bytes of an object as far as they count."""
     columns = 1 if text_only else None
     parts = (one.function_bytes, one.signature_rest, one.rest[np.newaxis])
     return int(sum(part[:, :columns].sum() for part in parts))

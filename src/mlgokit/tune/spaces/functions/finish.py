@@ -1,4 +1,4 @@
-"""The end of a search function by function: the plugin verified, and what that says."""
+"""The end of a search function by function: the plugin verified with its table, and the result."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -15,18 +15,18 @@ from mlgokit.tune.space import Space
 from mlgokit.tune.spaces.functions.compare import scores_of
 from mlgokit.tune.spaces.functions.opening import FunctionSearch
 from mlgokit.tune.spaces.functions.state import ModuleFunctions
-from mlgokit.tune.verify import Verified, VerifiedBuild, Verifier, verify
+from mlgokit.tune.verify import Candidate, Verified, VerifiedBuild, Verifier, verify
 
 INLINING_TABLE = "decisions"
 _FIELDS = {ALLOCATIONS.table: "allocated", PASSES.table: "passes", OPTIMIZER_PASSES.table: "optimizer_passes"}
 
 
 class SearchedUnit(Protocol):
-    """A module of a search whose table goes by functions."""
+    """A module of a search whose table has entries by function."""
 
     @property
     def names(self) -> Sequence[str]:
-        """The modules that it stands for."""
+        """Of the module, and of those that are searched with it."""
         ...
 
     @property
@@ -36,11 +36,11 @@ class SearchedUnit(Protocol):
 
 
 class SearchedFunction(Protocol):
-    """A function in a search whose table goes by functions."""
+    """A function of a search whose table has entries by function."""
 
     @property
     def key(self) -> int:
-        """By which the table knows it."""
+        """Its key in the table."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class SearchedFunction(Protocol):
 
 
 class SearchedSpace(Space[Any, Any], Protocol):
-    """A space whose table goes by functions, for bytes."""
+    """A space whose table has entries by function, for bytes."""
 
     @property
     def functions(self) -> Sequence[SearchedFunction]:
@@ -62,19 +62,24 @@ class SearchedSpace(Space[Any, Any], Protocol):
         """Which bytes count."""
         ...
 
+    @property
+    def candidate(self) -> Candidate:
+        """Its table."""
+        ...
+
 
 def finish_bytes(
     verifier: Verifier, search: Search[Any], tuned: Tuned, bytes_of: Callable[[str, ObjectSizes], float]
 ) -> Tuned:
-    """Put what was found into the plugin of ``tuned`` as well, and compile everything with it once more.
+    """Verify the table of a search on top of the plugin of ``tuned``.
 
-    A function that is then larger than before is put back, and all functions of a module that is; so the result is no
-    larger than ``tuned`` in any module.
+    A function that is larger than before is put back, and so are all functions of a larger module; so no module is
+    larger than in ``tuned``.
 
     Args:
-        verifier: what has verified ``tuned``.
-        search: for allocations, or for passes; its space goes by functions.
-        tuned: the result without them.
+        verifier: has verified ``tuned``.
+        search: for allocations, or for passes.
+        tuned: the result without its table.
         bytes_of: what a module answers for in the project's account with an object of these sizes.
 
     Raises:
@@ -82,17 +87,17 @@ def finish_bytes(
         ToolError: the plugin cannot be linked.
     """
     space: SearchedSpace = search.space
-    done = verify(verifier, space, search.folder / space.table)
+    candidate = space.candidate
+    done = verify(verifier, candidate, search.folder / candidate.kind)
     changed = {name: _changed(unit, done) for unit in space.units for name in unit.names}
-    # What rows and the whole call it.
-    field = _FIELDS[space.table]
+    field = _FIELDS[candidate.kind]
     rows = tuple(
         dataclasses.replace(row, **{field: changed.get(row.name, 0)}) if row.name in done.after.sizes else row
         for row in tuned.modules
     )
     result = with_build(verifier, dataclasses.replace(tuned, modules=rows), done.after, space.objective, bytes_of)
-    found = SearchedFunctions(
-        # What an earlier plugin has may be kept without a trial.
+    searched = SearchedFunctions(
+        # An entry of an earlier plugin may be kept without a trial.
         functions=len({one.key for one in space.functions if one.trials} | done.kept),
         changed=len(done.kept),
         before_bytes=tuned.tuned_bytes,
@@ -107,7 +112,7 @@ def finish_bytes(
         user_seconds=tuned.user_seconds + search.user_seconds,
         compilations=tuned.compilations + search.compilations,
         ended=ended_together(tuned.ended, search.ended),
-        **{field: found},
+        **{field: searched},
     )
 
 
@@ -118,12 +123,12 @@ def with_build(
     objective: Objective,
     bytes_of: Callable[[str, ObjectSizes], float],
 ) -> Tuned:
-    """What was tuned, with everything as it is now compiled with the plugin; the plugin says so, too.
+    """The result with the sizes of a build; the summary inside the plugin is renewed too.
 
     Args:
         verifier: has the plugin.
         tuned: the result before.
-        after: what was compiled and measured last.
+        after: the build, with the plugin as it is now.
         objective: which bytes count.
         bytes_of: what a module answers for in the project's account with an object of these sizes.
 
@@ -148,18 +153,18 @@ def with_build(
 
 
 def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
-    """Make the plugin and compile everything with it and without, where only costs count.
+    """Verify the table of a search for costs, and make the plugin with it.
 
-    A function that then costs more than in the plain build is put back, and all functions of a module that does not
-    compile with it.
+    A function that costs more than in the plain build is put back, and so are all functions of a module that does not
+    compile with the table.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked, or nothing compiles with it.
     """
-    space = search.space
-    table = search.folder / space.table
-    done = verify(verifier, space, table)
+    space, candidate = search.space, search.space.candidate
+    table = search.folder / candidate.kind
+    done = verify(verifier, candidate, table)
     if renew_scores(ALLOCATIONS, done.table, *_promise(space.units, done)):
         verifier.link_again()
     rows = tuple(_row(unit, done) for unit in space.units)
@@ -195,12 +200,12 @@ def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
 
 
 def _changed(unit: SearchedUnit, done: Verified) -> int:
-    """Functions of a module that the table has."""
+    """How many functions of a module the table has."""
     return sum(key in done.kept for key in unit.keys.values())
 
 
 def _cost_pairs(name: str, done: Verified) -> list[tuple[float, float]]:
-    """Costs of a module's functions, plain and tuned; only of those with costs in the plain build."""
+    """Costs, plain and tuned, of a module's functions with costs in the plain build."""
     after = scores_of(done.after.compilations[name])
     return [(score, after.get(function, 0.0)) for function, score in scores_of(done.before.compilations[name]).items()]
 
@@ -234,6 +239,6 @@ def _row(unit: ModuleFunctions, done: Verified) -> TunedModule:
     )
 
 
-def _text(found: Compilation) -> int:
+def _text(done: Compilation) -> int:
     """Bytes of code."""
-    return 0 if found.sizes is None else found.sizes.totals.text
+    return 0 if done.sizes is None else done.sizes.totals.text

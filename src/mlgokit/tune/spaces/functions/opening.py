@@ -1,4 +1,4 @@
-"""The beginning of a search function by function: the functions of every module, and what is known of them."""
+"""The beginning of a search function by function: the functions of every module, and their progress."""
 
 import contextlib
 import hashlib
@@ -50,12 +50,12 @@ def open_functions(
         compiler: compiles.
         config: what is tried.
         decisions: a decision table by which modules are inlined; empty for LLVM's heuristic.
-        passes: a pass table that holds meanwhile; empty for none.
+        passes: a pass table that modules are compiled with; empty for none.
         optimizer_passes: the same of the optimizer.
         objective: which bytes count, if it is bytes.
         folder: where progress is kept.
-        start: by function, what an earlier plugin does otherwise than LLVM; tried first.
-        list_all: whether the table has functions that stay as LLVM allocates them as well.
+        start: by function, the overrides of an earlier plugin; tried first.
+        list_all: whether the table also has functions that stay as LLVM allocates them.
         seed: random seed.
         report: told after every module.
 
@@ -80,23 +80,23 @@ def open_functions(
     label = "list the functions" if decisions else "compile every module plainly"
     results = parallel(begin, modules, workers=compiler, report=report, label=label)
     known: set[int] = set()
-    for module, found in zip(modules, results, strict=True):
-        if not found.ok or (found.regalloc is None and not config.in_bytes):
-            space.failures[module.name] = f"{found.status.value}: {found.reason}"
+    for module, done in zip(modules, results, strict=True):
+        if not done.ok or (done.regalloc is None and not config.in_bytes):
+            space.failures[module.name] = f"{done.status.value}: {done.reason}"
             continue
-        keys = {one.name: one.key for one in found.tried if one.stage is config.stage}
+        keys = {one.name: one.key for one in done.tried if one.stage is config.stage}
         progress = load_functions(
             progress_path(folder, module.name), measured_by=space.measured_by.get(module.name, "")
         )
         functions: list[FunctionState] = []
-        for one in _functions_of(found, keys):
+        for one in _functions_of(done, keys):
             if one.key not in known:
                 known.add(one.key)
                 one.start = start.get(one.key)
                 one.recall(progress.get(one.key))
                 functions.append(one)
         space.units.append(
-            ModuleFunctions(module=module, keys=keys, functions=functions, compile_seconds=found.user_seconds)
+            ModuleFunctions(module=module, keys=keys, functions=functions, compile_seconds=done.user_seconds)
         )
     if not config.in_bytes and not space.functions:
         reason = next((f" ({name}: {reason})" for name, reason in space.failures.items()), "")
@@ -104,24 +104,24 @@ def open_functions(
             f"tune: expected functions with spills, reloads or copies, found none in {len(modules)} modules{reason}; "
             "build with -O1 or more: at -O0 LLVM has another allocator"
         )
-    search = Search(folder=folder, space=space, seed=seed)
-    search.count(sum(found.user_seconds for found in results), compilations=len(modules))
+    search = Search(folder=folder, space=space, seed=seed, label=config.label)
+    search.count(sum(done.user_seconds for done in results), compilations=len(modules))
     search.recall()
     search.mark()
     return search
 
 
 def _measured_by(compiler: Compiler, modules: Sequence[Module], passes: bytes) -> dict[str, str]:
-    """By module, the digest of what scores depend on beside the functions, whose keys follow their code."""
+    """By module, the digest of what scores depend on beside the code of functions, which is in their keys."""
     beneath = [hashlib.sha256(passes).hexdigest()] if passes else []
     plugin, loaded = compiler.plugin, compiler.loaded.facts
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for module in modules:
         words = module.command_line
         with contextlib.suppress(OSError):
             made = None if plugin is None else digest_once(plugin)
-            found[module.name] = digest_value([loaded, made, words, dict(named_files(words)), *beneath])
-    return found
+            digests[module.name] = digest_value([loaded, made, words, dict(named_files(words)), *beneath])
+    return digests
 
 
 def open_verified(
@@ -134,14 +134,14 @@ def open_verified(
     seed: int,
     report: Report,
 ) -> FunctionSearch:
-    """Begin with the functions as the tables that were verified make them, or go on from what is known of them.
+    """Begin a search on top of the verified tables, or go on with the one in the folder.
 
     Args:
         verifier: has verified inlining decisions, and perhaps passes.
         config: what is tried.
         objective: which bytes count.
         folder: where this search is kept.
-        start: by function, what an earlier plugin does otherwise than LLVM; tried first.
+        start: by function, the overrides of an earlier plugin; tried first.
         seed: random seed.
         report: told after every module.
     """
@@ -164,30 +164,30 @@ def open_verified(
 
 
 def _twins(units: Sequence[ModuleFunctions], build: VerifiedBuild) -> list[frozenset[int]]:
-    """Keys of functions that are folded into one and have several."""
-    found: list[frozenset[int]] = []
+    """Groups of functions that the linker folds into one although their keys differ."""
+    twins: list[frozenset[int]] = []
     for unit in units:
         groups: dict[int, set[int]] = {}
         for name, group in folded_in(unit.module, build).items():
             if name in unit.keys:
                 groups.setdefault(group, set()).add(unit.keys[name])
-        found += [frozenset(keys) for keys in groups.values() if len(keys) > 1]
-    return found
+        twins += [frozenset(keys) for keys in groups.values() if len(keys) > 1]
+    return twins
 
 
-def _functions_of(found: Compilation, keys: Mapping[str, int]) -> list[FunctionState]:
+def _functions_of(done: Compilation, keys: Mapping[str, int]) -> list[FunctionState]:
     """The functions with costs; all of them, with scores to be measured, if costs were not asked for."""
-    if found.regalloc is None:
+    if done.regalloc is None:
         sizes = (
             {}
-            if found.sizes is None
-            else dict(zip(found.sizes.function_names, found.sizes.function_text.tolist(), strict=True))
+            if done.sizes is None
+            else dict(zip(done.sizes.function_names, done.sizes.function_text.tolist(), strict=True))
         )
         return [
             FunctionState(key=key, name=name, plain=math.inf, score=math.inf, code_bytes=float(sizes.get(name, 0.0)))
             for name, key in keys.items()
         ]
-    costs = found.regalloc
+    costs = done.regalloc
     beside_copies = costs.costs[:, [name != "copies" for name in COSTS]].sum(axis=1)
     spills: list[bool] = (beside_copies > 0).tolist()
     return [

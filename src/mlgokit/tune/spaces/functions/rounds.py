@@ -1,7 +1,7 @@
-"""Trials of a module's functions: how many of which are made next, and what is kept of their outcomes.
+"""Rounds of trials: how many trials each function of a module gets next, and which outcomes are kept.
 
 Code is generated function by function, so every trial says of its function alone what it is worth, to the last digit.
-Each departs from the best of the function so far. What is tried, a :class:`TrialPlan` says.
+Each departs from the function's best overrides so far. A :class:`TrialPlan` says what is tried.
 """
 
 import math
@@ -22,8 +22,8 @@ LEAST_TRIALS, MOST_TRIALS = 2, 96
 LONGEST_LOOK = 2.0
 """Rounds that a first look at all functions may take."""
 ROUND_SECONDS = 8.0
-"""Processor time of trials in one compilation; less for modules that are compiled quickly, more in long sessions for
-such as take long."""
+"""Processor time of trials in one compilation; less for modules that compile quickly, more in long sessions for modules
+that compile slowly."""
 ROUND_SHARE = 0.15
 """Of a session, at most, for trials in one compilation, where that is more."""
 LEAST_TRIAL_SECONDS = 1.0
@@ -32,11 +32,11 @@ EXPECTED = 0.02
 
 
 class TrialPlan(Protocol):
-    """What is tried, and what it is worth."""
+    """One kind of trials: what is tried next, and how it is scored."""
 
     @property
     def kind(self) -> OverrideKind:
-        """The table of what is found."""
+        """The kind of its table."""
         ...
 
     @property
@@ -86,17 +86,17 @@ def plan_round(
     most_seconds: float = ROUND_SECONDS,
     shares: int = 1,
 ) -> list[Series]:
-    """What to try next with the functions of a module that no other round has.
+    """Plan the next trials of the functions of a module that no other round has claimed.
 
     Args:
         plan: what is tried.
         one: the module.
-        rng: of what is drawn.
+        rng: draws.
         most_seconds: processor time of the trials.
         shares: how many rounds there may be at once; of functions that were never tried, each takes its share.
     """
     active = [function for function in one.functions if not function.exhausted and function.key not in one.claimed]
-    # Copies come when nothing else is left.
+    # Functions with costs of copies alone come last.
     active = [function for function in active if function.spills] or active
     if shares > 1 and (fresh := [function for function in active if not function.trials]):
         active = fresh[: math.ceil(len(active) / shares)]
@@ -105,7 +105,7 @@ def plan_round(
     room = max(1.0, min(most_seconds, 4 * one.compile_seconds), one.compile_seconds)
     share = min(1.0, room / max(seconds, 1e-9))
     fresh = [function for function in active if not function.trials]
-    # In a module of thousands a first look at all would take many rounds, and most of them are small.
+    # In a module of thousands of functions a first look at all takes many rounds, and most functions are small.
     look = LEAST_TRIALS * sum(function.seconds for function in fresh)
     long = plan.in_bytes and look > LONGEST_LOOK * room
     if long:
@@ -122,9 +122,9 @@ def plan_round(
 def _most_promising(
     active: Sequence[FunctionState], wanted: Sequence[int], room: float
 ) -> tuple[list[FunctionState], list[int]]:
-    """Those functions, with all their trials, that saved most in a second lately, as long as there is room.
+    """The functions, with all their trials, that saved most per second lately, as long as there is room.
 
-    One that was never tried is expected to save what is usual for its size.
+    A function that was never tried is expected to save what is usual for its size.
     """
 
     def rate(function: FunctionState) -> float:
@@ -142,7 +142,7 @@ def _most_promising(
 
 
 def take(function: FunctionState, outcomes: Sequence[Outcome], plan: TrialPlan) -> float:
-    """Enter trials of a function; gives by how much its score became smaller, of costs the logarithm of it."""
+    """Record trials of a function; gives by how much its score became smaller: in bytes, or the logarithm of costs."""
     if math.isinf(function.plain):
         plain = next((one for one in outcomes if not len(one.overrides)), None)
         if plain is not None:

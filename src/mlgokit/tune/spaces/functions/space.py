@@ -1,4 +1,4 @@
-"""Decisions about functions as a space: tried function by function, scored by what spills cost, or by bytes."""
+"""Decisions about functions as a space: tried function by function, scored by costs of spills, or by bytes."""
 
 import functools
 import math
@@ -17,7 +17,7 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import OverrideSummary, write_overrides
 from mlgokit.tune.result import mean_ratio
 from mlgokit.tune.search import progress_path
-from mlgokit.tune.space import IsOver, recent_rate
+from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
 from mlgokit.tune.spaces.functions.compare import dearer_functions, folded_in, larger_functions, objection_in_bytes
 from mlgokit.tune.spaces.functions.rounds import (
     LEAST_TRIAL_SECONDS,
@@ -31,7 +31,7 @@ from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, 
 from mlgokit.tune.verify import VerifiedBuild
 
 _LEAST = 0.5
-"""Bytes: costs decide among allocations of one size, and have no part in this."""
+"""Bytes that a function has to save: costs, which decide among allocations of one size, are below that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,22 +58,21 @@ class Round:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FunctionSpace:
-    """What is decided about the functions of one project.
+    """The functions of one project, and the decisions that are tried in each.
 
     Attributes:
         folder: where progress is kept.
         compiler: compiles.
         config: what is tried.
         decisions: a decision table by which modules are inlined; empty for LLVM's heuristic.
-        passes: a pass table by which passes are left out beneath what is tried; empty for none.
+        passes: a pass table that modules are compiled with; empty for none.
         optimizer_passes: the same of the optimizer.
         units: modules that compile, with their functions.
         failures: those that do not, with the reason.
-        list_all: whether the table has functions that stay as LLVM allocates them, as another policy decides the rest.
+        list_all: whether the table also has functions that stay as LLVM allocates them, as a policy decides the rest.
         objective: which bytes count, if it is bytes.
         measured_by: by module, digest of what the scores of its functions depend on beside their code.
-        twins: keys of functions that the linker folds into one, if there are several: what is decided for one of them
-            holds for all, or they would be alike no longer.
+        twins: groups of functions that the linker folds into one: they share their overrides, or they would differ.
     """
 
     folder: Path
@@ -88,18 +87,12 @@ class FunctionSpace:
     objective: Objective = Objective.LINK_AWARE
     measured_by: dict[str, str] = field(default_factory=dict[str, str])
     twins: Sequence[frozenset[int]] = ()
-    owed: float = 0.0
     _round_seconds: float = ROUND_SECONDS
 
     @property
-    def table(self) -> str:
-        """The name of the table in the plugin."""
-        return self.config.kind.table
-
-    @property
-    def label(self) -> str:
-        """What progress is called."""
-        return self.config.label
+    def candidate(self) -> "FunctionTable":
+        """The table of the functions that are better otherwise than LLVM makes them."""
+        return FunctionTable(space=self)
 
     @property
     def functions(self) -> list[FunctionState]:
@@ -107,18 +100,23 @@ class FunctionSpace:
         return [one for unit in self.units for one in unit.functions]
 
     @property
-    def standing(self) -> tuple[float, float]:
+    def score(self) -> Score:
         """The sum of the best scores; and the geometric mean of their changes, or in bytes the change of the sum."""
         scores = [(one.plain, min(one.plain, one.score)) for one in self.functions if math.isfinite(one.plain)]
         before, after = (sum(column) for column in zip(*scores, strict=True)) if scores else (0.0, 0.0)
         if self.config.in_bytes:
-            return after, after / before - 1 if before else 0.0
-        return after, mean_ratio(scores)
+            return Score(value=after, change=after / before - 1 if before else 0.0)
+        return Score(value=after, change=mean_ratio(scores))
+
+    @property
+    def pending(self) -> Sequence[PendingWork[ModuleFunctions, Round]]:
+        """Nothing: every outcome was measured."""
+        return ()
 
     def compile(
         self, module: Module, series: Sequence[Series] = (), *, seconds: float = 1.0, costs: bool = False
     ) -> Compilation:
-        """Compile a module as LLVM would, and make the trials of its functions, each within ``seconds``."""
+        """Compile a module, and try the functions of ``series``, each trial within ``seconds``."""
         inlining = {INLINE_SIZE.name: HEURISTIC} if self.decisions else {}
         trials = TrialRequest(
             series=tuple(series),
@@ -137,21 +135,14 @@ class FunctionSpace:
         extra = 10 * self._round_seconds + 0.1 * sum(len(one.trials) for one in series)
         return self.compiler.compile(module, CompileRequest(use=use, regalloc=costs, extra_seconds=extra))
 
-    def begin(self, seconds: float) -> None:
-        """What a module takes to compile is lost in each round, so rounds may be longer in a long session."""
+    def prepare(self, _spent: float, seconds: float, _rng: np.random.Generator) -> float:
+        """Set the length of a round: each compiles its module once, so rounds may be longer in a long session."""
         self._round_seconds = max(ROUND_SECONDS, ROUND_SHARE * seconds)
-
-    def learn(self, _spent: float, _rng: np.random.Generator) -> float:
-        """Nothing is learned."""
         return 0.0
 
-    def urgency(self, unit: ModuleFunctions) -> tuple[float, ...] | None:
-        """Modules that gained most per second lately come first."""
-        return None if unit.exhausted else (-unit.rate,)
-
-    def admits(self, unit: ModuleFunctions, running: int) -> bool:
-        """Several try functions of one module, each its own."""
-        return not running or unit.has_unclaimed
+    def urgency(self, unit: ModuleFunctions, running: int) -> tuple[float, ...] | None:
+        """Modules that gained most per second lately come first; several workers try functions of one, each its own."""
+        return None if unit.exhausted or (running and not unit.has_unclaimed) else (-unit.rate,)
 
     def propose(self, unit: ModuleFunctions, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Round]:
         """Try something with each function of a module that no other round has."""
@@ -169,13 +160,9 @@ class FunctionSpace:
         by_key = {function.key: function for function in unit.functions}
         longest = max((by_key[series.key].seconds for series in asked), default=0.0)
         done = self.compile(unit.module, asked, seconds=LEAST_TRIAL_SECONDS + 20 * longest)
-        tried = [found for found in done.tried if done.ok and found.outcomes and found.key in by_key]
+        tried = [one for one in done.tried if done.ok and one.outcomes and one.key in by_key]
         keys = frozenset(series.key for series in asked)
         return Round(tried=tried, user_seconds=done.user_seconds, asked=keys)
-
-    def unsettled(self) -> Sequence[tuple[ModuleFunctions, Callable[[], Round]]]:
-        """Nothing: every outcome was measured."""
-        return ()
 
     def accept(self, unit: ModuleFunctions, step: Round) -> None:
         """Keep the best outcome of each function."""
@@ -187,8 +174,8 @@ class FunctionSpace:
         name = unit.module.name
         save_functions(progress_path(self.folder, name), unit.functions, measured_by=self.measured_by.get(name, ""))
 
-    def rest(self) -> None:
-        """End the compilers that stay."""
+    def close(self) -> None:
+        """End the compilers that stay between compilations."""
         self.compiler.close()
 
     def chosen(self) -> dict[int, Overrides]:
@@ -197,55 +184,72 @@ class FunctionSpace:
         better = {one.key: one.overrides for one in self.functions if one.score < one.plain - least and one.overrides}
         if not self.config.in_bytes:
             return better
-        # What an earlier plugin does, and there was no time to try, is for the verification to judge.
+        # Overrides of an earlier plugin that there was no time to try are left to the verification.
         better |= {one.key: one.start for one in self.functions if one.start and not one.trials}
         saved = {one.key: one.plain - one.score for one in self.functions if math.isfinite(one.plain)}
         for keys in self.twins:
-            if found := sorted(keys & better.keys()):
-                best = max(found, key=lambda key: saved.get(key, 0.0))
+            if alike := sorted(keys & better.keys()):
+                best = max(alike, key=lambda key: saved.get(key, 0.0))
                 better |= dict.fromkeys(keys, better[best])
         return better
 
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FunctionTable:
+    """The table of a search function by function, as a candidate for the plugin; its entries are functions.
+
+    Attributes:
+        space: what was searched.
+    """
+
+    space: FunctionSpace
+
+    @property
+    def kind(self) -> str:
+        """Allocations, or passes."""
+        return self.space.config.kind.table
+
     def entries(self) -> Collection[int]:
         """Keys of the functions that are better otherwise than LLVM allocates them."""
-        return self.chosen().keys()
+        return self.space.chosen().keys()
 
-    def write_table(self, path: Path, kept: Collection[Hashable]) -> None:
+    def write(self, path: Path, kept: Collection[Hashable]) -> None:
         """Write the overrides of these functions."""
-        every = {key: Overrides() for unit in self.units for key in unit.keys.values()} if self.list_all else {}
-        chosen = {key: overrides for key, overrides in self.chosen().items() if key in kept}
-        measured = [one for one in self.functions if math.isfinite(one.plain)]
+        space = self.space
+        every = {key: Overrides() for unit in space.units for key in unit.keys.values()} if space.list_all else {}
+        chosen = {key: overrides for key, overrides in space.chosen().items() if key in kept}
+        measured = [one for one in space.functions if math.isfinite(one.plain)]
         summary = OverrideSummary(
-            llvm=self.compiler.toolchain.major,
+            llvm=space.compiler.toolchain.major,
             functions=len(measured),
             plain_score=sum(one.plain for one in measured),
             tuned_score=sum(one.score if one.key in kept else one.plain for one in measured),
         )
-        write_overrides(self.config.kind, path, every | chosen, summary)
+        write_overrides(space.config.kind, path, every | chosen, summary)
 
-    def refused(
+    def refuted(
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
     ) -> dict[str, tuple[Collection[Hashable], str]]:
         """Functions that are not better, and all of a module that is not."""
-        text_only = self.objective is Objective.LINK_AWARE_TEXT
-        found: dict[str, tuple[Collection[Hashable], str]] = {}
-        for unit in self.units:
+        text_only = self.space.objective is Objective.LINK_AWARE_TEXT
+        wrong: dict[str, tuple[Collection[Hashable], str]] = {}
+        for unit in self.space.units:
             name, mine = unit.module.name, {key for key in unit.keys.values() if key in kept}
             first, second = before.compilations[name], after.compilations[name]
             if not first.ok:
                 continue
             if not second.ok:
-                found[name] = mine, f"it does not compile with the result: {second.reason}"
-            elif mine and self.config.in_bytes:
+                wrong[name] = mine, f"it does not compile with the result: {second.reason}"
+            elif mine and self.space.config.in_bytes:
                 folded = folded_in(unit.module, before)
                 larger = larger_functions(
                     unit.keys, mine, first.measured, second.measured, text_only=text_only, folded=folded
                 )
-                found[name] = larger, ""
+                wrong[name] = larger, ""
             elif mine:
-                found[name] = dearer_functions(unit.keys, mine, first, second)
-        return {name: refusal for name, refusal in found.items() if refusal[0]}
+                wrong[name] = dearer_functions(unit.keys, mine, first, second)
+        return {name: refusal for name, refusal in wrong.items() if refusal[0]}
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
         """In bytes the link, the account and the user's own measure say of the whole; costs are the functions' own."""
-        return objection_in_bytes(before, after, self.objective) if self.config.in_bytes else ""
+        return objection_in_bytes(before, after, self.space.objective) if self.space.config.in_bytes else ""

@@ -1,4 +1,4 @@
-"""Functions and modules in a search function by function, and what of them is kept on disk."""
+"""Functions and modules in a search function by function, and their progress on disk."""
 
 import functools
 import io
@@ -13,7 +13,7 @@ from mlgokit.compiler.arrays import Arrays, column
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, overrides_in
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
-from mlgokit.tune.kept import read_kept
+from mlgokit.tune.search import read_kept
 
 _PATIENCE = 48
 _PATIENCE_PER_QUESTION = 3
@@ -26,22 +26,22 @@ class FunctionState:
     """A function in the search.
 
     Attributes:
-        key: as the plugin tells it.
+        key: by the plugin.
         name: its symbol.
-        plain: its score as LLVM allocates it; infinite before the first trial if that has to measure it.
+        plain: its score as LLVM allocates it; infinite before the first trial if a trial has to measure it.
         score: the best one.
-        cost: the part of LLVM's costs in the plain score where bytes are wanted; infinite before that is measured.
-        code_bytes: of its code before the search, where bytes are wanted; 0 if that is not known.
-        spills: whether it has costs beside copies, of which most cannot be saved.
-        overrides: the decisions otherwise than LLVM's that gave it.
+        cost: the part of LLVM's costs in the plain score where bytes count; infinite before it is measured.
+        code_bytes: of its code before the search, where bytes count; 0 if not known.
+        spills: whether it has costs beside copies, most of which cannot be saved.
+        overrides: the decisions otherwise than LLVM's that gave the best score.
         start: decisions of an earlier plugin, to be tried first.
         evictions: questions about evictions, once they were counted.
         priorities: questions about priorities.
         passes: questions of passes.
         trials: how many there were.
-        gained: after how many of them the score became better last.
-        seconds: what one takes.
-        rate: bytes that it saved in a second lately; infinite before it was tried.
+        gained: after how many trials the score improved last.
+        seconds: that a trial takes.
+        rate: bytes saved per second lately; infinite before the first trial.
     """
 
     key: int
@@ -63,7 +63,7 @@ class FunctionState:
 
     @property
     def exhausted(self) -> bool:
-        """Whether so many trials gave nothing that the time is better spent elsewhere."""
+        """Whether so many trials in a row gave nothing that no more are made."""
         questions = self.evictions + self.priorities + self.passes
         if self.trials and (not questions or math.isinf(self.score)):
             return True
@@ -71,7 +71,7 @@ class FunctionState:
         return self.score <= 0 or self.trials - self.gained >= min(patience, _MOST_PATIENCE)
 
     def recall(self, kept: "FunctionState | None") -> None:
-        """Take up what an earlier session found, unless it was no better."""
+        """Take up what an earlier session found, if it was better."""
         if kept is not None and kept.start:
             self.start = kept.start
         if kept is None or kept.score > self.score or kept.start is not None:
@@ -92,8 +92,8 @@ class ModuleFunctions:
         functions: those with costs that no earlier module has too.
         compile_seconds: of one compilation without trials.
         rate: gain per second lately; infinite before the first round if there are spills.
-        failures: rounds in a row that gave nothing since the compiler failed.
-        claimed: keys of the functions that rounds under way have.
+        failures: rounds in a row in which the compiler failed.
+        claimed: keys of the functions that rounds under way try.
     """
 
     module: Module
@@ -110,7 +110,7 @@ class ModuleFunctions:
 
     @property
     def names(self) -> tuple[str]:
-        """Of the module; another one with the same functions is searched by itself."""
+        """Of the module; another module with the same functions is searched by itself."""
         return (self.module.name,)
 
     @property
@@ -125,7 +125,7 @@ class ModuleFunctions:
 
 
 def save_functions(path: Path, functions: Sequence[FunctionState], *, measured_by: str = "") -> None:
-    """Keep what is known of a module's functions.
+    """Keep the progress of a module's functions.
 
     Args:
         path: the file.
@@ -153,9 +153,9 @@ def save_functions(path: Path, functions: Sequence[FunctionState], *, measured_b
 
 
 def load_functions(path: Path, *, measured_by: str = "") -> dict[int, FunctionState]:
-    """What is known of a module's functions, by key; nothing if there is none.
+    """The progress of a module's functions, by key; empty if there is none.
 
-    Scores that something else measured are no scores of today: their decisions are to be tried first, that is all.
+    Scores that were measured under other conditions do not count: their overrides are tried first, and no more.
 
     Raises:
         InputError: the file is damaged.
@@ -165,10 +165,10 @@ def load_functions(path: Path, *, measured_by: str = "") -> dict[int, FunctionSt
 
 
 def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionState]:
-    found: dict[int, FunctionState] = {}
+    functions: dict[int, FunctionState] = {}
     if "numbers" in arrays:
-        # An earlier version wrote it, whose plugin measured something else.
-        return found
+        # The plugin of the version that wrote this measured something else.
+        return functions
     # Files of earlier versions do not say.
     holds = "measured_by" in arrays and arrays["measured_by"].tobytes() == measured_by.encode()
     records = column(arrays, "records", "u").view(OVERRIDE)
@@ -182,9 +182,9 @@ def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionStat
         mine, records = records[: sum(lengths)], records[sum(lengths) :]
         overrides = overrides_in(mine, lengths)
         if not holds:
-            found[key] = FunctionState(key=key, name="", plain=math.inf, score=math.inf, start=overrides)
+            functions[key] = FunctionState(key=key, name="", plain=math.inf, score=math.inf, start=overrides)
             continue
-        found[key] = FunctionState(
+        functions[key] = FunctionState(
             key=key,
             name="",
             plain=plain,
@@ -198,4 +198,4 @@ def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionStat
             seconds=seconds,
             cost=cost,
         )
-    return found
+    return functions

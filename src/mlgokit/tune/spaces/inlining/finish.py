@@ -1,26 +1,109 @@
-"""The end of a search over inlining decisions: the plugin verified, and what that says."""
+"""The end of a search over inlining decisions: its table, the plugin verified with it, and what that says."""
 
-from mlgokit.tables.decisions import renew_summary
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler.lto import is_back_end
+from mlgokit.compiler.objects.measure import project_image_estimate
+from mlgokit.tables.decisions import TuningSummary, entry_of, renew_summary, write_table
 from mlgokit.tune.result import Tuned, TunedModule
 from mlgokit.tune.spaces.inlining.opening import InliningSearch
+from mlgokit.tune.spaces.inlining.space import InliningSpace
 from mlgokit.tune.spaces.inlining.state import ModuleState
-from mlgokit.tune.verify import Verifier, verify
+from mlgokit.tune.verify import VerifiedBuild, Verifier, grew, verify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class InliningTable:
+    """The decision table of a search, as a candidate for the plugin; its entries are modules.
+
+    Attributes:
+        space: what was searched.
+    """
+
+    space: InliningSpace
+
+    @property
+    def kind(self) -> str:
+        """Decisions."""
+        return "decisions"
+
+    def entries(self) -> Collection[str]:
+        """Modules that are not to stay as the plain build has them."""
+        space = self.space
+        if space.accepted is not None:
+            return space.accepted
+        return {name for name, one in space.modules.items() if space.best_build(one) is not None}
+
+    def write(self, path: Path, kept: Collection[Hashable]) -> None:
+        """Write the decisions of all modules; a module that is not kept is left to LLVM."""
+        space = self.space
+        entries = [
+            entry_of(
+                one.names,
+                one.build.decisions.sites,
+                one.build.decisions.inlined,
+                plain=name not in kept,
+                # A back end of ThinLTO is found by its functions; a compile step that inlines nothing looks for none.
+                at_link=one.module.language == "rust" or (one.module.defers and not is_back_end(one.module)),
+                # A module that is left to LLVM is left to it in the compile steps too.
+                defers=one.module.defers and name in kept,
+            )
+            for name, one in space.modules.items()
+        ]
+        expected = {name: one.build.measured if name in kept else one.plain for name, one in space.modules.items()}
+        objective = space.config.objective
+        summary = TuningSummary(
+            llvm=space.compiler.toolchain.major,
+            objective=objective.value,
+            plain_bytes=space.plain_bytes,
+            tuned_bytes=project_image_estimate(expected.values(), objective=objective),
+            modules=tuple(expected),
+        )
+        write_table(path, entries, summary)
+
+    def refuted(
+        self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
+    ) -> dict[str, tuple[Collection[Hashable], str]]:
+        """Modules whose object is not the one that is expected of the plugin, and what is wrong with it."""
+        wrong: dict[str, str] = {}
+        for name, one in self.space.modules.items():
+            done = after.compilations[name]
+            if not done.ok:
+                wrong[name] = "it does not compile with the result"
+            elif name not in kept:
+                if after.objects[name].read_bytes() != before.objects[name].read_bytes():
+                    wrong[name] = "it is to stay plain, and differs"
+            elif done.measured.totals != one.build.measured.totals and self.space.saved_bytes(one, done) <= 0:
+                wrong[name] = "its object is not the one that the search found, and no smaller than the plain one"
+        return {name: ((name,), reason) for name, reason in wrong.items()}
+
+    def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
+        """By the judge's measure, or else by the link and the account."""
+        judged, space = after.judged, self.space
+        if judged is None:
+            larger = grew(before.link, after.link) or after.total_bytes(space.config.objective) > space.plain_bytes
+        else:
+            larger = not judged.is_no_worse
+        if larger and judged is not None and judged.reason:
+            return f"the whole could not be measured with it: {judged.reason}"
+        return "the whole was not smaller with it" if larger else ""
 
 
 def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
     """Make the plugin and compile everything with it and without; :func:`~mlgokit.tune.publish.publish` writes it.
 
-    A module that is no smaller than the plain one is put back to plain. If an object is smaller, but not as the search
-    found it, what counts is the object. If the whole is not smaller, everything is. Under a judge, what it accepted is
-    smaller, and it says of the whole.
+    A module that is no smaller than the plain one reverts to plain; an object that is smaller, but not the one that the
+    search found, stays. If the project did not shrink, every module reverts. With a judge, its measure decides both.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked, or nothing compiles with it.
     """
-    space = search.space
-    table = search.folder / space.table
-    done = verify(verifier, space, table)
+    space, candidate = search.space, InliningTable(space=search.space)
+    table = search.folder / candidate.kind
+    done = verify(verifier, candidate, table)
     whole, sizes = done.after.total_bytes(space.config.objective), done.after.sizes
     if renew_summary(done.table, whole):
         verifier.link_again()

@@ -1,4 +1,4 @@
-"""The beginning of a search over inlining decisions: every module compiled, and whole builds by other rules tried."""
+"""The beginning of a search over inlining decisions: every module compiled, and whole builds by policies and rules."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +17,9 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
 from mlgokit.tables.decisions import DecisionTable, entry_of, table_bytes
 from mlgokit.tune.search import Search, progress_path
-from mlgokit.tune.spaces.inlining.merge import merge
 from mlgokit.tune.spaces.inlining.space import EFFECTS_NAME, InliningSpace, SearchConfig
 from mlgokit.tune.spaces.inlining.state import ModuleState, load_effects, load_progress
-from mlgokit.tune.spaces.inlining.step import compile_decided, request_of
+from mlgokit.tune.spaces.inlining.step import compile_decided, merge, request_of
 
 InliningSearch = Search[InliningSpace]
 
@@ -75,8 +74,8 @@ def open_inlining(
                 composed[module.name] = promised
         return state
 
-    found = parallel(begin, modules, workers=compiler, report=report, label="compile every module plainly")
-    ready = {state.module.name: state for state in found if state is not None}
+    states = parallel(begin, modules, workers=compiler, report=report, label="compile every module plainly")
+    ready = {state.module.name: state for state in states if state is not None}
     if not ready:
         first = next(iter(failures.items()), ("", "no module"))
         raise CorpusError(

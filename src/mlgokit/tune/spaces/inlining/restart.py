@@ -1,4 +1,4 @@
-"""Restarts: what is tried with a module when no single move makes it smaller any more."""
+"""Restarts: larger changes of a module, once no single move makes it smaller any more."""
 
 import dataclasses
 import threading
@@ -14,9 +14,16 @@ from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.request import Compiler
 from mlgokit.tune.space import IsOver
-from mlgokit.tune.spaces.inlining.merge import merge, scored
 from mlgokit.tune.spaces.inlining.state import ModuleState, RestartKind, StepResult
-from mlgokit.tune.spaces.inlining.step import MovePriority, Propose, compile_decided, indifferent, step
+from mlgokit.tune.spaces.inlining.step import (
+    MovePriority,
+    Propose,
+    compile_decided,
+    indifferent,
+    merge,
+    scored,
+    step,
+)
 
 _LEAST_SHARE, _LARGEST_SHARE = 0.05, 0.3
 """Parts of a module's decisions between which the size of a neighbourhood is drawn."""
@@ -30,7 +37,7 @@ _OPTIMISM = 0.1
 
 @dataclass(slots=True, kw_only=True)
 class ArmStatistics:
-    """What a kind of restart gave lately; older restarts count less.
+    """What a kind of restart saved lately; older restarts count less.
 
     Attributes:
         saved: bytes.
@@ -99,13 +106,13 @@ def restart(
     if kind is RestartKind.NEIGHBOURHOOD:
         done = _decide_anew(compiler, state, account, lock=lock, priority=priority, rng=rng, is_over=is_over)
         return dataclasses.replace(done, kind=kind, base=state.build)
-    same = ModuleState(module=state.module, plain=state.plain, build=state.build, tried=state.drawn)
+    fresh = ModuleState(module=state.module, plain=state.plain, build=state.build, tried=state.drawn)
     done = step(
         compiler,
-        same,
+        fresh,
         account,
         lock=lock,
-        # Moves are drawn already.
+        # The proposal has drawn its moves.
         priority=dataclasses.replace(priority, rank=indifferent),
         rng=rng,
         propose=_proposal(kind, state, rng),
@@ -153,11 +160,11 @@ def _decide_anew(
         base, _ = scored(build, account, name)
     size = max(2, round(rng.uniform(_LEAST_SHARE, _LARGEST_SHARE) * len(build.decisions)))
     start = _overridden(build, neighbourhood(base, size, rng), priority, rng)
-    found = compile_decided(compiler, state.module, start, state.names)
-    compilations, seconds = 1, found.user_seconds
-    if not found.ok or not len(found.decisions):
+    result = compile_decided(compiler, state.module, start, state.names)
+    compilations, seconds = 1, result.user_seconds
+    if not result.ok or not len(result.decisions):
         return StepResult(compilations=compilations, user_seconds=seconds)
-    elsewhere = ModuleState(module=state.module, plain=state.plain, build=found)
+    elsewhere = ModuleState(module=state.module, plain=state.plain, build=result)
     for _ in range(_LOCAL_STEPS):
         if is_over():
             break
@@ -167,18 +174,18 @@ def _decide_anew(
         compilations, seconds = compilations + done.compilations, seconds + done.user_seconds
         elsewhere.tried.update(done.failed)
         elsewhere.build = done.build or elsewhere.build
-        elsewhere.composed, elsewhere.composed_steps = done.composed, done.composed_steps
-    found = elsewhere.build
+        elsewhere.composed, elsewhere.climb.composed_steps = done.composed, done.composed_steps
+    result = elsewhere.build
     with lock:
-        merged = merge(build, elsewhere.composed or elsewhere.build, account, name)
+        merged = merge(build, elsewhere.current, account, name)
     if merged.taken and (merged.is_new or elsewhere.composed is not None) and not is_over():
-        found = compile_decided(compiler, state.module, merged.decisions, state.names)
-        compilations, seconds = compilations + 1, seconds + found.user_seconds
+        result = compile_decided(compiler, state.module, merged.decisions, state.names)
+        compilations, seconds = compilations + 1, seconds + result.user_seconds
     with lock:
         before = account.module_bytes(name, build.measured)
-        saved = before - account.module_bytes(name, found.measured) if found.ok else 0.0
+        saved = before - account.module_bytes(name, result.measured) if result.ok else 0.0
     return StepResult(
-        build=found if saved > 0 else None,
+        build=result if saved > 0 else None,
         compilations=compilations,
         user_seconds=seconds,
         flips=merged.differing,

@@ -1,11 +1,12 @@
-"""What is known about a module while its inlining decisions are searched, and which part is kept on disk."""
+"""A module in the search over inlining decisions, and its progress on disk."""
 
+import copy
 import enum
 import io
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +20,13 @@ from mlgokit.errors import InputError
 from mlgokit.files import atomic_write, read_bounded, writing
 from mlgokit.module import Module
 from mlgokit.tables.decisions import strong_names
-from mlgokit.tune.kept import read_kept
+from mlgokit.tune.composing import Climb
+from mlgokit.tune.search import read_kept
 
 Keys = npt.NDArray[np.uint64]
 
+COMPOSED = 8
+"""Steps with gains after which the composed build is compiled."""
 _PROGRESS = frozenset({"site", "inlined", "tried_site", "tried_count", "composed_site", "composed_inlined"})
 _EFFECTS = frozenset({"names", "values", "sign", "component", "change", "projects"})
 _MOST_EFFECT_BYTES = 1 << 30
@@ -49,20 +53,13 @@ class ModuleState:
         build: the best build under the plugin that was compiled.
         names: ids by which the plugin finds the module's decisions.
         composed: what the search goes on from, if it has not been compiled yet.
-        composed_steps: how many steps with gains made it.
         tried: how often a move gave nothing.
-        rate: bytes saved per second of processor time lately; infinite before the first step.
-        exhausted: every decision was tried since the last gain.
+        climb: the moves in the search.
         others: of whole builds by other rules the keys of call sites, bit 0 being the decision; not kept on disk.
         idle_seconds: processor time since the last gain.
         drawn: how often a move of a restart gave nothing; not kept on disk.
-        pass_from: the build with which the present pass over all moves began; ``None`` before the first.
-        passes: how many passes were worth another one.
-        vain: restarts without a gain since the last gain.
-        refused: how often a judge took back what was found.
-        claimed: keys of the moves that steps under way make.
-        confirming: whether one of them compiles what was composed.
-        alone: whether one of them ends a pass over the moves.
+        vain_restarts: restarts without a gain since the last gain.
+        reverted: how often a judge reverted what was found.
     """
 
     module: Module
@@ -70,23 +67,27 @@ class ModuleState:
     build: Compilation
     names: Keys = field(init=False)
     composed: Compilation | None = None
-    composed_steps: int = 0
     tried: Counter[int] = field(default_factory=Counter[int])
-    rate: float = float("inf")
-    exhausted: bool = False
+    climb: Climb[int] = field(default_factory=lambda: Climb[int](most_composed=COMPOSED))
     others: list[Keys] = field(default_factory=list[Keys])
     idle_seconds: float = 0.0
     drawn: Counter[int] = field(default_factory=Counter[int])
-    pass_from: Compilation | None = None
-    passes: int = 0
-    vain: int = 0
-    refused: int = 0
-    claimed: set[int] = field(default_factory=set[int])
-    confirming: bool = False
-    alone: bool = False
+    vain_restarts: int = 0
+    reverted: int = 0
 
     def __post_init__(self) -> None:
         self.names = strong_names(self.plain)
+
+    @property
+    def current(self) -> Compilation:
+        """What the search goes on from."""
+        return self.composed or self.build
+
+    def view(self) -> Self:
+        """The module as it is now, for a step while which others are accepted."""
+        view = copy.copy(self)
+        view.climb = copy.copy(self.climb)
+        return view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,7 +104,7 @@ class StepResult:
         flips: flipped decisions; 0 if the step confirmed a composed build.
         kept: of those, the ones that made their component smaller.
         saved: bytes that these save.
-        effects: what the flips taught.
+        effects: labels that the flips gave.
         kind: of restart, if it was one.
         trials: none; each variant is a compilation here.
         base: the build that the step departed from; ``None`` for one that did nothing.
@@ -130,7 +131,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Progress:
-    """What survives of a module's search when the process ends.
+    """The progress of a module that is kept on disk.
 
     Attributes:
         decisions: of the best build.
@@ -218,13 +219,13 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
         return []
     except OSError as error:
         raise _too_much(path, str(error.strerror)) from error
-    found: list[MeasuredEffects] = []
+    effects: list[MeasuredEffects] = []
     position, left = 0, _MOST_EFFECT_BYTES
     while (end := position + 4 + int.from_bytes(data[position : position + 4], "little")) <= len(data) > position:
         try:
             arrays = arrays_in(data[position + 4 : end], _EFFECTS, most_bytes=left)
             left -= unpacked_bytes(arrays)
-            found.append(_effects_of(arrays))
+            effects.append(_effects_of(arrays))
         except TooLargeError as error:
             raise _too_much(path, str(error)) from error
         except DAMAGE:
@@ -232,7 +233,7 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
         position = end
     if position < len(data):
         atomic_write(path, data[:position])
-    return found
+    return effects
 
 
 def _too_much(path: Path, found: str) -> InputError:

@@ -1,8 +1,7 @@
 """One step of the search on one module: many independent flips in one compilation, kept by component.
 
-A step compiles once. The build with the kept flips alone is composed of what is known, and the next step goes
-on from there; so each exploration also shows whether that was right, where its own flips do not reach. Now and then,
-and before the search ends, the composed build is compiled. Only builds that were compiled are in the account.
+A step compiles once, and the next one goes on from the composed build (:mod:`mlgokit.tune.composing`); so each
+exploration also shows whether that was right, where its own flips do not reach.
 """
 
 import dataclasses
@@ -14,27 +13,23 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import ScoredBuild, attribute
+from mlgokit.algorithms.credit import ScoredBuild, scored_build
 from mlgokit.algorithms.effects import measured_effects
-from mlgokit.algorithms.search import functions_as_before, independent_moves, judge, moves_of
+from mlgokit.algorithms.search import independent_moves, moves_of
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import entry_of, table_bytes
-from mlgokit.tune.spaces.inlining.compose import compose
-from mlgokit.tune.spaces.inlining.merge import scored, smaller_parts
-from mlgokit.tune.spaces.inlining.state import Keys, ModuleState, StepResult
+from mlgokit.tune.composing import Comparison, compare, compose
+from mlgokit.tune.spaces.inlining.state import COMPOSED, Keys, ModuleState, StepResult
 
 Floats = npt.NDArray[np.float64]
 Rank = Callable[[Compilation], Floats]
 """For each decision [T] the bytes that flipping it is expected to save."""
 Propose = Callable[[ScoredBuild], list[tuple[int, ...]]]
 """The moves that may be made from a build, each as positions of the decisions that it flips."""
-
-COMPOSED = 8
-"""Builds that are composed one from the other before the last one is compiled."""
 
 
 def compile_decided(
@@ -86,7 +81,7 @@ class MovePriority:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Exploration:
+class FlipExploration:
     """What one compilation is to try.
 
     Attributes:
@@ -126,17 +121,12 @@ def step(
         rng: of the random part of the priority.
         propose: the moves that there are.
     """
-    if is_due(state):
+    if state.climb.is_due:
         return confirm_composed(compiler, state, account, lock=lock)
     chosen = choose(state, account, lock=lock, priority=priority, rng=rng, propose=propose)
     if not chosen.flips:
         return confirm_composed(compiler, state, account, lock=lock)
     return explore(compiler, state, account, chosen, lock=lock)
-
-
-def is_due(state: ModuleState) -> bool:
-    """Whether so many builds were composed that the last one is to be compiled."""
-    return state.composed is not None and state.composed_steps >= COMPOSED
 
 
 def choose(
@@ -147,12 +137,12 @@ def choose(
     priority: MovePriority,
     rng: np.random.Generator,
     propose: Propose = moves_of,
-) -> Exploration:
+) -> FlipExploration:
     """The moves that are made next, of which no two can change the same function; none if nothing is left to try.
 
-    Moves that other steps make meanwhile are left to these.
+    Moves that steps under way have claimed are left to them.
     """
-    build, name = state.composed or state.build, state.module.name
+    build, name = state.current, state.module.name
     with lock:
         base, _ = scored(build, account, name)
     moves = propose(base)
@@ -163,14 +153,18 @@ def choose(
     worth += priority.noise * rng.gumbel(size=len(moves))
     ranked: list[int] = np.argsort(-worth).tolist()
     wanted = [
-        index for index in ranked if state.tried[names[index]] < priority.tries and names[index] not in state.claimed
+        index
+        for index in ranked
+        if state.tried[names[index]] < priority.tries and names[index] not in state.climb.claimed
     ]
     made = independent_moves(base, moves, wanted, most=priority.most)
-    return Exploration(base=build, flips={keys[position]: names[index] for index in made for position in moves[index]})
+    return FlipExploration(
+        base=build, flips={keys[position]: names[index] for index in made for position in moves[index]}
+    )
 
 
 def explore(
-    compiler: Compiler, state: ModuleState, account: ProjectAccount, chosen: Exploration, *, lock: threading.Lock
+    compiler: Compiler, state: ModuleState, account: ProjectAccount, chosen: FlipExploration, *, lock: threading.Lock
 ) -> StepResult:
     """Make the chosen moves in one compilation, and keep those that paid."""
     build, name, every = chosen.base, state.module.name, chosen.flips
@@ -179,7 +173,7 @@ def explore(
     explored = compile_decided(compiler, state.module, flipped, state.names)
     vain = StepResult(
         composed=state.composed,
-        composed_steps=state.composed_steps,
+        composed_steps=state.climb.composed_steps,
         failed=chosen.moves,
         compilations=1,
         user_seconds=explored.user_seconds,
@@ -192,44 +186,43 @@ def explore(
     with lock:
         base, _ = scored(build, account, name)
         after, _ = scored(explored, account, name, np.array(list(every), np.uint64))
-    credit = attribute(base, after, ties_consequences=True)
-    if not len(credit.flips):
+    compared = compare(base, after, ties_consequences=True)
+    if not len(compared.kept):
         return vain
-    verdict = judge(credit)
-    vain = dataclasses.replace(vain, effects=measured_effects(explored, credit, project=name))
-    if not verdict.kept.any() and state.composed is None:
+    vain = dataclasses.replace(vain, effects=measured_effects(explored, compared.credit, project=name))
+    if not compared.any_kept and state.composed is None:
         return vain
-    kept = frozenset(explored.decisions.sites[credit.flips[verdict.kept]].tolist())
+    kept = frozenset(explored.decisions.sites[compared.credit.flips[compared.kept]].tolist())
     tried = dataclasses.replace(
         vain,
         failed=frozenset(move for key, move in every.items() if key not in kept),
         kept=len(kept),
-        saved=verdict.gain,
+        saved=compared.gain,
     )
-    # What no flip that is taken back has touched, was compiled as it is.
-    composed = None if verdict.kept.all() else compose(build, explored, functions_as_before(credit, verdict.kept))
-    return _settled(tried, state, account, explored, composed, lock=lock)
+    # Functions that no reverted flip reaches were compiled as they are.
+    composed = None if compared.all_kept else compose(build, explored, compared.as_before())
+    return _with_outcome(tried, state, account, explored, composed, lock=lock)
 
 
 def confirm_composed(
     compiler: Compiler, state: ModuleState, account: ProjectAccount, *, lock: threading.Lock
 ) -> StepResult:
-    """Compile what was composed, and go on from that; or from those parts of it that are smaller than the best build.
+    """Compile the composed build, and go on from that, or from those parts of it that are smaller than the best build.
 
-    If there are none, from the best build that was compiled.
+    If there are none, the search goes on from the best build that was compiled.
     """
     if state.composed is None:
         return StepResult()
     real = compile_decided(compiler, state.module, state.composed.decisions.by_site, state.names)
     done = StepResult(compilations=1, user_seconds=real.user_seconds, base=state.composed, confirms=True)
     if not real.ok:
-        return _settled(done, state, account, None, None, lock=lock)
+        return _with_outcome(done, state, account, None, None, lock=lock)
     with lock:
         parts = smaller_parts(state.build, real, account, state.module.name)
-    return _settled(done, state, account, real, None if parts.all_smaller else parts.build, lock=lock)
+    return _with_outcome(done, state, account, real, None if parts.all_smaller else parts.build, lock=lock)
 
 
-def _settled(
+def _with_outcome(
     done: StepResult,
     state: ModuleState,
     account: ProjectAccount,
@@ -238,7 +231,7 @@ def _settled(
     *,
     lock: threading.Lock,
 ) -> StepResult:
-    """The step with what to go on from: the composed build, else the real one, if it is smaller than the best one."""
+    """The step with what to go on from: the composed build, else the compiled one, if it is smaller than the best."""
     name = state.module.name
     with lock:
         best, known = scored(state.build, account, name)
@@ -250,13 +243,13 @@ def _settled(
         # Flips that are taken back would shift what other modules answer for.
         build=real if smaller and (done.confirms or not promises) else None,
         composed=composed if promises else None,
-        composed_steps=(0 if done.confirms else state.composed_steps) + (done.confirms or bool(done.kept))
+        composed_steps=(0 if done.confirms else state.climb.composed_steps) + (done.confirms or bool(done.kept))
         if promises
         else 0,
     )
     if smaller or promises:
         return done
-    # What the flips since the best build seemed to save is not there.
+    # The flips since the best build do not save what they seemed to.
     wanted = composed or real or state.composed
     lost = (
         frozenset[int]()
@@ -290,3 +283,118 @@ def move_key(sites: list[int]) -> int:
     for site in sites:
         key ^= site
     return key
+
+
+def catch_up(step: StepResult, state: ModuleState, account: ProjectAccount) -> StepResult:
+    """The step as if it had departed from what others found since it began; the caller holds the account's lock.
+
+    What it found is taken where it is smaller than the current build, component by component; of a step that compiled
+    what the others departed from, so is what they found. Where both changed the same function, the better one stays.
+    """
+    name, current, steps_now = state.module.name, state.current, state.climb.composed_steps
+    found = step.composed or step.build
+    best = min(scored(one, account, name)[1] for one in (state.build, step.build) if one is not None)
+    if found is None:
+        # A promise that does not hold takes with it what was added to it.
+        kept = None if step.confirms else state.composed
+        return dataclasses.replace(step, composed=kept, composed_steps=0 if kept is None else steps_now)
+    if step.confirms:
+        joined = smaller_parts(found, current, account, name, newer=False).build or step.composed
+        steps = max(1, steps_now - COMPOSED + 1)
+    else:
+        joined = smaller_parts(current, found, account, name).build
+        steps = steps_now + (joined is not None)
+    before = scored(current, account, name)[1]
+    now = before if joined is None else scored(joined, account, name)[1]
+    if not step.confirms and now >= before:
+        joined, now, steps = state.composed, before, steps_now
+        step = dataclasses.replace(step, kept=0, saved=0.0)
+    if joined is None or now >= best:
+        return dataclasses.replace(step, composed=None, composed_steps=0)
+    return dataclasses.replace(step, composed=joined, composed_steps=steps)
+
+
+def scored(
+    build: Compilation, account: ProjectAccount, name: str, flipped: Keys | None = None
+) -> tuple[ScoredBuild, float]:
+    """A build, ready for credit, and the bytes that the module answers for; the caller holds the account's lock."""
+    functions, scores, rest = account.functions(name, build.measured)
+    which = np.zeros(len(build.decisions), bool) if flipped is None else np.isin(build.decisions.sites, flipped)
+    return scored_build(build, functions, scores, flipped=which), float(scores.sum()) + rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What two builds give together.
+
+    Attributes:
+        decisions: of both, by the key of the call site; where they differ, the ones that pay.
+        differing: call sites of both that are decided differently.
+        taken: of those, the ones that are as in the other build.
+    """
+
+    decisions: dict[int, bool]
+    differing: int
+    taken: int
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is neither of the builds."""
+        return 0 < self.taken < self.differing
+
+
+def merge(best: Compilation, other: Compilation, account: ProjectAccount, name: str) -> Merged:
+    """Take from another build of a module what is smaller there than in the best one.
+
+    Call sites that only one of the builds has, follow from decisions that differ: they keep theirs, so that both kinds
+    of component find what they had. The caller holds the lock of the account.
+    """
+    known, decided = best.decisions.by_site, other.decisions
+    differing, compared = _compare_builds(best, other, account, name)
+    places = compared.credit.flips[compared.kept]
+    taken = dict(zip(decided.sites[places].tolist(), decided.inlined[places].tolist(), strict=True))
+    return Merged(decisions=decided.by_site | known | taken, differing=len(differing), taken=len(taken))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """What of a build is smaller than in another one.
+
+    Attributes:
+        build: composed of these parts, and of the other build; ``None`` if there are none.
+        all_smaller: whether no component is larger.
+    """
+
+    build: Compilation | None
+    all_smaller: bool
+
+
+def smaller_parts(
+    best: Compilation, other: Compilation, account: ProjectAccount, name: str, *, newer: bool = True
+) -> Parts:
+    """Compose of two builds of a module, component by component, what is smaller; the caller holds the account's lock.
+
+    Args:
+        best: what the rest is taken from.
+        other: whose decisions are taken where they pay.
+        account: the project's.
+        name: of the module.
+        newer: whether functions that no decision of theirs explains are as in the other build, which was compiled
+            later; else as in the best one.
+    """
+    _, compared = _compare_builds(best, other, account, name)
+    if not compared.any_kept:
+        return Parts(build=None, all_smaller=compared.all_kept)
+    build = compose(best, other, compared.as_before(by_default=not newer))
+    return Parts(build=build, all_smaller=compared.all_kept)
+
+
+def _compare_builds(
+    best: Compilation, other: Compilation, account: ProjectAccount, name: str
+) -> tuple[list[int], Comparison]:
+    """Call sites of both builds that are decided differently, and what these decisions are worth."""
+    known = best.decisions.by_site
+    differing = [key for key, inlined in other.decisions.by_site.items() if known.get(key, inlined) != inlined]
+    base, _ = scored(best, account, name)
+    after, _ = scored(other, account, name, np.array(differing, np.uint64))
+    return differing, compare(base, after, ties_consequences=True)

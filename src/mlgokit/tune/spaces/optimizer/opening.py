@@ -1,4 +1,4 @@
-"""The beginning of a search over passes of the optimizer, beside decisions that were verified."""
+"""The beginning of a search over passes of the optimizer, on top of verified decisions."""
 
 import dataclasses
 from collections import Counter
@@ -17,7 +17,7 @@ from mlgokit.progress import Report
 from mlgokit.tables.overrides import LeftOut
 from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.spaces.optimizer.space import OptimizerSpace
-from mlgokit.tune.spaces.optimizer.state import PassModule, PassVariant, left_out_of, load_left_out
+from mlgokit.tune.spaces.optimizer.state import PassBuild, PassModule, PassVariant, left_out_of, load_left_out
 from mlgokit.tune.spaces.optimizer.step import bytes_of, compile_unit, compile_variants, is_refused
 from mlgokit.tune.verify import Verifier
 
@@ -35,13 +35,13 @@ def open_optimizer(
     seed: int,
     report: Report,
 ) -> OptimizerSearch:
-    """Begin with the modules as the decisions that were verified make them, or go on from what is known of them.
+    """Begin a search on top of the verified decisions, or go on with the one in the folder.
 
     Args:
         verifier: has verified inlining decisions.
         objective: which bytes count.
         slowdown: by which part a function may execute more instructions, by LLVM's estimate.
-        folder: that of the search for these decisions; this one is kept below it.
+        folder: of the search for these decisions; this one is kept below it.
         start: by function, what an earlier plugin leaves out; tried first.
         seed: random seed.
         report: told after every module.
@@ -68,20 +68,20 @@ def open_optimizer(
     def begin(module: Module) -> Compilation:
         done = compiled(space.compile(module, frozenset(), log=True))
         if done.ok and not len(done.decisions):
-            # A module that is left to LLVM has no log: who inlines whom, LLVM's own decisions say.
+            # A module that is left to LLVM has no log, so its calls are those that LLVM decides about.
             use = PluginUse(policies={INLINE_SIZE.name: HEURISTIC}, logs=(INLINE_SIZE.name,), log_default=False)
             asked = compiled(compiler.compile(module, CompileRequest(use=use, keep="none", reuse=True)))
             done = dataclasses.replace(done, decisions=asked.decisions)
         return done
 
-    found = parallel(begin, verifier.modules, workers=compiler, report=report, label="list what passes change")
+    results = parallel(begin, verifier.modules, workers=compiler, report=report, label="list what passes change")
     known: list[_Listed] = []
-    for module, done in zip(verifier.modules, found, strict=True):
+    for module, done in zip(verifier.modules, results, strict=True):
         if done.ok and done.changes is not None:
             known.append((module, done, done.changes))
         else:
             space.failures[module.name] = f"{done.status.value}: {done.reason}"
-    # A build often compiles a source twice, for a static and a shared library: what one of them gains, both do.
+    # A build often compiles a source twice, for a static and a shared library: both gain what one of them does.
     alike: dict[frozenset[tuple[str, int]], list[_Listed]] = {}
     for one in known:
         alike.setdefault(frozenset(one[2].keys.items()), []).append(one)
@@ -100,8 +100,7 @@ def open_optimizer(
                 for copies, (first, its, listed) in variants
             ),
             keys=changes.keys,
-            build=done,
-            left_out=frozenset(),
+            current=PassBuild(done=done, left_out=frozenset()),
             allowed=frozenset(key for key, count in keys.items() if count == 1 == uses[key]),
             executed=changes.executed,
         )
@@ -110,7 +109,7 @@ def open_optimizer(
             space.account.put(other.name, its.measured)
     space.before_bytes = space.account.image
     _go_on(space, left_out_of(start), compiled, report)
-    search = Search(folder=folder, space=space, seed=seed)
+    search = Search(folder=folder, space=space, seed=seed, label="passes of the optimizer")
     search.count(sum(spent), compilations=len(spent))
     search.recall()
     search.mark()
@@ -119,10 +118,10 @@ def open_optimizer(
 
 def _same_code(group: Sequence[_Listed]) -> list[tuple[tuple[str, ...], _Listed]]:
     """Names of modules with the same code, and the first of these, of modules with the same functions."""
-    found: dict[Hashable, list[_Listed]] = {}
+    groups: dict[Hashable, list[_Listed]] = {}
     for one in group:
-        found.setdefault(one[1].measured.totals, []).append(one)
-    return [(tuple(module.name for module, _, _ in ones), ones[0]) for ones in found.values()]
+        groups.setdefault(one[1].measured.totals, []).append(one)
+    return [(tuple(module.name for module, _, _ in ones), ones[0]) for ones in groups.values()]
 
 
 def _go_on(
@@ -131,7 +130,7 @@ def _go_on(
     compiled: Callable[[Compilation], Compilation],
     report: Report,
 ) -> None:
-    """Take up what an earlier session or plugin left out, where that still pays."""
+    """Take up what an earlier session or plugin left out, if it still pays."""
 
     def known(unit: PassModule) -> frozenset[LeftOut]:
         kept = load_left_out(progress_path(space.folder, unit.module.name))
@@ -156,8 +155,8 @@ def _go_on(
         ):
             continue
         build, *variants = builds
-        before = bytes_of(unit, space.account, unit.build, [one.build for one in unit.variants])
+        before = bytes_of(unit, space.account, unit.current.done, [one.build for one in unit.variants])
         if bytes_of(unit, space.account, build, variants) < before:
-            unit.build, unit.left_out = build, left_out
-            unit.confirmed, unit.pass_from = (build, left_out), build
+            unit.current = unit.confirmed = PassBuild(done=build, left_out=left_out)
+            unit.climb.pass_from = build
             space.put(unit, build, variants)

@@ -23,16 +23,16 @@ from mlgokit.tables.overrides import (
     write_overrides,
 )
 from mlgokit.tune.search import progress_path
-from mlgokit.tune.space import IsOver, recent_rate, was_last_pass
+from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
 from mlgokit.tune.spaces.functions.compare import objection_in_bytes
 from mlgokit.tune.spaces.optimizer.state import PassModule, TriedFunction, save_left_out
-from mlgokit.tune.spaces.optimizer.step import COMPOSED, PassStep, confirm, entered, step
+from mlgokit.tune.spaces.optimizer.step import PassExploration, PassStep, choose, confirm, explore, outcome_of
 from mlgokit.tune.verify import VerifiedBuild
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OptimizerSpace:
-    """What of the optimizer does not run on functions of one project.
+    """The passes of the optimizer that do not run on functions of one project.
 
     Attributes:
         folder: where progress is kept.
@@ -45,7 +45,7 @@ class OptimizerSpace:
         slowdown: part by which a function may execute more instructions than with all passes, by LLVM's estimate.
         shared: functions that several modules have, which are left alone, as each would change with them; those that
             copies and variants have are not among them.
-        lock: of the account and the modules, which steps read while others are entered.
+        lock: of the account and the modules, which steps read while others are accepted.
     """
 
     folder: Path
@@ -58,8 +58,6 @@ class OptimizerSpace:
     slowdown: float
     shared: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
-    label: str = "passes of the optimizer"
-    table: str = OPTIMIZER_PASSES.table
 
     @property
     def objective(self) -> Objective:
@@ -67,19 +65,28 @@ class OptimizerSpace:
         return self.account.objective
 
     @property
-    def standing(self) -> tuple[float, float]:
-        """The exact account, and its change against that before the search."""
-        return self.account.image, self.account.image / self.before_bytes - 1 if self.before_bytes else 0.0
+    def candidate(self) -> "OptimizerTable":
+        """The table of what does not run in the best builds."""
+        return OptimizerTable(space=self)
 
     @property
-    def owed(self) -> float:
-        """Processor time of the compilations that composed builds wait for."""
-        return sum(
-            build.user_seconds
+    def score(self) -> Score:
+        """The exact account, and its change against that before the search."""
+        image = self.account.image
+        return Score(value=image, change=image / self.before_bytes - 1 if self.before_bytes else 0.0)
+
+    @property
+    def pending(self) -> Sequence[PendingWork[PassModule, PassStep]]:
+        """Composed builds, which are to be compiled."""
+        return [
+            PendingWork(
+                unit=one,
+                run=self._confirmation(one),
+                seconds=one.current.done.user_seconds + sum(variant.build.user_seconds for variant in one.variants),
+            )
             for one in self.units
-            if one.composed_steps
-            for build in (one.build, *(variant.build for variant in one.variants))
-        )
+            if one.climb.composed_steps
+        ]
 
     @property
     def functions(self) -> list[TriedFunction]:
@@ -98,76 +105,60 @@ class OptimizerSpace:
         )
         return self.compiler.compile(module, CompileRequest(use=use, keep="none", reuse=True))
 
-    def begin(self, _seconds: float) -> None:
-        """Nothing is to be prepared."""
-
-    def learn(self, _spent: float, _rng: np.random.Generator) -> float:
-        """Nothing is learned."""
+    def prepare(self, _spent: float, _seconds: float, _rng: np.random.Generator) -> float:
+        """Do nothing: no step needs what others found."""
         return 0.0
 
-    def urgency(self, unit: PassModule) -> tuple[float, ...] | None:
-        """Modules that gained most per second lately come first."""
-        return None if unit.exhausted else (-unit.rate,)
-
-    def admits(self, unit: PassModule, running: int) -> bool:
-        """Several steps try moves of one module, each its own, up to the next build that is to be compiled."""
-        return not running or not (unit.exhausted or unit.waits or unit.composed_steps + running >= COMPOSED)
+    def urgency(self, unit: PassModule, running: int) -> tuple[float, ...] | None:
+        """Modules that gained most per second lately come first; steps of one go side by side, each with its moves."""
+        if unit.climb.exhausted or (running and (unit.waits or unit.climb.ends_pass)):
+            return None
+        return (-unit.climb.rate,)
 
     def propose(self, unit: PassModule, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], PassStep]:
-        """One step."""
-        with self.lock:
-            unit.running += 1
-        return functools.partial(
-            step,
-            self.compile,
-            unit,
-            self.account,
-            lock=self.lock,
-            slowdown=self.slowdown,
-            rng=rng.spawn(1)[0],
-        )
+        """One step; one that does nothing if all moves that are left are under way."""
+        child, base = rng.spawn(1)[0], unit.current
 
-    def unsettled(self) -> Sequence[tuple[PassModule, Callable[[], PassStep]]]:
-        """Composed builds, which are to be compiled."""
-        return [
-            (
-                one,
-                functools.partial(confirm, self.compile, one, self.account, lock=self.lock, slowdown=self.slowdown),
-            )
-            for one in self.units
-            if one.composed_steps
-        ]
+        def choose_passes() -> PassExploration:
+            return choose(unit, self.account, child)
+
+        def explore_passes(chosen: PassExploration) -> Callable[[], PassStep]:
+            return functools.partial(explore, self.compile, unit, base, chosen)
+
+        with self.lock:
+            return unit.climb.next_step(choose_passes, explore_passes, self._confirmation(unit)) or PassStep
+
+    def _confirmation(self, unit: PassModule) -> Callable[[], PassStep]:
+        composed = unit.current if unit.climb.composed_steps else None
+        return functools.partial(confirm, self.compile, unit, composed, unit.confirmed, slowdown=self.slowdown)
 
     def accept(self, unit: PassModule, step: PassStep) -> None:
-        """Enter the outcome of a step; one without a compilation ends a pass over the moves, if it was the only one."""
+        """Take the outcome of a step; the one that ends a pass over the moves compiles nothing."""
         with self.lock:
-            # What was left to confirm was not proposed.
-            unit.running = max(0, unit.running - 1)
-            unit.claimed -= step.made
-            unit.waits = not step.compilations and bool(unit.running or unit.composed_steps)
+            ends_pass = not step.compilations and unit.climb.ends_pass
+            unit.climb.release(step.made, is_confirmation=step.confirms or ends_pass)
+            unit.waits = not step.compilations and not ends_pass
             if step.compilations:
-                self._enter(unit, entered(step, unit, self.account))
-            elif not unit.waits:
+                self._adopt(unit, step)
+            elif ends_pass:
                 self._end_pass(unit)
-            if not unit.running:
-                unit.gains.clear()
 
-    def _enter(self, unit: PassModule, step: PassStep) -> None:
+    def _adopt(self, unit: PassModule, step: PassStep) -> None:
+        outcome = outcome_of(step, unit, self.account, slowdown=self.slowdown)
         # Letting a pass run again, which is the same move, may have been in vain before.
-        unit.tried = unit.tried - step.again | step.vain
+        unit.tried = unit.tried - outcome.again | outcome.vain
         for key, _, _ in step.made:
             unit.moves[key] = unit.moves.get(key, 0) + 1
-        if step.build is not None:
-            unit.build, unit.left_out, unit.composed_steps = step.build, step.left_out, step.composed_steps
-            if not step.composed_steps and step.build is not unit.confirmed[0]:
-                unit.confirmed = step.build, step.left_out
-                self.put(unit, step.build, step.variants)
-                save_left_out(progress_path(self.folder, unit.module.name), step.left_out)
+        unit.current, unit.climb.composed_steps = outcome.current, outcome.composed_steps
+        if outcome.confirmed is not unit.confirmed:
+            unit.confirmed = outcome.confirmed
+            self.put(unit, outcome.confirmed.done, outcome.variants)
+            save_left_out(progress_path(self.folder, unit.module.name), outcome.confirmed.left_out)
         if step.made:
-            unit.rate = recent_rate(unit.rate, step.saved, step.user_seconds)
+            unit.climb.rate = recent_rate(unit.climb.rate, outcome.saved, step.user_seconds)
 
     def put(self, unit: PassModule, build: Compilation, variants: Sequence[Compilation]) -> None:
-        """Enter a module's best build in the account, for its copies as well, and those of its variants."""
+        """Put a module's best build into the account, for its copies as well, and those of its variants."""
         for variant, its in zip(unit.variants, variants, strict=True):
             variant.build = its
         for names, one in unit.parts(build, variants):
@@ -175,56 +166,69 @@ class OptimizerSpace:
                 self.account.put(name, one.measured)
 
     def _end_pass(self, unit: PassModule) -> None:
-        before, now = self._bytes(unit, unit.pass_from), self._bytes(unit, unit.build)
-        unit.exhausted = was_last_pass(before, now)
-        unit.pass_from = unit.build
-        unit.tried.clear()
+        first, build = unit.climb.pass_from or unit.current.done, unit.current.done
+        before, now = (self.account.module_bytes(unit.module.name, one.measured) for one in (first, build))
+        if unit.climb.end_pass(build, before=before, now=now):
+            unit.tried.clear()
 
-    def rest(self) -> None:
-        """End the compilers that stay."""
+    def close(self) -> None:
+        """End the compilers that stay between compilations."""
         self.compiler.close()
 
     def left_out(self) -> frozenset[LeftOut]:
         """What does not run in the best builds that were compiled."""
-        return frozenset(one for unit in self.units for one in unit.confirmed[1])
+        return frozenset(one for unit in self.units for one in unit.confirmed.left_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OptimizerTable:
+    """The table of passes of the optimizer, as a candidate for the plugin; its entries are functions.
+
+    Attributes:
+        space: what was searched.
+    """
+
+    space: OptimizerSpace
+
+    @property
+    def kind(self) -> str:
+        """Passes of the optimizer."""
+        return OPTIMIZER_PASSES.table
 
     def entries(self) -> Collection[int]:
         """Keys of the functions that passes are left out of."""
-        return by_function(self.left_out()).keys()
+        return by_function(self.space.left_out()).keys()
 
-    def write_table(self, path: Path, kept: Collection[Hashable]) -> None:
+    def write(self, path: Path, kept: Collection[Hashable]) -> None:
         """Write what does not run in these functions."""
-        by_key = {key: one for key, one in by_function(self.left_out()).items() if key in kept}
+        by_key = {key: one for key, one in by_function(self.space.left_out()).items() if key in kept}
         summary = OverrideSummary(
-            llvm=self.compiler.toolchain.major,
-            functions=sum(len(unit.allowed) for unit in self.units),
-            plain_score=self.before_bytes,
-            tuned_score=self.account.image if kept else self.before_bytes,
+            llvm=self.space.compiler.toolchain.major,
+            functions=sum(len(unit.allowed) for unit in self.space.units),
+            plain_score=self.space.before_bytes,
+            tuned_score=self.space.account.image if kept else self.space.before_bytes,
         )
         write_overrides(OPTIMIZER_PASSES, path, by_key, summary)
 
-    def refused(
+    def refuted(
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
     ) -> dict[str, tuple[Collection[Hashable], str]]:
         """All functions of a module that is not smaller with them."""
-        found: dict[str, tuple[Collection[Hashable], str]] = {}
-        for unit in self.units:
-            mine = {key for key, _, _ in unit.confirmed[1] if key in kept}
+        wrong: dict[str, tuple[Collection[Hashable], str]] = {}
+        for unit in self.space.units:
+            mine = {key for key, _, _ in unit.confirmed.left_out if key in kept}
             for name in unit.names if mine else ():
                 first, second = before.compilations[name], after.compilations[name]
                 if not first.ok:
                     continue
                 if not second.ok:
-                    found[name] = mine, f"it does not compile with the result: {second.reason}"
-                elif self.account.module_bytes(name, second.measured) >= self.account.module_bytes(
+                    wrong[name] = mine, f"it does not compile with the result: {second.reason}"
+                elif self.space.account.module_bytes(name, second.measured) >= self.space.account.module_bytes(
                     name, first.measured
                 ):
-                    found[name] = mine, "its object is no smaller with passes of the optimizer left out"
-        return found
-
-    def _bytes(self, unit: PassModule, done: Compilation) -> float:
-        return self.account.module_bytes(unit.module.name, done.measured)
+                    wrong[name] = mine, "its object is no smaller with passes of the optimizer left out"
+        return wrong
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
         """The link, the account and the user's own measure say of the whole."""
-        return objection_in_bytes(before, after, self.objective)
+        return objection_in_bytes(before, after, self.space.objective)

@@ -1,13 +1,11 @@
-"""What is known about a module while passes of the optimizer are left out of it, and which part is kept on disk."""
+"""A module in the search over passes of the optimizer, and its progress on disk."""
 
 import io
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from mlgokit.compiler.arrays import Arrays, column
 from mlgokit.compiler.compilation import Compilation
@@ -15,14 +13,16 @@ from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.tables.overrides import EACH_TIME, LeftOut
-from mlgokit.tune.kept import read_kept
+from mlgokit.tune.composing import Climb
+from mlgokit.tune.search import read_kept
 
-Ints = npt.NDArray[np.int64]
+COMPOSED = 6
+"""Steps with gains after which the composed build is compiled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedFunction:
-    """A function of the module, as far as what was searched is told.
+    """A function of the module, as the result counts it.
 
     Attributes:
         key: of the function.
@@ -31,6 +31,19 @@ class TriedFunction:
 
     key: int
     trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PassBuild:
+    """A build of a module with passes left out.
+
+    Attributes:
+        done: compiled, or composed; with the decisions of the inliner.
+        left_out: what does not run in it.
+    """
+
+    done: Compilation
+    left_out: frozenset[LeftOut]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -64,45 +77,31 @@ class PassModule:
         copies: names of modules with the same functions in the same code, which the same table makes the same.
         variants: modules with the same functions in other code, which are compiled with what paid here.
         keys: of all functions that the inliner found, by name.
-        build: the best build, which was compiled, or composed since; with the decisions of the inliner.
-        left_out: what does not run in it.
+        current: the build that the search goes on from, compiled or composed.
         allowed: keys of the functions that no other module has but copies and variants.
         executed: by function, instructions by LLVM's estimate when all passes run.
-        confirmed: the best build that was compiled, and what does not run in it.
-        composed_steps: how many steps with gains the build is ahead of that.
+        confirmed: the best build that was compiled.
         tried: moves that gave nothing since the pass over the moves began.
-        claimed: moves of the steps that are under way.
-        running: how many steps are under way.
-        waits: whether no step is to begin beside another one, as nothing is left for it.
-        gains: ids of the functions that each step with gains changed, as long as others are under way.
+        climb: the moves in the search.
+        waits: whether no step is to begin beside another one, as those under way have all moves that are left.
         moves: how many were made, by function.
-        rate: bytes saved per second lately; infinite before the first step.
-        pass_from: the build with which the present pass over the moves began.
-        exhausted: whether nothing is left to try.
     """
 
     module: Module
     copies: tuple[str, ...] = ()
     variants: tuple[PassVariant, ...] = ()
     keys: Mapping[str, int]
-    build: Compilation
-    left_out: frozenset[LeftOut]
+    current: PassBuild
     allowed: frozenset[int]
     executed: Mapping[str, float]
-    confirmed: tuple[Compilation, frozenset[LeftOut]] = field(init=False)
-    pass_from: Compilation = field(init=False)
-    composed_steps: int = 0
+    confirmed: PassBuild = field(init=False)
     tried: set[LeftOut] = field(default_factory=set[LeftOut])
-    claimed: set[LeftOut] = field(default_factory=set[LeftOut])
-    running: int = 0
+    climb: Climb[LeftOut] = field(default_factory=lambda: Climb[LeftOut](most_composed=COMPOSED))
     waits: bool = False
-    gains: list[Ints] = field(default_factory=list[Ints])
     moves: dict[int, int] = field(default_factory=dict[int, int])
-    rate: float = math.inf
-    exhausted: bool = False
 
     def __post_init__(self) -> None:
-        self.confirmed, self.pass_from = (self.build, self.left_out), self.build
+        self.confirmed, self.climb.pass_from = self.current, self.current.done
 
     @property
     def names(self) -> tuple[str, ...]:

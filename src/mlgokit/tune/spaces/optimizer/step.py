@@ -1,38 +1,32 @@
 """One step of the search on one module: passes left out of many functions in one compilation, kept by component.
 
-Leaving a pass out changes a function and all those that it is inlined into, as flipping a decision does. So moves that
-cannot change the same function are made together, and what of them paid is told by component
-(:mod:`mlgokit.algorithms.credit`). A function that would execute more instructions than it may, by LLVM's estimate,
-speaks against its component. The build with the kept moves alone is composed of what is known, and compiled now and
-then; only builds that were compiled are in the account. Variants of the module, which have its functions in other
-code, are compiled with such a build, which stays if all together became smaller. Of steps that were under way
-together, the later one's components are taken that reach no function which the earlier one changed.
+Leaving a pass out changes a function and all those that it is inlined into, as flipping a decision does; so this is a
+search by composed builds (:mod:`mlgokit.tune.composing`). A function that would execute more instructions than it may,
+by LLVM's estimate, speaks against its component. Variants of the module, which have its functions in other code, are
+compiled with the composed build, which stays if all together became smaller.
 """
 
-import copy
 import dataclasses
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, function_ids, scored_build, with_changes
-from mlgokit.algorithms.search import functions_as_before, independent_moves, judge
-from mlgokit.compiler.compilation import Compilation, PassChanges, no_decisions
+from mlgokit.algorithms.credit import ScoredBuild, function_ids, scored_build, with_changes
+from mlgokit.algorithms.search import independent_moves
+from mlgokit.compiler.compilation import Compilation, no_decisions
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.reuse.trials import pass_number
 from mlgokit.module import Module
 from mlgokit.tables.overrides import EACH_TIME, LeftOut
 from mlgokit.traces.log import function_id
-from mlgokit.tune.spaces.inlining.compose import compose
-from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
-from mlgokit.tune.spaces.optimizer.state import Ints, PassModule
+from mlgokit.tune.composing import Comparison, Ints, compare, compose
+from mlgokit.tune.spaces.optimizer.state import PassBuild, PassModule
 
-COMPOSED = 6
-"""Builds that are composed one from the other before the last one is compiled."""
+MOST_MOVES = 256
+"""Moves made in one compilation."""
 _EVERY = 1.5
 """Leaving a pass out each time saves so many times what leaving it out once does, as a guess."""
 _ROUNDING = 1e-6
@@ -41,203 +35,251 @@ _ROUNDING = 1e-6
 CompileWith = Callable[[Module, frozenset[LeftOut]], Compilation]
 """Compiles a module with passes left out."""
 
+EXCLUDED: Mapping[str, str] = {
+    "InlinerPass": "whether a call is inlined is a decision of its own",
+    "ModuleInlinerWrapperPass": "it holds the inliner and what runs with it",
+    "LoopSimplifyPass": "loop passes count on the form that it makes",
+    "LCSSAPass": "loop passes count on the form that it makes, and crash or make other programs without it",
+    "CorrelatedValuePropagationPass": "it says of every function that it changed it, and gave 0.01 %",
+    "LowerConstantIntrinsicsPass": "calls that it proves dead may name functions that are nowhere",
+    "LowerExpectIntrinsicPass": "probabilities of branches would be lost, by which all estimates go",
+    "PostOrderFunctionAttrsPass": "what it finds is seen by callers in other components",
+    "ArgumentPromotionPass": "callers in other components change with a signature",
+    "CoroSplitPass": "a coroutine is not whole without it",
+    "CoroElidePass": "a coroutine is not whole without it",
+    "CoroAnnotationElidePass": "a coroutine is not whole without it",
+    "EntryExitInstrumenterPass": "who asked for instrumentation wants it everywhere",
+    "InjectTLIMappings": "it says what exists, and changes no code",
+    "AlignmentFromAssumptionsPass": "it says what is known, and changes no code",
+    "LoopSinkPass": "it goes by profiles",
+    "AnnotationRemarksPass": "it only reports",
+    "WarnMissedTransformationsPass": "it only reports",
+}
+"""Asked about by LLVM, and always let run by a search, with the reason."""
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Explored:
-    """A build with N moves, and what paid in it.
+MINSIZE = "minsize"
+"""No pass: the attribute, which stands with passes that change a function; without it, it is made as at ``-Os``."""
+
+FIRST: Mapping[str, float] = {
+    MINSIZE: 20.0,
+    "MemCpyOptPass": 9.1,
+    "LICMPass": 6.9,
+    "IndVarSimplifyPass": 5.3,
+    "InstSimplifyPass": 2.0,
+    "GVNPass": 1.6,
+    "SLPVectorizerPass": 1.4,
+    "SimplifyCFGPass": 0.9,
+    "LoopRotatePass": 0.9,
+    "SROAPass": 0.65,
+    "InstCombinePass": 0.6,
+    "TailCallElimPass": 0.6,
+    "ReassociatePass": 0.3,
+    "JumpThreadingPass": 0.1,
+    "EarlyCSEPass": 0.1,
+}
+"""Bytes that were saved, on the average, where a pass was left out of a function that it had changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassExploration:
+    """What one compilation is to try.
 
     Attributes:
-        build: that was compiled.
-        moves: all that were made, in the order of the credit's positions.
-        first: the position of the first of them.
-        credit: by component.
-        kept: [N] whether the flip's component paid.
-        since: how many gains of others there were when the step began.
+        moves: passes that are left out, or run again, by function.
     """
 
-    build: Compilation
-    moves: tuple[LeftOut, ...]
-    first: int
-    credit: Credit
-    kept: npt.NDArray[np.bool_]
-    since: int
-
-    def moves_kept(self, kept: npt.NDArray[np.bool_]) -> frozenset[LeftOut]:
-        """The moves of some flips."""
-        positions: list[int] = self.credit.flips[kept].tolist()
-        return frozenset(self.moves[position - self.first] for position in positions)
+    moves: frozenset[LeftOut]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassStep:
-    """What one step did.
+    """What one step compiled.
 
     Attributes:
-        explored: what it compiled, if some of that paid; :func:`entered` makes ``build`` of it.
-        build: what to go on from, with ``left_out`` and ``composed_steps``; ``None`` where that stays.
-        variants: builds of the module's variants, if the build was compiled.
-        left_out: what does not run in it.
-        composed_steps: how many steps with gains it is ahead of the last build that was compiled; 0 if it was.
+        base: the build that it departed from; ``None`` for a step that did nothing.
+        best: the best build that was compiled when it began.
+        explored: the build that was compiled; ``None`` if it failed, or a function executes more than it may.
+        variants: builds of the module's variants, if the base was compiled.
         made: the moves that were made.
-        vain: those of them, or of earlier steps, that gave nothing.
-        again: moves of earlier steps that did not stay, but may be made again.
-        saved: bytes that the others did.
+        confirms: whether the base was compiled, and nothing else.
         compilations: how many were made.
         user_seconds: their processor time.
         trials: none; each variant is a compilation here.
     """
 
-    explored: Explored | None = None
-    build: Compilation | None = None
+    base: PassBuild | None = None
+    best: PassBuild | None = None
+    explored: PassBuild | None = None
     variants: Sequence[Compilation] = ()
-    left_out: frozenset[LeftOut] = frozenset()
-    composed_steps: int = 0
     made: frozenset[LeftOut] = frozenset()
-    vain: frozenset[LeftOut] = frozenset()
-    again: frozenset[LeftOut] = frozenset()
-    saved: float = 0.0
+    confirms: bool = False
     compilations: int = 0
     user_seconds: float = 0.0
     trials: int = 0
 
 
-def step(
-    compile_with: CompileWith,
-    unit: PassModule,
-    account: ProjectAccount,
-    *,
-    lock: threading.Lock,
-    slowdown: float,
-    rng: np.random.Generator,
-    most: int = 256,
-) -> PassStep:
-    """Leave passes out of many functions of a module, or let them run again, and keep what paid.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PassOutcome:
+    """What the module goes on from after a step.
 
-    Or, if that is due or nothing is left to try, compile what was composed.
-
-    Args:
-        compile_with: compiles.
-        unit: the module; what is tried is claimed there, under ``lock``.
-        account: the project's, read under ``lock``.
-        lock: of the account and the modules.
-        slowdown: part by which a function may execute more instructions than with all passes.
-        rng: of the random part of the order.
-        most: moves made at once.
+    Attributes:
+        current: the build to go on from.
+        confirmed: the best build that was compiled.
+        variants: builds of the module's variants, if ``confirmed`` is new.
+        composed_steps: how many steps with gains ``current`` is ahead of ``confirmed``.
+        vain: moves of this step, or of earlier ones, that gave nothing.
+        again: moves of earlier steps that did not stay, but may be made again.
+        saved: bytes that the others did.
     """
-    with lock:
-        chosen = [] if unit.composed_steps >= COMPOSED else _chosen(unit, account, rng, most=most)
-        unit.claimed.update(chosen)
-        # Others are entered while this one is compiled.
-        unit = copy.copy(unit)
-        since = len(unit.gains)
-    if not chosen:
-        alone = unit.running <= 1
-        if not (alone and unit.composed_steps):
-            return PassStep()
-        return confirm(compile_with, unit, account, lock=lock, slowdown=slowdown)
-    explored = compile_unit(compile_with, unit, unit.left_out ^ frozenset(chosen))
-    vain = PassStep(made=frozenset(chosen), vain=frozenset(chosen), compilations=1, user_seconds=explored.user_seconds)
-    if not explored.ok:
-        return vain
-    with lock:
-        base = with_moves(unit, account, chosen, unit.build)
-        after = with_moves(unit, account, chosen, explored, made=True)
-    credit = attribute(base, after)
-    slow = slower(credit, explored, unit.executed, slowdown)
-    credit = dataclasses.replace(credit, change=np.where(slow, np.inf, credit.change))
-    verdict = judge(credit)
-    if not verdict.kept.any():
-        return vain
-    found = Explored(
-        build=explored,
-        moves=tuple(chosen),
-        first=len(unit.build.decisions),
-        credit=credit,
-        kept=verdict.kept,
-        since=since,
-    )
-    return dataclasses.replace(vain, explored=found, vain=vain.made - found.moves_kept(found.kept))
+
+    current: PassBuild
+    confirmed: PassBuild
+    variants: Sequence[Compilation] = ()
+    composed_steps: int = 0
+    vain: frozenset[LeftOut] = frozenset()
+    again: frozenset[LeftOut] = frozenset()
+    saved: float = 0.0
 
 
-def _chosen(unit: PassModule, account: ProjectAccount, rng: np.random.Generator, *, most: int) -> list[LeftOut]:
-    """The moves to make at once, which nobody else makes."""
+def choose(unit: PassModule, account: ProjectAccount, rng: np.random.Generator) -> PassExploration:
+    """The moves that are made next, of which no two can change the same function; the caller holds the lock."""
     moves, worth = moves_of(unit)
     worth += rng.gumbel(size=len(moves))
-    base = with_moves(unit, account, moves, unit.build)
-    single = [(len(unit.build.decisions) + index,) for index in range(len(moves))]
-    return [moves[index] for index in independent_moves(base, single, np.argsort(-worth).tolist(), most=most)]
+    build = unit.current.done
+    base = _with_moves(unit, account, moves, build)
+    single = [(len(build.decisions) + index,) for index in range(len(moves))]
+    order = np.argsort(-worth).tolist()
+    chosen = independent_moves(base, single, order, most=MOST_MOVES)
+    return PassExploration(moves=frozenset(moves[index] for index in chosen))
 
 
-def entered(step: PassStep, unit: PassModule, account: ProjectAccount) -> PassStep:
-    """The step with what of it the module goes on from, beside what others found since it began.
-
-    Where both changed the same function, what is there stays. A build that was compiled as it is counts as such, unless
-    others depart from another one. The caller holds the lock.
-    """
-    found = step.explored
-    if found is None:
-        return step
-    credit, others = found.credit, unit.gains[found.since :]
-    touched = np.concatenate(others) if others else np.zeros(0, np.int64)
-    meeting = credit.reached_by[np.isin(credit.reached, touched)]
-    kept = found.kept & ~np.isin(credit.component, meeting)
-    if not kept.any():
-        return step
-    is_compiled = bool(kept.all()) and not others
-    as_before = np.union1d(functions_as_before(credit, kept), touched)
-    paid = np.unique(credit.component[kept])
-    done = dataclasses.replace(
-        step,
-        build=found.build if is_compiled else _composed(unit, found.build, as_before),
-        left_out=unit.left_out ^ found.moves_kept(kept),
-        composed_steps=unit.composed_steps + 1,
-        saved=-float(credit.change[paid].sum()),
+def explore(compile_with: CompileWith, unit: PassModule, base: PassBuild, chosen: PassExploration) -> PassStep:
+    """Make the chosen moves in one compilation."""
+    left_out = base.left_out ^ chosen.moves
+    done = compile_unit(compile_with, unit, left_out)
+    return PassStep(
+        base=base,
+        explored=PassBuild(done=done, left_out=left_out) if done.ok else None,
+        made=chosen.moves,
+        compilations=1,
+        user_seconds=done.user_seconds,
     )
-    unit.gains.append(np.unique(credit.reached[np.isin(credit.reached_by, paid)]))
-    return _settled(done, unit, account) if is_compiled and not unit.running and not unit.variants else done
 
 
 def confirm(
-    compile_with: CompileWith,
-    unit: PassModule,
-    account: ProjectAccount,
-    *,
-    lock: threading.Lock,
-    slowdown: float,
+    compile_with: CompileWith, unit: PassModule, composed: PassBuild | None, best: PassBuild, *, slowdown: float
 ) -> PassStep:
-    """Compile what was composed, and go on from that; or from the last build that was, if it is no smaller.
+    """Compile the composed build, and the variants of the module with it; nothing if there is none.
 
     Args:
         compile_with: compiles.
         unit: the module.
-        account: the project's, read under ``lock``.
-        lock: of the account and the modules.
+        composed: the build that is only composed.
+        best: the best build that was compiled.
         slowdown: part by which a function may execute more instructions than with all passes.
     """
-    real = compile_unit(compile_with, unit, unit.left_out)
-    variants = compile_variants(compile_with, unit, unit.left_out) if real.ok else ()
-    done = PassStep(
+    if composed is None:
+        return PassStep()
+    real = compile_unit(compile_with, unit, composed.left_out)
+    variants = compile_variants(compile_with, unit, composed.left_out) if real.ok else ()
+    is_bad = not real.ok or any(
+        is_refused(its, one.executed, unit, slowdown) for one, its in zip(unit.variants, variants, strict=True)
+    )
+    return PassStep(
+        base=composed,
+        best=best,
+        explored=None if is_bad else PassBuild(done=real, left_out=composed.left_out),
+        variants=variants,
+        confirms=True,
         compilations=1 + len(variants),
         user_seconds=real.user_seconds + sum(one.user_seconds for one in variants),
-        build=real,
-        variants=variants,
-        left_out=unit.left_out,
     )
-    if not real.ok or any(
-        is_refused(its, one.executed, unit, slowdown) for one, its in zip(unit.variants, variants, strict=True)
-    ):
-        return _back(done, unit)
-    with lock:
-        return _settled(done, unit, account)
 
 
-def _settled(done: PassStep, unit: PassModule, account: ProjectAccount) -> PassStep:
-    """The step, whose build was compiled: it stays if it is smaller, with variants, than the best one that was."""
-    if done.build is None:
-        return _back(done, unit)
-    before = bytes_of(unit, account, unit.confirmed[0], [one.build for one in unit.variants])
-    after = bytes_of(unit, account, done.build, done.variants)
-    return dataclasses.replace(done, composed_steps=0) if after < before else _back(done, unit)
+def outcome_of(step: PassStep, unit: PassModule, account: ProjectAccount, *, slowdown: float) -> PassOutcome:
+    """What the module goes on from, beside what others found since the step began; the caller holds the lock."""
+    if step.confirms:
+        return _confirmed(step, unit, account, slowdown=slowdown)
+    current, explored = unit.current, step.explored
+    vain = PassOutcome(
+        current=current, confirmed=unit.confirmed, composed_steps=unit.climb.composed_steps, vain=step.made
+    )
+    if explored is None:
+        return vain
+    compared, moves = _compare_builds(unit, account, current, explored, slowdown)
+    if not compared.any_kept:
+        return vain
+    kept = _kept_moves(compared, moves)
+    left_out = current.left_out ^ kept
+    is_compiled = left_out == explored.left_out
+    done = explored.done if is_compiled else _composed(unit, current.done, explored.done, compared.as_before())
+    joined = dataclasses.replace(
+        vain,
+        current=PassBuild(done=done, left_out=left_out),
+        composed_steps=unit.climb.composed_steps + 1,
+        vain=step.made - kept,
+        saved=compared.gain,
+    )
+    if not is_compiled or unit.variants:
+        return joined
+    before, after = (bytes_of(unit, account, one, ()) for one in (unit.confirmed.done, done))
+    if after >= before:
+        return _reverted(joined, unit)
+    return dataclasses.replace(joined, confirmed=joined.current, composed_steps=0)
+
+
+def _confirmed(step: PassStep, unit: PassModule, account: ProjectAccount, *, slowdown: float) -> PassOutcome:
+    """The compiled build if it is smaller, with variants, than the best one; and what others found on top of it."""
+    real, current = step.explored, unit.current
+    before = bytes_of(unit, account, unit.confirmed.done, [one.build for one in unit.variants])
+    if real is None or bytes_of(unit, account, real.done, step.variants) >= before:
+        unchanged = PassOutcome(current=current, confirmed=unit.confirmed, composed_steps=unit.climb.composed_steps)
+        # Where another step found a better build meanwhile, that is what the current one is composed of.
+        return _reverted(unchanged, unit) if unit.confirmed is step.best else unchanged
+    confirmed = PassOutcome(current=real, confirmed=real, variants=step.variants)
+    if step.base is current:
+        return confirmed
+    compared, moves = _compare_builds(unit, account, real, current, slowdown)
+    if not compared.any_kept:
+        return confirmed
+    done = _composed(unit, real.done, current.done, compared.as_before(by_default=True))
+    return dataclasses.replace(
+        confirmed,
+        current=PassBuild(done=done, left_out=real.left_out ^ _kept_moves(compared, moves)),
+        composed_steps=max(1, unit.climb.composed_steps - unit.climb.most_composed + 1),
+    )
+
+
+def _reverted(joined: PassOutcome, unit: PassModule) -> PassOutcome:
+    """Go back to the best build that was compiled. Of the moves since, half are in vain, by function.
+
+    The others may be made again: moves may only be at odds with each other.
+    """
+    left_out = unit.confirmed.left_out
+    lost = (unit.current.left_out ^ left_out) | (joined.current.left_out ^ left_out)
+    functions = sorted({key for key, _, _ in lost})
+    blamed = set(functions[: (len(functions) + 1) // 2])
+    again = frozenset(move for move in lost if move[0] not in blamed)
+    return PassOutcome(current=unit.confirmed, confirmed=unit.confirmed, vain=joined.vain | lost - again, again=again)
+
+
+def _compare_builds(
+    unit: PassModule, account: ProjectAccount, base: PassBuild, explored: PassBuild, slowdown: float
+) -> tuple[Comparison, list[LeftOut]]:
+    """What the moves are worth by which two builds differ, and these moves."""
+    moves = sorted(base.left_out ^ explored.left_out)
+    slow = slow_functions(explored.done, unit.executed, slowdown)
+    compared = compare(
+        _with_moves(unit, account, moves, base.done),
+        _with_moves(unit, account, moves, explored.done, made=True),
+        forbidden=function_ids(slow),
+    )
+    return compared, moves
+
+
+def _kept_moves(compared: Comparison, moves: Sequence[LeftOut]) -> frozenset[LeftOut]:
+    # The flips are the moves, which stand behind the decisions of the inliner.
+    return frozenset(move for move, kept in zip(moves, compared.kept.tolist(), strict=True) if kept)
 
 
 def bytes_of(unit: PassModule, account: ProjectAccount, build: Compilation, variants: Sequence[Compilation]) -> float:
@@ -259,7 +301,7 @@ def is_refused(build: Compilation, before: Mapping[str, float], unit: PassModule
 
 def compile_unit(compile_with: CompileWith, unit: PassModule, left_out: frozenset[LeftOut]) -> Compilation:
     """The module with passes left out; the inliner decides as it did."""
-    return dataclasses.replace(compile_with(unit.module, left_out), decisions=unit.build.decisions)
+    return dataclasses.replace(compile_with(unit.module, left_out), decisions=unit.current.done.decisions)
 
 
 def compile_variants(compile_with: CompileWith, unit: PassModule, left_out: frozenset[LeftOut]) -> list[Compilation]:
@@ -267,36 +309,13 @@ def compile_variants(compile_with: CompileWith, unit: PassModule, left_out: froz
     return [compile_with(one.module, left_out) for one in unit.variants]
 
 
-def _back(done: PassStep, unit: PassModule) -> PassStep:
-    """The step, if its build gave nothing after all. Of the moves that led to it, half are in vain, by function.
-
-    The others may be made again. Moves may only be at odds with each other, as where they come from steps that were
-    under way together.
-    """
-    confirmed, left_out = unit.confirmed
-    lost = (unit.left_out ^ left_out) | (done.left_out ^ left_out)
-    functions = sorted({key for key, _, _ in lost})
-    blamed = set(functions[: (len(functions) + 1) // 2])
-    again = frozenset(move for move in lost if move[0] not in blamed)
-    return dataclasses.replace(
-        done,
-        build=confirmed,
-        variants=(),
-        left_out=left_out,
-        composed_steps=0,
-        vain=done.vain | lost - again,
-        again=again,
-        saved=0.0,
-    )
-
-
 def moves_of(unit: PassModule) -> tuple[list[LeftOut], npt.NDArray[np.float64]]:
-    """The moves that were not made in vain and are not made now, and what is expected of each.
+    """The moves that were not made in vain and that no step under way has claimed, and what is expected of each.
 
     A pass that changed a function is left out where it did, or each time; what is left out runs again.
     """
-    changes = unit.build.changes
-    found: dict[LeftOut, float] = {}
+    changes = unit.current.done.changes
+    expected: dict[LeftOut, float] = {}
     for key, passes in () if changes is None else changes.changed.items():
         if key not in unit.allowed:
             continue
@@ -304,17 +323,17 @@ def moves_of(unit: PassModule) -> tuple[list[LeftOut], npt.NDArray[np.float64]]:
             if name in EXCLUDED:
                 continue
             number, worth = pass_number(name), FIRST.get(name, 0.0)
-            found.setdefault((key, number, nth), worth)
+            expected.setdefault((key, number, nth), worth)
             if name != MINSIZE:
-                found.setdefault((key, number, EACH_TIME), _EVERY * worth)
+                expected.setdefault((key, number, EACH_TIME), _EVERY * worth)
     # What paid when it was left out rarely pays when it runs again.
-    for move in sorted(unit.left_out):
-        found[move] = min(FIRST.values(), default=0.0) - 1.0
-    moves = [move for move in found if move not in unit.tried and move not in unit.claimed]
-    return moves, np.array([found[move] for move in moves])
+    for move in sorted(unit.current.left_out):
+        expected[move] = min(FIRST.values(), default=0.0) - 1.0
+    moves = [move for move in expected if move not in unit.tried and move not in unit.climb.claimed]
+    return moves, np.array([expected[move] for move in moves])
 
 
-def with_moves(
+def _with_moves(
     unit: PassModule,
     account: ProjectAccount,
     moves: Sequence[LeftOut],
@@ -329,15 +348,6 @@ def with_moves(
     return with_changes(scored_build(build, functions, scores), ids, made=made)
 
 
-def slower(
-    credit: Credit, explored: Compilation, before: Mapping[str, float], slowdown: float
-) -> npt.NDArray[np.bool_]:
-    """[C] whether a component reaches a function that executes more than it may, or of which that is not known."""
-    found = np.zeros(len(credit.change), bool)
-    found[credit.reached_by[np.isin(credit.reached, function_ids(slow_functions(explored, before, slowdown)))]] = True
-    return found
-
-
 def slow_functions(build: Compilation, before: Mapping[str, float], slowdown: float) -> tuple[str, ...]:
     """Functions of a build that execute more than they may, or of which that is not known."""
     if math.isinf(slowdown):
@@ -348,14 +358,12 @@ def slow_functions(build: Compilation, before: Mapping[str, float], slowdown: fl
     return (*over, *(name for name in build.measured.function_names if name not in executed))
 
 
-def _composed(unit: PassModule, explored: Compilation, as_before: Ints) -> Compilation:
-    """The build whose functions are those of the explored one, but for some that stay as they are."""
-    old, new = unit.build.changes, explored.changes
+def _composed(unit: PassModule, base: Compilation, explored: Compilation, as_before: Ints) -> Compilation:
+    """The build whose functions are those of the explored one, but for some that are as in the base."""
+    old, new = base.changes, explored.changes
     bare = no_decisions()
-    build = compose(
-        dataclasses.replace(unit.build, decisions=bare), dataclasses.replace(explored, decisions=bare), as_before
-    )
-    build = dataclasses.replace(build, decisions=unit.build.decisions)
+    build = compose(dataclasses.replace(base, decisions=bare), dataclasses.replace(explored, decisions=bare), as_before)
+    build = dataclasses.replace(build, decisions=base.decisions)
     if old is None or new is None:
         return build
     ids = set(as_before.tolist())

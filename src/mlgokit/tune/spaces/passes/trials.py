@@ -1,21 +1,26 @@
-"""Trials of a function's passes: some of those that may be left out are toggled in the best so far.
+"""The search over passes of the code generator: some of those that may be left out are toggled in the best code.
 
 First each candidate by itself, in the order of what it gave on other code; so the first round is a climb by single
-passes. Then one, two or three drawn candidates at once, until nothing was found for long.
+passes. Then one, two or three drawn candidates at once, until nothing was found for long. LLVM asks a gate about
+optional passes alone; of these, :data:`EXCLUDED` has the ones that stay in nevertheless, with the reason.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.reuse.trials import (
+    CODE_BYTES,
     IMAGE_BYTES,
     MOST_TOGGLES,
     OVERRIDE,
     TRIAL,
     Floats,
+    Overrides,
     Records,
     Series,
     Stage,
@@ -23,9 +28,67 @@ from mlgokit.compiler.reuse.trials import (
     executed_weights,
     pass_number,
 )
+from mlgokit.progress import Report
 from mlgokit.tables.overrides import PASSES, OverrideKind
+from mlgokit.tune.spaces.functions.opening import FunctionSearch, open_verified
 from mlgokit.tune.spaces.functions.state import FunctionState
-from mlgokit.tune.spaces.passes.candidates import CANDIDATES, REPEATED
+from mlgokit.tune.verify import Verifier
+
+CANDIDATES = (
+    "early-machinelicm",
+    "block-placement",
+    "codegenprepare",
+    "machine-cse",
+    "machine-sink",
+    "twoaddressinstruction",
+    "branch-folder",
+    "shrink-wrap",
+    "machine-cp",
+    "machine-scheduler",
+    "early-tailduplication",
+    "tailduplication",
+    "peephole-opt",
+    "x86-cf-opt",
+    "consthoist",
+    "machinelicm",
+    "x86-optimize-leas",
+    "x86-fixup-bw-insts",
+    "postra-machine-sink",
+    "mergeicmps",
+    "expand-memcmp",
+    "x86-cmov-conversion",
+    "early-ifcvt",
+    "opt-phis",
+    "dead-mi-elimination",
+    "machine-latecleanup",
+    "lrshrink",
+    "partially-inline-libcalls",
+    "x86-partial-reduction",
+    "x86-avoid-sfb",
+    "x86-execution-domain-fix",
+    "x86-fixup-leas",
+    "x86-domain-reassignment",
+    "interleaved-access",
+    "post-RA-sched",
+)
+"""Passes that may be left out, by LLVM's arguments; those first that gave most where it was measured."""
+REPEATED = ("machine-cp", "dead-mi-elimination")
+"""Those that run twice on a function; the second time is a candidate of its own."""
+
+EXCLUDED: Mapping[str, str] = {
+    "x86-isel": "instructions are then selected as at -O0, which is several times slower",
+    "stack-coloring": "variables then share no stack, so deep recursions may no longer fit",
+    "stack-slot-coloring": "spills then share no stack, for the same reason",
+    "fixup-statepoint-caller-saved": "garbage collectors go by what it does",
+    "break-false-deps": "it costs bytes for speed only, which estimates do not see",
+    "objc-arc-contract": "it runs over all functions before their code is generated",
+    "Local Dynamic TLS Access Clean-up": "LLVM has no argument for it",
+    "X86 Atom pad short functions": "LLVM has no argument for it",
+    "remove-loads-into-fake-uses": "it is for debugging",
+    "loop-reduce": "loop passes do not say whose loop it is",
+    "canon-freeze": "loop passes do not say whose loop it is",
+}
+"""Asked about by LLVM, and always let run by a search."""
 
 TOO_SLOW = 1e12
 """Penalty for what is executed beyond the bound: more than any function has bytes."""
@@ -34,7 +97,7 @@ _SINGLES = (*((name, 0) for name in CANDIDATES), *((name, 1) for name in REPEATE
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassConfig:
-    """What is tried.
+    """The trials of passes.
 
     Attributes:
         weights: [9] of what a trial measures in the score.
@@ -47,7 +110,7 @@ class PassConfig:
 
     @property
     def kind(self) -> OverrideKind:
-        """The table of what is found."""
+        """Passes."""
         return PASSES
 
     @property
@@ -72,7 +135,7 @@ class PassConfig:
 
     @property
     def policies(self) -> Mapping[str, str]:
-        """None: what is not tried, LLVM and the tables decide."""
+        """None: LLVM and the tables decide what is not tried."""
         return {}
 
     def free(self, function: FunctionState) -> float:
@@ -80,7 +143,7 @@ class PassConfig:
         return function.cost * (1 + self.slowdown)
 
     def series(self, function: FunctionState, count: int, rng: np.random.Generator) -> list[Series]:
-        """The next so many trials; the first has all passes, and is followed by what an earlier plugin leaves out."""
+        """The next ``count`` trials; the first runs all passes, and the overrides of an earlier plugin follow it."""
         toggled = _toggled(function.trials, count, rng)
         trials = np.zeros(count, TRIAL)
         trials["toggles"] = np.count_nonzero(toggled["range"], axis=1)
@@ -103,6 +166,39 @@ class PassConfig:
         plain = np.zeros((1, MOST_TOGGLES), OVERRIDE)
         earlier = Series(key=function.key, base=function.start, score=np.inf, trials=trials[:1], toggled=plain)
         return [series, earlier]
+
+
+def open_passes(
+    verifier: Verifier,
+    *,
+    objective: Objective,
+    slowdown: float,
+    folder: Path,
+    start: Mapping[int, Overrides],
+    seed: int,
+    report: Report,
+) -> FunctionSearch:
+    """Begin a search on top of the verified decisions, or go on with the one in the folder.
+
+    Args:
+        verifier: has verified inlining decisions.
+        objective: which bytes count.
+        slowdown: by which part a function may execute more instructions, by LLVM's estimate.
+        folder: of the search for these decisions; this one is kept below it.
+        start: by function, passes that an earlier plugin leaves out; tried first.
+        seed: random seed.
+        report: told after every module.
+    """
+    weights = executed_weights(CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES)
+    return open_verified(
+        verifier,
+        PassConfig(weights=weights, slowdown=slowdown),
+        objective=objective,
+        folder=folder / "passes",
+        start=start,
+        seed=seed,
+        report=report,
+    )
 
 
 def _toggled(begin: int, count: int, rng: np.random.Generator) -> Records:

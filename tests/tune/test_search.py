@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlgokit.errors import InputError
-from mlgokit.tune.kept import read_kept
+from mlgokit.tune.search import read_kept
 
 
 def test_invalid_characters_are_damage(tmp_path: Path):

@@ -1,0 +1,287 @@
+"""Search by composed builds: many independent moves in one compilation, and what of them pays kept without another.
+
+A move changes some functions of a module: a decision of the inliner, or a pass that is left out. Moves that cannot
+change the same function are made together, and the credit says by component which of them pay
+(:mod:`mlgokit.algorithms.credit`). With the moves of some components only, a function is as in the explored build where
+these components reach it, and as in the base where the others do. So the build with the kept moves is composed of both
+(:func:`compose`), and the next step goes on from there; ``docs/scores.md`` says what that misses. After some steps, and
+before a search pauses, the composed build is compiled. Only builds that were compiled are in the account.
+
+Several steps of one module may be under way: each claims its moves (:class:`Climb`), and a step that ends is joined
+with what the others found meanwhile, component by component.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, function_ids
+from mlgokit.algorithms.search import functions_as_before, judge
+from mlgokit.compiler.compilation import Compilation, InlineDecisions
+from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+MoveT = TypeVar("MoveT", bound=Hashable)
+MoveT_co = TypeVar("MoveT_co", bound=Hashable, covariant=True)
+StepT = TypeVar("StepT")
+
+_WORTH_A_PASS = 5e-4
+"""A pass over all moves that saves less than this share of a module is the last one, unless a restart saves more."""
+
+
+def was_last_pass(before: float, now: float) -> bool:
+    """Whether a pass over all moves of a module, from ``before`` to ``now`` bytes, saved too little for another one.
+
+    Example:
+        >>> was_last_pass(10_000.0, 9_999.0), was_last_pass(10_000.0, 9_990.0)
+        (True, False)
+    """
+    return now >= before - _WORTH_A_PASS * abs(before)
+
+
+class Exploration(Protocol[MoveT_co]):
+    """What one compilation is to try."""
+
+    @property
+    def moves(self) -> frozenset[MoveT_co]:
+        """The moves that it makes; none if nothing is left to try."""
+        ...
+
+
+ExplorationT = TypeVar("ExplorationT", bound=Exploration[Any])
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Climb(Generic[MoveT]):
+    """The moves of one module in the search: which steps have them, and how far the pass over all of them is.
+
+    Attributes:
+        most_composed: steps with gains after which the composed build is compiled.
+        composed_steps: steps with gains since a build was compiled that the search goes on from; 0 if it was.
+        claimed: moves of the steps under way.
+        is_confirming: whether one of them compiles the composed build.
+        ends_pass: whether one of them ends the pass; it has no other step beside it.
+        pass_from: the build with which the present pass over all moves began; ``None`` before the first.
+        passes: how many passes were worth another one.
+        exhausted: whether every move was tried since the last gain.
+        rate: bytes saved per second of processor time lately; infinite before the first step.
+    """
+
+    most_composed: int
+    composed_steps: int = 0
+    claimed: set[MoveT] = field(default_factory=set[MoveT])
+    is_confirming: bool = False
+    ends_pass: bool = False
+    pass_from: Compilation | None = None
+    passes: int = 0
+    exhausted: bool = False
+    rate: float = math.inf
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the composed build is to be compiled."""
+        return self.composed_steps >= self.most_composed
+
+    def next_step(
+        self,
+        choose: Callable[[], ExplorationT],
+        explore: Callable[[ExplorationT], Callable[[], StepT]],
+        confirm: Callable[[], StepT],
+    ) -> Callable[[], StepT] | None:
+        """The work of the next step, whose moves are claimed; ``None`` if all that is left is under way.
+
+        Args:
+            choose: chooses moves that are not claimed.
+            explore: gives the work that makes them.
+            confirm: compiles the composed build; without one it does nothing, which ends the pass.
+        """
+        if self.is_due and not self.is_confirming:
+            self.is_confirming = True
+            return confirm
+        chosen = choose()
+        if chosen.moves:
+            self.claimed |= chosen.moves
+            return explore(chosen)
+        if self.claimed or self.is_confirming:
+            return None
+        self.ends_pass = True
+        return confirm
+
+    def release(self, moves: frozenset[MoveT], *, is_confirmation: bool) -> None:
+        """Free what a step had that ended."""
+        self.claimed -= moves
+        if is_confirmation:
+            self.is_confirming = self.ends_pass = False
+
+    def end_pass(self, build: Compilation, *, before: float, now: float) -> bool:
+        """Begin another pass from a build if the last one was worth it, which this tells.
+
+        Args:
+            build: the best one.
+            before: bytes of the module when the pass began.
+            now: its bytes now.
+        """
+        self.exhausted = was_last_pass(before, now)
+        if self.exhausted:
+            return False
+        self.pass_from = build
+        self.passes += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Comparison:
+    """What the moves are worth by which a build differs from its base; N flips, C components.
+
+    Attributes:
+        base: the scored base.
+        explored: the scored build.
+        credit: changes by component.
+        kept: [N] whether the component of the flip is smaller.
+        gain: bytes that these components save.
+    """
+
+    base: ScoredBuild
+    explored: ScoredBuild
+    credit: Credit
+    kept: Bools
+    gain: float
+
+    @property
+    def all_kept(self) -> bool:
+        """Whether no component is to be taken from the base."""
+        return bool(self.kept.all())
+
+    @property
+    def any_kept(self) -> bool:
+        """Whether some component is smaller."""
+        return bool(self.kept.any())
+
+    def as_before(self, *, by_default: bool = False) -> Ints:
+        """Ids of the functions that are as in the base if only the kept moves are made.
+
+        Args:
+            by_default: whether functions that no move reaches are among them; else they are as explored.
+        """
+        functions = functions_as_before(self.credit, self.kept)
+        if not by_default:
+            return functions
+        taken = self.credit.reached[np.isin(self.credit.reached_by, self.credit.component[self.kept])]
+        every = (self.base.functions, self.explored.functions, self.base.caller, self.explored.caller)
+        return np.union1d(functions, np.setdiff1d(np.concatenate(every), taken))
+
+
+def compare(
+    base: ScoredBuild,
+    explored: ScoredBuild,
+    *,
+    ties_consequences: bool = False,
+    forbidden: Ints | None = None,
+) -> Comparison:
+    """Compare a build with its base, component by component.
+
+    Args:
+        base: without the moves.
+        explored: with the moves as its flips.
+        ties_consequences: as for :func:`~mlgokit.algorithms.credit.attribute`.
+        forbidden: ids of functions that must not become as explored; no component that reaches one is kept.
+    """
+    credit = attribute(base, explored, ties_consequences=ties_consequences)
+    if forbidden is not None and len(forbidden):
+        change = credit.change.copy()
+        change[credit.reached_by[np.isin(credit.reached, forbidden)]] = np.inf
+        credit = dataclasses.replace(credit, change=change)
+    verdict = judge(credit)
+    return Comparison(base=base, explored=explored, credit=credit, kept=verdict.kept, gain=verdict.gain)
+
+
+_FUNCTION_COLUMNS = ("function_text", "function_rodata", "function_except_table", "function_eh_frame")
+
+
+def compose(base: Compilation, explored: Compilation, as_before: Ints) -> Compilation:
+    """Compose the build whose functions are those of the explored one, but for some that are as in the base.
+
+    A decision is taken from where its caller is. Bytes that belong to no function and to no group of one are those of
+    the base.
+
+    Args:
+        base: of the module, with decisions.
+        explored: the same with some of them flipped.
+        as_before: ids of the functions that are as in the base.
+    """
+    first, second = base.decisions, explored.decisions
+    old, new = np.isin(first.caller, as_before), ~np.isin(second.caller, as_before)
+    places = np.flatnonzero(old), np.flatnonzero(new)
+    values = np.concatenate([first.values_at(places[0]), second.values_at(places[1])])
+
+    def both(column: str) -> Any:
+        return np.concatenate([getattr(first, column)[old], getattr(second, column)[new]])
+
+    return dataclasses.replace(
+        explored,
+        sizes=_sizes(base.measured, explored.measured, as_before),
+        decisions=InlineDecisions(
+            caller=both("caller"),
+            callee=both("callee"),
+            inlined=both("inlined"),
+            flipped=both("flipped"),
+            site=both("sites"),
+            names=first.names,
+            rows=np.arange(len(values)),
+            values=values,
+        ),
+    )
+
+
+def _sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) -> ObjectSizes:
+    old = np.isin(function_ids(base.function_names), as_before)
+    new = ~np.isin(function_ids(explored.function_names), as_before)
+    functions = {
+        name: np.concatenate([getattr(base, name)[old], getattr(explored, name)[new]]) for name in _FUNCTION_COLUMNS
+    }
+    owners = [*_owners(base, old), *_owners(explored, new)]
+    # A group of functions comes and goes with them; one of data, such as a vtable, is taken from the base.
+    data = set(base.signatures) - set(_owners(base, np.ones(len(old), bool)))
+    signatures = tuple(dict.fromkeys((*(owner for owner in owners if owner), *sorted(data))))
+    index_of = {signature: index for index, signature in enumerate(signatures)} | {"": -1}
+    defined = {
+        signature: (sizes, index) for sizes in (explored, base) for index, signature in enumerate(sizes.signatures)
+    }
+    definitions = [defined[signature] for signature in signatures]
+    rest = np.array([sizes.signature_rest[index] for sizes, index in definitions], np.int64).reshape(-1, 3)
+    written = np.array([sizes.signature_data[index] for sizes, index in definitions], np.int64)
+    sums = [int(functions[name].sum()) for name in ("function_text", "function_rodata", "function_eh_frame")]
+    text, rodata, eh_frame = (np.array(sums) + rest.sum(axis=0) + base.rest).tolist()
+    return ObjectSizes(
+        totals=SectionTotals(
+            text=text,
+            rodata=rodata,
+            eh_frame=eh_frame,
+            data=base.totals.data,
+            bss=base.totals.bss,
+            except_table=int(functions["function_except_table"].sum()),
+        ),
+        function_names=(*_names_at(base.function_names, old), *_names_at(explored.function_names, new)),
+        **functions,
+        function_signature=np.array([index_of[owner] for owner in owners], np.int64),
+        signatures=signatures,
+        signature_rest=rest,
+        signature_data=written,
+        rest=base.rest,
+    )
+
+
+def _names_at(names: tuple[str, ...], which: npt.NDArray[np.bool_]) -> list[str]:
+    return [names[index] for index in np.flatnonzero(which).tolist()]
+
+
+def _owners(sizes: ObjectSizes, which: npt.NDArray[np.bool_]) -> list[str]:
+    """The signatures of some functions; empty outside of groups."""
+    signatures = (*sizes.signatures, "")
+    return [signatures[index] for index in sizes.function_signature[which].tolist()]
