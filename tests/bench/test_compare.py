@@ -23,7 +23,7 @@ from mlgokit.bench.workloads import Workload
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ReuseError
-from mlgokit.evaluation.page_markdown import markdown_page
+from mlgokit.pages.markdown import render_markdown
 from mlgokit.progress import say_nothing
 
 TOOLS = Toolchain(major=22, version="22", clang=Path("/absent/clang"), clangxx=Path("/absent/clang++"))
@@ -325,7 +325,7 @@ def test_a_page_names_failures_and_exact_zeros(tmp_path: Path):
         workloads=workloads,
         changes=changes_over(workloads, rng=np.random.default_rng(1)),
     )
-    page = markdown_page(bench_page(bench))
+    page = render_markdown(bench_page(bench))
     assert re.search(r"^\| mine \| \d+ \| 0 \| 0 \| - \| - \|$", page, re.MULTILINE)
     assert "| mine | run | after | it ended with 1 in place of 0: no message |" in page
     assert "mine: run, after: it ended with 1 in place of 0: no message" in sentences_of(bench)

@@ -11,7 +11,7 @@ from rich.console import Console
 from mlgokit.commands import evaluate
 from mlgokit.commands.quickstart import print_run
 from mlgokit.evaluation.records import Evaluation
-from mlgokit.evaluation.report import RunReport
+from mlgokit.evaluation.run import RunReport
 
 REPORT = RunReport.from_json(json.loads((Path(__file__).parent.parent / "golden" / "results.json").read_text()))
 

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from mlgokit.commands import report
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus
-from mlgokit.evaluation.page import render_page
-from mlgokit.evaluation.page_markdown import markdown_page
-from mlgokit.evaluation.page_parts import Bars, Curves, Page, Scatter, TextTable
 from mlgokit.evaluation.records import BuiltImage
+from mlgokit.pages.html import render_html
+from mlgokit.pages.markdown import render_markdown
+from mlgokit.pages.model import Bars, Curves, Page, Scatter, Table
 from mlgokit.tune.measurement import Comparison
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.render import print_tuned
@@ -73,7 +73,7 @@ def test_the_sums_the_search_and_what_each_module_adds() -> None:
 
     assert (page.answer, page.good) == ("Smaller", True)
     assert page.headline == "Objects, each COMDAT once: 1,000 -> 880 bytes (-11.95 %)."
-    sums: TextTable = part(page, "Sums", TextTable)
+    sums: Table = part(page, "Sums", Table)
     assert [row[0] for row in sums.rows] == [
         "Objects, each COMDAT once",
         "Linked image",
@@ -84,15 +84,15 @@ def test_the_sums_the_search_and_what_each_module_adds() -> None:
     assert part(page, "The search", Curves).curves[0].points == ((60.0, -5.0), (120.0, -12.0))
     bars: Bars = part(page, "What each module adds", Bars)
     assert [(one.name, one.end) for one in bars.bars] == [("a.o", -99.5), ("b.o", -119.5), ("all", -119.5)]
-    table: TextTable = part(page, "Modules, worst first", TextTable)
+    table: Table = part(page, "Modules, worst first", Table)
     assert [row[:2] for row in table.rows] == [(HOSTILE, "larger in the link"), ("b.o", "-"), ("a.o", "-")]
     assert part(page, "Change by size of the module", Scatter).before == (300, 200, 500)
-    assert part(page, "Left as LLVM has it", TextTable).rows == (
+    assert part(page, "Left as LLVM has it", Table).rows == (
         ("bad.c", "does not compile", "no such header"),
         ("fast.c", "left out", "-O2"),
     )
-    assert "<b>" not in render_page(page)
-    assert "| a.o | - | 500 | 400 | -100 | -19.90 % | 3 | 0 | 2 |" in markdown_page(page)
+    assert "<b>" not in render_html(page)
+    assert "| a.o | - | 500 | 400 | -100 | -19.90 % | 3 | 0 | 2 |" in render_markdown(page)
 
 
 def test_what_passes_gave_is_shown() -> None:
@@ -110,11 +110,11 @@ def test_what_passes_gave_is_shown() -> None:
     )
     page = tuned_page(Tuned.from_json(json.loads(json.dumps(tuned.to_json()))))
 
-    assert [row[:3] for row in part(page, "Sums", TextTable).rows[1:3]] == [
+    assert [row[:3] for row in part(page, "Sums", Table).rows[1:3]] == [
         ("Of that by passes of the optimizer left out", "950", "920"),
         ("Of that by passes of the code generator left out", "920", "900"),
     ]
-    table: TextTable = part(page, "Modules, worst first", TextTable)
+    table: Table = part(page, "Modules, worst first", Table)
     assert table.rows[0][table.columns.index("passes")] == "7"
     shown = io.StringIO()
     nothing = dataclasses.replace(searched(920, 920), functions=0, changed=0)
@@ -136,7 +136,7 @@ def test_programs_of_the_build_are_shown() -> None:
     )
     page = tuned_page(Tuned.from_json(json.loads(json.dumps(dataclasses.replace(TUNED, built=built).to_json()))))
 
-    assert part(page, "Programs of the build", TextTable).rows == (
+    assert part(page, "Programs of the build", Table).rows == (
         ("tool", "100", "90", "-10", "-10.00 %"),
         ("lib", "linked", "failed", "no main", "-"),
     )
@@ -169,4 +169,4 @@ def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
     assert Tuned.from_json(json.loads((tmp_path / "tuned.json").read_text())) == TUNED
     told = report.run(report.MakeReport(result=tmp_path / "tuned.json"))
     assert told == {"html": str(tmp_path / "tuned.html"), "markdown": str(tmp_path / "tuned.md")}
-    assert (tmp_path / "tuned.html").read_text() == render_page(tuned_page(TUNED))
+    assert (tmp_path / "tuned.html").read_text() == render_html(tuned_page(TUNED))

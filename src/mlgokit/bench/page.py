@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 from mlgokit.bench.record import Bench, WorkloadResult
 from mlgokit.bench.render import counting_of, tables_of
-from mlgokit.evaluation.evaluation_page import side_facts
-from mlgokit.evaluation.page_parts import Bar, Bars, Page, Part, TextTable
-from mlgokit.evaluation.sentences import percent, relative_change
+from mlgokit.evaluation.page import side_facts
+from mlgokit.pages.model import Bar, Bars, Page, Part, Table, percent, relative_change
 
 _HEADLINES = 3
 """Measures in the headline; the table has all."""
@@ -23,7 +22,7 @@ def bench_page(bench: Bench) -> Page:
         good=bench.is_whole,
         headline=_headline(bench),
         sentences=(*counted, *totals, "A change is after / before less 1, so negative is less."),
-        parts=tuple(part for part in parts if part is not None and not (isinstance(part, TextTable) and not part.rows)),
+        parts=tuple(part for part in parts if part is not None and not (isinstance(part, Table) and not part.rows)),
         command=bench.command,
         facts=tuple(_facts(bench)),
     )
@@ -63,17 +62,17 @@ def _executed(one: WorkloadResult) -> float | None:
     return relative_change(before, after) if before and after is not None else None
 
 
-def _untimed(bench: Bench) -> TextTable:
+def _untimed(bench: Bench) -> Table:
     rows = tuple((one.name, one.untimed) for one in bench.workloads if one.untimed)
-    return TextTable(title="Not timed", columns=("workload", "reason"), rows=rows, words=2)
+    return Table(title="Not timed", columns=("workload", "reason"), rows=rows, words=2)
 
 
-def _failures(bench: Bench) -> TextTable:
+def _failures(bench: Bench) -> Table:
     rows = [
         (one.name, failure.step, failure.side, failure.reason) for one in bench.workloads for failure in one.failures
     ]
     rows += [(one.name, "output", "both", "not the same") for one in bench.workloads if _differs_unsaid(one)]
-    return TextTable(
+    return Table(
         title="Failures", columns=("workload", "step", "side", "reason"), rows=tuple(rows), words=4,
         note="Their numbers are missing in the tables above.",
     )  # fmt: skip

@@ -2,8 +2,7 @@
 
 from mlgokit.bench.counts import EVENTS
 from mlgokit.bench.record import Bench, Measured, SideResult, WorkloadResult
-from mlgokit.evaluation.page_parts import TextTable
-from mlgokit.evaluation.sentences import percent, relative_change
+from mlgokit.pages.model import Table, percent, relative_change
 from mlgokit.terminal import counted
 
 MOST_ROWS = 60
@@ -12,7 +11,7 @@ _NONE = "-"
 _VERDICTS = {"less": "less", "more": "more", "same": "the same", "undecided": "undecided"}
 
 
-def tables_of(bench: Bench) -> tuple[TextTable, ...]:
+def tables_of(bench: Bench) -> tuple[Table, ...]:
     """All tables that have rows."""
     tables = (_executed(bench), _timed(bench), _built(bench), _results(bench), _changes(bench))
     return tuple(table for table in tables if table.rows)
@@ -48,7 +47,7 @@ def counting_of(bench: Bench) -> tuple[list[str], list[str]]:
     return lines, totals
 
 
-def _executed(bench: Bench) -> TextTable:
+def _executed(bench: Bench) -> Table:
     rows: list[tuple[str, ...]] = []
     for one in bench.workloads:
         before, after = one.before.counts, one.after.counts
@@ -56,10 +55,10 @@ def _executed(bench: Bench) -> TextTable:
             changes = (_change(getattr(before, event), getattr(after, event)) for event in EVENTS)
             rows.append((_named(one), f"{before.instructions:,}", *changes))
     columns = ("workload", "instructions before", *EVENTS)
-    return TextTable(title="What programs execute", columns=columns, rows=tuple(rows))
+    return Table(title="What programs execute", columns=columns, rows=tuple(rows))
 
 
-def _timed(bench: Bench) -> TextTable:
+def _timed(bench: Bench) -> Table:
     rows = tuple(
         (
             one.name,
@@ -72,7 +71,7 @@ def _timed(bench: Bench) -> TextTable:
         if (found := one.time) is not None
     )
     columns = ("workload", "before", "change", "interval", "verdict")
-    return TextTable(title="Processor time of a run", columns=columns, rows=rows)
+    return Table(title="Processor time of a run", columns=columns, rows=rows)
 
 
 def _named(one: WorkloadResult) -> str:
@@ -94,12 +93,12 @@ def _change(before: float | None, after: float | None) -> str:
     return "0" if before == after else percent(relative_change(before, after))
 
 
-def _built(bench: Bench) -> TextTable:
+def _built(bench: Bench) -> Table:
     columns = ("workload", "image", "change", "seconds", "change", "MiB", "change")
     rows = tuple(
         (one.name, *_built_cells(one.before, one.after)) for one in bench.workloads if one.before.cost or one.after.cost
     )
-    return TextTable(
+    return Table(
         title="Bytes of the program, processor time and memory of the compiler: before, and the change",
         columns=columns,
         rows=rows,
@@ -119,7 +118,7 @@ def _built_cells(before: SideResult, after: SideResult) -> tuple[str, ...]:
     )
 
 
-def _results(bench: Bench) -> TextTable:
+def _results(bench: Bench) -> Table:
     found = [(one.name, measured) for one in bench.workloads for measured in one.results]
     found.sort(key=lambda pair: -abs(relative_change(pair[1].before, pair[1].after) if pair[1].before else 0.0))
     rows = tuple(
@@ -134,14 +133,14 @@ def _results(bench: Bench) -> TextTable:
         for name, measured in found[:MOST_ROWS]
     )
     left = f" (the {MOST_ROWS} largest changes of {len(found)})" if len(found) > MOST_ROWS else ""
-    return TextTable(
+    return Table(
         title=f"Results of benchmarks and tests{left}",
         columns=("benchmark", "measure", "before", "change", "interval", "verdict"),
         rows=rows,
     )
 
 
-def _changes(bench: Bench) -> TextTable:
+def _changes(bench: Bench) -> Table:
     rows = tuple(
         (
             change.measure,
@@ -151,7 +150,7 @@ def _changes(bench: Bench) -> TextTable:
         )
         for change in bench.changes
     )
-    return TextTable(
+    return Table(
         title="Over the workloads (geometric means, 95 % intervals over workloads)",
         columns=("measure", "change", "interval", "workloads"),
         rows=rows,

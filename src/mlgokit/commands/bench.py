@@ -27,12 +27,12 @@ from mlgokit.commands.outside import outside
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.page import check_json_name, write_page
 from mlgokit.evaluation.records import SideRecord
 from mlgokit.evaluation.sides import make_side
 from mlgokit.files import atomic_write
 from mlgokit.locks import locked
 from mlgokit.manifest import package_version
+from mlgokit.pages.html import check_json_name, write_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import plain_table, say
 

@@ -39,8 +39,7 @@ from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.errors import CorpusError, MlgokitError, UsageError
 from mlgokit.evaluation.compare import Intervals, compare_projects
-from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of
-from mlgokit.evaluation.page import check_json_name, write_page
+from mlgokit.evaluation.page import evaluation_page, symbols_of
 from mlgokit.evaluation.records import Evaluation
 from mlgokit.evaluation.sides import PLAIN_SIDE, PluginPlace, Side, make_side
 from mlgokit.evaluation.verdict import VerdictRules, chosen_measure, judge
@@ -48,6 +47,7 @@ from mlgokit.files import atomic_write
 from mlgokit.locks import reading
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
+from mlgokit.pages.html import check_json_name, write_page
 from mlgokit.problems import PROBLEMS
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.file import tables_inside

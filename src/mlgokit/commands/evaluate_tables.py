@@ -7,7 +7,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from mlgokit.evaluation.records import Evaluation, ProjectComparison, Sizes
-from mlgokit.evaluation.sentences import FEW_PROJECTS, LANGUAGES, TITLES, is_linked, percent, relative_change
+from mlgokit.evaluation.sentences import FEW_PROJECTS, LANGUAGES, TITLES, is_linked
+from mlgokit.pages.model import percent, relative_change
 from mlgokit.terminal import counted, numbers, plain_table, say, words
 
 COMPARED = ("objects", "text", "image")

@@ -30,10 +30,9 @@ from mlgokit.corpus.info import CorpusInfo, corpus_info
 from mlgokit.corpus.sources.projects import Project, choose_projects
 from mlgokit.errors import InputError, MlgokitError, UsageError
 from mlgokit.evaluation.importance_page import importance_parts
-from mlgokit.evaluation.page_parts import Part
 from mlgokit.evaluation.program import ProgramComparison, compare_program
 from mlgokit.evaluation.records import Evaluation, without_rows
-from mlgokit.evaluation.report import (
+from mlgokit.evaluation.run import (
     RESULTS_NAME,
     RoundReport,
     RunReport,
@@ -41,13 +40,14 @@ from mlgokit.evaluation.report import (
     program_sentence,
 )
 from mlgokit.evaluation.run_page import write_report
-from mlgokit.evaluation.sentences import MEASURES, control_sentence, headline, relative_change
+from mlgokit.evaluation.sentences import MEASURES, control_sentence, headline
 from mlgokit.export.plugin import export_plugin
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.learning.metrics import rounds_of
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.locks import locked
 from mlgokit.manifest import package_version, sign_new
+from mlgokit.pages.model import Part, relative_change
 from mlgokit.policy.pretrained import policy_files
 from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report, say_nothing

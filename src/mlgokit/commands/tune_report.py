@@ -6,8 +6,8 @@ import sys
 
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.evaluation.page import write_page
 from mlgokit.manifest import package_version
+from mlgokit.pages.html import write_page
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.publish import RESULT_NAME, publish
 from mlgokit.tune.result import Tuned

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from mlgokit.evaluation.explained import ExplainedSite, FunctionTree, TreeLine
 from mlgokit.evaluation.explained_words import component_sum, decisions, reason
-from mlgokit.evaluation.page_parts import Branch, Tree, Trees
+from mlgokit.pages.model import Branch, Tree, Trees
 
 _FEATURES = ("speaks for it", "here", "typically", "by")
 

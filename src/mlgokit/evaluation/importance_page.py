@@ -1,6 +1,6 @@
 """Which features a policy goes by: parts of a page, and a page of its own."""
 
-from mlgokit.evaluation.page_parts import Bar, Bars, Page, Part, TextTable
+from mlgokit.pages.model import Bar, Bars, Page, Part, Table
 from mlgokit.policy.importance import Importance
 from mlgokit.policy.network import OutputKind
 from mlgokit.spec import AdviceKind
@@ -38,7 +38,7 @@ def importance_parts(found: Importance, output: OutputKind) -> list[Part]:
             note=f"Mean absolute Shapley value, a share in {answer}, over {found.observations:,} observations; and "
             "whether a larger value raises or lowers the answer.",
         ),
-        TextTable(
+        Table(
             title="All features",
             columns=("feature", "share", "a larger value", change, "correlation"),
             rows=tuple(

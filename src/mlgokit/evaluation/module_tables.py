@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 from mlgokit.evaluation.functions import differing_functions
-from mlgokit.evaluation.page_parts import Part, Scatter, TextTable
 from mlgokit.evaluation.records import (
     BITCODE,
     OK,
@@ -13,7 +12,7 @@ from mlgokit.evaluation.records import (
     ModuleComparison,
     ProjectComparison,
 )
-from mlgokit.evaluation.sentences import percent, relative_change
+from mlgokit.pages.model import Part, Scatter, Table, percent, relative_change
 
 MOST_FUNCTIONS = 1000
 """Functions on the page that grew most, and as many that shrank most; the JSON has all."""
@@ -27,7 +26,7 @@ def module_parts(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]:
         return []
     rows = sorted(rows, key=lambda pair: _module_place(pair[1]))
     both = [row.before.status == row.after.status == OK for _, row in rows]
-    table = TextTable(
+    table = Table(
         title="Modules, worst first",
         columns=(
             "module", "project", "before", "after", "difference", "change", "functions that differ", "seconds before",
@@ -73,7 +72,7 @@ def _module_cell(module: BuiltModule) -> str:
     return f"{module.objects:,}" if module.status == OK else module.status.replace("_", " ")
 
 
-def function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> TextTable:
+def function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> Table:
     """Functions that differ, those in the middle left out if there are many."""
     found = differing_functions(projects, by_cost=by_cost)
     has_costs = any(one.has_costs for one in found)
@@ -98,7 +97,7 @@ def function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> T
             )
         )
     cut = f" These are the {MOST_FUNCTIONS:,} first and the {MOST_FUNCTIONS:,} last of {len(found):,}."
-    return TextTable(
+    return Table(
         title="Functions, worst first",
         columns=("function", "module", "project", "before", "after", "difference", "change")
         + (("cost before", "cost after") if has_costs else ()),

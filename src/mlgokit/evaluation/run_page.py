@@ -6,13 +6,10 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mlgokit.evaluation.evaluation_page import comparison_parts
-from mlgokit.evaluation.page import render_page
-from mlgokit.evaluation.page_markdown import markdown_page
-from mlgokit.evaluation.page_parts import Bar, Bars, Curve, Curves, Page, Part, TextTable
+from mlgokit.evaluation.page import comparison_parts
 from mlgokit.evaluation.program import ProgramComparison
 from mlgokit.evaluation.records import ProjectComparison
-from mlgokit.evaluation.report import (
+from mlgokit.evaluation.run import (
     REPORT_NAME,
     RESULTS_NAME,
     RoundReport,
@@ -21,15 +18,11 @@ from mlgokit.evaluation.report import (
     failures,
     program_sentence,
 )
-from mlgokit.evaluation.sentences import (
-    compile_time_ratio,
-    control_sentence,
-    headline,
-    is_linked,
-    percent,
-    relative_change,
-)
+from mlgokit.evaluation.sentences import compile_time_ratio, control_sentence, headline, is_linked
 from mlgokit.files import atomic_write
+from mlgokit.pages.html import render_html
+from mlgokit.pages.markdown import render_markdown
+from mlgokit.pages.model import Bar, Bars, Curve, Curves, Page, Part, Table, percent, relative_change
 
 _UNKNOWN = "unknown"
 _SECTIONS = {"text": ".text", "rodata": ".rodata", "eh_frame": ".eh_frame", "image": "image"}
@@ -75,7 +68,7 @@ def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
         *extra,
         *_time(report.stages),
         _failures(report),
-        TextTable(title="Glossary", columns=("word", "meaning"), rows=tuple(_WORDS.items()), words=2),
+        Table(title="Glossary", columns=("word", "meaning"), rows=tuple(_WORDS.items()), words=2),
     ]
     same = all(one is None or one.runs == 0 or one.same_behaviour for one in (report.shipped, program))
     return Page(
@@ -84,7 +77,7 @@ def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
         good=same,
         headline=headline(evaluation),
         sentences=tuple(_sentences(report)),
-        parts=tuple(part for part in parts if part is not None and not (isinstance(part, TextTable) and not part.rows)),
+        parts=tuple(part for part in parts if part is not None and not (isinstance(part, Table) and not part.rows)),
         command=report.command,
         facts=tuple(_facts(report)),
     )
@@ -97,7 +90,7 @@ def write_report(report: RunReport, folder: Path, extra: Sequence[Part] = ()) ->
         StorageError: the disk is full or the place is not writable.
     """
     page = run_page(report, extra)
-    html, markdown = render_page(page), markdown_page(page)
+    html, markdown = render_html(page), render_markdown(page)
     atomic_write(folder / RESULTS_NAME, json.dumps(report.to_json(), indent=2, allow_nan=False) + "\n")
     atomic_write(folder / REPORT_NAME, html)
     atomic_write((folder / RESULTS_NAME).with_suffix(".md"), markdown)
@@ -123,9 +116,9 @@ def _sentences(report: RunReport) -> Iterable[str]:
         yield "This run did not train in rounds."
 
 
-def _sections(projects: Sequence[ProjectComparison]) -> TextTable:
+def _sections(projects: Sequence[ProjectComparison]) -> Table:
     """What linked images are made of."""
-    return TextTable(
+    return Table(
         title="What linked images are made of",
         columns=("project", *(f"{name}, {side}" for name in _SECTIONS.values() for side in ("before", "after"))),
         rows=tuple(
@@ -140,8 +133,8 @@ def _sections(projects: Sequence[ProjectComparison]) -> TextTable:
     )
 
 
-def _program(program: ProgramComparison, title: str) -> TextTable:
-    return TextTable(
+def _program(program: ProgramComparison, title: str) -> Table:
+    return Table(
         title=f"{title}: {program.name}",
         columns=("measure", "before", "after", "change"),
         rows=tuple(
@@ -161,7 +154,7 @@ def _training(rounds: Sequence[RoundReport]) -> list[Part]:
         curves=(Curve(name="correlation", points=points),),
         note="Of the predicted and the measured changes, on projects not learned from.",
     )
-    table = TextTable(
+    table = Table(
         title="Training",
         columns=("round", "compilations", "processor seconds", "flips", "components", "correlation", "unattributed",
                  "failures"),
@@ -209,7 +202,7 @@ def _time(stages: Sequence[StageTime]) -> list[Part]:
             bars=tuple(bars),
             note="Elapsed time. A stage that was reused was done by an earlier run.",
         ),
-        TextTable(
+        Table(
             title="Stages",
             columns=("stage", "seconds", "compilations", "reused"),
             rows=(*rows, ("all", f"{seconds:,.1f}", f"{compilations:,}", "")),
@@ -217,8 +210,8 @@ def _time(stages: Sequence[StageTime]) -> list[Part]:
     ]
 
 
-def _failures(report: RunReport) -> TextTable:
-    return TextTable(
+def _failures(report: RunReport) -> Table:
+    return Table(
         title="Failures",
         columns=("where", "what", "reason"),
         rows=tuple(failures(report)),

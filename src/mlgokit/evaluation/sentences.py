@@ -4,9 +4,9 @@ A change is after / before less 1, so negative is smaller.
 """
 
 import math
-import re
 
 from mlgokit.evaluation.records import Evaluation, ProjectComparison
+from mlgokit.pages.model import percent, relative_change
 
 LANGUAGES = {"c++": "C++", "c": "C"}
 MEASURES = {
@@ -18,40 +18,6 @@ MEASURES = {
 TITLES = {**MEASURES, "cost": "Cost of register allocation"}
 # Below this many projects the bootstrap interval is known to be too narrow.
 FEW_PROJECTS = 8
-
-
-def relative_change(before: float, after: float) -> float:
-    """Change of a size; NaN if there was nothing before.
-
-    Example:
-        >>> round(relative_change(200, 190), 6)
-        -0.05
-    """
-    return after / before - 1 if before else math.nan
-
-
-def percent(change: float) -> str:
-    """A change with its sign, as people read it.
-
-    Example:
-        >>> percent(-0.02531), percent(0.0104), percent(-0.000001), percent(math.nan)
-        ('-2.53 %', '+1.04 %', '0.00 %', 'unknown')
-    """
-    if not math.isfinite(change):
-        return "unknown"
-    rounded = round(100 * change, 2)
-    return f"{rounded:+.2f} %" if rounded else "0.00 %"
-
-
-def typeset(text: str) -> str:
-    """Real minus signs and arrows, and no line break before a per cent sign or inside an option.
-
-    Example:
-        >>> typeset("1 -> 2 (-1.50 %)") == "1 → 2 (\N{MINUS SIGN}1.50\N{NO-BREAK SPACE}%)"
-        True
-    """
-    text = text.replace(" %", "\N{NO-BREAK SPACE}%").replace("->", "→").replace("-Oz", "-\N{WORD JOINER}Oz")
-    return re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", text)
 
 
 def is_linked(project: ProjectComparison) -> bool:

@@ -6,7 +6,8 @@ from typing import Literal
 
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.records import COST, LINKED, Change, Evaluation, ProjectComparison, Verdict
-from mlgokit.evaluation.sentences import FEW_PROJECTS, TITLES, is_linked, percent, relative_change
+from mlgokit.evaluation.sentences import FEW_PROJECTS, TITLES, is_linked
+from mlgokit.pages.model import percent, relative_change
 
 Measure = Literal["auto", "image", "text", "objects", "link_aware", "cost"]
 

@@ -4,11 +4,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from mlgokit.evaluation.page_bars import waterfall
-from mlgokit.evaluation.page_parts import Curve, Curves, Page, Part, Scatter, TextTable
-from mlgokit.evaluation.sentences import percent, relative_change
 from mlgokit.learning.record import Round, TrainingRecord
 from mlgokit.learning.validation import JudgedModule
+from mlgokit.pages.model import Curve, Curves, Page, Part, Scatter, Table, percent, relative_change, waterfall
 
 _COUNTS = {"flips", "components"}
 """Numbers of a learner that are in the table of turns, and need no plot."""
@@ -38,7 +36,7 @@ def training_page(found: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
         good=True,
         headline=_headline(found),
         sentences=tuple(_sentences(found)),
-        parts=tuple(part for part in parts if part is not None and not (isinstance(part, TextTable) and not part.rows)),
+        parts=tuple(part for part in parts if part is not None and not (isinstance(part, Table) and not part.rows)),
         command=found.command,
         facts=tuple(_facts(found)),
     )
@@ -112,7 +110,7 @@ def _judged(rows: Sequence[JudgedModule]) -> list[Part | None]:
     ]
     steps = [(name, after - before, relative_change(before, after)) for name, before, after in sums]
     order = sorted(rows, key=lambda one: (one.before - one.after, one.module))
-    table = TextTable(
+    table = Table(
         title="Modules that judged, worst first",
         columns=("module", "project", "by LLVM", "by the policy", "difference", "change"),
         rows=tuple(
@@ -135,9 +133,9 @@ def _judged(rows: Sequence[JudgedModule]) -> list[Part | None]:
             scatter, table]  # fmt: skip
 
 
-def _turns(rounds: Sequence[Round]) -> TextTable:
+def _turns(rounds: Sequence[Round]) -> Table:
     names = list(dict.fromkeys(name for one in rounds for name in one.numbers))
-    return TextTable(
+    return Table(
         title="Turns",
         columns=("turn", "compilations", "failed", "processor seconds", "seconds", "in validation", "reward",
                  *(name.replace("_", " ") for name in names)),
@@ -158,7 +156,7 @@ def _turns(rounds: Sequence[Round]) -> TextTable:
     )  # fmt: skip
 
 
-def _gates(rounds: Sequence[Round]) -> TextTable:
+def _gates(rounds: Sequence[Round]) -> Table:
     rows = tuple(
         (
             f"{one.round + 1}",
@@ -173,7 +171,7 @@ def _gates(rounds: Sequence[Round]) -> TextTable:
         for one in rounds
         for side in one.gate
     )
-    return TextTable(
+    return Table(
         title="The gate",
         columns=("turn", "its feature", "departures from LLVM", "bytes", "standard error",
                  "bytes in projects without the feature", "standard error there", "margin"),
@@ -185,14 +183,14 @@ def _gates(rounds: Sequence[Round]) -> TextTable:
     )  # fmt: skip
 
 
-def _left_out(found: TrainingRecord) -> TextTable:
+def _left_out(found: TrainingRecord) -> Table:
     failures: dict[str, int] = defaultdict(int)
     for one in found.rounds:
         for why, count in one.failures.items():
             failures[why] += count
     rows = [(why, "module, left out", f"{count:,}") for why, count in found.left_out.items()]
     rows += [(why, "compilation, failed", f"{count:,}") for why, count in failures.items()]
-    return TextTable(title="Left out, and failed", columns=("reason", "what", "how many"), rows=tuple(rows), words=2)
+    return Table(title="Left out, and failed", columns=("reason", "what", "how many"), rows=tuple(rows), words=2)
 
 
 def _facts(found: TrainingRecord) -> Iterable[tuple[str, str]]:

@@ -4,10 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from mlgokit.compiler.objects.link import LinkStatus
-from mlgokit.evaluation.page_bars import waterfall
-from mlgokit.evaluation.page_parts import Bars, Curve, Curves, Page, Part, Scatter, TextTable
 from mlgokit.evaluation.records import LINKED
-from mlgokit.evaluation.sentences import percent, relative_change
+from mlgokit.pages.model import Bars, Curve, Curves, Page, Part, Scatter, Table, percent, relative_change, waterfall
 from mlgokit.tune.result import Tuned, TunedModule
 
 _LONG_SECONDS = 300
@@ -34,7 +32,7 @@ def tuned_page(tuned: Tuned) -> Page:
         good=after < before,
         headline=_headline(tuned, before, after),
         sentences=tuple(_sentences(tuned, len(better))),
-        parts=tuple(part for part in parts if part is not None and not (isinstance(part, TextTable) and not part.rows)),
+        parts=tuple(part for part in parts if part is not None and not (isinstance(part, Table) and not part.rows)),
         command=tuned.command,
         facts=tuple(_facts(tuned)),
     )  # fmt: skip
@@ -69,7 +67,7 @@ def _sentences(tuned: Tuned, better: int) -> Iterable[str]:
     yield f"Add to the build: {tuned.flag if tuned.built is None else tuned.built.line}"
 
 
-def _sums(tuned: Tuned) -> TextTable:
+def _sums(tuned: Tuned) -> Table:
     pairs: list[tuple[str, float, float]] = []
     if tuned.costs is not None:
         pairs.append((_COSTS, tuned.costs.plain, tuned.costs.tuned))
@@ -89,7 +87,7 @@ def _sums(tuned: Tuned) -> TextTable:
     judged = tuned.judged
     if judged is not None and judged.before is not None and judged.after is not None:
         pairs.append(("By the objective", judged.before, judged.after))
-    return TextTable(
+    return Table(
         title="Sums",
         columns=("measure", "plain", "tuned", "difference", "change"),
         rows=tuple(
@@ -100,11 +98,11 @@ def _sums(tuned: Tuned) -> TextTable:
     )  # fmt: skip
 
 
-def _programs(tuned: Tuned) -> TextTable:
+def _programs(tuned: Tuned) -> Table:
     """What the user's own build links, the worst first."""
     programs = () if tuned.built is None else tuned.built.programs
     rows = [(one.plain.image - one.tuned.image, one) for one in programs]
-    return TextTable(
+    return Table(
         title="Programs of the build",
         columns=("program", "plain", "tuned", "difference", "change"),
         rows=tuple(
@@ -151,7 +149,7 @@ def _waterfall(tuned: Tuned) -> Bars | None:
 def _modules(tuned: Tuned) -> Sequence[Part]:
     rows = sorted(tuned.modules, key=lambda one: (_changes(one)[0] - _changes(one)[1], one.name))
     pairs = [_changes(one) for one in rows]
-    table = TextTable(
+    table = Table(
         title="Modules, worst first",
         columns=(
             "module", "what was put back, and why", "plain", "tuned", "difference", "change", "decisions", "passes",
@@ -189,10 +187,10 @@ def _modules(tuned: Tuned) -> Sequence[Part]:
     return [scatter, table]
 
 
-def _left_out(tuned: Tuned) -> TextTable:
+def _left_out(tuned: Tuned) -> Table:
     rows = [(name, "does not compile", why) for name, why in tuned.failures.items()]
     rows += [(name, "left out", why) for name, why in tuned.left_out.items()]
-    return TextTable(
+    return Table(
         title="Left as LLVM has it", columns=("module", "what", "reason"), rows=tuple(rows), words=3,
         note="Not a part of the search, nor of its sums.",
     )  # fmt: skip

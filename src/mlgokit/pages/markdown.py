@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mlgokit.evaluation.page_parts import Bars, Branch, Curves, Page, Part, TextTable, Trees
+from mlgokit.pages.model import Bars, Branch, Curves, Page, Part, Table, Trees
 from mlgokit.terminal import printable
 
 MARKDOWN_ROWS = 25
 """Rows of a table, which nobody turns over."""
 
 
-def markdown_page(page: Page) -> str:
+def render_markdown(page: Page) -> str:
     """The page as Markdown; tables are cut, and say so; a symbol stands behind the name that is read for it."""
     lines = [f"# {_quoted(page.title)}", ""]
     lines += [f"**{_quoted(page.answer)}.** {_quoted(page.headline)}" if page.answer else _quoted(page.headline), ""]
@@ -30,7 +30,7 @@ def _part(part: Part, names: Mapping[str, str]) -> Iterable[str]:
     match part:
         case Bars():
             return _table(part.title, part.note, part.columns, [(bar.name, bar.text) for bar in part.bars])
-        case TextTable():
+        case Table():
             return _table(part.title, part.note, *_named(part, names), words=part.words)
         case Curves():
             return _curves(part)
@@ -40,7 +40,7 @@ def _part(part: Part, names: Mapping[str, str]) -> Iterable[str]:
             return ()
 
 
-def _named(table: TextTable, names: Mapping[str, str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+def _named(table: Table, names: Mapping[str, str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """Columns and rows with names in place of symbols, which have a column of their own at the end."""
     rows = table.rows[: MARKDOWN_ROWS + 1]
     if not table.symbols or not any(row[0] in names for row in rows):

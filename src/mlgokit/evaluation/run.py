@@ -7,11 +7,8 @@ from mlgokit.errors import InputError
 from mlgokit.evaluation.decode import decode
 from mlgokit.evaluation.program import ProgramComparison
 from mlgokit.evaluation.records import Evaluation
-from mlgokit.evaluation.sentences import (
-    percent,
-    relative_change,
-)
 from mlgokit.manifest import finite_json, plain_json
+from mlgokit.pages.model import percent, relative_change
 from mlgokit.terminal import counted
 
 FORMAT_VERSION = 1

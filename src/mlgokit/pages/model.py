@@ -1,11 +1,15 @@
 """What a page of results has, as values: tables, bars, points, curves and trees, and what stands above them."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+MOST_BARS = 40
+"""How many have a bar of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextTable:
+class Table:
     """A table of words.
 
     Attributes:
@@ -150,7 +154,7 @@ class Trees:
     note: str = ""
 
 
-Part = TextTable | Bars | Scatter | Curves | Trees
+Part = Table | Bars | Scatter | Curves | Trees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,3 +182,66 @@ class Page:
     command: str
     facts: tuple[tuple[str, str], ...]
     names: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def relative_change(before: float, after: float) -> float:
+    """Change of a size; NaN if there was nothing before.
+
+    Example:
+        >>> round(relative_change(200, 190), 6)
+        -0.05
+    """
+    return after / before - 1 if before else math.nan
+
+
+def percent(change: float) -> str:
+    """A change with its sign, as people read it.
+
+    Example:
+        >>> percent(-0.02531), percent(0.0104), percent(-0.000001), percent(math.nan)
+        ('-2.53 %', '+1.04 %', '0.00 %', 'unknown')
+    """
+    if not math.isfinite(change):
+        return "unknown"
+    rounded = round(100 * change, 2)
+    return f"{rounded:+.2f} %" if rounded else "0.00 %"
+
+
+def waterfall(
+    title: str, columns: tuple[str, str], steps: Sequence[tuple[str, float, float]], what: str
+) -> Bars | None:
+    """Bars that begin where the one above ends, and the sum; nothing without steps.
+
+    Args:
+        title: its heading.
+        columns: of the names, and of the numbers.
+        steps: name, difference, and relative change of each.
+        what: what differs, in words.
+    """
+    if not steps:
+        return None
+    by_size = sorted(steps, key=lambda step: -abs(step[1]))
+    shown, others = sorted(by_size[:MOST_BARS], key=lambda step: step[1]), by_size[MOST_BARS:]
+    bars: list[Bar] = []
+    place = 0.0
+    for name, difference, change in shown:
+        bars.append(
+            Bar(name=name, start=place, end=place + difference, text=f"{_signed(difference)} ({percent(change)})")
+        )
+        place += difference
+    if others:
+        more = sum(step[1] for step in others)
+        bars.append(Bar(name=f"{len(others):,} others", start=place, end=place + more, text=_signed(more)))
+        place += more
+    bars.append(Bar(name="all", start=0, end=place, text=_signed(place), is_sum=True))
+    return Bars(
+        title=title,
+        columns=columns,
+        bars=tuple(bars),
+        note=f"{what}, after less before. Each bar begins where the one above it ends; to the left is smaller, and "
+        "hatched is larger.",
+    )
+
+
+def _signed(difference: float) -> str:
+    return f"{difference:+,.0f}" if round(difference) else "0"
