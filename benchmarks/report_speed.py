@@ -18,17 +18,21 @@ from results import Result, Table
 from mlgokit.bench.counts import RUN_LIMITS
 from mlgokit.compiler import process
 from mlgokit.errors import ToolError
-from mlgokit.evaluation.explained import ExplainedComponent, ExplainedSite, FeatureWeight, FunctionTree, TreeLine
 from mlgokit.evaluation.page import evaluation_page, symbols_of
 from mlgokit.evaluation.records import (
     BuiltModule,
     Change,
     Evaluation,
+    ExplainedComponent,
+    ExplainedSite,
+    FeatureWeight,
     FunctionBytes,
     FunctionComparison,
+    FunctionTree,
     ModuleComparison,
     ProjectComparison,
     Sizes,
+    TreeLine,
     Verdict,
 )
 from mlgokit.pages.html import render_html

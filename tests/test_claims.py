@@ -11,8 +11,7 @@ from types import ModuleType
 import pytest
 
 from mlgokit.errors import InputError
-from mlgokit.evaluation.run import RunReport
-from mlgokit.evaluation.run_page import run_page
+from mlgokit.evaluation.run import RunReport, run_page
 from mlgokit.pages.markdown import render_markdown
 
 ROOT = Path(__file__).parent.parent

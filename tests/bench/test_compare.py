@@ -1,5 +1,6 @@
 """Workloads built by commands, run, counted and timed, without a compiler."""
 
+import io
 import json
 import re
 import subprocess
@@ -16,7 +17,6 @@ from mlgokit.bench.counts import EVENTS, Counted, Counter, Counts, Execution
 from mlgokit.bench.kept import forget
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench, SideRecord, WorkloadResult, load_bench
-from mlgokit.bench.render import sentences_of
 from mlgokit.bench.running import Timing
 from mlgokit.bench.side import SideFlags
 from mlgokit.bench.workloads import Workload
@@ -24,7 +24,9 @@ from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ReuseError
 from mlgokit.pages.markdown import render_markdown
+from mlgokit.pages.terminal import print_page
 from mlgokit.progress import say_nothing
+from mlgokit.terminal import open_console
 
 TOOLS = Toolchain(major=22, version="22", clang=Path("/absent/clang"), clangxx=Path("/absent/clang++"))
 
@@ -328,9 +330,11 @@ def test_a_page_names_failures_and_exact_zeros(tmp_path: Path):
     page = render_markdown(bench_page(bench))
     assert re.search(r"^\| mine \| \d+ \| 0 \| 0 \| - \| - \|$", page, re.MULTILINE)
     assert "| mine | run | after | it ended with 1 in place of 0: no message |" in page
-    assert "mine: run, after: it ended with 1 in place of 0: no message" in sentences_of(bench)
+    shown = io.StringIO()
+    print_page(bench_page(bench), open_console(shown))
+    assert "  mine: run: after: it ended with 1 in place of 0: no message\n" in shown.getvalue()
     assert "**1 of 2 workloads as they should be.**" in page
-    assert sentences_of(bench)[-2:] == ("1 of 1 put out the same both ways.", "1 of 2 without a failure.")
+    assert bench_page(bench).sentences[-3:-1] == ("1 of 1 put out the same both ways.", "1 of 2 without a failure.")
     assert not bench.is_whole
     (tmp_path / "bench.json").write_text(json.dumps(bench.to_json()))
     assert load_bench(tmp_path / "bench.json") == bench

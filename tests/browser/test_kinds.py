@@ -17,13 +17,11 @@ import pytest
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench
 from mlgokit.compiler import process
-from mlgokit.evaluation.importance_page import importance_page
-from mlgokit.evaluation.run import RunReport
-from mlgokit.evaluation.run_page import run_page
+from mlgokit.evaluation.run import RunReport, run_page
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import TrainingRecord
 from mlgokit.pages.html import render_html
-from mlgokit.policy.importance import Importance
+from mlgokit.policy.importance import Importance, importance_page
 from mlgokit.policy.network import OutputKind
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.result import Tuned

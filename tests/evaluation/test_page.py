@@ -13,19 +13,23 @@ import pytest
 from mlgokit.commands import report
 from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.errors import InputError, UsageError
-from mlgokit.evaluation.explained import ExplainedComponent, ExplainedSite, FeatureWeight, FunctionTree, TreeLine
 from mlgokit.evaluation.page import evaluation_page
 from mlgokit.evaluation.records import (
     BuiltModule,
     Change,
     CostComparison,
     Evaluation,
+    ExplainedComponent,
+    ExplainedSite,
+    FeatureWeight,
     FunctionBytes,
     FunctionComparison,
+    FunctionTree,
     ModuleComparison,
     ModuleFailure,
     ProjectComparison,
     Sizes,
+    TreeLine,
     Verdict,
 )
 from mlgokit.pages.html import ROWS_AT_ONCE, check_json_name, drawn, render_html
@@ -108,9 +112,9 @@ class Elements(HTMLParser):
 def test_verdict_first_then_worst_first() -> None:
     page = evaluation_page(SMALL)
     assert (page.answer, page.good, page.headline) == ("Ship", True, "Image -10.00 %.")
-    assert [row[0] for row in table(page, "Projects, worst first").rows] == ["grew", "shrank"]
-    assert [row[0] for row in table(page, "Modules, worst first").rows] == ["b.o", "c.o", "a.o"]
-    assert [row[:6] for row in table(page, "Functions, worst first").rows] == [
+    assert [row[0] for row in table(page, "Projects, worst first").texts()] == ["grew", "shrank"]
+    assert [row[0] for row in table(page, "Modules, worst first").texts()] == ["b.o", "c.o", "a.o"]
+    assert [row[:6] for row in table(page, "Functions, worst first").texts()] == [
         ("_Z1gv", "a.o", "shrank", "10", "12", "+2"),
         ("_Z1fv", "b.o", "grew", "90", "absent", "-90"),
         ("_Z1fv", "a.o", "shrank", "90", "absent", "-90"),
@@ -144,12 +148,12 @@ def test_failures_are_rows_and_come_first() -> None:
         failures=(ModuleFailure(module="x.o", build="after", reason="slow"),),
     )
     page = evaluation_page(evaluation(*SMALL.projects, broken))
-    assert table(page, "Failures").rows == (
+    assert table(page, "Failures").texts() == (
         ("broken", "broken", "link", "after: no main"),
         ("x.o", "broken", "compile, after", "slow"),
     )
-    assert table(page, "Modules, worst first").rows[0][:6] == ("x.o", "broken", "5", "timed out", "-", "-")
-    assert table(page, "Projects, worst first").rows[0][:5] == ("broken", "C++", "not linked", "not linked", "-")
+    assert table(page, "Modules, worst first").texts()[0][:6] == ("x.o", "broken", "5", "timed out", "-", "-")
+    assert table(page, "Projects, worst first").texts()[0][:5] == ("broken", "C++", "not linked", "not linked", "-")
 
 
 def test_costs_are_judged_where_they_are_the_measure() -> None:
@@ -161,7 +165,7 @@ def test_costs_are_judged_where_they_are_the_measure() -> None:
     )
     page = evaluation_page(judged)
     assert next(part for part in page.parts if isinstance(part, Bars)).bars[0].text == "-20.00 %"
-    assert table(page, "Register allocation by project").rows == (("shrank", "-20.00 %", "4", "3", "1", "3 -> 3"),)
+    assert table(page, "Register allocation by project").texts() == (("shrank", "-20.00 %", "4", "3", "1", "3 -> 3"),)
 
 
 def test_a_strangers_names_stay_text() -> None:

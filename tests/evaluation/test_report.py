@@ -10,10 +10,17 @@ from typing import Any
 import pytest
 
 from mlgokit.errors import InputError, StorageError
+from mlgokit.evaluation.page import compile_time_ratio
 from mlgokit.evaluation.records import Change, Evaluation
-from mlgokit.evaluation.run import RunReport, failures, program_sentence
-from mlgokit.evaluation.run_page import run_page, write_report
-from mlgokit.evaluation.sentences import compile_time_ratio, control_sentence, headline
+from mlgokit.evaluation.run import (
+    RunReport,
+    control_sentence,
+    failures,
+    headline,
+    program_sentence,
+    run_page,
+    write_report,
+)
 from mlgokit.pages.html import render_html, typeset
 from mlgokit.pages.markdown import render_markdown
 from mlgokit.pages.model import Bars, Curves, Table
@@ -204,13 +211,13 @@ def test_parts_hold_the_numbers_of_the_run():
     assert isinstance(foreseen, Curves)
     assert isinstance(sections, Table)
 
-    assert training.rows[0][:6] == ("1", "892", "170.5", "9,120", "4,210", "unknown")
+    assert training.texts()[0][:6] == ("1", "892", "170.5", "9,120", "4,210", "unknown")
     assert [len(curve.points) for curve in foreseen.curves] == [len(REPORT.rounds) - 1]
     assert time.bars[0].name == "fetch (reused)"
     assert sum(bar.end for bar in time.bars) == pytest.approx(sum(stage.seconds for stage in REPORT.stages))
-    assert stages.rows[-1][0] == "all"
-    assert "snappy" not in {row[0] for row in sections.rows}
-    for row in sections.rows:
+    assert stages.texts()[-1][0] == "all"
+    assert "snappy" not in {row[0] for row in sections.texts()}
+    for row in sections.texts():
         text, _, rodata, _, eh_frame, _, image, _ = (int(cell.replace(",", "")) for cell in row[1:])
         assert text + rodata + eh_frame == image, row[0]
 

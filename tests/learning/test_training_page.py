@@ -66,10 +66,10 @@ def test_turns_are_curves_and_modules_stand_worst_first() -> None:
     bars: Bars = part(page, "What each project adds", Bars)
     assert [(one.name, one.end - one.start) for one in bars.bars] == [("b", -100), ("a", 20), ("all", -80)]
     table: Table = part(page, "Modules that judged, worst first", Table)
-    assert [row[0] for row in table.rows] == ["a/x.o", HOSTILE, "b/y.o"]
+    assert [row[0] for row in table.texts()] == ["a/x.o", HOSTILE, "b/y.o"]
     assert part(page, "Change by score of the module", Scatter).after == (120, 50, 200)
-    assert part(page, "The gate", Table).rows == (("1", "set", "5", "-0", "0", "-0", "0", "closed"),)
-    assert part(page, "Left out, and failed", Table).rows == (
+    assert part(page, "The gate", Table).texts() == (("1", "set", "5", "-0", "0", "-0", "0", "closed"),)
+    assert part(page, "Left out, and failed", Table).texts() == (
         ("nothing to decide", "module, left out", "4"),
         ("boom", "compilation, failed", "2"),
     )

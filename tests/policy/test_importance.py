@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.importance_page import importance_page
 from mlgokit.pages.html import render_html
-from mlgokit.policy.importance import Questions, importance, shapley_values
+from mlgokit.policy.importance import Questions, importance, importance_page, shapley_values
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 

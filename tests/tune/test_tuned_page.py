@@ -14,9 +14,9 @@ from mlgokit.evaluation.records import BuiltImage
 from mlgokit.pages.html import render_html
 from mlgokit.pages.markdown import render_markdown
 from mlgokit.pages.model import Bars, Curves, Page, Scatter, Table
+from mlgokit.pages.terminal import print_page
 from mlgokit.tune.measurement import Comparison
 from mlgokit.tune.page import tuned_page
-from mlgokit.tune.render import print_tuned
 from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedBuild, TunedModule, TunedProgram
 from mlgokit.tune.search import CurvePoint
 
@@ -74,25 +74,30 @@ def test_the_sums_the_search_and_what_each_module_adds() -> None:
     assert (page.answer, page.good) == ("Smaller", True)
     assert page.headline == "Objects, each COMDAT once: 1,000 -> 880 bytes (-11.95 %)."
     sums: Table = part(page, "Sums", Table)
-    assert [row[0] for row in sums.rows] == [
+    assert [row[0] for row in sums.texts()] == [
         "Objects, each COMDAT once",
         "Linked image",
         "Linked .text",
         "By the objective",
     ]
-    assert sums.rows[1][1:] == ("900", "810", "-90", "-10.00 %")
+    assert sums.texts()[1][1:] == ("900", "810", "-90", "-10.00 %", "-")
     assert part(page, "The search", Curves).curves[0].points == ((60.0, -5.0), (120.0, -12.0))
     bars: Bars = part(page, "What each module adds", Bars)
     assert [(one.name, one.end) for one in bars.bars] == [("a.o", -99.5), ("b.o", -119.5), ("all", -119.5)]
-    table: Table = part(page, "Modules, worst first", Table)
-    assert [row[:2] for row in table.rows] == [(HOSTILE, "larger in the link"), ("b.o", "-"), ("a.o", "-")]
-    assert part(page, "Change by size of the module", Scatter).before == (300, 200, 500)
-    assert part(page, "Left as LLVM has it", Table).rows == (
+    table: Table = part(page, "Modules, by bytes saved", Table)
+    assert [row[:2] for row in table.texts()] == [
+        ("a.o", "tuned"),
+        ("b.o", "tuned"),
+        (HOSTILE, "as plain, byte for byte"),
+    ]
+    assert part(page, "Change by size of the module", Scatter).before == (500, 200, 300)
+    assert part(page, "What was put back, and why", Table).texts() == ((HOSTILE, "larger in the link"),)
+    assert part(page, "Left as LLVM has it", Table).texts() == (
         ("bad.c", "does not compile", "no such header"),
         ("fast.c", "left out", "-O2"),
     )
     assert "<b>" not in render_html(page)
-    assert "| a.o | - | 500 | 400 | -100 | -19.90 % | 3 | 0 | 2 |" in render_markdown(page)
+    assert "| a.o | tuned | 500 | 400 | -100 | -19.90 % | 3 | 0 | 2 |" in render_markdown(page)
 
 
 def test_what_passes_gave_is_shown() -> None:
@@ -110,17 +115,18 @@ def test_what_passes_gave_is_shown() -> None:
     )
     page = tuned_page(Tuned.from_json(json.loads(json.dumps(tuned.to_json()))))
 
-    assert [row[:3] for row in part(page, "Sums", Table).rows[1:3]] == [
+    assert [row[:3] for row in part(page, "Sums", Table).texts()[1:3]] == [
         ("Of that by passes of the optimizer left out", "950", "920"),
         ("Of that by passes of the code generator left out", "920", "900"),
     ]
-    table: Table = part(page, "Modules, worst first", Table)
-    assert table.rows[0][table.columns.index("passes")] == "7"
+    table: Table = part(page, "Modules, by bytes saved", Table)
+    assert table.texts()[0][table.titles().index("passes")] == "7"
     shown = io.StringIO()
     nothing = dataclasses.replace(searched(920, 920), functions=0, changed=0)
-    print_tuned(dataclasses.replace(tuned, passes=nothing), Console(file=shown, width=300))
-    assert "of that by passes of the optimizer left out: 950 -> 920 bytes (-3.16 %), in 1 of 4" in shown.getvalue()
-    assert "passes of the code generator: none could be tried in the time that was left" in shown.getvalue()
+    print_page(tuned_page(dataclasses.replace(tuned, passes=nothing)), Console(file=shown, width=300))
+    row = next(line for line in shown.getvalue().splitlines() if "passes of the optimizer left out" in line)
+    assert row.split()[-8:] == ["950", "920", "-30", "-3.16", "%", "1", "of", "4"]
+    assert "Passes of the code generator: none could be tried in the time that was left" in shown.getvalue()
 
 
 def test_programs_of_the_build_are_shown() -> None:
@@ -136,11 +142,12 @@ def test_programs_of_the_build_are_shown() -> None:
     )
     page = tuned_page(Tuned.from_json(json.loads(json.dumps(dataclasses.replace(TUNED, built=built).to_json()))))
 
-    assert part(page, "Programs of the build", Table).rows == (
-        ("tool", "100", "90", "-10", "-10.00 %"),
-        ("lib", "linked", "failed", "no main", "-"),
+    assert part(page, "Programs of the build", Table).texts() == (
+        ("tool", "100", "90", "-10", "-10.00 %", "0", "0", "0", "0"),
+        ("lib", "linked", "failed", "-", "-", "-", "-", "-", "-"),
     )
-    assert page.sentences[-2:] == ("All tests pass.", "Add to the build: CXXFLAGS=-fpass-plugin=tuned.so")
+    assert page.sentences[-2:] == ("lib: cannot be compared: no main.", "All tests pass.")
+    assert page.advice == ("Add to the build: CXXFLAGS=-fpass-plugin=tuned.so",)
 
 
 def test_costs_are_shown_where_they_count() -> None:

@@ -13,7 +13,6 @@ import tyro
 from rich.console import Console
 
 from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evaluate_commands
-from mlgokit.commands.evaluate_tables import print_evaluation
 from mlgokit.commands.evaluate_trees import with_trees
 from mlgokit.commands.options import (
     ANY_CLANG,
@@ -48,6 +47,7 @@ from mlgokit.locks import reading
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
 from mlgokit.pages.html import check_json_name, write_page
+from mlgokit.pages.terminal import print_page
 from mlgokit.problems import PROBLEMS
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.file import tables_inside
@@ -190,7 +190,7 @@ def _evaluate_corpus(
 
 def render(evaluation: Evaluation, console: Console) -> None:
     """Each project's sizes by language, the summary with its intervals, what failed, and the verdict."""
-    print_evaluation(evaluation, console)
+    print_page(evaluation_page(evaluation), console)
 
 
 def exit_code(config: Evaluate, evaluation: Evaluation) -> int:  # noqa: ARG001  (as of other commands)

@@ -25,10 +25,11 @@ from mlgokit.corpus.importers.build_sources import source_calls
 from mlgokit.errors import CorpusError, MlgokitError, ToolError, UsageError
 from mlgokit.export.replay import LINE_TABLES, ReplayLine, config_words, parse_replay_lines, remove_replay, write_replay
 from mlgokit.locks import locked
+from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import tables_inside
-from mlgokit.tune.render import print_replay
+from mlgokit.tune.page import replay_page
 from mlgokit.tune.replay import ReplayResult, ReplaySource, replay_build
 
 _COMPILE_SECONDS = 120.0
@@ -247,7 +248,7 @@ def _failure(how: str, done: Compilation) -> str:
 
 def render(result: ReplayResult, console: Console) -> None:
     """Print what is left of the plugin's saving, and what to add to the build."""
-    print_replay(result, console)
+    print_page(replay_page(result), console)
 
 
 def exit_code(config: ExportReplay, result: ReplayResult) -> int:  # noqa: ARG001  (all commands take one)

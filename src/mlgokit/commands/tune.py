@@ -31,10 +31,11 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.locks import locked, locked_output
+from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tune.measurement import Measure
+from mlgokit.tune.page import tuned_page
 from mlgokit.tune.publish import complete_publishing
-from mlgokit.tune.render import print_tuned
 from mlgokit.tune.result import Tuned
 
 
@@ -167,4 +168,4 @@ def _tune_session(session: Session, measure: Measure | None) -> Tuned:
 
 def render(result: Tuned, console: Console) -> None:
     """Print what became smaller or cheaper, and what to do with the plugin."""
-    print_tuned(result, console)
+    print_page(tuned_page(result), console, report=result.report)

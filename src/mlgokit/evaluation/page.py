@@ -1,24 +1,67 @@
-"""An evaluation as a page: the verdict, what each project adds, modules and functions worst first, what failed."""
+"""An evaluation, and the explanation of one module, as pages: the verdict, what each project adds, what is worst."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from mlgokit.evaluation.explained_part import tree_parts
-from mlgokit.evaluation.functions import differing_functions
-from mlgokit.evaluation.module_tables import MOST_FUNCTIONS, NONE, function_table, module_parts
+from mlgokit.evaluation.explain import Explanation, call_tree, differing_functions, largest
 from mlgokit.evaluation.records import (
+    BITCODE,
     COST,
+    LANGUAGES,
     LINKED,
-    MEASURES,
+    OK,
+    TITLES,
     BuiltImage,
+    BuiltModule,
     Evaluation,
+    ExplainedComponent,
+    ExplainedFunction,
+    ExplainedSite,
+    FunctionBytes,
+    FunctionTree,
     ImageComparison,
+    ModuleComparison,
     ProjectComparison,
     SideRecord,
+    TreeLine,
 )
-from mlgokit.evaluation.sentences import FEW_PROJECTS, LANGUAGES, TITLES, compile_time_ratio, is_linked
+from mlgokit.evaluation.statistics import FEW_PROJECTS
 from mlgokit.evaluation.verdict import change_of
-from mlgokit.pages.model import MOST_BARS, Bar, Bars, Page, Part, Table, percent, relative_change, waterfall
+from mlgokit.pages.model import (
+    MOST_BARS,
+    Bar,
+    Bars,
+    Branch,
+    Cell,
+    Column,
+    Compared,
+    Page,
+    Part,
+    Row,
+    Scatter,
+    Table,
+    Tree,
+    Trees,
+    filled,
+    number_columns,
+    percent,
+    relative_change,
+    text_columns,
+    waterfall,
+)
+from mlgokit.terminal import counted
+
+MOST_FUNCTIONS = 1000
+"""Functions on the page that grew most, and as many that shrank most; the JSON has all."""
+MOST_CALLS = 12
+"""Calls of one function that an explanation shows in the terminal."""
+LOUDEST = 3
+"""Features of one decision that an explanation shows."""
+_FEATURES = ("speaks for it", "here", "typically", "by")
+_DECIDED = {True: "inlined", False: "not inlined", None: "not asked"}
+
+
+# --- Evaluation ------------------------------------------------------------------------------------------------------
 
 
 def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = None, extra: Sequence[Part] = ()) -> Page:
@@ -31,15 +74,16 @@ def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = No
     """
     names = names or {}
     verdict = evaluation.verdict
-    failed = _failures(_worst_projects(evaluation))
-    parts = [*comparison_parts(evaluation, names, extra), failed, _costs(_worst_projects(evaluation))]
+    projects = _worst_projects(evaluation)
+    failed = _failures(projects)
     return Page(
         title=f"{evaluation.after.label} against {evaluation.before.label}",
         answer="" if verdict is None else "Ship" if verdict.ship else "Do not ship",
         good=verdict is not None and verdict.ship,
         headline=_headline(evaluation, _measure(evaluation)),
-        sentences=tuple(_sentences(evaluation, failed)),
-        parts=tuple(part for part in parts if part is not None and not (isinstance(part, Table) and not part.rows)),
+        sentences=tuple(_sentences(evaluation, len(failed.rows))),
+        warnings=evaluation.left_alone,
+        parts=filled([*comparison_parts(evaluation, names, extra), failed, _costs(projects)]),
         command=evaluation.command,
         facts=tuple(_facts(evaluation)),
         names=names,
@@ -57,11 +101,27 @@ def comparison_parts(
         _waterfall(projects, measure),
         _projects(projects, measure),
         _images(projects),
-        *module_parts(rows),
-        *tree_parts(evaluation.trees, evaluation.no_trees, names or {}),
+        *_module_parts(rows),
+        *_tree_parts(evaluation.trees, evaluation.no_trees, names or {}),
         *extra,
-        function_table(projects, by_cost=measure == COST),
+        _function_table(projects, by_cost=measure == COST),
     ]
+
+
+def comparison_sentences(evaluation: Evaluation) -> Iterable[str]:
+    """What the tables of :func:`comparison_parts` do not say."""
+    counts = {change.projects for changes in (evaluation.overall, *evaluation.summary.values())
+              for change in changes.values()}  # fmt: skip
+    if any(1 < count < FEW_PROJECTS for count in counts):
+        yield f"Intervals from fewer than {FEW_PROJECTS} projects are too narrow."
+    for project in evaluation.projects:
+        if project.costs is not None and project.costs.unread:
+            yield f"{project.project}: cost of register allocation {project.costs.unread}."
+        for status, what in (("passed_by", "alike on both sides"), ("left_out", "not compared")):
+            rows = [row for row in project.module_rows if row.after.status == status]
+            if rows:
+                named = f"such as {rows[0].module}: {rows[0].after.reason}"
+                yield f"{project.project}: {counted(len(rows), 'object')} {what}, {named}."
 
 
 def symbols_of(evaluation: Evaluation) -> set[str]:
@@ -74,6 +134,25 @@ def symbols_of(evaluation: Evaluation) -> set[str]:
         | {tree.function for tree in evaluation.trees}
         | {name for one in sites for name in (one.caller, one.callee)}
     )
+
+
+def compile_time_ratio(evaluation: Evaluation) -> float:
+    """Processor time of all compilations under the policy over that of the plain ones; NaN if unknown."""
+    before = sum(project.user_seconds_before for project in evaluation.projects)
+    return sum(project.user_seconds_after for project in evaluation.projects) / before if before else math.nan
+
+
+def side_facts(name: str, side: SideRecord) -> Iterable[tuple[str, str]]:
+    """What a side was built with, by name."""
+    yield name, side.label
+    yield from ((f"{name}: policy for {problem}", policy) for problem, policy in side.policies.items())
+    if side.plugin:
+        yield f"{name}: plugin", f"{side.plugin} ({side.plugin_in})" if side.plugin_in else side.plugin
+    if side.options:
+        yield f"{name}: options", " ".join(side.options)
+    if side.link_options:
+        yield f"{name}: options of the link", " ".join(side.link_options)
+    yield from ((f"{name}: sha256 of {path}", digest) for path, digest in side.digests.items())
 
 
 def _measure(evaluation: Evaluation) -> str:
@@ -100,13 +179,16 @@ def _headline(evaluation: Evaluation, measure: str) -> str:
     return f"{TITLES[measure]} {percent(change.mean)} over {change.projects} projects."
 
 
-def _sentences(evaluation: Evaluation, failed: Table) -> Iterable[str]:
+def _sentences(evaluation: Evaluation, failures: int) -> Iterable[str]:
     modules = sum(len(project.module_rows) or project.modules for project in evaluation.projects)
     differing = sum(len(row.differing) for project in evaluation.projects for row in project.module_rows)
     yield (
         f"{len(evaluation.projects):,} projects, {modules:,} modules, {differing:,} functions that differ, "
-        f"{len(failed.rows):,} failures. A change is after / before less 1, so negative is smaller."
+        f"{failures:,} failures. A change is after / before less 1, so negative is smaller."
     )
+    if evaluation.baseline:
+        yield f"Baseline: {evaluation.baseline}."
+    yield from comparison_sentences(evaluation)
     ratio = compile_time_ratio(evaluation)
     if math.isfinite(ratio):
         yield f"Compiling took {ratio:.3f} times the processor time of {evaluation.before.label}; it was timed once."
@@ -114,113 +196,137 @@ def _sentences(evaluation: Evaluation, failed: Table) -> Iterable[str]:
 
 def _summary(evaluation: Evaluation) -> Table:
     groups = evaluation.summary if len(evaluation.summary) == 1 else {"all": evaluation.overall, **evaluation.summary}
-    rows = [
-        (
-            LANGUAGES.get(language, language),
-            title,
-            percent(change.mean),
-            f"{percent(change.low)} to {percent(change.high)}" if change.projects > 1 else "none",
-            f"{change.projects:,}",
-        )
-        for language, changes in groups.items()
-        for measure, title in TITLES.items()
-        if (change := changes.get(measure)) is not None
-    ]
-    few = any(change.projects < FEW_PROJECTS for changes in groups.values() for change in changes.values())
     return Table(
         title="Summary",
-        columns=("language", "measure", "change", f"{100 * evaluation.level:g} % interval", "projects"),
-        rows=tuple(rows),
-        words=2,
-        note="Geometric means over projects, intervals by bootstrap over projects."
-        + (f" Intervals from fewer than {FEW_PROJECTS} projects are too narrow." if few else ""),
+        columns=(
+            *text_columns("language", "measure"),
+            *number_columns("change", kind="change"),
+            *number_columns(f"{100 * evaluation.level:g} % interval"),
+            *number_columns("projects", kind="count"),
+        ),
+        rows=tuple(
+            (
+                LANGUAGES.get(language, language),
+                title,
+                change.mean,
+                f"{percent(change.low)} to {percent(change.high)}" if change.projects > 1 else "none",
+                change.projects,
+            )
+            for language, changes in groups.items()
+            for measure, title in TITLES.items()
+            if (change := changes.get(measure)) is not None
+        ),
+        note="Geometric means over projects, intervals by bootstrap over projects.",
     )
 
 
 def _waterfall(projects: Sequence[ProjectComparison], measure: str) -> Bars | None:
     """What each project adds to the bytes of all; costs of register allocation are ratios, which do not add up."""
-    if measure == COST:
-        changes = [
-            (project.project, change) for project in projects if (change := change_of(project, COST)) is not None
+    changes = [(project, change) for project in projects if (change := change_of(project, measure)) is not None]
+    if measure != COST:
+        steps = [
+            (project.project, getattr(project.after, measure) - getattr(project.before, measure), change)
+            for project, change in changes
         ]
-        bars = [Bar(name=name, start=0, end=100 * change, text=percent(change)) for name, change in changes[:MOST_BARS]]
-        note = "What its register allocation costs, executed, as a geometric mean over functions."
-        return (
-            Bars(title="Change by project", columns=("project", "change"), bars=tuple(bars), note=note)
-            if bars
-            else None
-        )
-    steps = [
-        (project.project, getattr(project.after, measure) - getattr(project.before, measure), change)
-        for project in projects
-        if (change := change_of(project, measure)) is not None
-    ]
-    return waterfall("What each project adds", ("project", "bytes"), steps, f"Bytes of: {TITLES[measure]}")
+        return waterfall("What each project adds", ("project", "bytes"), steps, f"Bytes of: {TITLES[measure]}")
+    if not changes:
+        return None
+    return Bars(
+        title="Change by project",
+        columns=("project", "change"),
+        bars=tuple(
+            Bar(name=project.project, start=0, end=100 * change, text=percent(change))
+            for project, change in changes[:MOST_BARS]
+        ),
+        note="What its register allocation costs, executed, as a geometric mean over functions.",
+    )
 
 
 def _projects(projects: Sequence[ProjectComparison], measure: str) -> Table:
-    bytes_of = "image" if measure == COST else measure
+    judged = "image" if measure == COST else measure
+    # In the terminal, objects are counted in one way.
+    hidden = "objects" if judged == "link_aware" else "link_aware"
+    measures = [judged, *(name for name in TITLES if name not in {judged, COST})]
     has_costs = any(project.costs is not None for project in projects)
-    others = [name for name in MEASURES if name != bytes_of]
-    rows: list[tuple[str, ...]] = []
-    for project in projects:
-        ratio = relative_change(project.user_seconds_before, project.user_seconds_after)
-        cost = change_of(project, COST)
-        rows.append(
+    return Table(
+        title="Projects, worst first",
+        columns=(
+            *text_columns("project"),
+            *text_columns("language", terminal="below"),
+            *(
+                Column(
+                    title=TITLES[name],
+                    kind="compared",
+                    whole=name == judged,
+                    terminal="none" if name == hidden else "column",
+                )
+                for name in measures
+            ),
+            *number_columns(*([TITLES[COST]] if has_costs else []), kind="change", terminal="none"),
+            *number_columns("modules", kind="count", terminal="below"),
+            *number_columns("that grew", "failures", kind="count", terminal="none"),
+            *number_columns("compile time", kind="change", terminal="none"),
+        ),
+        rows=tuple(
             (
                 project.project,
                 LANGUAGES.get(project.language, project.language),
-                *_sizes(project, bytes_of),
-                *(_sizes(project, name)[2] for name in others),
-                *((NONE if cost is None else percent(cost),) if has_costs else ()),
-                f"{project.modules:,}",
-                f"{project.larger_modules:,}",
-                f"{len(project.failures) + bool(project.link_failure):,}",
-                percent(ratio) if math.isfinite(ratio) else NONE,
+                *(_sizes(project, name) for name in measures),
+                *((change_of(project, COST),) if has_costs else ()),
+                project.modules,
+                project.larger_modules,
+                len(project.failures) + bool(project.link_failure),
+                relative_change(project.user_seconds_before, project.user_seconds_after),
             )
-        )
-    columns = ("project", "language", "before", "after", "change", *(TITLES[name] for name in others))
-    costs = (TITLES[COST],) if has_costs else ()
-    return Table(
-        title="Projects, worst first",
-        columns=(*columns, *costs, "modules", "that grew", "failures", "compile time"),
-        rows=tuple(rows),
-        words=2,
-        note=f"Before and after are bytes of: {TITLES[bytes_of]}.",
+            for project in projects
+        ),
+        note=f"Before and after are bytes of: {TITLES[judged]}.",
+        terminal_rows=len(projects),
     )
 
 
-def _sizes(project: ProjectComparison, measure: str) -> tuple[str, str, str]:
-    """Before, after and the change; linked sizes are missing where nothing was linked."""
-    if measure in {"text", "image"} and not is_linked(project):
-        return "not linked", "not linked", NONE
+def _sizes(project: ProjectComparison, measure: str) -> Cell:
+    """Before and after; linked sizes are missing where nothing was linked."""
+    if measure in {"text", "image"} and not project.is_linked:
+        return "not linked" if project.modules else "not compiled"
     before, after = getattr(project.before, measure), getattr(project.after, measure)
-    if not before and not after:
-        return NONE, NONE, NONE
-    return f"{before:,.0f}", f"{after:,.0f}", percent(relative_change(before, after))
+    if before or after:
+        return Compared(before=before, after=after)
+    # Objects of a link-time optimization have no sizes.
+    return BITCODE if project.modules else None
 
 
 def _images(projects: Sequence[ProjectComparison]) -> Table:
-    """Where projects have several images, or the link optimized."""
-    images = [(project.project, image) for project in projects for image in project.images]
-    if len(images) == len({name for name, _ in images}) and not any(image.after.lto for _, image in images):
+    """Where projects have several images, or the link optimized: two images may differ in who had the plugin."""
+    images = [(project, image) for project in projects for image in project.images]
+    if len(images) == len({project.project for project, _ in images}) and not any(one.after.lto for _, one in images):
         images = []
     images.sort(key=lambda pair: _worst_first(_image_change(pair[1])))
-    rows = tuple(
-        (
-            image.image,
-            name,
-            _image_cell(image.before),
-            _image_cell(image.after),
-            NONE if (change := _image_change(image)) is None else percent(change),
-            f"{len(image.differing):,} of {image.functions:,}",
-            image.after.lto or NONE,
-            "yes" if image.after.plugin else "no",
-        )
-        for name, image in images
+    return Table(
+        title="Images, worst first",
+        columns=(
+            *text_columns("image"),
+            *text_columns("project", terminal="none"),
+            *number_columns("before", "after", kind="count"),
+            *number_columns("change", kind="change"),
+            *number_columns("functions that differ", terminal="none"),
+            *number_columns("LTO", "plugin in compilations", "plugin in the link"),
+        ),
+        rows=tuple(
+            (
+                image.image,
+                project.project,
+                _image_cell(image.before),
+                _image_cell(image.after),
+                _image_change(image),
+                f"{len(image.differing):,} of {image.functions:,}",
+                image.after.lto or None,
+                "yes" if any(row.after.plugin for row in project.module_rows) else "no",
+                "yes" if image.after.plugin else "no",
+            )
+            for project, image in images
+        ),
     )
-    columns = ("image", "project", "before", "after", "change", "functions that differ", "LTO", "plugin in the link")
-    return Table(title="Images, worst first", columns=columns, rows=rows, words=2)
 
 
 def _image_change(image: ImageComparison) -> float | None:
@@ -228,12 +334,12 @@ def _image_change(image: ImageComparison) -> float | None:
     return relative_change(image.before.image, image.after.image) if both else None
 
 
-def _image_cell(image: BuiltImage) -> str:
-    return f"{image.image:,}" if image.status == LINKED else image.status
+def _image_cell(image: BuiltImage) -> Cell:
+    return image.image if image.status == LINKED else image.status
 
 
 def _failures(projects: Sequence[ProjectComparison]) -> Table:
-    rows: list[tuple[str, ...]] = []
+    rows: list[Row] = []
     for project in projects:
         if project.link_failure:
             rows.append((project.project, project.project, "link", project.link_failure))
@@ -244,36 +350,37 @@ def _failures(projects: Sequence[ProjectComparison]) -> Table:
             for side, built in (("before", image.before), ("after", image.after))
             if built.status != LINKED and not project.link_failure
         ]
+    what, project_of, *others = text_columns("what", "project", "step", "reason")
     return Table(
         title="Failures",
-        columns=("what", "project", "step", "reason"),
+        columns=(what, *text_columns(project_of.title, terminal="none"), *others),
         rows=tuple(rows),
-        words=4,
         note="A module that fails on one side is left out of both, a project that cannot be linked is in no summary.",
+        terminal_rows=len(rows),
     )
 
 
 def _costs(projects: Sequence[ProjectComparison]) -> Table:
-    kinds = _kinds(projects)
-    rows: list[tuple[str, ...]] = []
-    for project in projects:
-        costs = project.costs
-        if costs is not None and (costs.functions or not costs.unread):
+    compared = [(project.project, project.costs) for project in projects if project.costs is not None]
+    kinds = list(dict.fromkeys(kind for _, costs in compared for kind in costs.counts_before))
+    rows: list[Row] = []
+    for name, costs in compared:
+        if costs.functions or not costs.unread:
             counts = (f"{costs.counts_before.get(kind, 0):,} -> {costs.counts_after.get(kind, 0):,}" for kind in kinds)
-            numbers = (f"{costs.functions:,}", f"{costs.cheaper:,}", f"{costs.dearer:,}", *counts)
-            rows.append((project.project, percent(costs.change), *numbers))
-        if costs is not None and costs.unread:
-            rows.append((project.project, costs.unread, *[NONE] * (3 + len(kinds))))
+            rows.append((name, costs.change, costs.functions, costs.cheaper, costs.dearer, *counts))
+        if costs.unread:
+            rows.append((name, costs.unread, *[None] * (3 + len(kinds))))
     return Table(
         title="Register allocation by project",
-        columns=("project", "executed cost", "functions", "cheaper", "dearer", *kinds),
+        columns=(
+            *text_columns("project"),
+            *number_columns("executed cost", kind="change"),
+            *number_columns("functions", "cheaper", "dearer", kind="count"),
+            *number_columns(*kinds),
+        ),
         rows=tuple(rows),
+        terminal_rows=0,
     )
-
-
-def _kinds(projects: Sequence[ProjectComparison]) -> list[str]:
-    found = {kind: None for project in projects if project.costs is not None for kind in project.costs.counts_before}
-    return list(found)
 
 
 def _facts(evaluation: Evaluation) -> Iterable[tuple[str, str]]:
@@ -287,14 +394,272 @@ def _facts(evaluation: Evaluation) -> Iterable[tuple[str, str]]:
     yield from side_facts("after", evaluation.after)
 
 
-def side_facts(name: str, side: SideRecord) -> Iterable[tuple[str, str]]:
-    """What a side was built with, by name."""
-    yield name, side.label
-    yield from ((f"{name}: policy for {problem}", policy) for problem, policy in side.policies.items())
-    if side.plugin:
-        yield f"{name}: plugin", f"{side.plugin} ({side.plugin_in})" if side.plugin_in else side.plugin
-    if side.options:
-        yield f"{name}: options", " ".join(side.options)
-    if side.link_options:
-        yield f"{name}: options of the link", " ".join(side.link_options)
-    yield from ((f"{name}: sha256 of {path}", digest) for path, digest in side.digests.items())
+# --- Modules and functions -------------------------------------------------------------------------------------------
+
+
+def _module_parts(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]:
+    """The scatter plot and the table that it points into; link-time optimization leaves no sizes of objects."""
+    rows = sorted(rows, key=lambda pair: _failed_first(pair[1]))
+    both = [row.before.status == row.after.status == OK for _, row in rows]
+    table = Table(
+        title="Modules, worst first",
+        columns=(
+            *text_columns("module", "project"),
+            *number_columns("before", "after", kind="count"),
+            *number_columns("difference", kind="difference"),
+            *number_columns("change", kind="change"),
+            *number_columns("functions that differ", "seconds before", "seconds after"),
+        ),
+        rows=tuple(
+            (
+                row.module,
+                project,
+                _module_cell(row.before),
+                _module_cell(row.after),
+                row.after.objects - row.before.objects if sized else None,
+                relative_change(row.before.objects, row.after.objects) if sized else None,
+                f"{len(row.differing):,} of {row.functions:,}",
+                f"{row.before.user_seconds:.2f}",
+                f"{row.after.user_seconds:.2f}",
+            )
+            for sized, (project, row) in zip(both, rows, strict=True)
+        ),
+        note="Bytes of objects, each whole: text, read-only data and unwind tables. Those that failed come first.",
+        terminal_rows=0,
+    )
+    if not any(sized and row.before.objects for sized, (_, row) in zip(both, rows, strict=True)):
+        return [table]
+    scatter = Scatter(
+        title="Change by size of the module",
+        unit="bytes",
+        before=tuple(row.before.objects if sized else None for sized, (_, row) in zip(both, rows, strict=True)),
+        after=tuple(row.after.objects if sized else None for sized, (_, row) in zip(both, rows, strict=True)),
+        note="One point for each module that compiles on both sides: discs shrank, triangles grew, small squares are "
+        "the same. The slider goes through them by their change.",
+    )
+    return [scatter, table]
+
+
+def _failed_first(row: ModuleComparison) -> tuple[bool, int]:
+    """A key to sort by: failures first, then by growth in bytes."""
+    compiled = {row.before.status, row.after.status} <= {OK, BITCODE}
+    return compiled, row.before.objects - row.after.objects
+
+
+def _module_cell(module: BuiltModule) -> Cell:
+    return module.objects if module.status == OK else module.status.replace("_", " ")
+
+
+def _function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> Table:
+    """Functions that differ, those in the middle left out if there are many."""
+    found = differing_functions(projects, by_cost=by_cost)
+    has_costs = any(one.has_costs for one in found)
+    kept = found if len(found) <= 2 * MOST_FUNCTIONS else [*found[:MOST_FUNCTIONS], *found[-MOST_FUNCTIONS:]]
+    rows: list[Row] = []
+    for one in kept:
+        before, after = one.before, one.after
+        first, *others = one.where
+        more = f" and {len(others):,} more" if others else ""
+        rows.append(
+            (
+                one.function,
+                f"{first}{more}",
+                one.project,
+                "absent" if before is None else before.total,
+                "absent" if after is None else after.total,
+                one.growth,
+                None if before is None or after is None else relative_change(before.total, after.total),
+                *((_cost_cell(before), _cost_cell(after)) if has_costs else ()),
+            )
+        )
+    cut = f" These are the {MOST_FUNCTIONS:,} first and the {MOST_FUNCTIONS:,} last of {len(found):,}."
+    return Table(
+        title="Functions, worst first",
+        columns=(
+            *text_columns("function", "module", "project"),
+            *number_columns("before", "after", kind="count"),
+            *number_columns("difference", kind="difference"),
+            *number_columns("change", kind="change"),
+            *number_columns(*(("cost before", "cost after") if has_costs else ())),
+        ),
+        rows=tuple(rows),
+        note="Functions that are not the same on both sides, by "
+        + ("their costs" if by_cost else "bytes")
+        + "; one that is absent was inlined everywhere, or is not needed any more."
+        + (cut if len(found) > len(kept) else ""),
+        symbols=True,
+        terminal_rows=0,
+    )
+
+
+def _cost_cell(function: FunctionBytes | None) -> Cell:
+    return None if function is None or function.cost is None else f"{function.cost:,.3g}"
+
+
+# --- Call trees, and the explanation of a module ---------------------------------------------------------------------
+
+
+def explanation_page(found: Explanation, *, functions: int) -> Page:
+    """Why a module is larger or smaller: its sums, and the call trees of the functions that changed most.
+
+    Args:
+        found: the module, both ways.
+        functions: how many that grew are shown, and as many that shrank.
+    """
+    title = f"{found.module} by {found.side.label}"
+    if found.failure:
+        return Page(title=title, good=False, headline=f"{found.module}: nothing to explain: {found.failure}", parts=())
+    chosen = largest(found, functions)
+    hidden = sum(one.change != 0 for one in found.functions) - sum(map(len, chosen))
+    differ = sum(one.differs for one in found.sites)
+    sums = (
+        f"{found.change:+,} = {sum(one.change for one in found.components):+,} by differences, "
+        f"{found.unexplained:+,} in functions that no difference reaches, {found.elsewhere:+,} outside of functions"
+    )
+    if found.allocation:
+        sums += f", {found.allocation:+,} by register allocation"
+    sites = (
+        f"{len(found.sites):,} call sites, {differ:,} decided otherwise, in {len(found.components):,} components of "
+        "the call graph; the bytes of a component cannot be shared out among its differences"
+    )
+    more = [f"{hidden:,} more functions changed; --functions shows more, --json has all"] if hidden > 0 else []
+    told: set[int] = set()
+    return Page(
+        title=title,
+        headline=f"{found.module}: {found.before:,} bytes by LLVM, {found.after:,} by {found.side.label}",
+        sentences=(*more, sums, sites),
+        warnings=found.left_alone,
+        parts=tuple(
+            Trees(
+                title=f"{direction} functions",
+                trees=tuple(_explained_tree(found, one, told) for one in group),
+                terminal_rows=MOST_CALLS,
+            )
+            for direction, group in zip(("Larger", "Smaller"), chosen, strict=True)
+            if group
+        ),
+    )
+
+
+def _explained_tree(found: Explanation, function: ExplainedFunction, told: set[int]) -> Tree:
+    """The call tree of a function; ``told`` has the components whose sums are on the page already."""
+    component = None if function.component is None else found.components[function.component]
+    note = _component_note(component)
+    if component is not None and component.number in told:
+        note = f"Component {component.number}, as above."
+    elif component is not None:
+        told.add(component.number)
+    return Tree(
+        symbol=function.function,
+        change=f"{function.change:+,} bytes ({_bytes_both(function.before, function.after)})",
+        tone="larger" if function.change > 0 else "smaller",
+        notes=(note,),
+        branches=_branches(call_tree(found, function), {}, with_sites=True),
+    )
+
+
+def _tree_parts(trees: Sequence[FunctionTree], left_out: str, names: Mapping[str, str]) -> list[Trees]:
+    """Functions that grew, and functions that shrank; with a reason alone, that."""
+    if left_out:
+        return [Trees(title="Why functions changed", trees=(), note=f"There are no call trees: {left_out}.")]
+    return [
+        Trees(
+            title=title,
+            trees=tuple(_tree(one, names) for one in chosen),
+            note="Calls that are decided otherwise than in the plain build are bold. Their bytes are those of their "
+            "component of the call graph, all functions that they can have changed: they cannot be shared out among "
+            "its differences. A preference is positive for inlining; a feature counts by what the preference loses "
+            "with the typical value in its place.",
+        )
+        for title, chosen in (
+            ("Functions that grew most, and why", [one for one in trees if one.growth > 0]),
+            ("Functions that shrank most, and why", [one for one in trees if one.growth < 0]),
+        )
+        if chosen
+    ]
+
+
+def _tree(tree: FunctionTree, names: Mapping[str, str]) -> Tree:
+    note = f"Nothing is known: {tree.failure}." if tree.failure else _component_note(tree.component)
+    more = (f"{tree.more:,} more calls; mlgokit explain shows them.",) if tree.more else ()
+    sizes = "" if tree.failure else f" ({_bytes_both(tree.before, tree.after)})"
+    return Tree(
+        symbol=tree.function,
+        change=f"{tree.growth:+,} bytes{sizes}",
+        tone="larger" if tree.growth > 0 else "smaller",
+        notes=(f"{tree.module}, project {tree.project}.", note, *more),
+        branches=_branches(tree.lines, names),
+    )
+
+
+def _bytes_both(before: int | None, after: int | None) -> str:
+    return " -> ".join("absent" if one is None else f"{one:,}" for one in (before, after))
+
+
+def _component_note(component: ExplainedComponent | None) -> str:
+    """The bytes of a component, and how many differences share them."""
+    if component is None:
+        return "No call that is decided otherwise reaches it."
+    if component.differences == 1:
+        return f"Component {component.number}: {component.change:+,} bytes by one difference."
+    return (
+        f"Component {component.number}: {component.change:+,} bytes in {component.functions:,} functions by "
+        f"{component.differences:,} differences together."
+    )
+
+
+def _branches(
+    lines: Sequence[TreeLine], names: Mapping[str, str], *, depth: int = 0, with_sites: bool = False
+) -> tuple[Branch, ...]:
+    """The lines of that depth, each with the deeper ones that follow it."""
+    starts = [place for place, line in enumerate(lines) if line.depth == depth]
+    ends = [*starts[1:], len(lines)]
+    return tuple(
+        _branch(
+            lines[start],
+            _branches(lines[start + 1 : end], names, depth=depth + 1, with_sites=with_sites),
+            names,
+            with_sites=with_sites,
+        )
+        for start, end in zip(starts, ends, strict=False)
+    )
+
+
+def _branch(line: TreeLine, below: tuple[Branch, ...], names: Mapping[str, str], *, with_sites: bool) -> Branch:
+    """One call; an explanation names its site and its loudest features, an evaluation has room for all that it kept."""
+    site = line.site
+    how, symbol = {
+        "below": ("calls", site.callee),
+        "above": ("called by", site.caller),
+        "elsewhere": (f"{names.get(site.caller, site.caller)} calls", site.callee),
+    }[line.where]
+    if not site.differs:
+        return Branch(how=how, symbol=symbol, marks=_decisions(site), branches=below)
+    features = site.features[:LOUDEST] if with_sites else site.features
+    mostly = "" if with_sites else "".join(f"; mostly {one.feature}, here {one.value:,}" for one in site.features[:1])
+    return Branch(
+        how=how,
+        symbol=symbol,
+        marks=(*_decisions(site), f"call site {site.site}") if with_sites else _decisions(site),
+        is_loud=True,
+        note=f"{_reason(site)}{mostly}",
+        columns=_FEATURES,
+        rows=tuple((one.feature, f"{one.value:,}", f"{one.typical:,.1f}", f"{one.change:+.2f}") for one in features),
+        branches=below,
+    )
+
+
+def _decisions(site: ExplainedSite) -> tuple[str, ...]:
+    """What LLVM did and what is done now, in one mark if that is the same and no difference."""
+    if not site.differs and site.llvm == site.decided:
+        return (_DECIDED[site.llvm],)
+    return f"LLVM: {_DECIDED[site.llvm]}", f"now: {_DECIDED[site.decided]}"
+
+
+def _reason(site: ExplainedSite) -> str:
+    """Who decided, and how surely; empty where that is not known."""
+    if site.by_table:
+        return "decided by the plugin's table"
+    if site.preference is None:
+        return ""
+    return f"preference {site.preference:+.2f}, {site.agree} of {site.members} members agree"

@@ -6,12 +6,25 @@ from collections.abc import Iterable, Sequence
 
 from mlgokit.learning.record import Round, TrainingRecord
 from mlgokit.learning.validation import JudgedModule
-from mlgokit.pages.model import Curve, Curves, Page, Part, Scatter, Table, percent, relative_change, waterfall
+from mlgokit.pages.model import (
+    Cell,
+    Curve,
+    Curves,
+    Page,
+    Part,
+    Scatter,
+    Table,
+    filled,
+    number_columns,
+    percent,
+    relative_change,
+    text_columns,
+    waterfall,
+)
 
 _COUNTS = {"flips", "components"}
 """Numbers of a learner that are in the table of turns, and need no plot."""
 _MOST_PLOTS = 6
-_NONE = "-"
 
 
 def training_page(found: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
@@ -32,11 +45,9 @@ def training_page(found: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
     ]
     return Page(
         title=f"{found.policy}: {found.algorithm or 'a learner'} on {found.problem or 'a problem'}",
-        answer="",
-        good=True,
         headline=_headline(found),
         sentences=tuple(_sentences(found)),
-        parts=tuple(part for part in parts if part is not None and not (isinstance(part, Table) and not part.rows)),
+        parts=filled(parts),
         command=found.command,
         facts=tuple(_facts(found)),
     )
@@ -112,15 +123,25 @@ def _judged(rows: Sequence[JudgedModule]) -> list[Part | None]:
     order = sorted(rows, key=lambda one: (one.before - one.after, one.module))
     table = Table(
         title="Modules that judged, worst first",
-        columns=("module", "project", "by LLVM", "by the policy", "difference", "change"),
+        columns=(
+            *text_columns("module", "project"),
+            *number_columns("by LLVM", "by the policy", kind="count"),
+            *number_columns("difference", kind="difference"),
+            *number_columns("change", kind="change"),
+        ),
         rows=tuple(
-            (one.module, one.project, f"{one.before:,.0f}", f"{one.after:,.0f}", _signed(one.after - one.before),
-             _percent(one.before, one.after))
+            (
+                one.module,
+                one.project,
+                one.before,
+                one.after,
+                one.after - one.before,
+                relative_change(one.before, one.after),
+            )
             for one in order
         ),
-        words=2,
         note="Scores at the turn that was judged best.",
-    )  # fmt: skip
+    )
     scatter = Scatter(
         title="Change by score of the module",
         unit="score",
@@ -137,23 +158,26 @@ def _turns(rounds: Sequence[Round]) -> Table:
     names = list(dict.fromkeys(name for one in rounds for name in one.numbers))
     return Table(
         title="Turns",
-        columns=("turn", "compilations", "failed", "processor seconds", "seconds", "in validation", "reward",
-                 *(name.replace("_", " ") for name in names)),
+        columns=(
+            *number_columns("turn", "compilations", "failed", kind="count"),
+            *number_columns("processor seconds", "seconds"),
+            *number_columns("in validation", "reward", kind="change"),
+            *number_columns(*(name.replace("_", " ") for name in names)),
+        ),
         rows=tuple(
             (
-                f"{one.round + 1}",
-                f"{one.compilations:,}",
-                f"{sum(one.failures.values()):,}",
+                one.round + 1,
+                one.compilations,
+                sum(one.failures.values()),
                 f"{one.user_seconds:,.1f}",
                 f"{one.wall_seconds:,.1f}",
-                _gain(one.validation_gain),
-                _gain(one.reward),
+                -one.validation_gain,
+                -one.reward,
                 *(_number(one.numbers.get(name, math.nan)) for name in names),
             )
             for one in rounds
         ),
-        words=0,
-    )  # fmt: skip
+    )
 
 
 def _gates(rounds: Sequence[Round]) -> Table:
@@ -173,10 +197,18 @@ def _gates(rounds: Sequence[Round]) -> Table:
     )
     return Table(
         title="The gate",
-        columns=("turn", "its feature", "departures from LLVM", "bytes", "standard error",
-                 "bytes in projects without the feature", "standard error there", "margin"),
+        columns=(
+            *text_columns("turn", "its feature"),
+            *number_columns(
+                "departures from LLVM",
+                "bytes",
+                "standard error",
+                "bytes in projects without the feature",
+                "standard error there",
+                "margin",
+            ),
+        ),
         rows=rows,
-        words=2,
         note="What departures did that members foretold to save, on projects that they had not seen. Where that is no "
         "saving, the gate leaves the decision to LLVM. Where the feature is not set, departures must have saved in "
         "projects without the feature, too, if there are some, such as those in C.",
@@ -188,9 +220,13 @@ def _left_out(found: TrainingRecord) -> Table:
     for one in found.rounds:
         for why, count in one.failures.items():
             failures[why] += count
-    rows = [(why, "module, left out", f"{count:,}") for why, count in found.left_out.items()]
-    rows += [(why, "compilation, failed", f"{count:,}") for why, count in failures.items()]
-    return Table(title="Left out, and failed", columns=("reason", "what", "how many"), rows=tuple(rows), words=2)
+    rows = [(why, "module, left out", count) for why, count in found.left_out.items()]
+    rows += [(why, "compilation, failed", count) for why, count in failures.items()]
+    return Table(
+        title="Left out, and failed",
+        columns=(*text_columns("reason", "what"), *number_columns("how many", kind="count")),
+        rows=tuple(rows),
+    )
 
 
 def _facts(found: TrainingRecord) -> Iterable[tuple[str, str]]:
@@ -205,18 +241,5 @@ def _finite(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float],
     return tuple(point for point in points if math.isfinite(point[1]))
 
 
-def _gain(value: float) -> str:
-    return percent(-value) if math.isfinite(value) else _NONE
-
-
-def _number(value: float) -> str:
-    return f"{value:,.5g}" if math.isfinite(value) else _NONE
-
-
-def _signed(difference: float) -> str:
-    return f"{difference:+,.0f}" if round(difference) else "0"
-
-
-def _percent(before: float, after: float) -> str:
-    change = relative_change(before, after)
-    return percent(change) if math.isfinite(change) else _NONE
+def _number(value: float) -> Cell:
+    return f"{value:,.5g}" if math.isfinite(value) else None

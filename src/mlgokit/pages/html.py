@@ -17,7 +17,22 @@ from typing import Any
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write, check_writable
 from mlgokit.pages.markdown import render_markdown
-from mlgokit.pages.model import Bar, Bars, Branch, Curve, Curves, Page, Part, Scatter, Table, Tree, Trees
+from mlgokit.pages.model import (
+    NONE,
+    Bar,
+    Bars,
+    Branch,
+    Curve,
+    Curves,
+    Page,
+    Part,
+    Scatter,
+    Table,
+    Tree,
+    Trees,
+    number_columns,
+    text_columns,
+)
 from mlgokit.terminal import printable
 
 ROWS_AT_ONCE = 50
@@ -29,7 +44,6 @@ MOST_POINTS = 400
 MOST_MARKS = 40
 """Points up to which each gets a disc."""
 _TICKS = 5
-_CHANGE = re.compile(r"([+-])[0-9.,]+ %")
 
 
 def page_part(name: str) -> str:
@@ -37,12 +51,21 @@ def page_part(name: str) -> str:
     return importlib.resources.files("mlgokit.pages").joinpath(name).read_text("utf-8")
 
 
-def tone(cell: str) -> str:
-    """The class of a cell: ``smaller`` or ``larger`` for a change, else empty."""
-    found = _CHANGE.fullmatch(cell)
-    if found is None:
-        return ""
-    return "smaller" if found[1] == "-" else "larger"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LaidOut:
+    """A table as text, see :meth:`Table.texts`."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int
+    symbols: bool
+    changes: tuple[bool, ...]
+
+    def tone(self, column: int, text: str) -> str:
+        """The class of a cell: ``smaller`` or ``larger`` for a change, else empty."""
+        is_change = self.changes[column] and text != NONE
+        return {"-": "smaller", "+": "larger"}.get(text[:1], "") if is_change else ""
 
 
 def render_html(page: Page) -> str:
@@ -57,23 +80,26 @@ def render_html(page: Page) -> str:
     names = {symbol: _shortened(name) for symbol, name in page.names.items() if symbol in _symbols(page)}
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
+    tables = {place: _laid_out(part) for place, part in enumerate(page.parts) if isinstance(part, Table)}
+
     def named(symbol: str) -> str:
         return names.get(symbol, printable(symbol))
 
     return environment.from_string(page_part("page.html.j2")).render(
         page=page,
         parts=[(_kind(part), part) for part in page.parts],
-        facts=_facts_table(page),
+        tables=tables,
+        facts=_laid_out(_facts_table(page)),
         data={
             "at_once": ROWS_AT_ONCE,
             "names": {printable(symbol): name for symbol, name in names.items()},
             "rows": {
                 str(place): [
-                    [printable(cell) if column < part.words else _typed(cell) for column, cell in enumerate(row)]
-                    for row in part.rows
+                    [printable(cell) if column < table.words else _typed(cell) for column, cell in enumerate(row)]
+                    for row in table.rows
                 ]
-                for place, part in enumerate(page.parts)
-                if isinstance(part, Table) and len(part.rows) > ROWS_AT_ONCE
+                for place, table in tables.items()
+                if len(table.rows) > ROWS_AT_ONCE
             },
             "points": {
                 str(place): [part.before, part.after]
@@ -84,7 +110,6 @@ def render_html(page: Page) -> str:
         rows_at_once=ROWS_AT_ONCE,
         printable=printable,
         typed=_typed,
-        tone=tone,
         spans=_spans,
         drawn=drawn,
         numbers=_numbers,
@@ -129,7 +154,7 @@ def _kind(part: Part) -> str:
 
 def _symbols(page: Page) -> set[str]:
     """All that is a symbol on the page, or may be one."""
-    found = {row[0] for part in page.parts if isinstance(part, Table) and part.symbols for row in part.rows}
+    found = {str(row[0]) for part in page.parts if isinstance(part, Table) and part.symbols for row in part.rows}
     todo: list[Tree | Branch] = [tree for part in page.parts if isinstance(part, Trees) for tree in part.trees]
     while todo:
         one = todo.pop()
@@ -146,16 +171,26 @@ def _shortened(name: str) -> str:
     return f"{name[:half]} \N{HORIZONTAL ELLIPSIS} {name[-half:]}"
 
 
+def _laid_out(table: Table) -> _LaidOut:
+    return _LaidOut(
+        title=table.title,
+        columns=table.titles(),
+        rows=table.texts(),
+        words=table.words,
+        symbols=table.symbols,
+        changes=table.tones(),
+    )
+
+
 def _facts_table(page: Page) -> Table:
-    return Table(title="Versions, seeds, files", columns=("what", "value"), rows=page.facts, words=2)
+    return Table(title="Versions, seeds, files", columns=text_columns("what", "value"), rows=page.facts)
 
 
-def _numbers(part: Curves, curve: Curve) -> Table:
+def _numbers(part: Curves, curve: Curve) -> _LaidOut:
     """Points of a curve, the first and the last among them, to be read."""
     step = max(1, -(-(len(curve.points) - 1) // (ROWS_AT_ONCE - 1)))
-    points = [*curve.points[:-1:step], *curve.points[-1:]]
-    rows = tuple(tuple(f"{value:,.6g}" if math.isfinite(value) else "-" for value in point) for point in points)
-    return Table(title=f"{part.title}: {curve.name}", columns=part.axes, rows=rows, words=0)
+    points = (*curve.points[:-1:step], *curve.points[-1:])
+    return _laid_out(Table(title=f"{part.title}: {curve.name}", columns=number_columns(*part.axes), rows=points))
 
 
 def _typed(text: str) -> str:

@@ -14,7 +14,8 @@ def render_markdown(page: Page) -> str:
     """The page as Markdown; tables are cut, and say so; a symbol stands behind the name that is read for it."""
     lines = [f"# {_quoted(page.title)}", ""]
     lines += [f"**{_quoted(page.answer)}.** {_quoted(page.headline)}" if page.answer else _quoted(page.headline), ""]
-    lines += [line for sentence in page.sentences for line in (_quoted(sentence), "")]
+    said = (*page.sentences, *(f"Warning: {one}" for one in page.warnings), *page.advice)
+    lines += [line for sentence in said for line in (_quoted(sentence), "")]
     for part in page.parts:
         lines += _part(part, page.names)
     lines += ["## How it was made", ""]
@@ -42,11 +43,11 @@ def _part(part: Part, names: Mapping[str, str]) -> Iterable[str]:
 
 def _named(table: Table, names: Mapping[str, str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """Columns and rows with names in place of symbols, which have a column of their own at the end."""
-    rows = table.rows[: MARKDOWN_ROWS + 1]
-    if not table.symbols or not any(row[0] in names for row in rows):
-        return table.columns, table.rows
-    shown = [(names.get(row[0], row[0]), *row[1:], row[0] if row[0] in names else "") for row in rows]
-    return (*table.columns, "symbol"), [*shown, *table.rows[len(shown) :]]
+    columns, rows = table.titles(), table.texts()
+    if not table.symbols or not any(row[0] in names for row in rows[:MARKDOWN_ROWS]):
+        return columns, rows
+    named = [(names.get(row[0], row[0]), *row[1:], row[0] if row[0] in names else "") for row in rows]
+    return (*columns, "symbol"), named
 
 
 def _curves(part: Curves) -> Iterator[str]:

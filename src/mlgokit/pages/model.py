@@ -1,32 +1,142 @@
-"""What a page of results has, as values: tables, bars, points, curves and trees, and what stands above them."""
+"""A page of results as values: tables, bars, points, curves and trees, and what stands above them.
+
+Terminal, Markdown and HTML are rendered from a page. A change is after / before less 1, so negative is smaller.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 MOST_BARS = 40
 """How many have a bar of their own."""
+NONE = "-"
+"""Stands for a number that is not there."""
+
+
+Kind = Literal["text", "count", "difference", "change", "number", "compared"]
+"""What the cells of a column are: text; whole numbers, such as bytes; signed whole numbers; relative changes, shown in
+per cent; other numbers, most of them formatted already; two sizes, before and after, with their change."""
+Visibility = Literal["column", "below", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A size before and after."""
+
+    before: float
+    after: float
+
+
+Cell = str | float | Compared | None
+"""A value that its column's kind formats; a string stands as it is, and ``None`` is a dash."""
+Row = tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        title: its name.
+        kind: of its cells.
+        whole: of compared sizes, whether documents show before, after and change, and not the change alone.
+        terminal: in the terminal, whether it is a column, is written below the row's name, or is left out.
+    """
+
+    title: str
+    kind: Kind = "number"
+    whole: bool = False
+    terminal: Visibility = "column"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table of words.
+    """A table of typed cells.
 
     Attributes:
         title: its heading.
-        columns: names; the first ones are words, the others numbers.
+        columns: those of text come first.
         rows: as many cells each, in an order that says something.
-        words: how many columns are words.
+        total: a last row that sums the others up, or empty.
         note: what has to be known to read it.
         symbols: whether the first column has symbols, which are shown by the names of :attr:`Page.names`.
+        terminal_rows: how many rows the terminal shows; 0 leaves the table to documents.
     """
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: int = 1
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    total: Row = ()
     note: str = ""
     symbols: bool = False
+    terminal_rows: int = 25
+
+    @property
+    def words(self) -> int:
+        """How many columns are text."""
+        return sum(column.kind == "text" for column in self.columns)
+
+    def titles(self) -> tuple[str, ...]:
+        """The columns of documents: compared sizes have three, or one for the change."""
+        return tuple(
+            title
+            for column in self.columns
+            for title in (("before", "after", "change") if column.whole else (column.title,))
+        )
+
+    def texts(self) -> tuple[tuple[str, ...], ...]:
+        """The cells of documents, as text, the total included."""
+        rows = (*self.rows, self.total) if self.total else self.rows
+        return tuple(
+            tuple(text for column, cell in zip(self.columns, row, strict=True) for text in _texts(column, cell))
+            for row in rows
+        )
+
+    def tones(self) -> tuple[bool, ...]:
+        """Of each column of documents, whether its numbers are changes, which are good or bad news."""
+        kinds = [
+            kind
+            for column in self.columns
+            for kind in (("count", "count", "change") if column.whole else (column.kind,))
+        ]
+        return tuple(kind in {"change", "compared"} for kind in kinds)
+
+
+def text_columns(*titles: str, terminal: Visibility = "column") -> tuple[Column, ...]:
+    """Columns of text."""
+    return tuple(Column(title=title, kind="text", terminal=terminal) for title in titles)
+
+
+def number_columns(*titles: str, kind: Kind = "number", terminal: Visibility = "column") -> tuple[Column, ...]:
+    """Columns of one kind of numbers."""
+    return tuple(Column(title=title, kind=kind, terminal=terminal) for title in titles)
+
+
+def shown(cell: Cell, kind: Kind) -> str:
+    """A cell as text.
+
+    Example:
+        >>> shown(1234.0, "count"), shown(-3, "difference"), shown(0.0104, "change"), shown(None, "count")
+        ('1,234', '-3', '+1.04 %', '-')
+    """
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, Compared):
+        cell, kind = relative_change(cell.before, cell.after), "change"
+    if cell is None or not math.isfinite(cell):
+        return NONE
+    formats = {"change": percent, "difference": signed, "count": "{:,.0f}".format}
+    return formats.get(kind, "{:,.6g}".format)(cell)
+
+
+def _texts(column: Column, cell: Cell) -> tuple[str, ...]:
+    if not column.whole:
+        # Why there are no sizes is said once, in the columns of the whole ones.
+        return (NONE,) if column.kind == "compared" and isinstance(cell, str) else (shown(cell, column.kind),)
+    if isinstance(cell, Compared):
+        return shown(cell.before, "count"), shown(cell.after, "count"), shown(cell, "change")
+    return (cell, cell, NONE) if isinstance(cell, str) else (NONE, NONE, NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,14 +257,23 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trees:
-    """Trees below each other."""
+    """Trees below each other.
+
+    Attributes:
+        title: their heading.
+        trees: top to bottom.
+        note: what has to be known to read them.
+        terminal_rows: how many branches of each tree the terminal shows; 0 leaves the trees to documents.
+    """
 
     title: str
     trees: tuple[Tree, ...]
     note: str = ""
+    terminal_rows: int = 0
 
 
 Part = Table | Bars | Scatter | Curves | Trees
+"""The terminal shows tables and trees: the numbers of what is drawn are in a table as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +286,8 @@ class Page:
         good: whether that is good news.
         headline: the result in a sentence.
         sentences: what else has to be known first.
+        warnings: sentences without which the numbers mislead.
+        advice: what to do now, a sentence each.
         parts: tables and pictures; a :class:`Scatter` comes right before its table.
         command: what was typed, or empty.
         facts: versions, seeds and files, by name.
@@ -174,14 +295,21 @@ class Page:
     """
 
     title: str
-    answer: str
-    good: bool
     headline: str
-    sentences: tuple[str, ...]
     parts: tuple[Part, ...]
-    command: str
-    facts: tuple[tuple[str, str], ...]
+    answer: str = ""
+    good: bool = True
+    sentences: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    command: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
     names: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def filled(parts: Iterable[Part | None]) -> tuple[Part, ...]:
+    """The parts that are there; a table without rows is not."""
+    return tuple(part for part in parts if part is not None and not (isinstance(part, Table) and not part.rows))
 
 
 def relative_change(before: float, after: float) -> float:
@@ -207,6 +335,16 @@ def percent(change: float) -> str:
     return f"{rounded:+.2f} %" if rounded else "0.00 %"
 
 
+def signed(difference: float) -> str:
+    """A difference with its sign, but for none.
+
+    Example:
+        >>> signed(1234.2), signed(-0.3)
+        ('+1,234', '0')
+    """
+    return f"{difference:+,.0f}" if round(difference) else "0"
+
+
 def waterfall(
     title: str, columns: tuple[str, str], steps: Sequence[tuple[str, float, float]], what: str
 ) -> Bars | None:
@@ -226,14 +364,14 @@ def waterfall(
     place = 0.0
     for name, difference, change in shown:
         bars.append(
-            Bar(name=name, start=place, end=place + difference, text=f"{_signed(difference)} ({percent(change)})")
+            Bar(name=name, start=place, end=place + difference, text=f"{signed(difference)} ({percent(change)})")
         )
         place += difference
     if others:
         more = sum(step[1] for step in others)
-        bars.append(Bar(name=f"{len(others):,} others", start=place, end=place + more, text=_signed(more)))
+        bars.append(Bar(name=f"{len(others):,} others", start=place, end=place + more, text=signed(more)))
         place += more
-    bars.append(Bar(name="all", start=0, end=place, text=_signed(place), is_sum=True))
+    bars.append(Bar(name="all", start=0, end=place, text=signed(place), is_sum=True))
     return Bars(
         title=title,
         columns=columns,
@@ -241,7 +379,3 @@ def waterfall(
         note=f"{what}, after less before. Each bar begins where the one above it ends; to the left is smaller, and "
         "hatched is larger.",
     )
-
-
-def _signed(difference: float) -> str:
-    return f"{difference:+,.0f}" if round(difference) else "0"
