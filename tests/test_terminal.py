@@ -22,7 +22,7 @@ def test_what_a_terminal_obeys_is_shown():
     out = io.StringIO()
     console = open_console(out, soft_wrap=True)
     say(console, EVIL, style="red")
-    numbers = Table(title=EVIL, columns=(*text_columns(EVIL), *number_columns(EVIL)), rows=((EVIL, EVIL),))
+    sizes = Table(title=EVIL, columns=(*text_columns(EVIL), *number_columns(EVIL)), rows=((EVIL, EVIL),))
     reasons = Table(title=EVIL, columns=text_columns("module", "reason"), rows=((EVIL, EVIL),))
     branch = Branch(how=EVIL, symbol=EVIL, marks=(EVIL,), note=EVIL, columns=(EVIL, EVIL), rows=((EVIL, EVIL),))
     tree = Tree(symbol=EVIL, change=EVIL, notes=(EVIL,), branches=(branch,))
@@ -34,7 +34,7 @@ def test_what_a_terminal_obeys_is_shown():
         sentences=(EVIL,),
         warnings=(EVIL,),
         advice=(EVIL,),
-        parts=(numbers, reasons, trees),
+        parts=(sizes, reasons, trees),
     )
     print_page(page, console, report=EVIL)
     assert out.getvalue().count(SHOWN) >= 24

@@ -18,7 +18,7 @@ from mlgokit.evaluation.explain import (
     call_tree,
     explain_module,
     function_trees,
-    largest,
+    largest_changes,
 )
 from mlgokit.evaluation.records import ExplainedSite, FunctionBytes
 from mlgokit.evaluation.sides import make_side
@@ -128,7 +128,7 @@ def test_a_site_has_both_decisions_and_what_the_policy_says(found: Explanation):
 
 
 def test_the_tree_leads_from_a_function_that_changed_to_its_differences(found: Explanation):
-    larger, smaller = largest(found, 1)
+    larger, smaller = largest_changes(found, 1)
 
     assert [one.function for one in larger] == ["leaf"]
     assert [one.function for one in smaller] == ["far"]

@@ -32,7 +32,7 @@ from mlgokit.evaluation.records import (
     TreeLine,
     Verdict,
 )
-from mlgokit.pages.html import ROWS_AT_ONCE, check_json_name, drawn, render_html
+from mlgokit.pages.html import ROWS_AT_ONCE, check_json_name, plot_curves, render_html
 from mlgokit.pages.markdown import MARKDOWN_ROWS, render_markdown
 from mlgokit.pages.model import Bars, Curve, Curves, Page, Table, Trees
 
@@ -301,7 +301,7 @@ def test_curves_are_drawn_and_have_their_numbers() -> None:
     part = Curves(
         title="Bytes", axes=("seconds", "bytes"), curves=(Curve(name="a", points=points), Curve(name="b", points=()))
     )
-    plot = drawn(part)
+    plot = plot_curves(part)
     assert (plot.curves[0].line[:10], plot.curves[0].line[-13:]) == ("M0.00 0.00", "100.00 100.00")
     assert plot.curves[0].line.count("L") < 400
     assert plot.curves[1].line == ""
@@ -312,5 +312,5 @@ def test_curves_are_drawn_and_have_their_numbers() -> None:
     assert text.count('<th scope="row">') == len(points) // 21 + 2 <= ROWS_AT_ONCE
     assert 'aria-label="Bytes: bytes by seconds; the numbers are in the table below"' in text
     assert "| 999 | -899 |" in render_markdown(page)
-    flat = drawn(dataclasses.replace(part, curves=(Curve(name="a", points=((1, 5), (2, 5))),)))
+    flat = plot_curves(dataclasses.replace(part, curves=(Curve(name="a", points=((1, 5), (2, 5))),)))
     assert flat.curves[0].marks == "M0.00 50.00h0M100.00 50.00h0"

@@ -14,8 +14,9 @@ from mlgokit.pages.model import (
     Table,
     Tree,
     Trees,
-    filled,
-    number_columns,
+    change_columns,
+    count_columns,
+    drop_empty,
     text_columns,
 )
 from mlgokit.pages.terminal import print_page
@@ -28,8 +29,8 @@ SIZES = Table(
         *text_columns("language", terminal="below"),
         Column(title="Linked image", kind="compared", whole=True),
         Column(title="Objects", kind="compared"),
-        *number_columns("modules", kind="count", terminal="below"),
-        *number_columns("compile time", kind="change", terminal="none"),
+        *count_columns("modules", terminal="below"),
+        *change_columns("compile time", terminal="none"),
     ),
     rows=(
         ("a", "C++", Compared(before=1000, after=900), Compared(before=2000.4, after=2100), 1, 0.5),
@@ -73,7 +74,7 @@ def test_compared_sizes_are_stacked_in_the_terminal() -> None:
 def test_long_parts_say_how_much_more_there_is() -> None:
     numbers = Table(
         title="Numbers",
-        columns=(*text_columns("name"), *number_columns("count", kind="count")),
+        columns=(*text_columns("name"), *count_columns("count")),
         rows=tuple((f"n{index}", index) for index in range(30)),
     )
     reasons = Table(
@@ -112,4 +113,4 @@ def test_the_result_stands_at_the_end_and_advice_behind_it() -> None:
 
 def test_a_table_without_rows_is_no_part() -> None:
     empty = Table(title="e", columns=text_columns("a"), rows=())
-    assert filled([None, empty, SIZES]) == (SIZES,)
+    assert drop_empty([None, empty, SIZES]) == (SIZES,)

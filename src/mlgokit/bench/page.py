@@ -14,7 +14,9 @@ from mlgokit.pages.model import (
     Part,
     Row,
     Table,
-    filled,
+    change_columns,
+    count_columns,
+    drop_empty,
     number_columns,
     percent,
     relative_change,
@@ -32,14 +34,14 @@ _VERDICTS = {"less": "less", "more": "more", "same": "the same", "undecided": "u
 def bench_page(bench: Bench) -> Page:
     """The page of a comparison; its answer says what ran with the same output: whether to ship is for people to say."""
     parts: list[Part | None] = [
-        _instructions_by_workload(bench),
-        _executed(bench),
-        _timed(bench),
-        _built(bench),
-        _results(bench),
-        _changes(bench),
-        _untimed(bench),
-        _failures(bench),
+        _instruction_bars(bench),
+        _execution_table(bench),
+        _time_table(bench),
+        _build_table(bench),
+        _result_table(bench),
+        _change_table(bench),
+        _untimed_table(bench),
+        _failure_table(bench),
     ]
     sound = sum(not one.failures and one.same_output is not False for one in bench.workloads)
     return Page(
@@ -48,7 +50,7 @@ def bench_page(bench: Bench) -> Page:
         good=bench.is_whole,
         headline=_headline(bench),
         sentences=(*_sentences(bench), "A change is after / before less 1, so negative is less."),
-        parts=filled(parts),
+        parts=drop_empty(parts),
         command=bench.command,
         facts=tuple(_facts(bench)),
     )
@@ -82,7 +84,7 @@ def _sentences(bench: Bench) -> Iterable[str]:
     yield f"{sum(not one.failures for one in bench.workloads)} of {len(bench.workloads)} without a failure."
 
 
-def _instructions_by_workload(bench: Bench) -> Bars | None:
+def _instruction_bars(bench: Bench) -> Bars | None:
     """Instructions, which are always there if anything was counted."""
     changes = [
         (one.name, relative_change(before, after))
@@ -103,7 +105,7 @@ def _instructions_by_workload(bench: Bench) -> Bars | None:
     )
 
 
-def _executed(bench: Bench) -> Table:
+def _execution_table(bench: Bench) -> Table:
     rows: list[Row] = []
     for one in bench.workloads:
         before, after = one.before.counts, one.after.counts
@@ -112,17 +114,13 @@ def _executed(bench: Bench) -> Table:
             rows.append((f"{one.name} ({one.kind})" if one.kind else one.name, before.instructions, *changes))
     return Table(
         title="What programs execute",
-        columns=(
-            *text_columns("workload"),
-            *number_columns("instructions before", kind="count"),
-            *number_columns(*EVENTS, kind="change"),
-        ),
+        columns=(*text_columns("workload"), *count_columns("instructions before"), *change_columns(*EVENTS)),
         rows=tuple(rows),
         terminal_rows=len(rows),
     )
 
 
-def _timed(bench: Bench) -> Table:
+def _time_table(bench: Bench) -> Table:
     rows = tuple(
         (one.name, f"{1000 * one.time.before:.1f} ms", *_measured_cells(one.time))
         for one in bench.workloads
@@ -136,12 +134,12 @@ def _timed(bench: Bench) -> Table:
     )
 
 
-def _built(bench: Bench) -> Table:
+def _build_table(bench: Bench) -> Table:
     rows = tuple(
-        (one.name, *_built_cells(one.before, one.after)) for one in bench.workloads if one.before.cost or one.after.cost
+        (one.name, *_build_cells(one.before, one.after)) for one in bench.workloads if one.before.cost or one.after.cost
     )
-    (change,) = number_columns("change", kind="change")
-    image, seconds, memory = number_columns("image", "seconds", "MiB", kind="count")
+    (change,) = change_columns("change")
+    image, seconds, memory = count_columns("image", "seconds", "MiB")
     return Table(
         title="Bytes of the program, processor time and memory of the compiler: before, and the change",
         columns=(*text_columns("workload"), image, change, seconds, change, memory, change),
@@ -150,7 +148,7 @@ def _built(bench: Bench) -> Table:
     )
 
 
-def _built_cells(before: SideResult, after: SideResult) -> Sequence[Cell]:
+def _build_cells(before: SideResult, after: SideResult) -> Sequence[Cell]:
     image = (before.image, _change(before.image, after.image))
     if before.cost is None or after.cost is None:
         return (*image, *(None,) * 4)
@@ -163,7 +161,7 @@ def _built_cells(before: SideResult, after: SideResult) -> Sequence[Cell]:
     )
 
 
-def _results(bench: Bench) -> Table:
+def _result_table(bench: Bench) -> Table:
     found = [(one.name, measured) for one in bench.workloads for measured in one.results]
     found.sort(key=lambda pair: -abs(relative_change(pair[1].before, pair[1].after) if pair[1].before else 0.0))
     rows = tuple(
@@ -184,14 +182,14 @@ def _results(bench: Bench) -> Table:
     )
 
 
-def _changes(bench: Bench) -> Table:
+def _change_table(bench: Bench) -> Table:
     return Table(
         title="Over the workloads (geometric means, 95 % intervals over workloads)",
         columns=(
             *text_columns("measure"),
-            *number_columns("change", kind="change"),
+            *change_columns("change"),
             *number_columns("interval"),
-            *number_columns("workloads", kind="count"),
+            *count_columns("workloads"),
         ),
         rows=tuple(
             (change.measure, change.mean or "0", _interval(change.low, change.high), change.workloads)
@@ -201,7 +199,7 @@ def _changes(bench: Bench) -> Table:
 
 
 def _measured_columns() -> tuple[Column, ...]:
-    return (*number_columns("change", kind="change"), *number_columns("interval", "verdict"))
+    return (*change_columns("change"), *number_columns("interval", "verdict"))
 
 
 def _measured_cells(found: Measured) -> tuple[Cell, ...]:
@@ -220,14 +218,14 @@ def _change(before: float | None, after: float | None) -> Cell:
     return "0" if before == after else relative_change(before, after)
 
 
-def _untimed(bench: Bench) -> Table:
+def _untimed_table(bench: Bench) -> Table:
     rows = tuple((one.name, one.untimed) for one in bench.workloads if one.untimed)
     return Table(
         title="Not timed", columns=text_columns("workload", "reason"), rows=rows, terminal_rows=len(rows)
     )  # fmt: skip
 
 
-def _failures(bench: Bench) -> Table:
+def _failure_table(bench: Bench) -> Table:
     rows = [
         (one.name, failure.step, failure.side, failure.reason) for one in bench.workloads for failure in one.failures
     ]

@@ -162,7 +162,7 @@ def explain_module(
         if not done.ok:
             return dataclasses.replace(found, failure=f"{build}: {done.status.value}: {done.reason}")
     judged = rest[0] if rest else whole
-    found = _explained(found, plain, judged, policy if _decides(policy, module) else None, names)
+    found = _fill_explanation(found, plain, judged, policy if _decides(policy, module) else None, names)
     after = whole.measured.llvm_size_text
     return dataclasses.replace(found, after=after, allocation=after - found.after)
 
@@ -177,13 +177,13 @@ def _without_allocations(use: PluginUse) -> PluginUse:
     return dataclasses.replace(use, allocations=override_bytes(ALLOCATIONS, {}), policies={**use.policies, **own})
 
 
-def _explained(
+def _fill_explanation(
     found: Explanation, plain: Compilation, judged: Compilation, policy: Policy | None, names: Iterable[str]
 ) -> Explanation:
     known = {function_id(name): name for name in names}
     for done in (plain, judged):
         known |= {function_id(name): name for name in done.measured.function_names}
-    sites = _sites(plain.decisions, judged.decisions, known)
+    sites = _call_sites(plain.decisions, judged.decisions, known)
     differ = np.array([one.differs for one in sites[: len(judged.decisions)]], np.bool_)
     builds = [
         scored_build(done, *function_scores(done.measured, {}, objective=Objective.OBJECT_TEXT)[:2], flipped=flipped)
@@ -211,7 +211,7 @@ def _explained(
     )
 
 
-def _sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int, str]) -> list[ExplainedSite]:
+def _call_sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int, str]) -> list[ExplainedSite]:
     before = plain.by_site
     heuristic = [None] * len(judged) if judged.heuristic is None else judged.heuristic.tolist()
     by_table = [False] * len(judged) if judged.by_table is None else judged.by_table.tolist()
@@ -313,7 +313,7 @@ def _ask_policy(sites: list[ExplainedSite], judged: InlineDecisions, policy: Pol
         sites[place] = dataclasses.replace(sites[place], features=weights)
 
 
-def largest(found: Explanation, count: int) -> tuple[list[ExplainedFunction], list[ExplainedFunction]]:
+def largest_changes(found: Explanation, count: int) -> tuple[list[ExplainedFunction], list[ExplainedFunction]]:
     """At most ``count`` functions that grew, the worst first, and as many that shrank, the best first."""
     grown = sorted((one for one in found.functions if one.change > 0), key=lambda one: (-one.change, one.function))
     shrunk = sorted((one for one in found.functions if one.change < 0), key=lambda one: (one.change, one.function))
@@ -329,7 +329,7 @@ def call_tree(found: Explanation, function: ExplainedFunction) -> list[TreeLine]
     if function.component is None:
         return []
     differ = [one for one in found.sites if one.component == function.component]
-    below = _below(function.function, _opened(found, differ))
+    below = _calls_below(function.function, _calls_by_caller(found, differ))
     inside = {one.site.site for one in below}
     calls = [one for one in differ if one.callee == function.function and one.site not in inside]
     if below or calls:
@@ -339,13 +339,13 @@ def call_tree(found: Explanation, function: ExplainedFunction) -> list[TreeLine]
     return [TreeLine(depth=0, site=one, where="elsewhere") for one in differ]
 
 
-def _opened(found: Explanation, differ: Sequence[ExplainedSite]) -> dict[str, list[ExplainedSite]]:
+def _calls_by_caller(found: Explanation, differ: Sequence[ExplainedSite]) -> dict[str, list[ExplainedSite]]:
     """By caller, its differences, and one call of each function that it inlines and that leads to a difference."""
     inlined = [one for one in found.sites if one.plain or one.decided]
     above: dict[str, set[str]] = defaultdict(set)
     for one in inlined:
         above[one.callee].add(one.caller)
-    leads = _closure({one.caller for one in differ}, above)
+    leads = _transitive_callers({one.caller for one in differ}, above)
     of_caller: dict[str, list[ExplainedSite]] = defaultdict(list)
     for one in differ:
         of_caller[one.caller].append(one)
@@ -357,7 +357,7 @@ def _opened(found: Explanation, differ: Sequence[ExplainedSite]) -> dict[str, li
     return of_caller
 
 
-def _below(root: str, of_caller: dict[str, list[ExplainedSite]]) -> list[TreeLine]:
+def _calls_below(root: str, of_caller: dict[str, list[ExplainedSite]]) -> list[TreeLine]:
     lines: list[TreeLine] = []
     opened = {root}
     todo = [(0, one) for one in reversed(of_caller.get(root, ()))]
@@ -367,10 +367,10 @@ def _below(root: str, of_caller: dict[str, list[ExplainedSite]]) -> list[TreeLin
         if site.callee not in opened and depth + 1 < MOST_DEPTH and (site.plain or site.decided):
             opened.add(site.callee)
             todo += [(depth + 1, one) for one in reversed(of_caller.get(site.callee, ()))]
-    return _with_differences(lines)
+    return _keep_differences(lines)
 
 
-def _closure(start: set[str], above: dict[str, set[str]]) -> set[str]:
+def _transitive_callers(start: set[str], above: dict[str, set[str]]) -> set[str]:
     seen, todo = set(start), list(start)
     while todo:
         for caller in above.get(todo.pop(), ()):
@@ -380,7 +380,7 @@ def _closure(start: set[str], above: dict[str, set[str]]) -> set[str]:
     return seen
 
 
-def _with_differences(lines: Sequence[TreeLine]) -> list[TreeLine]:
+def _keep_differences(lines: Sequence[TreeLine]) -> list[TreeLine]:
     """The lines that are differences or have one below: what was opened elsewhere already leads nowhere."""
     kept: list[TreeLine] = []
     wanted = -1
@@ -497,11 +497,11 @@ def function_trees(
             explained[name] = explain_module(
                 modules[name], compiler=compiler, side=side, policy=policy, names=names(modules[name])
             )
-        found[id(one)] = _tree(blank, explained[name])
+        found[id(one)] = _fill_tree(blank, explained[name])
     return tuple(found[id(one)] for one in (*grown, *shrunk))
 
 
-def _tree(blank: FunctionTree, explanation: Explanation) -> FunctionTree:
+def _fill_tree(blank: FunctionTree, explanation: Explanation) -> FunctionTree:
     if explanation.failure:
         return dataclasses.replace(blank, failure=explanation.failure)
     row = next((one for one in explanation.functions if one.function == blank.function), None)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from mlgokit.evaluation.explain import Explanation, call_tree, differing_functions, largest
+from mlgokit.evaluation.explain import Explanation, call_tree, differing_functions, largest_changes
 from mlgokit.evaluation.records import (
     BITCODE,
     COST,
@@ -42,7 +42,10 @@ from mlgokit.pages.model import (
     Table,
     Tree,
     Trees,
-    filled,
+    change_columns,
+    count_columns,
+    difference_columns,
+    drop_empty,
     number_columns,
     percent,
     relative_change,
@@ -75,7 +78,7 @@ def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = No
     names = names or {}
     verdict = evaluation.verdict
     projects = _worst_projects(evaluation)
-    failed = _failures(projects)
+    failed = _failure_table(projects)
     return Page(
         title=f"{evaluation.after.label} against {evaluation.before.label}",
         answer="" if verdict is None else "Ship" if verdict.ship else "Do not ship",
@@ -83,7 +86,7 @@ def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = No
         headline=_headline(evaluation, _measure(evaluation)),
         sentences=tuple(_sentences(evaluation, len(failed.rows))),
         warnings=evaluation.left_alone,
-        parts=filled([*comparison_parts(evaluation, names, extra), failed, _costs(projects)]),
+        parts=drop_empty([*comparison_parts(evaluation, names, extra), failed, _cost_table(projects)]),
         command=evaluation.command,
         facts=tuple(_facts(evaluation)),
         names=names,
@@ -97,10 +100,10 @@ def comparison_parts(
     measure, projects = _measure(evaluation), _worst_projects(evaluation)
     rows = [(project.project, row) for project in projects for row in project.module_rows]
     return [
-        _summary(evaluation),
+        _summary_table(evaluation),
         _waterfall(projects, measure),
-        _projects(projects, measure),
-        _images(projects),
+        _project_table(projects, measure),
+        _image_table(projects),
         *_module_parts(rows),
         *_tree_parts(evaluation.trees, evaluation.no_trees, names or {}),
         *extra,
@@ -110,9 +113,8 @@ def comparison_parts(
 
 def comparison_sentences(evaluation: Evaluation) -> Iterable[str]:
     """What the tables of :func:`comparison_parts` do not say."""
-    counts = {change.projects for changes in (evaluation.overall, *evaluation.summary.values())
-              for change in changes.values()}  # fmt: skip
-    if any(1 < count < FEW_PROJECTS for count in counts):
+    groups = (evaluation.overall, *evaluation.summary.values())
+    if any(1 < change.projects < FEW_PROJECTS for group in groups for change in group.values()):
         yield f"Intervals from fewer than {FEW_PROJECTS} projects are too narrow."
     for project in evaluation.projects:
         if project.costs is not None and project.costs.unread:
@@ -194,15 +196,15 @@ def _sentences(evaluation: Evaluation, failures: int) -> Iterable[str]:
         yield f"Compiling took {ratio:.3f} times the processor time of {evaluation.before.label}; it was timed once."
 
 
-def _summary(evaluation: Evaluation) -> Table:
+def _summary_table(evaluation: Evaluation) -> Table:
     groups = evaluation.summary if len(evaluation.summary) == 1 else {"all": evaluation.overall, **evaluation.summary}
     return Table(
         title="Summary",
         columns=(
             *text_columns("language", "measure"),
-            *number_columns("change", kind="change"),
+            *change_columns("change"),
             *number_columns(f"{100 * evaluation.level:g} % interval"),
-            *number_columns("projects", kind="count"),
+            *count_columns("projects"),
         ),
         rows=tuple(
             (
@@ -212,9 +214,9 @@ def _summary(evaluation: Evaluation) -> Table:
                 f"{percent(change.low)} to {percent(change.high)}" if change.projects > 1 else "none",
                 change.projects,
             )
-            for language, changes in groups.items()
+            for language, group in groups.items()
             for measure, title in TITLES.items()
-            if (change := changes.get(measure)) is not None
+            if (change := group.get(measure)) is not None
         ),
         note="Geometric means over projects, intervals by bootstrap over projects.",
     )
@@ -222,27 +224,27 @@ def _summary(evaluation: Evaluation) -> Table:
 
 def _waterfall(projects: Sequence[ProjectComparison], measure: str) -> Bars | None:
     """What each project adds to the bytes of all; costs of register allocation are ratios, which do not add up."""
-    changes = [(project, change) for project in projects if (change := change_of(project, measure)) is not None]
+    compared = [(project, change) for project in projects if (change := change_of(project, measure)) is not None]
     if measure != COST:
         steps = [
             (project.project, getattr(project.after, measure) - getattr(project.before, measure), change)
-            for project, change in changes
+            for project, change in compared
         ]
         return waterfall("What each project adds", ("project", "bytes"), steps, f"Bytes of: {TITLES[measure]}")
-    if not changes:
+    if not compared:
         return None
     return Bars(
         title="Change by project",
         columns=("project", "change"),
         bars=tuple(
             Bar(name=project.project, start=0, end=100 * change, text=percent(change))
-            for project, change in changes[:MOST_BARS]
+            for project, change in compared[:MOST_BARS]
         ),
         note="What its register allocation costs, executed, as a geometric mean over functions.",
     )
 
 
-def _projects(projects: Sequence[ProjectComparison], measure: str) -> Table:
+def _project_table(projects: Sequence[ProjectComparison], measure: str) -> Table:
     judged = "image" if measure == COST else measure
     # In the terminal, objects are counted in one way.
     hidden = "objects" if judged == "link_aware" else "link_aware"
@@ -262,10 +264,10 @@ def _projects(projects: Sequence[ProjectComparison], measure: str) -> Table:
                 )
                 for name in measures
             ),
-            *number_columns(*([TITLES[COST]] if has_costs else []), kind="change", terminal="none"),
-            *number_columns("modules", kind="count", terminal="below"),
-            *number_columns("that grew", "failures", kind="count", terminal="none"),
-            *number_columns("compile time", kind="change", terminal="none"),
+            *change_columns(*([TITLES[COST]] if has_costs else []), terminal="none"),
+            *count_columns("modules", terminal="below"),
+            *count_columns("that grew", "failures", terminal="none"),
+            *change_columns("compile time", terminal="none"),
         ),
         rows=tuple(
             (
@@ -296,7 +298,7 @@ def _sizes(project: ProjectComparison, measure: str) -> Cell:
     return BITCODE if project.modules else None
 
 
-def _images(projects: Sequence[ProjectComparison]) -> Table:
+def _image_table(projects: Sequence[ProjectComparison]) -> Table:
     """Where projects have several images, or the link optimized: two images may differ in who had the plugin."""
     images = [(project, image) for project in projects for image in project.images]
     if len(images) == len({project.project for project, _ in images}) and not any(one.after.lto for _, one in images):
@@ -307,8 +309,8 @@ def _images(projects: Sequence[ProjectComparison]) -> Table:
         columns=(
             *text_columns("image"),
             *text_columns("project", terminal="none"),
-            *number_columns("before", "after", kind="count"),
-            *number_columns("change", kind="change"),
+            *count_columns("before", "after"),
+            *change_columns("change"),
             *number_columns("functions that differ", terminal="none"),
             *number_columns("LTO", "plugin in compilations", "plugin in the link"),
         ),
@@ -338,7 +340,7 @@ def _image_cell(image: BuiltImage) -> Cell:
     return image.image if image.status == LINKED else image.status
 
 
-def _failures(projects: Sequence[ProjectComparison]) -> Table:
+def _failure_table(projects: Sequence[ProjectComparison]) -> Table:
     rows: list[Row] = []
     for project in projects:
         if project.link_failure:
@@ -360,7 +362,7 @@ def _failures(projects: Sequence[ProjectComparison]) -> Table:
     )
 
 
-def _costs(projects: Sequence[ProjectComparison]) -> Table:
+def _cost_table(projects: Sequence[ProjectComparison]) -> Table:
     compared = [(project.project, project.costs) for project in projects if project.costs is not None]
     kinds = list(dict.fromkeys(kind for _, costs in compared for kind in costs.counts_before))
     rows: list[Row] = []
@@ -374,8 +376,8 @@ def _costs(projects: Sequence[ProjectComparison]) -> Table:
         title="Register allocation by project",
         columns=(
             *text_columns("project"),
-            *number_columns("executed cost", kind="change"),
-            *number_columns("functions", "cheaper", "dearer", kind="count"),
+            *change_columns("executed cost"),
+            *count_columns("functions", "cheaper", "dearer"),
             *number_columns(*kinds),
         ),
         rows=tuple(rows),
@@ -405,9 +407,9 @@ def _module_parts(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]
         title="Modules, worst first",
         columns=(
             *text_columns("module", "project"),
-            *number_columns("before", "after", kind="count"),
-            *number_columns("difference", kind="difference"),
-            *number_columns("change", kind="change"),
+            *count_columns("before", "after"),
+            *difference_columns("difference"),
+            *change_columns("change"),
             *number_columns("functions that differ", "seconds before", "seconds after"),
         ),
         rows=tuple(
@@ -477,9 +479,9 @@ def _function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> 
         title="Functions, worst first",
         columns=(
             *text_columns("function", "module", "project"),
-            *number_columns("before", "after", kind="count"),
-            *number_columns("difference", kind="difference"),
-            *number_columns("change", kind="change"),
+            *count_columns("before", "after"),
+            *difference_columns("difference"),
+            *change_columns("change"),
             *number_columns(*(("cost before", "cost after") if has_costs else ())),
         ),
         rows=tuple(rows),
@@ -509,7 +511,7 @@ def explanation_page(found: Explanation, *, functions: int) -> Page:
     title = f"{found.module} by {found.side.label}"
     if found.failure:
         return Page(title=title, good=False, headline=f"{found.module}: nothing to explain: {found.failure}", parts=())
-    chosen = largest(found, functions)
+    chosen = largest_changes(found, functions)
     hidden = sum(one.change != 0 for one in found.functions) - sum(map(len, chosen))
     differ = sum(one.differs for one in found.sites)
     sums = (

@@ -25,7 +25,9 @@ from mlgokit.pages.model import (
     Page,
     Part,
     Table,
-    filled,
+    change_columns,
+    count_columns,
+    drop_empty,
     number_columns,
     percent,
     relative_change,
@@ -39,10 +41,7 @@ FORMAT = "mlgokit run"
 REPORT_NAME = "report.html"
 _UNKNOWN = "unknown"
 _SECTIONS = {"text": ".text", "rodata": ".rodata", "eh_frame": ".eh_frame", "image": "image"}
-_PROGRAM = {
-    "objects": "Objects",
-    **{name: f"Linked {title}" for name, title in _SECTIONS.items()},
-}
+_PROGRAM = {"objects": "Objects", **{name: f"Linked {title}" for name, title in _SECTIONS.items()}}
 _WORDS = {
     "Objects": "Sum over a project's object files of what llvm-size calls text: .text + .rodata + .eh_frame. It counts "
     "a C++ inline function once for every object that has a copy, although the linker keeps one.",
@@ -239,19 +238,14 @@ def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
     evaluation, program = report.evaluation, report.program
     parts: list[Part | None] = [
         *comparison_parts(evaluation),
-        _sections(evaluation.projects),
-        None if report.shipped is None else _program(report.shipped, "A real program by what comes with mlgokit"),
-        None if program is None else _program(program, "A real program"),
-        *_training(report.rounds),
+        _section_table(evaluation.projects),
+        None if report.shipped is None else _program_table(report.shipped, "A real program by what comes with mlgokit"),
+        None if program is None else _program_table(program, "A real program"),
+        *_training_parts(report.rounds),
         *extra,
-        *_time(report.stages),
-        _failures(report),
-        Table(
-            title="Glossary",
-            columns=text_columns("word", "meaning"),
-            rows=tuple(_WORDS.items()),
-            terminal_rows=0,
-        ),
+        *_time_parts(report.stages),
+        _failure_table(report),
+        Table(title="Glossary", columns=text_columns("word", "meaning"), rows=tuple(_WORDS.items()), terminal_rows=0),
     ]
     same = all(one is None or one.runs == 0 or one.same_behaviour for one in (report.shipped, program))
     return Page(
@@ -261,7 +255,7 @@ def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
         headline=headline(evaluation),
         sentences=tuple(_sentences(report)),
         advice=(f"Use it: add -fpass-plugin={shlex.quote(report.plugin)} to the options of clang.",),
-        parts=filled(parts),
+        parts=drop_empty(parts),
         command=report.command,
         facts=tuple(_facts(report)),
     )
@@ -300,21 +294,16 @@ def _sentences(report: RunReport) -> Iterable[str]:
         yield "This run did not train in rounds."
 
 
-def _sections(projects: Sequence[ProjectComparison]) -> Table:
+def _section_table(projects: Sequence[ProjectComparison]) -> Table:
     """What linked images are made of."""
     return Table(
         title="What linked images are made of",
         columns=(
             *text_columns("project"),
-            *number_columns(
-                *(f"{name}, {side}" for name in _SECTIONS.values() for side in ("before", "after")), kind="count"
-            ),
+            *count_columns(*(f"{name}, {side}" for name in _SECTIONS.values() for side in ("before", "after"))),
         ),
         rows=tuple(
-            (
-                project.project,
-                *(getattr(side, name) for name in _SECTIONS for side in (project.before, project.after)),
-            )
+            (project.project, *(getattr(side, name) for name in _SECTIONS for side in (project.before, project.after)))
             for project in projects
             if project.is_linked
         ),
@@ -323,14 +312,10 @@ def _sections(projects: Sequence[ProjectComparison]) -> Table:
     )
 
 
-def _program(program: ProgramComparison, title: str) -> Table:
+def _program_table(program: ProgramComparison, title: str) -> Table:
     return Table(
         title=f"{title}: {program.name}",
-        columns=(
-            *text_columns("measure"),
-            *number_columns("before", "after", kind="count"),
-            *number_columns("change", kind="change"),
-        ),
+        columns=(*text_columns("measure"), *count_columns("before", "after"), *change_columns("change")),
         rows=tuple(
             (title, before, after, relative_change(before, after))
             for name, title in _PROGRAM.items()
@@ -340,7 +325,7 @@ def _program(program: ProgramComparison, title: str) -> Table:
     )
 
 
-def _training(rounds: Sequence[RoundReport]) -> list[Part]:
+def _training_parts(rounds: Sequence[RoundReport]) -> list[Part]:
     points = tuple((one.round + 1.0, one.correlation) for one in rounds if math.isfinite(one.correlation))
     curves = Curves(
         title="How well effects are foreseen",
@@ -350,9 +335,9 @@ def _training(rounds: Sequence[RoundReport]) -> list[Part]:
     )
     table = Table(
         title="Training",
-        columns=number_columns(
+        columns=count_columns(
             "round", "compilations", "processor seconds", "flips", "components", "correlation", "unattributed",
-            "failures", kind="count",
+            "failures",
         ),
         rows=tuple(
             (
@@ -373,7 +358,7 @@ def _training(rounds: Sequence[RoundReport]) -> list[Part]:
     return [curves, table] if len(points) > 1 else [table]
 
 
-def _time(stages: Sequence[StageTime]) -> list[Part]:
+def _time_parts(stages: Sequence[StageTime]) -> list[Part]:
     if not stages:
         return []
     seconds, compilations = sum(one.seconds for one in stages), sum(one.compilations for one in stages)
@@ -401,7 +386,7 @@ def _time(stages: Sequence[StageTime]) -> list[Part]:
             columns=(
                 *text_columns("stage"),
                 *number_columns("seconds"),
-                *number_columns("compilations", kind="count"),
+                *count_columns("compilations"),
                 *number_columns("reused"),
             ),
             rows=rows,
@@ -410,7 +395,7 @@ def _time(stages: Sequence[StageTime]) -> list[Part]:
     ]
 
 
-def _failures(report: RunReport) -> Table:
+def _failure_table(report: RunReport) -> Table:
     found = failures(report)
     return Table(
         title="Failures",

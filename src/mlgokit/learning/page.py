@@ -14,7 +14,10 @@ from mlgokit.pages.model import (
     Part,
     Scatter,
     Table,
-    filled,
+    change_columns,
+    count_columns,
+    difference_columns,
+    drop_empty,
     number_columns,
     percent,
     relative_change,
@@ -35,19 +38,19 @@ def training_page(found: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
         extra: parts that come before the last tables, such as which features decide.
     """
     parts: list[Part | None] = [
-        _gains(found.rounds),
-        *_plots(found.rounds),
-        *_judged(found.judged_modules),
+        _gain_plot(found.rounds),
+        *_number_plots(found.rounds),
+        *_judged_parts(found.judged_modules),
         *extra,
-        _turns(found.rounds),
-        _gates(found.rounds),
-        _left_out(found),
+        _turn_table(found.rounds),
+        _gate_table(found.rounds),
+        _left_out_table(found),
     ]
     return Page(
         title=f"{found.policy}: {found.algorithm or 'a learner'} on {found.problem or 'a problem'}",
         headline=_headline(found),
         sentences=tuple(_sentences(found)),
-        parts=filled(parts),
+        parts=drop_empty(parts),
         command=found.command,
         facts=tuple(_facts(found)),
     )
@@ -76,7 +79,7 @@ def _sentences(found: TrainingRecord) -> Iterable[str]:
     )
 
 
-def _gains(rounds: Sequence[Round]) -> Curves | None:
+def _gain_plot(rounds: Sequence[Round]) -> Curves | None:
     values = {
         "in validation": [(one.round + 1, -100 * one.validation_gain) for one in rounds],
         "while exploring, mean of the turn": [(one.round + 1, -100 * one.reward) for one in rounds],
@@ -93,7 +96,7 @@ def _gains(rounds: Sequence[Round]) -> Curves | None:
     )
 
 
-def _plots(rounds: Sequence[Round]) -> list[Curves]:
+def _number_plots(rounds: Sequence[Round]) -> list[Curves]:
     """The learner's own numbers, those that move."""
     names = [name for name in dict.fromkeys(name for one in rounds for name in one.numbers) if name not in _COUNTS]
     found: list[Curves] = []
@@ -109,7 +112,7 @@ def _plots(rounds: Sequence[Round]) -> list[Curves]:
     return found[:_MOST_PLOTS]
 
 
-def _judged(rows: Sequence[JudgedModule]) -> list[Part | None]:
+def _judged_parts(rows: Sequence[JudgedModule]) -> list[Part | None]:
     if not rows:
         return []
     by_project: dict[str, list[JudgedModule]] = defaultdict(list)
@@ -125,9 +128,9 @@ def _judged(rows: Sequence[JudgedModule]) -> list[Part | None]:
         title="Modules that judged, worst first",
         columns=(
             *text_columns("module", "project"),
-            *number_columns("by LLVM", "by the policy", kind="count"),
-            *number_columns("difference", kind="difference"),
-            *number_columns("change", kind="change"),
+            *count_columns("by LLVM", "by the policy"),
+            *difference_columns("difference"),
+            *change_columns("change"),
         ),
         rows=tuple(
             (
@@ -154,14 +157,14 @@ def _judged(rows: Sequence[JudgedModule]) -> list[Part | None]:
             scatter, table]  # fmt: skip
 
 
-def _turns(rounds: Sequence[Round]) -> Table:
+def _turn_table(rounds: Sequence[Round]) -> Table:
     names = list(dict.fromkeys(name for one in rounds for name in one.numbers))
     return Table(
         title="Turns",
         columns=(
-            *number_columns("turn", "compilations", "failed", kind="count"),
+            *count_columns("turn", "compilations", "failed"),
             *number_columns("processor seconds", "seconds"),
-            *number_columns("in validation", "reward", kind="change"),
+            *change_columns("in validation", "reward"),
             *number_columns(*(name.replace("_", " ") for name in names)),
         ),
         rows=tuple(
@@ -180,7 +183,7 @@ def _turns(rounds: Sequence[Round]) -> Table:
     )
 
 
-def _gates(rounds: Sequence[Round]) -> Table:
+def _gate_table(rounds: Sequence[Round]) -> Table:
     rows = tuple(
         (
             f"{one.round + 1}",
@@ -215,7 +218,7 @@ def _gates(rounds: Sequence[Round]) -> Table:
     )  # fmt: skip
 
 
-def _left_out(found: TrainingRecord) -> Table:
+def _left_out_table(found: TrainingRecord) -> Table:
     failures: dict[str, int] = defaultdict(int)
     for one in found.rounds:
         for why, count in one.failures.items():
@@ -224,7 +227,7 @@ def _left_out(found: TrainingRecord) -> Table:
     rows += [(why, "compilation, failed", count) for why, count in failures.items()]
     return Table(
         title="Left out, and failed",
-        columns=(*text_columns("reason", "what"), *number_columns("how many", kind="count")),
+        columns=(*text_columns("reason", "what"), *count_columns("how many")),
         rows=tuple(rows),
     )
 

@@ -46,13 +46,13 @@ MOST_MARKS = 40
 _TICKS = 5
 
 
-def page_part(name: str) -> str:
+def read_asset(name: str) -> str:
     """The text of a file that pages are made of."""
     return importlib.resources.files("mlgokit.pages").joinpath(name).read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LaidOut:
+class _TableText:
     """A table as text, see :meth:`Table.texts`."""
 
     title: str
@@ -76,26 +76,26 @@ def render_html(page: Page) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    script = page_part("page.js")
-    names = {symbol: _shortened(name) for symbol, name in page.names.items() if symbol in _symbols(page)}
+    script = read_asset("page.js")
+    names = {symbol: _shorten(name) for symbol, name in page.names.items() if symbol in _symbols(page)}
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
-    tables = {place: _laid_out(part) for place, part in enumerate(page.parts) if isinstance(part, Table)}
+    tables = {place: _table_text(part) for place, part in enumerate(page.parts) if isinstance(part, Table)}
 
     def named(symbol: str) -> str:
         return names.get(symbol, printable(symbol))
 
-    return environment.from_string(page_part("page.html.j2")).render(
+    return environment.from_string(read_asset("page.html.j2")).render(
         page=page,
         parts=[(_kind(part), part) for part in page.parts],
         tables=tables,
-        facts=_laid_out(_facts_table(page)),
+        facts=_table_text(_facts_table(page)),
         data={
             "at_once": ROWS_AT_ONCE,
             "names": {printable(symbol): name for symbol, name in names.items()},
             "rows": {
                 str(place): [
-                    [printable(cell) if column < table.words else _typed(cell) for column, cell in enumerate(row)]
+                    [printable(cell) if column < table.words else _typeset(cell) for column, cell in enumerate(row)]
                     for row in table.rows
                 ]
                 for place, table in tables.items()
@@ -109,12 +109,12 @@ def render_html(page: Page) -> str:
         },
         rows_at_once=ROWS_AT_ONCE,
         printable=printable,
-        typed=_typed,
+        typeset=_typeset,
         spans=_spans,
-        drawn=drawn,
-        numbers=_numbers,
+        plot_curves=plot_curves,
+        curve_table=_curve_table,
         named=named,
-        style=page_part("page.css"),
+        style=read_asset("page.css"),
         # The policy of the page lets this text alone run, whatever else got in.
         script=script,
         allowed=allowed,
@@ -163,7 +163,7 @@ def _symbols(page: Page) -> set[str]:
     return found
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     name = printable(name)
     if len(name) <= MOST_LETTERS:
         return name
@@ -171,8 +171,8 @@ def _shortened(name: str) -> str:
     return f"{name[:half]} \N{HORIZONTAL ELLIPSIS} {name[-half:]}"
 
 
-def _laid_out(table: Table) -> _LaidOut:
-    return _LaidOut(
+def _table_text(table: Table) -> _TableText:
+    return _TableText(
         title=table.title,
         columns=table.titles(),
         rows=table.texts(),
@@ -186,14 +186,14 @@ def _facts_table(page: Page) -> Table:
     return Table(title="Versions, seeds, files", columns=text_columns("what", "value"), rows=page.facts)
 
 
-def _numbers(part: Curves, curve: Curve) -> _LaidOut:
+def _curve_table(part: Curves, curve: Curve) -> _TableText:
     """Points of a curve, the first and the last among them, to be read."""
     step = max(1, -(-(len(curve.points) - 1) // (ROWS_AT_ONCE - 1)))
     points = (*curve.points[:-1:step], *curve.points[-1:])
-    return _laid_out(Table(title=f"{part.title}: {curve.name}", columns=number_columns(*part.axes), rows=points))
+    return _table_text(Table(title=f"{part.title}: {curve.name}", columns=number_columns(*part.axes), rows=points))
 
 
-def _typed(text: str) -> str:
+def _typeset(text: str) -> str:
     """Sentences and numbers as they are printed; names stay as they are, to be copied."""
     return typeset(printable(text))
 
@@ -227,7 +227,7 @@ def typeset(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnCurve:
+class PlottedCurve:
     """One curve: its name, the path of its line, and that of its discs."""
 
     name: str
@@ -236,7 +236,7 @@ class DrawnCurve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class Plot:
     """A plot whose width and height are 100.
 
     Attributes:
@@ -245,7 +245,7 @@ class Drawn:
         up: place, from the top, and label of each number on the left.
     """
 
-    curves: tuple[DrawnCurve, ...]
+    curves: tuple[PlottedCurve, ...]
     across: tuple[tuple[float, str], ...]
     up: tuple[tuple[float, str], ...]
 
@@ -255,7 +255,7 @@ class Drawn:
         return max((text for _, text in self.up), key=len, default="")
 
 
-def drawn(part: Curves) -> Drawn:
+def plot_curves(part: Curves) -> Plot:
     """The plot of all points that are numbers."""
     kept = [(curve.name, [point for point in curve.points if all(map(math.isfinite, point))]) for curve in part.curves]
     points = [point for _, chosen in kept for point in chosen]
@@ -265,19 +265,19 @@ def drawn(part: Curves) -> Drawn:
     def place(point: tuple[float, float]) -> str:
         return f"{100 * (point[0] - left) / (right - left):.2f} {100 * (high - point[1]) / (high - low):.2f}"
 
-    curves: list[DrawnCurve] = []
+    curves: list[PlottedCurve] = []
     for name, chosen in kept:
         step = max(1, -(-len(chosen) // MOST_POINTS))
         places = [place(point) for point in (*chosen[:-1:step], *chosen[-1:])]
         curves.append(
-            DrawnCurve(
+            PlottedCurve(
                 name=name,
                 line=f"M{'L'.join(places)}" if places else "",
                 # A line of no length with round ends is a disc, whatever the plot's width and height are stretched to.
                 marks="".join(f"M{one}h0" for one in places) if len(places) <= MOST_MARKS else "",
             )
         )
-    return Drawn(
+    return Plot(
         curves=tuple(curves),
         across=tuple((100 * (tick - left) / (right - left), text) for tick, text in _ticks(left, right)),
         up=tuple((100 * (high - tick) / (high - low), text) for tick, text in _ticks(low, high)),

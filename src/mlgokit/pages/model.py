@@ -6,6 +6,7 @@ Terminal, Markdown and HTML are rendered from a page. A change is after / before
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 MOST_BARS = 40
@@ -103,22 +104,24 @@ class Table:
         return tuple(kind in {"change", "compared"} for kind in kinds)
 
 
-def text_columns(*titles: str, terminal: Visibility = "column") -> tuple[Column, ...]:
-    """Columns of text."""
-    return tuple(Column(title=title, kind="text", terminal=terminal) for title in titles)
-
-
-def number_columns(*titles: str, kind: Kind = "number", terminal: Visibility = "column") -> tuple[Column, ...]:
-    """Columns of one kind of numbers."""
+def columns(kind: Kind, *titles: str, terminal: Visibility = "column") -> tuple[Column, ...]:
+    """Columns of one kind."""
     return tuple(Column(title=title, kind=kind, terminal=terminal) for title in titles)
 
 
-def shown(cell: Cell, kind: Kind) -> str:
+text_columns = partial(columns, "text")
+count_columns = partial(columns, "count")
+difference_columns = partial(columns, "difference")
+change_columns = partial(columns, "change")
+number_columns = partial(columns, "number")
+
+
+def format_cell(cell: Cell, kind: Kind) -> str:
     """A cell as text.
 
     Example:
-        >>> shown(1234.0, "count"), shown(-3, "difference"), shown(0.0104, "change"), shown(None, "count")
-        ('1,234', '-3', '+1.04 %', '-')
+        >>> format_cell(1234.0, "count"), format_cell(-3, "difference"), format_cell(0.0104, "change")
+        ('1,234', '-3', '+1.04 %')
     """
     if isinstance(cell, str):
         return cell
@@ -126,16 +129,16 @@ def shown(cell: Cell, kind: Kind) -> str:
         cell, kind = relative_change(cell.before, cell.after), "change"
     if cell is None or not math.isfinite(cell):
         return NONE
-    formats = {"change": percent, "difference": signed, "count": "{:,.0f}".format}
+    formats = {"change": percent, "difference": format_difference, "count": "{:,.0f}".format}
     return formats.get(kind, "{:,.6g}".format)(cell)
 
 
 def _texts(column: Column, cell: Cell) -> tuple[str, ...]:
     if not column.whole:
         # Why there are no sizes is said once, in the columns of the whole ones.
-        return (NONE,) if column.kind == "compared" and isinstance(cell, str) else (shown(cell, column.kind),)
+        return (NONE,) if column.kind == "compared" and isinstance(cell, str) else (format_cell(cell, column.kind),)
     if isinstance(cell, Compared):
-        return shown(cell.before, "count"), shown(cell.after, "count"), shown(cell, "change")
+        return format_cell(cell.before, "count"), format_cell(cell.after, "count"), format_cell(cell, "change")
     return (cell, cell, NONE) if isinstance(cell, str) else (NONE, NONE, NONE)
 
 
@@ -307,7 +310,7 @@ class Page:
     names: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def filled(parts: Iterable[Part | None]) -> tuple[Part, ...]:
+def drop_empty(parts: Iterable[Part | None]) -> tuple[Part, ...]:
     """The parts that are there; a table without rows is not."""
     return tuple(part for part in parts if part is not None and not (isinstance(part, Table) and not part.rows))
 
@@ -335,11 +338,11 @@ def percent(change: float) -> str:
     return f"{rounded:+.2f} %" if rounded else "0.00 %"
 
 
-def signed(difference: float) -> str:
+def format_difference(difference: float) -> str:
     """A difference with its sign, but for none.
 
     Example:
-        >>> signed(1234.2), signed(-0.3)
+        >>> format_difference(1234.2), format_difference(-0.3)
         ('+1,234', '0')
     """
     return f"{difference:+,.0f}" if round(difference) else "0"
@@ -364,14 +367,19 @@ def waterfall(
     place = 0.0
     for name, difference, change in shown:
         bars.append(
-            Bar(name=name, start=place, end=place + difference, text=f"{signed(difference)} ({percent(change)})")
+            Bar(
+                name=name,
+                start=place,
+                end=place + difference,
+                text=f"{format_difference(difference)} ({percent(change)})",
+            )
         )
         place += difference
     if others:
         more = sum(step[1] for step in others)
-        bars.append(Bar(name=f"{len(others):,} others", start=place, end=place + more, text=signed(more)))
+        bars.append(Bar(name=f"{len(others):,} others", start=place, end=place + more, text=format_difference(more)))
         place += more
-    bars.append(Bar(name="all", start=0, end=place, text=signed(place), is_sum=True))
+    bars.append(Bar(name="all", start=0, end=place, text=format_difference(place), is_sum=True))
     return Bars(
         title=title,
         columns=columns,

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Column as RichColumn, Table as RichTable
 from rich.text import Text
 
-from mlgokit.pages.model import Branch, Cell, Column, Compared, Page, Row, Table, Trees, relative_change, shown
+from mlgokit.pages.model import Branch, Cell, Column, Compared, Page, Row, Table, Trees, format_cell, relative_change
 from mlgokit.terminal import say
 
 
@@ -38,15 +38,15 @@ def print_page(page: Page, console: Console, *, report: str = "") -> None:
 def _print_list(table: Table, console: Console) -> None:
     """A table of text alone is a line for each row, as reasons are long."""
     say(console, table.title, style="bold")
-    places = _places(table.columns, "column")
+    indexes = _indexes(table.columns, "column")
     for row in table.rows[: table.terminal_rows]:
-        say(console, f"  {': '.join(text for place in places if (text := str(row[place])))}")
+        say(console, f"  {': '.join(text for index in indexes if (text := str(row[index])))}")
     _say_more(len(table.rows) - table.terminal_rows, console)
     say(console, "")
 
 
 def _print_table(table: Table, console: Console) -> None:
-    columns, below = _places(table.columns, "column"), _places(table.columns, "below")
+    columns, below = _indexes(table.columns, "column"), _indexes(table.columns, "below")
     rows = [[_name(table, row, below), *_cells(table.columns, row, columns[1:])] for row in table.rows]
     total = [_cells(table.columns, table.total, columns)] if table.total else []
     shown_rows = rows[: table.terminal_rows]
@@ -67,40 +67,40 @@ def _print_table(table: Table, console: Console) -> None:
     _say_more(len(rows) - len(shown_rows), console)
 
 
-def _places(columns: Sequence[Column], where: str) -> list[int]:
-    return [place for place, column in enumerate(columns) if column.terminal == where]
+def _indexes(columns: Sequence[Column], where: str) -> list[int]:
+    return [index for index, column in enumerate(columns) if column.terminal == where]
 
 
 def _name(table: Table, row: Row, below: Sequence[int]) -> Text:
     """The first cell, with what is written below it."""
-    name = Text(shown(row[0], table.columns[0].kind))
-    told = [_told(table.columns[place], row[place]) for place in below]
-    return name.append(f"\n  {', '.join(told)}", style="dim") if told else name
+    name = Text(format_cell(row[0], table.columns[0].kind))
+    labels = [_label(table.columns[index], row[index]) for index in below]
+    return name.append(f"\n  {', '.join(labels)}", style="dim") if labels else name
 
 
-def _told(column: Column, cell: Cell) -> str:
+def _label(column: Column, cell: Cell) -> str:
     """A cell with what it counts; text says itself what it is."""
-    text = shown(cell, column.kind)
+    text = format_cell(cell, column.kind)
     if column.kind == "text":
         return text
     return f"{text} {column.title.removesuffix('s') if cell == 1 else column.title}"
 
 
-def _cells(columns: Sequence[Column], row: Row, places: Sequence[int]) -> list[Text]:
+def _cells(columns: Sequence[Column], row: Row, indexes: Sequence[int]) -> list[Text]:
     """Cells of the terminal; compared sizes are two, each of two lines: before over after, and the change beside."""
     cells: list[Text] = []
-    for place in places:
-        column, cell = columns[place], row[place]
+    for index in indexes:
+        column, cell = columns[index], row[index]
         if column.kind != "compared":
-            cells.append(Text(shown(cell, column.kind), style=_style(cell) if column.kind == "change" else ""))
+            cells.append(Text(format_cell(cell, column.kind), style=_style(cell) if column.kind == "change" else ""))
         elif isinstance(cell, Compared):
             change = relative_change(cell.before, cell.after)
             cells += [
-                Text(f"{shown(cell.before, 'count')}\n{shown(cell.after, 'count')}"),
-                Text("\n").append(shown(change, "change"), style=_style(change)),
+                Text(f"{format_cell(cell.before, 'count')}\n{format_cell(cell.after, 'count')}"),
+                Text("\n").append(format_cell(change, "change"), style=_style(change)),
             ]
         else:
-            cells += [Text(shown(cell, "text").replace(" ", "\n", 1), style="yellow"), Text()]
+            cells += [Text(format_cell(cell, "text").replace(" ", "\n", 1), style="yellow"), Text()]
     return cells
 
 
@@ -110,11 +110,13 @@ def _style(change: Cell) -> str:
     return "green" if change < 0 else "yellow" if change > 0 else ""
 
 
-def _rich_columns(columns: Sequence[Column], places: Sequence[int], rows: Sequence[Sequence[Text]]) -> list[RichColumn]:
+def _rich_columns(
+    columns: Sequence[Column], indexes: Sequence[int], rows: Sequence[Sequence[Text]]
+) -> list[RichColumn]:
     """Names are folded where the terminal is narrow; numbers are not, and the heads above them are."""
     made: list[RichColumn] = []
-    for place in places:
-        column = columns[place]
+    for index in indexes:
+        column = columns[index]
         if column.kind == "text":
             made.append(RichColumn(Text(column.title), overflow="fold"))
             continue

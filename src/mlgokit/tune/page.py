@@ -14,11 +14,14 @@ from mlgokit.pages.model import (
     Row,
     Scatter,
     Table,
-    filled,
+    change_columns,
+    count_columns,
+    difference_columns,
+    drop_empty,
+    format_cell,
     number_columns,
     percent,
     relative_change,
-    shown,
     text_columns,
     waterfall,
 )
@@ -44,14 +47,14 @@ def tuned_page(tuned: Tuned) -> Page:
     """The page of a tuning."""
     before, after = _total(tuned)
     parts: list[Part | None] = [
-        _sums(tuned),
-        None if tuned.built is None else _programs(tuned.built),
-        _cargo_programs(tuned),
-        _curve(tuned),
+        _sum_table(tuned),
+        None if tuned.built is None else _program_table(tuned.built),
+        _cargo_table(tuned),
+        _search_plot(tuned),
         _waterfall(tuned),
-        *_modules(tuned),
-        _put_back(tuned),
-        _left_out(tuned.failures, tuned.left_out),
+        *_module_parts(tuned),
+        _put_back_table(tuned),
+        _left_out_table(tuned.failures, tuned.left_out),
     ]
     if tuned.replay is not None:
         parts += _replay_parts(tuned.replay)
@@ -63,7 +66,7 @@ def tuned_page(tuned: Tuned) -> Page:
         headline=_headline(tuned, before, after),
         sentences=tuple(_sentences(tuned)),
         advice=(_how_to_use(tuned), *(() if tuned.replay is None else _replay_advice(tuned.replay))),
-        parts=filled(parts),
+        parts=drop_empty(parts),
         command=tuned.command,
         facts=tuple(_facts(tuned)),
     )
@@ -131,7 +134,7 @@ def _how_to_use(tuned: Tuned) -> str:
     return f"Add to the build: {tuned.flag if tuned.built is None else tuned.built.line}"
 
 
-def _sums(tuned: Tuned) -> Table:
+def _sum_table(tuned: Tuned) -> Table:
     rows: list[Row] = []
 
     def add(name: str, before: float, after: float, functions: str | None = None) -> None:
@@ -163,8 +166,8 @@ def _sums(tuned: Tuned) -> Table:
         columns=(
             *text_columns("measure"),
             *number_columns("plain", "tuned"),
-            *number_columns("difference", kind="difference"),
-            *number_columns("change", kind="change"),
+            *difference_columns("difference"),
+            *change_columns("change"),
             *number_columns("functions changed"),
         ),
         rows=tuple(rows),
@@ -172,17 +175,17 @@ def _sums(tuned: Tuned) -> Table:
     )
 
 
-def _programs(built: TunedBuild) -> Table:
+def _program_table(built: TunedBuild) -> Table:
     """What the user's own build links, the worst first, and what of it changed."""
     order = sorted(built.programs, key=lambda one: one.plain.image - one.tuned.image)
     return Table(
         title="Programs of the build",
         columns=(
             *text_columns("program"),
-            *number_columns("plain", "tuned", kind="count"),
-            *number_columns("difference", kind="difference"),
-            *number_columns("change", kind="change"),
-            *number_columns(*("data" if name == "data" else f".{name}" for name in _SECTIONS), kind="difference"),
+            *count_columns("plain", "tuned"),
+            *difference_columns("difference"),
+            *change_columns("change"),
+            *difference_columns(*("data" if name == "data" else f".{name}" for name in _SECTIONS)),
         ),
         rows=tuple(
             (
@@ -207,14 +210,10 @@ def _is_linked(program: TunedProgram) -> bool:
     return program.plain.status == program.tuned.status == LINKED
 
 
-def _cargo_programs(tuned: Tuned) -> Table:
+def _cargo_table(tuned: Tuned) -> Table:
     return Table(
         title="Programs, as rustc links them",
-        columns=(
-            *text_columns("program"),
-            *number_columns("plain", "tuned", kind="count"),
-            *number_columns("change", kind="change"),
-        ),
+        columns=(*text_columns("program"), *count_columns("plain", "tuned"), *change_columns("change")),
         rows=tuple(
             (name, plain, small, relative_change(plain, small)) for name, (plain, small) in tuned.cargo_programs.items()
         ),
@@ -222,7 +221,7 @@ def _cargo_programs(tuned: Tuned) -> Table:
     )
 
 
-def _curve(tuned: Tuned) -> Curves | None:
+def _search_plot(tuned: Tuned) -> Curves | None:
     if len(tuned.curve) < 2:
         return None
     is_long = tuned.curve[-1].user_seconds > _LONG_SECONDS
@@ -252,7 +251,7 @@ def _waterfall(tuned: Tuned) -> Bars | None:
     return waterfall("What each module adds", ("module", "bytes" if tuned.costs is None else "cost"), steps, what)
 
 
-def _modules(tuned: Tuned) -> Sequence[Part]:
+def _module_parts(tuned: Tuned) -> Sequence[Part]:
     """All modules, those that gained most first; the terminal shows those that are not as plain."""
     by_costs = tuned.costs is not None
     order = sorted(tuned.modules, key=lambda one: (_sizes(one)[1] - _sizes(one)[0], one.plain, one.name))
@@ -262,17 +261,13 @@ def _modules(tuned: Tuned) -> Sequence[Part]:
         columns=(
             *text_columns("module"),
             *text_columns("state", terminal="none"),
-            *number_columns("plain", "tuned", kind="count"),
-            *number_columns("difference", kind="difference"),
-            *number_columns("change", kind="change"),
+            *count_columns("plain", "tuned"),
+            *difference_columns("difference"),
+            *change_columns("change"),
             *(
-                (
-                    *number_columns("mean change", kind="change"),
-                    *number_columns("code", kind="difference"),
-                    *number_columns("allocated"),
-                )
+                (*change_columns("mean change"), *difference_columns("code"), *number_columns("allocated"))
                 if by_costs
-                else number_columns("decisions", "passes", "allocated", kind="count")
+                else count_columns("decisions", "passes", "allocated")
             ),
         ),
         rows=tuple(
@@ -311,7 +306,7 @@ def _module_cells(one: TunedModule) -> tuple[Cell, ...]:
     return one.costs.change, one.tuned_bytes - one.plain_bytes, f"{one.allocated} of {one.costs.functions}"
 
 
-def _put_back(tuned: Tuned) -> Table:
+def _put_back_table(tuned: Tuned) -> Table:
     rows = tuple((one.name, one.note) for one in tuned.modules if one.note)
     title = "What was put back, and why"
     return Table(title=title, columns=text_columns("module", "reason"), rows=rows, terminal_rows=len(rows))
@@ -334,13 +329,13 @@ def _facts(tuned: Tuned) -> Iterable[tuple[str, str]]:
 
 def check_page(found: CheckResult) -> Page:
     """What a tuned plugin does for today's code: the modules that it changes, those that gain most first."""
-    table = _checked_bytes(found) if found.costs is None else _checked_costs(found.modules)
+    table = _byte_check_table(found) if found.costs is None else _cost_check_table(found.modules)
     return Page(
         title=f"{found.plugin} on today's code",
         good=not found.tune_again,
         headline=verdict(found),
         sentences=tuple(_check_sentences(found, len(table.rows))),
-        parts=filled([table, _left_out(found.failures, found.left_out)]),
+        parts=drop_empty([table, _left_out_table(found.failures, found.left_out)]),
     )
 
 
@@ -390,14 +385,14 @@ def _check_sentences(found: CheckResult, changed: int) -> Iterable[str]:
         yield f"Linked, unused sections dropped: {_change(found.plain_link.image, found.tuned_link.image)}."
 
 
-def _checked_bytes(found: CheckResult) -> Table:
+def _byte_check_table(found: CheckResult) -> Table:
     order = sorted(found.modules, key=lambda one: (one.tuned_bytes - one.plain_bytes, one.name))
     return Table(
         title=_BY_BYTES,
         columns=(
             *text_columns("module", "in the plugin"),
-            *number_columns("asked", "kept", "allocated", "plain", "tuned", kind="count"),
-            *number_columns("difference", kind="difference"),
+            *count_columns("asked", "kept", "allocated", "plain", "tuned"),
+            *difference_columns("difference"),
         ),
         rows=tuple(
             (
@@ -417,17 +412,17 @@ def _checked_bytes(found: CheckResult) -> Table:
     )
 
 
-def _checked_costs(modules: Sequence[CheckedModule]) -> Table:
+def _cost_check_table(modules: Sequence[CheckedModule]) -> Table:
     changed = [(costs, one) for one in modules if (costs := one.costs) and (one.allocated or _differs(costs))]
     changed.sort(key=lambda pair: (pair[0].tuned - pair[0].plain, pair[1].name))
     return Table(
         title=_BY_COSTS,
         columns=(
             *text_columns("module"),
-            *number_columns("allocated", kind="count"),
+            *count_columns("allocated"),
             *number_columns("plain", "tuned"),
-            *number_columns("sum", kind="change"),
-            *number_columns("code", kind="difference"),
+            *change_columns("sum"),
+            *difference_columns("code"),
         ),
         rows=tuple(
             (
@@ -459,7 +454,7 @@ def replay_page(found: ReplayResult) -> Page:
         headline=_replay_headline(found),
         sentences=tuple(_replay_sentences(found)),
         advice=tuple(_replay_advice(found)),
-        parts=filled(_replay_parts(found)),
+        parts=drop_empty(_replay_parts(found)),
     )
 
 
@@ -470,8 +465,8 @@ def _replay_parts(found: ReplayResult) -> list[Part]:
         title="Modules that are replayed, by bytes saved",
         columns=(
             *text_columns("module", "in the list"),
-            *number_columns("decisions", "plain", "replayed", kind="count"),
-            *number_columns("difference", "by the plugin", kind="difference"),
+            *count_columns("decisions", "plain", "replayed"),
+            *difference_columns("difference", "by the plugin"),
         ),
         rows=tuple(
             (
@@ -488,7 +483,7 @@ def _replay_parts(found: ReplayResult) -> list[Part]:
         note="By LLVM's inline replay, without the plugin.",
         terminal_rows=MOST_ROWS,
     )
-    return [table, _left_out(found.failures, found.left_out, title="Not replayed")]
+    return [table, _left_out_table(found.failures, found.left_out, title="Not replayed")]
 
 
 def _replay_headline(found: ReplayResult) -> str:
@@ -524,7 +519,9 @@ def _replay_advice(found: ReplayResult) -> Iterable[str]:
 # --- Cells and sentences of all three --------------------------------------------------------------------------------
 
 
-def _left_out(failures: Mapping[str, str], left_out: Mapping[str, str], *, title: str = "Left as LLVM has it") -> Table:
+def _left_out_table(
+    failures: Mapping[str, str], left_out: Mapping[str, str], *, title: str = "Left as LLVM has it"
+) -> Table:
     rows = [(name, "does not compile", why) for name, why in failures.items()]
     rows += [(name, "left out", why) for name, why in left_out.items()]
     return Table(
@@ -541,7 +538,7 @@ def _change(before: float, after: float) -> str:
 
 
 def _percent(before: float, after: float) -> str:
-    return shown(relative_change(before, after), "change")
+    return format_cell(relative_change(before, after), "change")
 
 
 def _number(value: float) -> str:

@@ -12,7 +12,7 @@ from mlgokit.corpus.identity import Contents, Kinship, describe_corpus
 from mlgokit.corpus.info import CorpusInfo, ProjectInfo, corpus_info
 from mlgokit.errors import ToolError
 from mlgokit.locks import reading
-from mlgokit.pages.model import Page, Row, Table, filled, number_columns, text_columns
+from mlgokit.pages.model import Page, Row, Table, count_columns, drop_empty, text_columns
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import counted
@@ -63,7 +63,7 @@ def corpus_page(info: CorpusInfo) -> Page:
         title=f"Corpus {info.folder}",
         columns=(
             *text_columns("project", "", "training"),
-            *number_columns("modules", "functions", "decidable calls", "bitcode KB", kind="count"),
+            *count_columns("modules", "functions", "decidable calls", "bitcode KB"),
         ),
         rows=tuple(rows),
         total=(counted(len(info.projects), "project"), "", "", *totals),
@@ -81,7 +81,7 @@ def corpus_page(info: CorpusInfo) -> Page:
             *([f"Functions, calls and instructions are not counted for {uncounted:,} modules."] if uncounted else []),
             *kinship_warnings(info.kinships),
         ),
-        parts=filled(
+        parts=drop_empty(
             [
                 table,
                 _groups("with the same bitcode", info.duplicates),

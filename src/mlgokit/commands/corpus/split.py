@@ -12,7 +12,7 @@ from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.split import ProjectsBy, SplitBy, SplitResult, split_corpus
 from mlgokit.locks import locked
-from mlgokit.pages.model import Page, Table, number_columns, text_columns
+from mlgokit.pages.model import Page, Table, count_columns, text_columns
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import counted
@@ -87,10 +87,7 @@ def split_page(result: SplitResult) -> Page:
         parts=(
             Table(
                 title=f"Split of {result.folder}, share {result.share:g}, seed {result.seed}",
-                columns=(
-                    *text_columns("project", "decided by"),
-                    *number_columns("training", "copies", "held out", kind="count"),
-                ),
+                columns=(*text_columns("project", "decided by"), *count_columns("training", "copies", "held out")),
                 rows=tuple(
                     (
                         one.name,
