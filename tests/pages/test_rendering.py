@@ -76,6 +76,7 @@ def test_long_parts_say_how_much_more_there_is() -> None:
         title="Numbers",
         columns=(*text_columns("name"), *count_columns("count")),
         rows=tuple((f"n{index}", index) for index in range(30)),
+        terminal_rows=25,
     )
     reasons = Table(
         title="Failures",

@@ -116,7 +116,6 @@ def _execution_table(bench: Bench) -> Table:
         title="What programs execute",
         columns=(*text_columns("workload"), *count_columns("instructions before"), *change_columns(*EVENTS)),
         rows=tuple(rows),
-        terminal_rows=len(rows),
     )
 
 
@@ -130,7 +129,6 @@ def _time_table(bench: Bench) -> Table:
         title="Processor time of a run",
         columns=(*text_columns("workload"), *number_columns("before"), *_measured_columns()),
         rows=rows,
-        terminal_rows=len(rows),
     )
 
 
@@ -144,7 +142,6 @@ def _build_table(bench: Bench) -> Table:
         title="Bytes of the program, processor time and memory of the compiler: before, and the change",
         columns=(*text_columns("workload"), image, change, seconds, change, memory, change),
         rows=rows,
-        terminal_rows=len(rows),
     )
 
 
@@ -162,8 +159,8 @@ def _build_cells(before: SideResult, after: SideResult) -> Sequence[Cell]:
 
 
 def _result_table(bench: Bench) -> Table:
-    found = [(one.name, measured) for one in bench.workloads for measured in one.results]
-    found.sort(key=lambda pair: -abs(relative_change(pair[1].before, pair[1].after) if pair[1].before else 0.0))
+    results = [(one.name, measured) for one in bench.workloads for measured in one.results]
+    results.sort(key=lambda pair: -abs(relative_change(pair[1].before, pair[1].after) if pair[1].before else 0.0))
     rows = tuple(
         (
             f"{name}: {measured.name}" if len(bench.workloads) > 1 else measured.name,
@@ -171,14 +168,13 @@ def _result_table(bench: Bench) -> Table:
             f"{measured.before:.6g} {measured.unit}".strip(),
             *_measured_cells(measured),
         )
-        for name, measured in found[:MOST_ROWS]
+        for name, measured in results[:MOST_ROWS]
     )
-    left = f" (the {MOST_ROWS} largest changes of {len(found)})" if len(found) > MOST_ROWS else ""
+    left = f" (the {MOST_ROWS} largest changes of {len(results)})" if len(results) > MOST_ROWS else ""
     return Table(
         title=f"Results of benchmarks and tests{left}",
         columns=(*text_columns("benchmark"), *number_columns("measure", "before"), *_measured_columns()),
         rows=rows,
-        terminal_rows=len(rows),
     )
 
 
@@ -202,9 +198,9 @@ def _measured_columns() -> tuple[Column, ...]:
     return (*change_columns("change"), *number_columns("interval", "verdict"))
 
 
-def _measured_cells(found: Measured) -> tuple[Cell, ...]:
-    verdict = f"{_VERDICTS[found.verdict]} ({counted(found.runs, 'pair')})"
-    return _change(found.before, found.after), _interval(found.low, found.high), verdict
+def _measured_cells(measured: Measured) -> tuple[Cell, ...]:
+    verdict = f"{_VERDICTS[measured.verdict]} ({counted(measured.runs, 'pair')})"
+    return _change(measured.before, measured.after), _interval(measured.low, measured.high), verdict
 
 
 def _interval(low: float | None, high: float | None) -> Cell:
@@ -221,7 +217,7 @@ def _change(before: float | None, after: float | None) -> Cell:
 def _untimed_table(bench: Bench) -> Table:
     rows = tuple((one.name, one.untimed) for one in bench.workloads if one.untimed)
     return Table(
-        title="Not timed", columns=text_columns("workload", "reason"), rows=rows, terminal_rows=len(rows)
+        title="Not timed", columns=text_columns("workload", "reason"), rows=rows
     )  # fmt: skip
 
 
@@ -235,7 +231,6 @@ def _failure_table(bench: Bench) -> Table:
         columns=text_columns("workload", "step", "side", "reason"),
         rows=tuple(rows),
         note="Their numbers are missing in the tables above.",
-        terminal_rows=len(rows),
     )
 
 

@@ -42,9 +42,10 @@ from mlgokit.pages.model import (
     Table,
     Tree,
     Trees,
+    before_after_cells,
+    before_after_columns,
     change_columns,
     count_columns,
-    difference_columns,
     drop_empty,
     number_columns,
     percent,
@@ -283,7 +284,6 @@ def _project_table(projects: Sequence[ProjectComparison], measure: str) -> Table
             for project in projects
         ),
         note=f"Before and after are bytes of: {TITLES[judged]}.",
-        terminal_rows=len(projects),
     )
 
 
@@ -358,7 +358,6 @@ def _failure_table(projects: Sequence[ProjectComparison]) -> Table:
         columns=(what, *text_columns(project_of.title, terminal="none"), *others),
         rows=tuple(rows),
         note="A module that fails on one side is left out of both, a project that cannot be linked is in no summary.",
-        terminal_rows=len(rows),
     )
 
 
@@ -407,24 +406,19 @@ def _module_parts(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]
         title="Modules, worst first",
         columns=(
             *text_columns("module", "project"),
-            *count_columns("before", "after"),
-            *difference_columns("difference"),
-            *change_columns("change"),
+            *before_after_columns(),
             *number_columns("functions that differ", "seconds before", "seconds after"),
         ),
         rows=tuple(
             (
                 row.module,
                 project,
-                _module_cell(row.before),
-                _module_cell(row.after),
-                row.after.objects - row.before.objects if sized else None,
-                relative_change(row.before.objects, row.after.objects) if sized else None,
+                *before_after_cells(_module_cell(row.before), _module_cell(row.after)),
                 f"{len(row.differing):,} of {row.functions:,}",
                 f"{row.before.user_seconds:.2f}",
                 f"{row.after.user_seconds:.2f}",
             )
-            for sized, (project, row) in zip(both, rows, strict=True)
+            for project, row in rows
         ),
         note="Bytes of objects, each whole: text, read-only data and unwind tables. Those that failed come first.",
         terminal_rows=0,
@@ -454,11 +448,15 @@ def _module_cell(module: BuiltModule) -> Cell:
 
 def _function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> Table:
     """Functions that differ, those in the middle left out if there are many."""
-    found = differing_functions(projects, by_cost=by_cost)
-    has_costs = any(one.has_costs for one in found)
-    kept = found if len(found) <= 2 * MOST_FUNCTIONS else [*found[:MOST_FUNCTIONS], *found[-MOST_FUNCTIONS:]]
+    differing = differing_functions(projects, by_cost=by_cost)
+    has_costs = any(one.has_costs for one in differing)
+    listed = (
+        differing
+        if len(differing) <= 2 * MOST_FUNCTIONS
+        else [*differing[:MOST_FUNCTIONS], *differing[-MOST_FUNCTIONS:]]
+    )
     rows: list[Row] = []
-    for one in kept:
+    for one in listed:
         before, after = one.before, one.after
         first, *others = one.where
         more = f" and {len(others):,} more" if others else ""
@@ -474,21 +472,19 @@ def _function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> 
                 *((_cost_cell(before), _cost_cell(after)) if has_costs else ()),
             )
         )
-    cut = f" These are the {MOST_FUNCTIONS:,} first and the {MOST_FUNCTIONS:,} last of {len(found):,}."
+    cut = f" These are the {MOST_FUNCTIONS:,} first and the {MOST_FUNCTIONS:,} last of {len(differing):,}."
     return Table(
         title="Functions, worst first",
         columns=(
             *text_columns("function", "module", "project"),
-            *count_columns("before", "after"),
-            *difference_columns("difference"),
-            *change_columns("change"),
+            *before_after_columns(),
             *number_columns(*(("cost before", "cost after") if has_costs else ())),
         ),
         rows=tuple(rows),
         note="Functions that are not the same on both sides, by "
         + ("their costs" if by_cost else "bytes")
         + "; one that is absent was inlined everywhere, or is not needed any more."
-        + (cut if len(found) > len(kept) else ""),
+        + (cut if len(differing) > len(listed) else ""),
         symbols=True,
         terminal_rows=0,
     )
@@ -501,62 +497,64 @@ def _cost_cell(function: FunctionBytes | None) -> Cell:
 # --- Call trees, and the explanation of a module ---------------------------------------------------------------------
 
 
-def explanation_page(found: Explanation, *, functions: int) -> Page:
+def explanation_page(explanation: Explanation, *, functions: int) -> Page:
     """Why a module is larger or smaller: its sums, and the call trees of the functions that changed most.
 
     Args:
-        found: the module, both ways.
+        explanation: the module, both ways.
         functions: how many that grew are shown, and as many that shrank.
     """
-    title = f"{found.module} by {found.side.label}"
-    if found.failure:
-        return Page(title=title, good=False, headline=f"{found.module}: nothing to explain: {found.failure}", parts=())
-    chosen = largest_changes(found, functions)
-    hidden = sum(one.change != 0 for one in found.functions) - sum(map(len, chosen))
-    differ = sum(one.differs for one in found.sites)
+    module, side = explanation.module, explanation.side.label
+    title = f"{module} by {side}"
+    if explanation.failure:
+        return Page(title=title, good=False, headline=f"{module}: nothing to explain: {explanation.failure}", parts=())
+    changes = largest_changes(explanation, functions)
+    hidden = sum(function.change != 0 for function in explanation.functions) - sum(map(len, changes))
+    differ = sum(site.differs for site in explanation.sites)
+    by_differences = sum(component.change for component in explanation.components)
     sums = (
-        f"{found.change:+,} = {sum(one.change for one in found.components):+,} by differences, "
-        f"{found.unexplained:+,} in functions that no difference reaches, {found.elsewhere:+,} outside of functions"
+        f"{explanation.change:+,} = {by_differences:+,} by differences, {explanation.unexplained:+,} in functions that "
+        f"no difference reaches, {explanation.elsewhere:+,} outside of functions"
     )
-    if found.allocation:
-        sums += f", {found.allocation:+,} by register allocation"
+    if explanation.allocation:
+        sums += f", {explanation.allocation:+,} by register allocation"
     sites = (
-        f"{len(found.sites):,} call sites, {differ:,} decided otherwise, in {len(found.components):,} components of "
-        "the call graph; the bytes of a component cannot be shared out among its differences"
+        f"{len(explanation.sites):,} call sites, {differ:,} decided otherwise, in {len(explanation.components):,} "
+        "components of the call graph; the bytes of a component cannot be shared out among its differences"
     )
     more = [f"{hidden:,} more functions changed; --functions shows more, --json has all"] if hidden > 0 else []
-    told: set[int] = set()
+    summed: set[int] = set()
     return Page(
         title=title,
-        headline=f"{found.module}: {found.before:,} bytes by LLVM, {found.after:,} by {found.side.label}",
+        headline=f"{module}: {explanation.before:,} bytes by LLVM, {explanation.after:,} by {side}",
         sentences=(*more, sums, sites),
-        warnings=found.left_alone,
+        warnings=explanation.left_alone,
         parts=tuple(
             Trees(
                 title=f"{direction} functions",
-                trees=tuple(_explained_tree(found, one, told) for one in group),
+                trees=tuple(_explained_tree(explanation, function, summed) for function in group),
                 terminal_rows=MOST_CALLS,
             )
-            for direction, group in zip(("Larger", "Smaller"), chosen, strict=True)
+            for direction, group in zip(("Larger", "Smaller"), changes, strict=True)
             if group
         ),
     )
 
 
-def _explained_tree(found: Explanation, function: ExplainedFunction, told: set[int]) -> Tree:
-    """The call tree of a function; ``told`` has the components whose sums are on the page already."""
-    component = None if function.component is None else found.components[function.component]
+def _explained_tree(explanation: Explanation, function: ExplainedFunction, summed: set[int]) -> Tree:
+    """The call tree of a function; ``summed`` has the components whose sums are on the page already."""
+    component = None if function.component is None else explanation.components[function.component]
     note = _component_note(component)
-    if component is not None and component.number in told:
+    if component is not None and component.number in summed:
         note = f"Component {component.number}, as above."
     elif component is not None:
-        told.add(component.number)
+        summed.add(component.number)
     return Tree(
         symbol=function.function,
         change=f"{function.change:+,} bytes ({_bytes_both(function.before, function.after)})",
         tone="larger" if function.change > 0 else "smaller",
         notes=(note,),
-        branches=_branches(call_tree(found, function), {}, with_sites=True),
+        branches=_branches(call_tree(explanation, function), {}, with_sites=True),
     )
 
 

@@ -176,23 +176,23 @@ def program_sentence(program: ProgramComparison) -> str:
 
 def failures(report: RunReport) -> list[tuple[str, str, str]]:
     """Everything that went wrong: where, what, and why."""
-    found: list[tuple[str, str, str]] = []
+    rows: list[tuple[str, str, str]] = []
     for label, evaluation in (("policy", report.evaluation), ("control", report.control)):
         for project in evaluation.projects if evaluation is not None else ():
             if project.link_failure:
-                found.append((project.project, f"link, {label}", project.link_failure))
-            found += [
+                rows.append((project.project, f"link, {label}", project.link_failure))
+            rows += [
                 (failure.module, f"compile {failure.build}, {label}", failure.reason) for failure in project.failures
             ]
-    found += [
+    rows += [
         (f"round {entry.round + 1}", "training", f"{entry.failures} of {entry.compilations} compilations failed")
         for entry in report.rounds
         if entry.failures
     ]
     for program in (report.shipped, report.program):
         if program is not None:
-            found += [(program.name, "run", f"other behaviour of: {difference}") for difference in program.differences]
-    return found
+            rows += [(program.name, "run", f"other behaviour of: {difference}") for difference in program.differences]
+    return rows
 
 
 def headline(evaluation: Evaluation) -> str:
@@ -401,7 +401,6 @@ def _failure_table(report: RunReport) -> Table:
         title="Failures",
         columns=text_columns("where", "what", "reason"),
         rows=tuple(found),
-        terminal_rows=len(found),
         note="A module that fails in one build is left out of both, a project that cannot be linked is in no summary.",
     )
 

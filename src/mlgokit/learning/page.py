@@ -14,9 +14,10 @@ from mlgokit.pages.model import (
     Part,
     Scatter,
     Table,
+    before_after_cells,
+    before_after_columns,
     change_columns,
     count_columns,
-    difference_columns,
     drop_empty,
     number_columns,
     percent,
@@ -30,47 +31,47 @@ _COUNTS = {"flips", "components"}
 _MOST_PLOTS = 6
 
 
-def training_page(found: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
+def training_page(record: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
     """The page of a training.
 
     Args:
-        found: what it left.
+        record: what it left.
         extra: parts that come before the last tables, such as which features decide.
     """
     parts: list[Part | None] = [
-        _gain_plot(found.rounds),
-        *_number_plots(found.rounds),
-        *_judged_parts(found.judged_modules),
+        _gain_plot(record.rounds),
+        *_number_plots(record.rounds),
+        *_judged_parts(record.judged_modules),
         *extra,
-        _turn_table(found.rounds),
-        _gate_table(found.rounds),
-        _left_out_table(found),
+        _turn_table(record.rounds),
+        _gate_table(record.rounds),
+        _left_out_table(record),
     ]
     return Page(
-        title=f"{found.policy}: {found.algorithm or 'a learner'} on {found.problem or 'a problem'}",
-        headline=_headline(found),
-        sentences=tuple(_sentences(found)),
+        title=f"{record.policy}: {record.algorithm or 'a learner'} on {record.problem or 'a problem'}",
+        headline=_headline(record),
+        sentences=tuple(_sentences(record)),
         parts=drop_empty(parts),
-        command=found.command,
-        facts=tuple(_facts(found)),
+        command=record.command,
+        facts=tuple(_facts(record)),
     )
 
 
-def _headline(found: TrainingRecord) -> str:
-    judged = [one for one in found.rounds if math.isfinite(one.validation_gain)]
+def _headline(record: TrainingRecord) -> str:
+    judged = [one for one in record.rounds if math.isfinite(one.validation_gain)]
     if judged:
         best = max(judged, key=lambda one: one.validation_gain)
         return (
             f"In validation, {percent(-best.validation_gain)} against LLVM's heuristic at turn {best.round + 1} of "
-            f"{len(found.rounds)}."
+            f"{len(record.rounds)}."
         )
-    return f"{len(found.rounds):,} turns without validation."
+    return f"{len(record.rounds):,} turns without validation."
 
 
-def _sentences(found: TrainingRecord) -> Iterable[str]:
-    counters = found.counters
+def _sentences(record: TrainingRecord) -> Iterable[str]:
+    counters = record.counters
     yield (
-        f"{found.taught:,} modules taught, {found.judged:,} judged. {counters.get('compilations', 0):,.0f} "
+        f"{record.taught:,} modules taught, {record.judged:,} judged. {counters.get('compilations', 0):,.0f} "
         f"compilations, {counters.get('failed', 0):,.0f} of them failed; {counters.get('user_seconds', 0) / 60:.1f} "
         f"minutes of processor time, {counters.get('seconds', 0) / 60:.1f} minutes in all. Negative is smaller."
     )
@@ -128,18 +129,13 @@ def _judged_parts(rows: Sequence[JudgedModule]) -> list[Part | None]:
         title="Modules that judged, worst first",
         columns=(
             *text_columns("module", "project"),
-            *count_columns("by LLVM", "by the policy"),
-            *difference_columns("difference"),
-            *change_columns("change"),
+            *before_after_columns("by LLVM", "by the policy"),
         ),
         rows=tuple(
             (
                 one.module,
                 one.project,
-                one.before,
-                one.after,
-                one.after - one.before,
-                relative_change(one.before, one.after),
+                *before_after_cells(one.before, one.after),
             )
             for one in order
         ),
@@ -218,12 +214,12 @@ def _gate_table(rounds: Sequence[Round]) -> Table:
     )  # fmt: skip
 
 
-def _left_out_table(found: TrainingRecord) -> Table:
+def _left_out_table(record: TrainingRecord) -> Table:
     failures: dict[str, int] = defaultdict(int)
-    for one in found.rounds:
+    for one in record.rounds:
         for why, count in one.failures.items():
             failures[why] += count
-    rows = [(why, "module, left out", count) for why, count in found.left_out.items()]
+    rows = [(why, "module, left out", count) for why, count in record.left_out.items()]
     rows += [(why, "compilation, failed", count) for why, count in failures.items()]
     return Table(
         title="Left out, and failed",
@@ -232,12 +228,12 @@ def _left_out_table(found: TrainingRecord) -> Table:
     )
 
 
-def _facts(found: TrainingRecord) -> Iterable[tuple[str, str]]:
-    yield "mlgokit", found.mlgokit_version or "unknown"
-    yield from found.toolchain.items()
-    yield "corpus", found.source or "unknown"
-    yield "policy", found.policy
-    yield from found.settings.items()
+def _facts(record: TrainingRecord) -> Iterable[tuple[str, str]]:
+    yield "mlgokit", record.mlgokit_version or "unknown"
+    yield from record.toolchain.items()
+    yield "corpus", record.source or "unknown"
+    yield "policy", record.policy
+    yield from record.settings.items()
 
 
 def _finite(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:

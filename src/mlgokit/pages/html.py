@@ -51,21 +51,9 @@ def read_asset(name: str) -> str:
     return importlib.resources.files("mlgokit.pages").joinpath(name).read_text("utf-8")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TableText:
-    """A table as text, see :meth:`Table.texts`."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: int
-    symbols: bool
-    changes: tuple[bool, ...]
-
-    def tone(self, column: int, text: str) -> str:
-        """The class of a cell: ``smaller`` or ``larger`` for a change, else empty."""
-        is_change = self.changes[column] and text != NONE
-        return {"-": "smaller", "+": "larger"}.get(text[:1], "") if is_change else ""
+def tone(text: str, *, is_change: bool) -> str:
+    """The class of a cell: ``smaller`` or ``larger`` for a change, else empty."""
+    return {"-": "smaller", "+": "larger"}.get(text[:1], "") if is_change and text != NONE else ""
 
 
 def render_html(page: Page) -> str:
@@ -80,7 +68,7 @@ def render_html(page: Page) -> str:
     names = {symbol: _shorten(name) for symbol, name in page.names.items() if symbol in _symbols(page)}
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
-    tables = {place: _table_text(part) for place, part in enumerate(page.parts) if isinstance(part, Table)}
+    tables = {place: (part, part.texts()) for place, part in enumerate(page.parts) if isinstance(part, Table)}
 
     def named(symbol: str) -> str:
         return names.get(symbol, printable(symbol))
@@ -88,18 +76,18 @@ def render_html(page: Page) -> str:
     return environment.from_string(read_asset("page.html.j2")).render(
         page=page,
         parts=[(_kind(part), part) for part in page.parts],
-        tables=tables,
-        facts=_table_text(_facts_table(page)),
+        facts=_facts_table(page),
+        tone=tone,
         data={
             "at_once": ROWS_AT_ONCE,
             "names": {printable(symbol): name for symbol, name in names.items()},
             "rows": {
                 str(place): [
                     [printable(cell) if column < table.words else _typeset(cell) for column, cell in enumerate(row)]
-                    for row in table.rows
+                    for row in rows
                 ]
-                for place, table in tables.items()
-                if len(table.rows) > ROWS_AT_ONCE
+                for place, (table, rows) in tables.items()
+                if len(rows) > ROWS_AT_ONCE
             },
             "points": {
                 str(place): [part.before, part.after]
@@ -171,26 +159,15 @@ def _shorten(name: str) -> str:
     return f"{name[:half]} \N{HORIZONTAL ELLIPSIS} {name[-half:]}"
 
 
-def _table_text(table: Table) -> _TableText:
-    return _TableText(
-        title=table.title,
-        columns=table.titles(),
-        rows=table.texts(),
-        words=table.words,
-        symbols=table.symbols,
-        changes=table.tones(),
-    )
-
-
 def _facts_table(page: Page) -> Table:
     return Table(title="Versions, seeds, files", columns=text_columns("what", "value"), rows=page.facts)
 
 
-def _curve_table(part: Curves, curve: Curve) -> _TableText:
+def _curve_table(part: Curves, curve: Curve) -> Table:
     """Points of a curve, the first and the last among them, to be read."""
     step = max(1, -(-(len(curve.points) - 1) // (ROWS_AT_ONCE - 1)))
     points = (*curve.points[:-1:step], *curve.points[-1:])
-    return _table_text(Table(title=f"{part.title}: {curve.name}", columns=number_columns(*part.axes), rows=points))
+    return Table(title=f"{part.title}: {curve.name}", columns=number_columns(*part.axes), rows=points)
 
 
 def _typeset(text: str) -> str:

@@ -62,7 +62,7 @@ class Table:
         total: a last row that sums the others up, or empty.
         note: what has to be known to read it.
         symbols: whether the first column has symbols, which are shown by the names of :attr:`Page.names`.
-        terminal_rows: how many rows the terminal shows; 0 leaves the table to documents.
+        terminal_rows: how many rows the terminal shows, by default all; 0 leaves the table to documents.
     """
 
     title: str
@@ -71,7 +71,7 @@ class Table:
     total: Row = ()
     note: str = ""
     symbols: bool = False
-    terminal_rows: int = 25
+    terminal_rows: int | None = None
 
     @property
     def words(self) -> int:
@@ -114,6 +114,18 @@ count_columns = partial(columns, "count")
 difference_columns = partial(columns, "difference")
 change_columns = partial(columns, "change")
 number_columns = partial(columns, "number")
+
+
+def before_after_columns(before: str = "before", after: str = "after") -> tuple[Column, ...]:
+    """Columns of sizes on both sides, of their difference and of the change; see :func:`before_after_cells`."""
+    return (*count_columns(before, after), *difference_columns("difference"), *change_columns("change"))
+
+
+def before_after_cells(before: Cell, after: Cell) -> tuple[Cell, ...]:
+    """Both, their difference and their relative change; without the latter two where a side is no number."""
+    if isinstance(before, int | float) and isinstance(after, int | float):
+        return before, after, after - before, relative_change(before, after)
+    return before, after, None, None
 
 
 def format_cell(cell: Cell, kind: Kind) -> str:

@@ -16,7 +16,7 @@ from mlgokit.terminal import say
 def print_page(page: Page, console: Console, *, report: str = "") -> None:
     """Print a page; ``report`` is where it was written, if it was."""
     for part in page.parts:
-        if isinstance(part, Table) and part.terminal_rows:
+        if isinstance(part, Table) and part.terminal_rows != 0:
             if part.words == len(part.columns):
                 _print_list(part, console)
             else:
@@ -29,7 +29,7 @@ def print_page(page: Page, console: Console, *, report: str = "") -> None:
         say(console, sentence, style="yellow")
     if report:
         say(console, f"Report: {report}")
-    style = "bold" if not page.answer else "bold green" if page.good else "bold yellow"
+    style = "bold yellow" if not page.good else "bold green" if page.answer else "bold"
     say(console, f"{page.answer}: {page.headline}" if page.answer else page.headline, style=style)
     for sentence in page.advice:
         say(console, sentence)
@@ -39,24 +39,27 @@ def _print_list(table: Table, console: Console) -> None:
     """A table of text alone is a line for each row, as reasons are long."""
     say(console, table.title, style="bold")
     indexes = _indexes(table.columns, "column")
-    for row in table.rows[: table.terminal_rows]:
+    rows = table.rows[: table.terminal_rows]
+    for row in rows:
         say(console, f"  {': '.join(text for index in indexes if (text := str(row[index])))}")
-    _say_more(len(table.rows) - table.terminal_rows, console)
+    _say_more(len(table.rows) - len(rows), console)
     say(console, "")
 
 
 def _print_table(table: Table, console: Console) -> None:
     columns, below = _indexes(table.columns, "column"), _indexes(table.columns, "below")
-    rows = [[_name(table, row, below), *_cells(table.columns, row, columns[1:])] for row in table.rows]
+    rows = [
+        [_name(table, row, below), *_cells(table.columns, row, columns[1:])]
+        for row in table.rows[: table.terminal_rows]
+    ]
     total = [_cells(table.columns, table.total, columns)] if table.total else []
-    shown_rows = rows[: table.terminal_rows]
     made = RichTable(
-        *_rich_columns(table.columns, columns, [*shown_rows, *total]),
+        *_rich_columns(table.columns, columns, [*rows, *total]),
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    for row in shown_rows:
+    for row in rows:
         made.add_row(*row)
     for row in total:
         made.add_section()
@@ -64,7 +67,7 @@ def _print_table(table: Table, console: Console) -> None:
     # A title of rich's own is folded at the width of the table.
     say(console, table.title, style="bold")
     console.print(made)
-    _say_more(len(rows) - len(shown_rows), console)
+    _say_more(len(table.rows) - len(rows), console)
 
 
 def _indexes(columns: Sequence[Column], where: str) -> list[int]:

@@ -244,16 +244,16 @@ def drawn_questions(parts: Sequence[Questions], count: int, rng: np.random.Gener
     return Questions(values=values[keep], mask=np.concatenate(masks)[keep] if masks else None)
 
 
-def importance_parts(found: Importance, output: OutputKind) -> list[Part]:
+def importance_parts(measured: Importance, output: OutputKind) -> list[Part]:
     """A bar for each feature that matters most, and all of them as a table."""
     answer, change = _UNITS[output.advice_kind]
-    order = found.ordered()
+    order = measured.ordered()
     bars = tuple(
         Bar(
-            name=found.features[place],
+            name=measured.features[place],
             start=0,
-            end=found.shapley[place],
-            text=f"{found.shapley[place]:.3g}, {_direction(found.direction[place])}",
+            end=measured.shapley[place],
+            text=f"{measured.shapley[place]:.3g}, {_direction(measured.direction[place])}",
             is_sum=True,
         )
         for place in order[:SHOWN]
@@ -263,7 +263,7 @@ def importance_parts(found: Importance, output: OutputKind) -> list[Part]:
             title="Features by importance",
             columns=("feature", f"share in {answer}"),
             bars=bars,
-            note=f"Mean absolute Shapley value, a share in {answer}, over {found.observations:,} observations; and "
+            note=f"Mean absolute Shapley value, a share in {answer}, over {measured.observations:,} observations; and "
             "whether a larger value raises or lowers the answer.",
         ),
         Table(
@@ -271,11 +271,11 @@ def importance_parts(found: Importance, output: OutputKind) -> list[Part]:
             columns=(*text_columns("feature"), *number_columns("share", "a larger value", change, "correlation")),
             rows=tuple(
                 (
-                    found.features[place],
-                    f"{found.shapley[place]:.4g}",
-                    _direction(found.direction[place]),
-                    f"{found.changed[place]:.4f}",
-                    f"{found.direction[place]:+.2f}",
+                    measured.features[place],
+                    f"{measured.shapley[place]:.4g}",
+                    _direction(measured.direction[place]),
+                    f"{measured.changed[place]:.4f}",
+                    f"{measured.direction[place]:+.2f}",
                 )
                 for place in order
             ),
@@ -286,15 +286,15 @@ def importance_parts(found: Importance, output: OutputKind) -> list[Part]:
 
 
 def importance_page(
-    found: Importance, output: OutputKind, *, name: str, command: str = "", facts: tuple[tuple[str, str], ...] = ()
+    measured: Importance, output: OutputKind, *, name: str, command: str = "", facts: tuple[tuple[str, str], ...] = ()
 ) -> Page:
     """A page of its own."""
-    first = ", ".join(found.features[place] for place in found.ordered()[:3])
+    first = ", ".join(measured.features[place] for place in measured.ordered()[:3])
     return Page(
-        title=f"{name} ({found.problem})",
+        title=f"{name} ({measured.problem})",
         headline=f"What decides most: {first}.",
         sentences=("It is what this policy goes by, and not the reason why code is larger or smaller.",),
-        parts=tuple(importance_parts(found, output)),
+        parts=tuple(importance_parts(measured, output)),
         command=command,
         facts=facts,
     )

@@ -14,6 +14,8 @@ from mlgokit.pages.model import (
     Row,
     Scatter,
     Table,
+    before_after_cells,
+    before_after_columns,
     change_columns,
     count_columns,
     difference_columns,
@@ -182,18 +184,13 @@ def _program_table(built: TunedBuild) -> Table:
         title="Programs of the build",
         columns=(
             *text_columns("program"),
-            *count_columns("plain", "tuned"),
-            *difference_columns("difference"),
-            *change_columns("change"),
+            *before_after_columns("plain", "tuned"),
             *difference_columns(*("data" if name == "data" else f".{name}" for name in _SECTIONS)),
         ),
         rows=tuple(
             (
                 one.program,
-                one.plain.image,
-                one.tuned.image,
-                one.tuned.image - one.plain.image,
-                relative_change(one.plain.image, one.tuned.image),
+                *before_after_cells(one.plain.image, one.tuned.image),
                 *(getattr(one.tuned, name) - getattr(one.plain, name) for name in _SECTIONS),
             )
             if _is_linked(one)
@@ -202,7 +199,6 @@ def _program_table(built: TunedBuild) -> Table:
         ),
         note="The whole build, made again with the plugin: what llvm-size calls text of all that it links, and the "
         "differences of its sections, in bytes.",
-        terminal_rows=len(order),
     )
 
 
@@ -217,7 +213,6 @@ def _cargo_table(tuned: Tuned) -> Table:
         rows=tuple(
             (name, plain, small, relative_change(plain, small)) for name, (plain, small) in tuned.cargo_programs.items()
         ),
-        terminal_rows=len(tuned.cargo_programs),
     )
 
 
@@ -261,9 +256,7 @@ def _module_parts(tuned: Tuned) -> Sequence[Part]:
         columns=(
             *text_columns("module"),
             *text_columns("state", terminal="none"),
-            *count_columns("plain", "tuned"),
-            *difference_columns("difference"),
-            *change_columns("change"),
+            *before_after_columns("plain", "tuned"),
             *(
                 (*change_columns("mean change"), *difference_columns("code"), *number_columns("allocated"))
                 if by_costs
@@ -274,10 +267,7 @@ def _module_parts(tuned: Tuned) -> Sequence[Part]:
             (
                 one.name,
                 "as plain, byte for byte" if one.plain else "tuned",
-                before,
-                after,
-                after - before,
-                relative_change(before, after),
+                *before_after_cells(before, after),
                 *_module_cells(one),
             )
             for one, (before, after) in zip(order, pairs, strict=True)
@@ -309,7 +299,7 @@ def _module_cells(one: TunedModule) -> tuple[Cell, ...]:
 def _put_back_table(tuned: Tuned) -> Table:
     rows = tuple((one.name, one.note) for one in tuned.modules if one.note)
     title = "What was put back, and why"
-    return Table(title=title, columns=text_columns("module", "reason"), rows=rows, terminal_rows=len(rows))
+    return Table(title=title, columns=text_columns("module", "reason"), rows=rows)
 
 
 def _facts(tuned: Tuned) -> Iterable[tuple[str, str]]:
@@ -327,66 +317,66 @@ def _facts(tuned: Tuned) -> Iterable[tuple[str, str]]:
 # --- Check -----------------------------------------------------------------------------------------------------------
 
 
-def check_page(found: CheckResult) -> Page:
+def check_page(check: CheckResult) -> Page:
     """What a tuned plugin does for today's code: the modules that it changes, those that gain most first."""
-    table = _byte_check_table(found) if found.costs is None else _cost_check_table(found.modules)
+    table = _byte_check_table(check) if check.costs is None else _cost_check_table(check.modules)
     return Page(
-        title=f"{found.plugin} on today's code",
-        good=not found.tune_again,
-        headline=verdict(found),
-        sentences=tuple(_check_sentences(found, len(table.rows))),
-        parts=drop_empty([table, _left_out_table(found.failures, found.left_out)]),
+        title=f"{check.plugin} on today's code",
+        good=not check.tune_again,
+        headline=verdict(check),
+        sentences=tuple(_check_sentences(check, len(table.rows))),
+        parts=drop_empty([table, _left_out_table(check.failures, check.left_out)]),
     )
 
 
-def verdict(found: CheckResult) -> str:
+def verdict(check: CheckResult) -> str:
     """One sentence: what is kept, and whether tuning again is worth it."""
-    promised = "" if found.promised_change is None else f", {100 * found.promised_change:+.1f} % when it was tuned"
-    start = f"mlgokit tune {'' if found.costs is None else '--objective spill-cost '}--start {found.plugin}"
-    if found.larger:
-        grew, them = counted(len(found.larger), "module"), "it" if len(found.larger) == 1 else "them"
+    promised = "" if check.promised_change is None else f", {100 * check.promised_change:+.1f} % when it was tuned"
+    start = f"mlgokit tune {'' if check.costs is None else '--objective spill-cost '}--start {check.plugin}"
+    if check.larger:
+        grew, them = counted(len(check.larger), "module"), "it" if len(check.larger) == 1 else "them"
         advice = f"{grew} grew: `{start} --budget 0s` puts {them} back, a larger budget finds more"
-    elif found.tune_again:
+    elif check.tune_again:
         advice = f"tuning again is worth it: `{start}`"
     else:
         advice = "tuning again can wait"
-    allocations = f"{found.allocations_kept:,} of {found.allocations:,} allocated functions"
-    share, change = f"{100 * found.share:.0f} %", f"changes by {100 * found.change:+.1f} %{promised}"
-    if found.costs is not None:
+    allocations = f"{check.allocations_kept:,} of {check.allocations:,} allocated functions"
+    share, change = f"{100 * check.share:.0f} %", f"changes by {100 * check.change:+.1f} %{promised}"
+    if check.costs is not None:
         return f"{allocations} ({share}) are as they were, the sum of costs {change}: {advice}"
-    parts = [allocations] if found.allocations else []
-    parts += [f"{found.passes_kept:,} of {found.passes:,} functions with passes left out"] if found.passes else []
+    parts = [allocations] if check.allocations else []
+    parts += [f"{check.passes_kept:,} of {check.passes:,} functions with passes left out"] if check.passes else []
     also = "".join(f" and {part}" for part in parts)
-    return f"{found.kept:,} of {found.decisions:,} decisions ({share}){also} still apply, the build {change}: {advice}"
+    return f"{check.kept:,} of {check.decisions:,} decisions ({share}){also} still apply, the build {change}: {advice}"
 
 
-def _check_sentences(found: CheckResult, changed: int) -> Iterable[str]:
-    states = [one.state for one in found.modules]
-    if found.costs is None:
+def _check_sentences(check: CheckResult, changed: int) -> Iterable[str]:
+    states = [one.state for one in check.modules]
+    if check.costs is None:
         yield (
             f"{len(states)} modules: {states.count('tuned')} tuned, {states.count('left plain')} left plain, "
-            f"{states.count('new')} new; {len(found.gone)} of the plugin's are gone; {len(found.failures)} do not "
+            f"{states.count('new')} new; {len(check.gone)} of the plugin's are gone; {len(check.failures)} do not "
             "compile."
         )
     else:
-        yield f"{len(states)} modules: {changed} allocated otherwise; {len(found.failures)} do not compile."
-    for title, names in (("Gone", found.gone), ("Larger than plain", found.larger)):
+        yield f"{len(states)} modules: {changed} allocated otherwise; {len(check.failures)} do not compile."
+    for title, names in (("Gone", check.gone), ("Larger than plain", check.larger)):
         if names:
             yield f"{title}: {', '.join(names)}."
-    yield from found.notes
-    for one in found.modules:
+    yield from check.notes
+    for one in check.modules:
         if one.worse:
             yield f"Costs more than plain in {one.name}: {', '.join(one.worse)}."
-    if found.costs is not None:
-        yield f"Geometric mean of the functions' costs: {percent(found.costs.change)}."
+    if check.costs is not None:
+        yield f"Geometric mean of the functions' costs: {percent(check.costs.change)}."
     else:
-        yield f"Objects, each COMDAT once: {_change(found.plain_bytes, found.tuned_bytes)}."
-    if found.plain_link is not None and found.tuned_link is not None:
-        yield f"Linked, unused sections dropped: {_change(found.plain_link.image, found.tuned_link.image)}."
+        yield f"Objects, each COMDAT once: {_change(check.plain_bytes, check.tuned_bytes)}."
+    if check.plain_link is not None and check.tuned_link is not None:
+        yield f"Linked, unused sections dropped: {_change(check.plain_link.image, check.tuned_link.image)}."
 
 
-def _byte_check_table(found: CheckResult) -> Table:
-    order = sorted(found.modules, key=lambda one: (one.tuned_bytes - one.plain_bytes, one.name))
+def _byte_check_table(check: CheckResult) -> Table:
+    order = sorted(check.modules, key=lambda one: (one.tuned_bytes - one.plain_bytes, one.name))
     return Table(
         title=_BY_BYTES,
         columns=(
@@ -446,20 +436,20 @@ def _differs(costs: SpillCosts) -> bool:
 # --- Replay ----------------------------------------------------------------------------------------------------------
 
 
-def replay_page(found: ReplayResult) -> Page:
+def replay_page(replay: ReplayResult) -> Page:
     """What is left of a plugin's saving where its decisions are replayed by a compiler without it."""
     return Page(
-        title=f"{found.plugin} by LLVM's inline replay",
-        good=bool(found.flag),
-        headline=_replay_headline(found),
-        sentences=tuple(_replay_sentences(found)),
-        advice=tuple(_replay_advice(found)),
-        parts=drop_empty(_replay_parts(found)),
+        title=f"{replay.plugin} by LLVM's inline replay",
+        good=bool(replay.flag),
+        headline=_replay_headline(replay),
+        sentences=tuple(_replay_sentences(replay)),
+        advice=tuple(_replay_advice(replay)),
+        parts=drop_empty(_replay_parts(replay)),
     )
 
 
-def _replay_parts(found: ReplayResult) -> list[Part]:
-    replayed = [one for one in found.modules if one.state != "nothing to replay"]
+def _replay_parts(replay: ReplayResult) -> list[Part]:
+    replayed = [one for one in replay.modules if one.state != "nothing to replay"]
     replayed.sort(key=lambda one: (one.replayed_bytes - one.plain_bytes, one.name))
     table = Table(
         title="Modules that are replayed, by bytes saved",
@@ -483,37 +473,37 @@ def _replay_parts(found: ReplayResult) -> list[Part]:
         note="By LLVM's inline replay, without the plugin.",
         terminal_rows=MOST_ROWS,
     )
-    return [table, _left_out_table(found.failures, found.left_out, title="Not replayed")]
+    return [table, _left_out_table(replay.failures, replay.left_out, title="Not replayed")]
 
 
-def _replay_headline(found: ReplayResult) -> str:
+def _replay_headline(replay: ReplayResult) -> str:
     return (
-        f"Of the plugin's saving, {100 * found.share:.0f} % is left; {found.decisions:,} decisions, and "
-        f"{found.disputed:,} call sites about which there are several."
+        f"Of the plugin's saving, {100 * replay.share:.0f} % is left; {replay.decisions:,} decisions, and "
+        f"{replay.disputed:,} call sites about which there are several."
     )
 
 
-def _replay_sentences(found: ReplayResult) -> Iterable[str]:
-    states = [one.state for one in found.modules]
+def _replay_sentences(replay: ReplayResult) -> Iterable[str]:
+    states = [one.state for one in replay.modules]
     yield (
         f"Inline replay: {len(states)} modules: {states.count('replayed')} replayed, {states.count('left out')} left "
-        f"out, as they would be larger than plain; {len(found.failures)} do not compile."
+        f"out, as they would be larger than plain; {len(replay.failures)} do not compile."
     )
-    yield from found.notes
-    yield f"With the plugin, by {found.plugin_compiler}: {_change(found.plugin_plain_bytes, found.tuned_bytes)}."
-    yield f"With the list, by {found.compiler}: {_change(found.plain_bytes, found.replayed_bytes)}."
-    if found.larger:
-        yield f"Larger than plain by line tables alone, with this compiler: {', '.join(found.larger)}."
+    yield from replay.notes
+    yield f"With the plugin, by {replay.plugin_compiler}: {_change(replay.plugin_plain_bytes, replay.tuned_bytes)}."
+    yield f"With the list, by {replay.compiler}: {_change(replay.plain_bytes, replay.replayed_bytes)}."
+    if replay.larger:
+        yield f"Larger than plain by line tables alone, with this compiler: {', '.join(replay.larger)}."
 
 
-def _replay_advice(found: ReplayResult) -> Iterable[str]:
-    if not found.flag:
+def _replay_advice(replay: ReplayResult) -> Iterable[str]:
+    if not replay.flag:
         yield "Nothing was written: with a list, the whole would be no smaller than plain."
-    elif found.flag.startswith("--config="):
-        yield f"Add to the build, for inline replay: {found.flag}"
+    elif replay.flag.startswith("--config="):
+        yield f"Add to the build, for inline replay: {replay.flag}"
         yield "strip -g, or -Wl,--strip-debug in the link, takes its line tables out again."
     else:
-        yield f"Build with, for inline replay: {found.flag}"
+        yield f"Build with, for inline replay: {replay.flag}"
 
 
 # --- Cells and sentences of all three --------------------------------------------------------------------------------

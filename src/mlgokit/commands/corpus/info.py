@@ -67,7 +67,6 @@ def corpus_page(info: CorpusInfo) -> Page:
         ),
         rows=tuple(rows),
         total=(counted(len(info.projects), "project"), "", "", *totals),
-        terminal_rows=len(rows),
     )
     by_language = ", ".join(f"{count:,} in {_LANGUAGES.get(name, name)}" for name, count in info.languages.items())
     held_out = sum(project.held_out_modules for project in info.projects)
