@@ -17,6 +17,7 @@ from mlgokit.pages.model import Bars, Curves, Page, Scatter, Table
 from mlgokit.pages.terminal import print_page
 from mlgokit.tune.measurement import Comparison
 from mlgokit.tune.page import tuned_page
+from mlgokit.tune.replay import ReplayedModule, ReplayResult
 from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedBuild, TunedModule, TunedProgram
 from mlgokit.tune.search import CurvePoint
 
@@ -177,3 +178,26 @@ def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
     told = report.run(report.MakeReport(result=tmp_path / "tuned.json"))
     assert told == {"html": str(tmp_path / "tuned.html"), "markdown": str(tmp_path / "tuned.md")}
     assert (tmp_path / "tuned.html").read_text() == render_html(tuned_page(TUNED))
+
+
+def test_a_replay_is_on_the_page_of_the_tuning() -> None:
+    one = ReplayedModule(
+        name="a.o", state="replayed", decisions=2, plain_bytes=100, replayed_bytes=95, tuned_bytes=90,
+        plugin_plain_bytes=100,
+    )  # fmt: skip
+    replay = ReplayResult(
+        modules=(one,), failures={"b.o": "crashed"}, decisions=2, disputed=0, rounds=1, plugin_plain_bytes=100,
+        tuned_bytes=90, plain_bytes=100, replayed_bytes=95, flag="--config=a.cfg",
+    )  # fmt: skip
+    page = tuned_page(dataclasses.replace(TUNED, replay=replay))
+
+    assert part(page, "Modules that are replayed, by bytes saved", Table).texts() == (
+        ("a.o", "replayed", "2", "100", "95", "-5", "-10"),
+    )
+    assert part(page, "Not replayed", Table).texts() == (("b.o", "does not compile", "crashed"),)
+    assert page.sentences[-1].startswith("Of the plugin's saving, 50 % is left; 2 decisions, and 0 call sites")
+    assert page.advice[:3] == (
+        "Add to the build: -fpass-plugin=tuned.so",
+        "Without the plugin, by LLVM's inline replay:",
+        "Add to the build: --config=a.cfg",
+    )

@@ -67,7 +67,7 @@ def tuned_page(tuned: Tuned) -> Page:
         good=after < before,
         headline=_headline(tuned, before, after),
         sentences=tuple(_sentences(tuned)),
-        advice=(_how_to_use(tuned), *(() if tuned.replay is None else _replay_advice(tuned.replay))),
+        advice=tuple(_advice(tuned)),
         parts=drop_empty(parts),
         command=tuned.command,
         facts=tuple(_facts(tuned)),
@@ -128,12 +128,16 @@ def _search_sentences(tuned: Tuned) -> Iterable[str]:
         yield f"Found by the search, but not by the objective, and taken back: {tuned.taken_back}."
 
 
-def _how_to_use(tuned: Tuned) -> str:
+def _advice(tuned: Tuned) -> Iterable[str]:
     if tuned.cargo_programs:
-        return f"Build with: {tuned.flag}"
-    if tuned.modules and all(one.plain for one in tuned.modules):
-        return "Nothing was found that pays: the build is the same without the plugin, so leave it out."
-    return f"Add to the build: {tuned.flag if tuned.built is None else tuned.built.line}"
+        yield f"Build with: {tuned.flag}"
+    elif tuned.modules and all(one.plain for one in tuned.modules):
+        yield "Nothing was found that pays: the build is the same without the plugin, so leave it out."
+    else:
+        yield f"Add to the build: {tuned.flag if tuned.built is None else tuned.built.line}"
+    if tuned.replay is not None:
+        yield "Without the plugin, by LLVM's inline replay:"
+        yield from _replay_advice(tuned.replay)
 
 
 def _sum_table(tuned: Tuned) -> Table:
@@ -500,10 +504,10 @@ def _replay_advice(replay: ReplayResult) -> Iterable[str]:
     if not replay.flag:
         yield "Nothing was written: with a list, the whole would be no smaller than plain."
     elif replay.flag.startswith("--config="):
-        yield f"Add to the build, for inline replay: {replay.flag}"
+        yield f"Add to the build: {replay.flag}"
         yield "strip -g, or -Wl,--strip-debug in the link, takes its line tables out again."
     else:
-        yield f"Build with, for inline replay: {replay.flag}"
+        yield f"Build with: {replay.flag}"
 
 
 # --- Cells and sentences of all three --------------------------------------------------------------------------------
