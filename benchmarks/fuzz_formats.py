@@ -30,7 +30,7 @@ from mlgokit.compiler.reuse.known import read_functions
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, read_tried
 from mlgokit.compiler.store import load_compilation, save_compilation
 from mlgokit.errors import InputError
-from mlgokit.evaluation.report import RunReport
+from mlgokit.evaluation.run import RunReport
 from mlgokit.export.replay import parse_replay_lines, write_replay
 from mlgokit.learning.metrics import ROWS_NAME, read_metrics
 from mlgokit.manifest import MANIFEST_NAME, check_manifest, write_manifest

@@ -18,21 +18,25 @@ from results import Result, Table
 from mlgokit.bench.counts import RUN_LIMITS
 from mlgokit.compiler import process
 from mlgokit.errors import ToolError
-from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of
-from mlgokit.evaluation.explained import ExplainedComponent, ExplainedSite, FeatureWeight, FunctionTree, TreeLine
-from mlgokit.evaluation.page import render_page
-from mlgokit.evaluation.page_parts import Page
+from mlgokit.evaluation.page import evaluation_page, symbols_of
 from mlgokit.evaluation.records import (
     BuiltModule,
     Change,
     Evaluation,
+    ExplainedComponent,
+    ExplainedSite,
+    FeatureWeight,
     FunctionBytes,
     FunctionComparison,
+    FunctionTree,
     ModuleComparison,
     ProjectComparison,
     Sizes,
+    TreeLine,
     Verdict,
 )
+from mlgokit.pages.html import render_html
+from mlgokit.pages.model import Page
 
 MOST_BYTES = 15 * 2**20
 MOST_MILLISECONDS = 2000.0
@@ -100,7 +104,7 @@ def measure(config: ReportSpeed, setup: Setup) -> Result:
     setup.tools["browser"] = version
     evaluation = made_evaluation(config.modules, config.functions)
     begun = time.perf_counter()
-    page = render_page(made_page(evaluation))
+    page = render_html(made_page(evaluation))
     seconds = time.perf_counter() - begun
     seen: list[dict[str, float]] = []
     for done in range(config.repetitions):

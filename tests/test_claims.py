@@ -11,9 +11,8 @@ from types import ModuleType
 import pytest
 
 from mlgokit.errors import InputError
-from mlgokit.evaluation.page_markdown import markdown_page
-from mlgokit.evaluation.report import RunReport
-from mlgokit.evaluation.run_page import run_page
+from mlgokit.evaluation.run import RunReport, run_page
+from mlgokit.pages.markdown import render_markdown
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -77,7 +76,7 @@ def test_only_pages_of_limits_and_formats_are_free_of_the_check() -> None:
 def test_a_page_of_results_says_what_its_json_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = RESULTS / f"{name}.json"
     if name == "quickstart":
-        expected = markdown_page(run_page(RunReport.from_json(json.loads(path.read_bytes()))))
+        expected = render_markdown(run_page(RunReport.from_json(json.loads(path.read_bytes()))))
     else:
         monkeypatch.syspath_prepend(ROOT / "benchmarks")
         expected = imported(ROOT / "benchmarks" / "results.py").rendered(path)

@@ -9,7 +9,9 @@ from rich.console import Console
 from mlgokit import cli, terminal
 from mlgokit.commands.progress_bar import shown_progress
 from mlgokit.errors import CorpusError
-from mlgokit.terminal import open_console, plain_table, printable, say, say_reasons, words
+from mlgokit.pages.model import Branch, Page, Table, Tree, Trees, number_columns, text_columns
+from mlgokit.pages.terminal import print_page
+from mlgokit.terminal import open_console, printable, say
 
 EVIL = "\x1b]0;moon\x1b\x9b2J\u202egnp.o\udcff"
 SHOWN = r"\x1b]0;moon\x1b\x9b2J\u202egnp.o\udcff"
@@ -20,11 +22,22 @@ def test_what_a_terminal_obeys_is_shown():
     out = io.StringIO()
     console = open_console(out, soft_wrap=True)
     say(console, EVIL, style="red")
-    say_reasons(console, "refused", {EVIL: EVIL})
-    table = plain_table(EVIL, words(EVIL, "b"))
-    table.add_row(EVIL, EVIL)
-    console.print(table)
-    assert out.getvalue().count(SHOWN) >= 3
+    sizes = Table(title=EVIL, columns=(*text_columns(EVIL), *number_columns(EVIL)), rows=((EVIL, EVIL),))
+    reasons = Table(title=EVIL, columns=text_columns("module", "reason"), rows=((EVIL, EVIL),))
+    branch = Branch(how=EVIL, symbol=EVIL, marks=(EVIL,), note=EVIL, columns=(EVIL, EVIL), rows=((EVIL, EVIL),))
+    tree = Tree(symbol=EVIL, change=EVIL, notes=(EVIL,), branches=(branch,))
+    trees = Trees(title=EVIL, note=EVIL, trees=(tree,), terminal_rows=1)
+    page = Page(
+        title=EVIL,
+        answer=EVIL,
+        headline=EVIL,
+        sentences=(EVIL,),
+        warnings=(EVIL,),
+        advice=(EVIL,),
+        parts=(sizes, reasons, trees),
+    )
+    print_page(page, console, report=EVIL)
+    assert out.getvalue().count(SHOWN) >= 24
     assert not set(out.getvalue()) & OBEYED
 
 

@@ -23,6 +23,8 @@ from mlgokit.errors import UsageError
 Numbers = Sequence[float] | npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 DRAWS = 9999
+FEW_PROJECTS = 8
+"""Below this many projects the bootstrap interval is known to be too narrow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""How results look in a terminal: tables in the house style, and sentences between them.
+"""What is printed: a console to which a stranger's text may go, sentences, and counts.
 
 Names of modules, functions and projects, and what compilers say, are a stranger's text. What a terminal would obey in
 it, or show as other text than it is, is shown as an escape.
@@ -7,17 +7,13 @@ it, or show as other text than it is, is shown as an escape.
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
-from rich.table import Column, Table
-from rich.text import Text
 
-MOST_REASONS = 5
 _WIDTH = 120
 """Columns of what goes to a file or a pipe, where no terminal has a width; names are folded less than in 80."""
 _OBEYED = re.compile(
@@ -72,37 +68,6 @@ def open_console(file: IO[str] | None = None, *, soft_wrap: bool = False) -> Con
     console = Console(file=target, width=width, soft_wrap=soft_wrap, emoji=False)
     console.push_render_hook(_Showing())  # pyright: ignore[reportArgumentType]  (it is called, and never looked at)
     return console
-
-
-def plain_table(title: str | Text, columns: Sequence[Column]) -> Table:
-    """An empty table with a line under its head and no other lines."""
-    return Table(
-        *columns,
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-
-
-def numbers(*titles: str) -> list[Column]:
-    """Columns of numbers."""
-    return [Column(title, justify="right", no_wrap=True) for title in titles]
-
-
-def words(*titles: str) -> list[Column]:
-    """Columns of names, which are folded where the terminal is narrow."""
-    return [Column(title, overflow="fold") for title in titles]
-
-
-def say_reasons(console: Console, what: str, reasons: Mapping[str, str]) -> None:
-    """Print the first few names, each with its reason, and how many more there are; nothing if there are none."""
-    for name, reason in list(reasons.items())[:MOST_REASONS]:
-        say(console, f"{what}: {name}: {reason}")
-    if (more := len(reasons) - MOST_REASONS) > 0:
-        say(console, f"{what}: {more:,} more; --json names them all")
 
 
 def say(console: Console, sentence: str, *, style: str = "") -> None:

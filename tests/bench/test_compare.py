@@ -1,5 +1,6 @@
 """Workloads built by commands, run, counted and timed, without a compiler."""
 
+import io
 import json
 import re
 import subprocess
@@ -16,15 +17,16 @@ from mlgokit.bench.counts import EVENTS, Counted, Counter, Counts, Execution
 from mlgokit.bench.kept import forget
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench, VariantRecord, WorkloadResult, load_bench
-from mlgokit.bench.render import sentences_of
 from mlgokit.bench.running import Timing
 from mlgokit.bench.side import SideFlags
 from mlgokit.bench.workloads import Workload
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ReuseError
-from mlgokit.evaluation.page_markdown import markdown_page
+from mlgokit.pages.markdown import render_markdown
+from mlgokit.pages.terminal import print_page
 from mlgokit.progress import say_nothing
+from mlgokit.terminal import open_console
 
 TOOLS = Toolchain(major=22, version="22", clang=Path("/absent/clang"), clangxx=Path("/absent/clang++"))
 
@@ -325,12 +327,14 @@ def test_a_page_names_failures_and_exact_zeros(tmp_path: Path):
         workloads=workloads,
         changes=changes_over(workloads, rng=np.random.default_rng(1)),
     )
-    page = markdown_page(bench_page(bench))
+    page = render_markdown(bench_page(bench))
     assert re.search(r"^\| mine \| \d+ \| 0 \| 0 \| - \| - \|$", page, re.MULTILINE)
     assert "| mine | run | after | it ended with 1 in place of 0: no message |" in page
-    assert "mine: run, after: it ended with 1 in place of 0: no message" in sentences_of(bench)
+    shown = io.StringIO()
+    print_page(bench_page(bench), open_console(shown))
+    assert "  mine: run: after: it ended with 1 in place of 0: no message\n" in shown.getvalue()
     assert "**1 of 2 workloads as they should be.**" in page
-    assert sentences_of(bench)[-2:] == ("1 of 1 put out the same both ways.", "1 of 2 without a failure.")
+    assert bench_page(bench).sentences[-3:-1] == ("1 of 1 put out the same both ways.", "1 of 2 without a failure.")
     assert not bench.is_whole
     (tmp_path / "bench.json").write_text(json.dumps(bench.to_json()))
     assert load_bench(tmp_path / "bench.json") == bench

@@ -17,13 +17,11 @@ import pytest
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench
 from mlgokit.compiler import process
-from mlgokit.evaluation.importance_page import importance_page
-from mlgokit.evaluation.page import render_page
-from mlgokit.evaluation.report import RunReport
-from mlgokit.evaluation.run_page import run_page
+from mlgokit.evaluation.run import RunReport, run_page
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import TrainingRecord
-from mlgokit.policy.importance import Importance
+from mlgokit.pages.html import render_html
+from mlgokit.policy.importance import Importance, importance_page
 from mlgokit.policy.network import OutputKind
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.result import Tuned
@@ -83,12 +81,12 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         changed=(0.2, 0.1, 0.0), shapley=(0.5, 0.25, 0.0), direction=(0.9, -0.8, 0.0),
     )  # fmt: skip
     return {
-        "evaluate": render_page(made.made_page(made.made_evaluation(200, 5))),
-        "bench": render_page(bench_page(Bench.from_json(golden("bench.json"), "bench.json"))),
-        "train": render_page(training_page(TrainingRecord.from_json(golden("metrics.json")))),
-        "tune": render_page(tuned_page(Tuned.from_json(golden("tuned.json")))),
-        "importance": render_page(importance_page(found, OutputKind.LOGITS, name="final.policy")),
-        "quickstart": render_page(run_page(RunReport.from_json(golden("results.json")))),
+        "evaluate": render_html(made.made_page(made.made_evaluation(200, 5))),
+        "bench": render_html(bench_page(Bench.from_json(golden("bench.json"), "bench.json"))),
+        "train": render_html(training_page(TrainingRecord.from_json(golden("metrics.json")))),
+        "tune": render_html(tuned_page(Tuned.from_json(golden("tuned.json")))),
+        "importance": render_html(importance_page(found, OutputKind.LOGITS, name="final.policy")),
+        "quickstart": render_html(run_page(RunReport.from_json(golden("results.json")))),
     }
 
 

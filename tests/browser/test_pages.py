@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mlgokit.evaluation.page import ROWS_AT_ONCE, render_page
+from mlgokit.pages.html import ROWS_AT_ONCE, render_html
 
 pytestmark = pytest.mark.browser
 
@@ -94,7 +94,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> Maker:
     """Makes the page of an evaluation with generated rows, as the benchmark of pages does."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     made = importlib.import_module("report_speed")
-    return lambda *given: render_page(made.made_page(made.made_evaluation(*given)))
+    return lambda *given: render_html(made.made_page(made.made_evaluation(*given)))
 
 
 def look(browser: Browser, page: str, folder: Path, *options: str, width: int = 1200) -> dict[str, Any]:

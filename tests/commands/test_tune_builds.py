@@ -13,10 +13,11 @@ from mlgokit.commands.tune import run
 from mlgokit.commands.tune_options import Tune
 from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.errors import InputError, ReuseError, UsageError
+from mlgokit.pages.terminal import print_page
 from mlgokit.progress import say_nothing
 from mlgokit.terminal import open_console
 from mlgokit.testing import FAKE_TOOLCHAIN
-from mlgokit.tune.render import print_tuned
+from mlgokit.tune.page import tuned_page
 from mlgokit.tune.result import Tuned
 
 
@@ -142,11 +143,11 @@ def test_a_tuned_build_is_shown_with_its_programs_and_tests():
         built=built,
     )  # fmt: skip
     out = io.StringIO()
-    print_tuned(tuned, open_console(out, soft_wrap=True))
+    print_page(tuned_page(tuned), open_console(out, soft_wrap=True))
 
     row = next(line for line in out.getvalue().splitlines() if "bin/app" in line)
-    assert row.split() == ["bin/app", "2,000", "1,900", "-100", "-5.00", "%", "-100", "+0", "+0", "+0"]
+    assert row.split() == ["bin/app", "2,000", "1,900", "-100", "-5.00", "%", "-100", "0", "0", "0"]
     for sentence in ("bin/odd: cannot be compared: no ELF", "the tests pass", "one source changed"):
         assert sentence in out.getvalue()
-    assert out.getvalue().endswith("add to the build: to make: X\n")
+    assert out.getvalue().endswith("Add to the build: to make: X\n")
     assert tuned.to_json()["built"]["programs"][0]["tuned"]["image"] == 1900

@@ -14,11 +14,11 @@ from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.corpus.corpus import ModuleFailure as NoModule
 from mlgokit.errors import InputError, ToolError
 from mlgokit.evaluation.compare import Intervals, compare_projects, project_comparison, summarised
-from mlgokit.evaluation.evaluation_page import evaluation_page
-from mlgokit.evaluation.page import markdown_page
+from mlgokit.evaluation.page import evaluation_page
 from mlgokit.evaluation.records import MEASURES, Evaluation, ProjectComparison, read_evaluation, without_rows
 from mlgokit.evaluation.rows import compare_costs
 from mlgokit.evaluation.verdict import VerdictRules, judge
+from mlgokit.pages.html import render_markdown
 from mlgokit.testing import FakeCompiler, ToyCall, ToyModule, toy_compiler, toy_source
 
 CALLS = (ToyCall(caller="main", callee="leaf", site=2),)
@@ -188,7 +188,7 @@ def test_costs_under_link_time_optimization_are_those_of_the_link_or_said_not_to
     evaluation = summarised([found], before=PLAIN_VARIANT, after=PLAIN_VARIANT, intervals=Intervals(), compilations=1)
     sentence = judge(evaluation, VerdictRules(), "cost").sentence
     assert ("(not read: LTO)." in sentence) is (change is None)
-    assert ("| a | not read: LTO |" in markdown_page(evaluation_page(evaluation))) is (change is None)
+    assert ("| a | not read: LTO |" in render_markdown(evaluation_page(evaluation))) is (change is None)
 
 
 def test_options_are_compiled_with():

@@ -14,10 +14,15 @@ from mlgokit.commands.explain import Explained, named_module, render
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.explain import Explanation, explain_module
-from mlgokit.evaluation.explained import ExplainedSite
-from mlgokit.evaluation.explained_tree import call_tree, largest
-from mlgokit.evaluation.functions import DifferingFunction, function_trees
+from mlgokit.evaluation.explain import (
+    DifferingFunction,
+    Explanation,
+    call_tree,
+    explain_module,
+    function_trees,
+    largest_changes,
+)
+from mlgokit.evaluation.records import ExplainedSite
 from mlgokit.module import Module
 from mlgokit.policy.importance import changes_from_typical
 from mlgokit.policy.network import Layer, OutputKind, Policy
@@ -124,7 +129,7 @@ def test_a_site_has_both_decisions_and_what_the_policy_says(found: Explanation):
 
 
 def test_the_tree_leads_from_a_function_that_changed_to_its_differences(found: Explanation):
-    larger, smaller = largest(found, 1)
+    larger, smaller = largest_changes(found, 1)
 
     assert [one.function for one in larger] == ["leaf"]
     assert [one.function for one in smaller] == ["far"]
@@ -142,10 +147,10 @@ def test_the_terminal_tells_a_components_sum_once_and_obeys_no_name(found: Expla
 
     assert "m: 167 bytes by LLVM, 212 by " in text
     assert "+45 = +45 by differences, +0 in functions that no difference reaches, +0 outside of functions" in text
-    assert text.count("component 0: +75 bytes in 2 functions by 2 differences together") == 1
-    assert text.count("component 0, as above") == 1
-    assert "    calls leaf: LLVM: inlined, now: not inlined; call site 0x0000000000000004" in text
-    assert "2 of 2 members agree; size 90 (typically 6.4) -2.51; users 9 (typically 0.0) -0.81" in text
+    assert text.count("Component 0: +75 bytes in 2 functions by 2 differences together") == 1
+    assert text.count("Component 0, as above") == 1
+    assert "    calls leaf: LLVM: inlined, now: not inlined, call site 0x0000000000000004" in text
+    assert "2 of 2 members agree; size here 90, typically 6.4, by -2.51; users here 9, typically 0.0, by -0.81" in text
     assert "calls evil\\x1b]0;moon\\nname: LLVM: not inlined, now: inlined" in text
     assert "\x1b" not in text
     assert "2 more functions changed; --functions shows more, --json has all" in shown(found, functions=1)
@@ -255,7 +260,7 @@ def test_a_function_that_no_difference_reaches_is_counted_apart():
     found = explain_module(toy_source("m"), compiler=toy_compiler({"m": toy}), side=BOTH[1])
 
     assert (found.change, found.components[0].change, found.unexplained) == (-19, -20, 1)
-    assert "other: +1 bytes (9 -> 10)\n  no difference reaches it\n" in shown(found)
+    assert "other: +1 bytes (9 -> 10)\n  No call that is decided otherwise reaches it.\n" in shown(found)
 
 
 def test_a_function_that_lives_on_with_its_callers_shows_their_differences():
@@ -271,7 +276,7 @@ def test_a_function_that_lives_on_with_its_callers_shows_their_differences():
 
     assert leaf.component == 0
     assert [(line.where, line.site.callee) for line in call_tree(found, leaf)] == [("elsewhere", "twig")]
-    assert "leaf: +9 bytes (not there -> 9)\n  component 0, as above\n  top calls twig: LLVM: inl" in shown(found)
+    assert "leaf: +9 bytes (absent -> 9)\n  Component 0, as above.\n  top calls twig: LLVM: inl" in shown(found)
 
 
 def test_a_module_without_decisions_has_nothing_to_tell():

@@ -14,24 +14,27 @@ from mlgokit.builds.images import FunctionBytes
 from mlgokit.commands import report
 from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.errors import InputError, UsageError
-from mlgokit.evaluation.evaluation_page import evaluation_page
-from mlgokit.evaluation.explained import ExplainedComponent, ExplainedSite, FeatureWeight, FunctionTree, TreeLine
-from mlgokit.evaluation.page import ROWS_AT_ONCE, check_json_name, render_page
-from mlgokit.evaluation.page_curves import drawn
-from mlgokit.evaluation.page_markdown import MARKDOWN_ROWS, markdown_page
-from mlgokit.evaluation.page_parts import Bars, Curve, Curves, Page, TextTable, Trees
+from mlgokit.evaluation.page import evaluation_page
 from mlgokit.evaluation.records import (
     BuiltModule,
     Change,
     CostComparison,
     Evaluation,
+    ExplainedComponent,
+    ExplainedSite,
+    FeatureWeight,
     FunctionComparison,
+    FunctionTree,
     ModuleComparison,
     ModuleFailure,
     ProjectComparison,
     Sizes,
+    TreeLine,
     Verdict,
 )
+from mlgokit.pages.html import ROWS_AT_ONCE, check_json_name, plot_curves, render_html
+from mlgokit.pages.markdown import MARKDOWN_ROWS, render_markdown
+from mlgokit.pages.model import Bars, Curve, Curves, Page, Table, Trees
 
 HOSTILE = '</script><img src="http://x/" onerror="alert(1)"><b>"\u202e|[a](http://x)'
 
@@ -86,8 +89,8 @@ SMALL = evaluation(
 )
 
 
-def table(page: Page, title: str) -> TextTable:
-    return next(part for part in page.parts if part.title == title and isinstance(part, TextTable))
+def table(page: Page, title: str) -> Table:
+    return next(part for part in page.parts if part.title == title and isinstance(part, Table))
 
 
 class Elements(HTMLParser):
@@ -109,16 +112,16 @@ class Elements(HTMLParser):
 def test_verdict_first_then_worst_first() -> None:
     page = evaluation_page(SMALL)
     assert (page.answer, page.good, page.headline) == ("Ship", True, "Image -10.00 %.")
-    assert [row[0] for row in table(page, "Projects, worst first").rows] == ["grew", "shrank"]
-    assert [row[0] for row in table(page, "Modules, worst first").rows] == ["b.o", "c.o", "a.o"]
-    assert [row[:6] for row in table(page, "Functions, worst first").rows] == [
+    assert [row[0] for row in table(page, "Projects, worst first").texts()] == ["grew", "shrank"]
+    assert [row[0] for row in table(page, "Modules, worst first").texts()] == ["b.o", "c.o", "a.o"]
+    assert [row[:6] for row in table(page, "Functions, worst first").texts()] == [
         ("_Z1gv", "a.o", "shrank", "10", "12", "+2"),
         ("_Z1fv", "b.o", "grew", "90", "absent", "-90"),
         ("_Z1fv", "a.o", "shrank", "90", "absent", "-90"),
     ]
-    text = render_page(page)
+    text = render_html(page)
     assert text.index("✓ Ship") < text.index("Image \N{MINUS SIGN}10.00") < text.index('<section id="part-0"')
-    refused = render_page(evaluation_page(dataclasses.replace(SMALL, verdict=evaluation(ship=False).verdict)))
+    refused = render_html(evaluation_page(dataclasses.replace(SMALL, verdict=evaluation(ship=False).verdict)))
     assert "✗ Do not ship" in refused
 
 
@@ -145,12 +148,12 @@ def test_failures_are_rows_and_come_first() -> None:
         failures=(ModuleFailure(module="x.o", build="after", reason="slow"),),
     )
     page = evaluation_page(evaluation(*SMALL.projects, broken))
-    assert table(page, "Failures").rows == (
+    assert table(page, "Failures").texts() == (
         ("broken", "broken", "link", "after: no main"),
         ("x.o", "broken", "compile, after", "slow"),
     )
-    assert table(page, "Modules, worst first").rows[0][:6] == ("x.o", "broken", "5", "timed out", "-", "-")
-    assert table(page, "Projects, worst first").rows[0][:5] == ("broken", "C++", "not linked", "not linked", "-")
+    assert table(page, "Modules, worst first").texts()[0][:6] == ("x.o", "broken", "5", "timed out", "-", "-")
+    assert table(page, "Projects, worst first").texts()[0][:5] == ("broken", "C++", "not linked", "not linked", "-")
 
 
 def test_costs_are_judged_where_they_are_the_measure() -> None:
@@ -162,7 +165,7 @@ def test_costs_are_judged_where_they_are_the_measure() -> None:
     )
     page = evaluation_page(judged)
     assert next(part for part in page.parts if isinstance(part, Bars)).bars[0].text == "-20.00 %"
-    assert table(page, "Register allocation by project").rows == (("shrank", "-20.00 %", "4", "3", "1", "3 -> 3"),)
+    assert table(page, "Register allocation by project").texts() == (("shrank", "-20.00 %", "4", "3", "1", "3 -> 3"),)
 
 
 def test_a_strangers_names_stay_text() -> None:
@@ -173,7 +176,7 @@ def test_a_strangers_names_stay_text() -> None:
         )
     )
     hostile = dataclasses.replace(hostile, command=HOSTILE, source=HOSTILE, toolchain={HOSTILE: HOSTILE})
-    text = render_page(evaluation_page(hostile))
+    text = render_html(evaluation_page(hostile))
     found = Elements(text)
     assert found.suspicious == []
     assert (found.tags["script"], found.tags.get("img"), found.tags.get("b")) == (2, None, None)
@@ -182,7 +185,7 @@ def test_a_strangers_names_stay_text() -> None:
     assert "unsafe-inline'; style" not in text
     assert re.search(r"script-src 'sha256-[\w+/]{43}='", text)
 
-    plain = markdown_page(evaluation_page(hostile))
+    plain = render_markdown(evaluation_page(hostile))
     fenced = re.sub(r"```sh\n.*?\n```", "", plain, flags=re.DOTALL)
     assert "<" not in fenced
     assert "[a](" not in fenced
@@ -192,12 +195,12 @@ def test_a_strangers_names_stay_text() -> None:
 def test_long_tables_are_paged_and_cut_in_markdown() -> None:
     rows = tuple(module(f"m{index:04}.o", 100, 100 + index) for index in range(1000))
     page = evaluation_page(evaluation(project("big", 1000, 900, *rows)))
-    text = render_page(page)
+    text = render_html(page)
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
     assert text.count("<tr><th") < 200
     assert [len(part) for part in data["rows"].values()] == [1000]
-    assert markdown_page(page).count(".o | big |") == MARKDOWN_ROWS
-    assert f"The first {MARKDOWN_ROWS} of 1,000." in markdown_page(page)
+    assert render_markdown(page).count(".o | big |") == MARKDOWN_ROWS
+    assert f"The first {MARKDOWN_ROWS} of 1,000." in render_markdown(page)
 
 
 def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
@@ -205,7 +208,7 @@ def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
     told = report.run(report.MakeReport(result=tmp_path / "e.json"))
     assert told == {"html": str(tmp_path / "e.html"), "markdown": str(tmp_path / "e.md")}
     names = readable_names(["_Z1fv", "_Z1gv"], find_demangler())
-    assert (tmp_path / "e.html").read_text() == render_page(evaluation_page(SMALL, names))
+    assert (tmp_path / "e.html").read_text() == render_html(evaluation_page(SMALL, names))
     assert (tmp_path / "e.md").read_text().startswith("# plain against plain\n\n**Ship.** Image -10.00 %.\n")
 
     (tmp_path / "other.json").write_text('{"format": "else"}')
@@ -276,10 +279,10 @@ def test_call_trees_say_what_was_decided_what_it_weighs_and_why() -> None:
     assert below.rows == (("size", "90", "6.4", "-2.50"),)
     assert shrunk.trees[0].notes[1] == "Nothing is known: the 60 seconds for call trees were over."
 
-    text = render_page(page)
+    text = render_html(page)
     assert Elements(text).suspicious == []
     assert 'data-symbol="_Z1fv" title="_Z1fv">f()</span>' in text
-    plain = markdown_page(page)
+    plain = render_markdown(page)
     assert "### f(): +12 bytes (10 -> 22)\n\nSymbol: _Z1fv\n" in plain
     assert "\n- calls g(); inlined\n  - calls &lt;/script>" in plain
     assert "| g() | a.o | shrank | 10 | 12 | +2 | +20.00 % | _Z1gv |" in plain
@@ -289,8 +292,8 @@ def test_why_there_are_no_call_trees_is_said() -> None:
     page = evaluation_page(dataclasses.replace(SMALL, no_trees="nothing was to be had"))
     (part,) = (part for part in page.parts if isinstance(part, Trees))
     assert part.note == "There are no call trees: nothing was to be had."
-    assert part.note in render_page(page)
-    assert part.note in markdown_page(page)
+    assert part.note in render_html(page)
+    assert part.note in render_markdown(page)
 
 
 def test_curves_are_drawn_and_have_their_numbers() -> None:
@@ -298,16 +301,16 @@ def test_curves_are_drawn_and_have_their_numbers() -> None:
     part = Curves(
         title="Bytes", axes=("seconds", "bytes"), curves=(Curve(name="a", points=points), Curve(name="b", points=()))
     )
-    plot = drawn(part)
+    plot = plot_curves(part)
     assert (plot.curves[0].line[:10], plot.curves[0].line[-13:]) == ("M0.00 0.00", "100.00 100.00")
     assert plot.curves[0].line.count("L") < 400
     assert plot.curves[1].line == ""
     assert [text for _, text in plot.across] == ["0", "200", "400", "600", "800"]
     assert plot.across[2][0] == pytest.approx(400 / 9.99)
     page = Page(title="t", answer="", good=True, headline="h", sentences=(), parts=(part,), command="", facts=())
-    text = render_page(page)
+    text = render_html(page)
     assert text.count('<th scope="row">') == len(points) // 21 + 2 <= ROWS_AT_ONCE
     assert 'aria-label="Bytes: bytes by seconds; the numbers are in the table below"' in text
-    assert "| 999 | -899 |" in markdown_page(page)
-    flat = drawn(dataclasses.replace(part, curves=(Curve(name="a", points=((1, 5), (2, 5))),)))
+    assert "| 999 | -899 |" in render_markdown(page)
+    flat = plot_curves(dataclasses.replace(part, curves=(Curve(name="a", points=((1, 5), (2, 5))),)))
     assert flat.curves[0].marks == "M0.00 50.00h0M100.00 50.00h0"

@@ -10,13 +10,20 @@ from typing import Any
 import pytest
 
 from mlgokit.errors import InputError, StorageError
-from mlgokit.evaluation.page import render_page
-from mlgokit.evaluation.page_markdown import markdown_page
-from mlgokit.evaluation.page_parts import Bars, Curves, TextTable
+from mlgokit.evaluation.page import compile_time_ratio
 from mlgokit.evaluation.records import Change, Evaluation
-from mlgokit.evaluation.report import RunReport, failures, program_sentence
-from mlgokit.evaluation.run_page import run_page, write_report
-from mlgokit.evaluation.sentences import compile_time_ratio, control_sentence, headline, typeset
+from mlgokit.evaluation.run import (
+    RunReport,
+    control_sentence,
+    failures,
+    headline,
+    program_sentence,
+    run_page,
+    write_report,
+)
+from mlgokit.pages.html import render_html, typeset
+from mlgokit.pages.markdown import render_markdown
+from mlgokit.pages.model import Bars, Curves, Table
 
 VALUE: dict[str, Any] = json.loads((Path(__file__).parent.parent / "golden" / "results.json").read_text())
 REPORT = RunReport.from_json(VALUE)
@@ -25,7 +32,7 @@ PROGRAM = REPORT.program
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render_page(run_page(REPORT))
+    return render_html(run_page(REPORT))
 
 
 class Outline(HTMLParser):
@@ -186,7 +193,7 @@ def test_the_page_shows_sizes_growth_and_failures(page: str):
 
 
 def test_markdown_shows_gain_growth_and_behaviour():
-    text = markdown_page(run_page(REPORT))
+    text = render_markdown(run_page(REPORT))
 
     assert "| linked image | " in text.lower()
     assert "crashed: &lt;script>" in text
@@ -198,19 +205,19 @@ def test_parts_hold_the_numbers_of_the_run():
     parts = {part.title: part for part in run_page(REPORT).parts}
     training, time, stages = parts["Training"], parts["Where the time went"], parts["Stages"]
     foreseen, sections = parts["How well effects are foreseen"], parts["What linked images are made of"]
-    assert isinstance(training, TextTable)
+    assert isinstance(training, Table)
     assert isinstance(time, Bars)
-    assert isinstance(stages, TextTable)
+    assert isinstance(stages, Table)
     assert isinstance(foreseen, Curves)
-    assert isinstance(sections, TextTable)
+    assert isinstance(sections, Table)
 
-    assert training.rows[0][:6] == ("1", "892", "170.5", "9,120", "4,210", "unknown")
+    assert training.texts()[0][:6] == ("1", "892", "170.5", "9,120", "4,210", "unknown")
     assert [len(curve.points) for curve in foreseen.curves] == [len(REPORT.rounds) - 1]
     assert time.bars[0].name == "fetch (reused)"
     assert sum(bar.end for bar in time.bars) == pytest.approx(sum(stage.seconds for stage in REPORT.stages))
-    assert stages.rows[-1][0] == "all"
-    assert "snappy" not in {row[0] for row in sections.rows}
-    for row in sections.rows:
+    assert stages.texts()[-1][0] == "all"
+    assert "snappy" not in {row[0] for row in sections.texts()}
+    for row in sections.texts():
         text, _, rodata, _, eh_frame, _, image, _ = (int(cell.replace(",", "")) for cell in row[1:])
         assert text + rodata + eh_frame == image, row[0]
 
@@ -256,7 +263,7 @@ def test_a_run_without_anything_still_gives_a_page():
         evaluation=Evaluation(policy="none", projects=(), summary={}, compilations=0),
     )
     page = run_page(bare)
-    text = Outline(render_page(page)).text
+    text = Outline(render_html(page)).text
 
     assert [part.title for part in page.parts] == ["Glossary"]
     for words in (
@@ -273,7 +280,7 @@ def test_different_behaviour_stands_out():
     page = run_page(dataclasses.replace(REPORT, program=different))
 
     assert (page.answer, page.good) == ("Not the same behaviour", False)
-    assert "other behaviour of: --parse &lt;a&gt;.json" in render_page(page)
+    assert "other behaviour of: --parse &lt;a&gt;.json" in render_html(page)
 
 
 def test_all_files_are_written(tmp_path: Path):

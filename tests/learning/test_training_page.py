@@ -9,14 +9,14 @@ import pytest
 
 from mlgokit.commands import report
 from mlgokit.errors import InputError, UsageError
-from mlgokit.evaluation.page import render_page
-from mlgokit.evaluation.page_markdown import markdown_page
-from mlgokit.evaluation.page_parts import Bars, Curves, Page, Scatter, TextTable
 from mlgokit.learning.metrics import rounds_of
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.validation import JudgedModule, read_judged, write_judged
 from mlgokit.manifest import finite_json
+from mlgokit.pages.html import render_html
+from mlgokit.pages.markdown import render_markdown
+from mlgokit.pages.model import Bars, Curves, Page, Scatter, Table
 
 HOSTILE = "</script><b>|"
 ROW = {"compilations": 9, "user_seconds": 2.0, "seconds": 3.0, "failed": 1, "failed/boom": 1, "learner/loss": 0.5}
@@ -65,16 +65,16 @@ def test_turns_are_curves_and_modules_stand_worst_first() -> None:
     assert part(page, "Loss", Curves).curves[0].points == ((1, 0.5), (2, 0.25))
     bars: Bars = part(page, "What each project adds", Bars)
     assert [(one.name, one.end - one.start) for one in bars.bars] == [("b", -100), ("a", 20), ("all", -80)]
-    table: TextTable = part(page, "Modules that judged, worst first", TextTable)
-    assert [row[0] for row in table.rows] == ["a/x.o", HOSTILE, "b/y.o"]
+    table: Table = part(page, "Modules that judged, worst first", Table)
+    assert [row[0] for row in table.texts()] == ["a/x.o", HOSTILE, "b/y.o"]
     assert part(page, "Change by score of the module", Scatter).after == (120, 50, 200)
-    assert part(page, "The gate", TextTable).rows == (("1", "set", "5", "-0", "0", "-0", "0", "closed"),)
-    assert part(page, "Left out, and failed", TextTable).rows == (
+    assert part(page, "The gate", Table).texts() == (("1", "set", "5", "-0", "0", "-0", "0", "closed"),)
+    assert part(page, "Left out, and failed", Table).texts() == (
         ("nothing to decide", "module, left out", "4"),
         ("boom", "compilation, failed", "2"),
     )
-    assert "<b>" not in render_page(page)
-    assert "| 2 | 11 | 1 | 0.0 | 0.0 | -5.00 % | -2.00 % | 0.25 |" in markdown_page(page)
+    assert "<b>" not in render_html(page)
+    assert "| 2 | 11 | 1 | 0.0 | 0.0 | -5.00 % | -2.00 % | 0.25 |" in render_markdown(page)
 
 
 def test_a_training_without_validation_has_a_page() -> None:
@@ -82,7 +82,7 @@ def test_a_training_without_validation_has_a_page() -> None:
     page = training_page(TrainingRecord.from_json(found))
 
     assert page.headline == "1 turns without validation."
-    assert "seed" in render_page(page)
+    assert "seed" in render_html(page)
 
 
 def test_a_report_is_made_of_the_metrics(tmp_path: Path) -> None:

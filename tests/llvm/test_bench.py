@@ -149,7 +149,7 @@ def test_a_build_that_fails_is_a_row_and_the_exit_code(
     with pytest.raises(SystemExit) as ended:
         main([*words, "--options=-DLIBRARY_OFFSET=nothing"])
     assert ended.value.code == 1
-    assert "mixer: build, after: mixer.c does not compile:" in capsys.readouterr().out
+    assert "mixer: build: after: mixer.c does not compile:" in capsys.readouterr().out
 
 
 def test_a_build_of_ones_own(toolchain: Toolchain, tmp_path: Path):

@@ -200,7 +200,7 @@ def test_a_rustc_without_the_plugin_replays_what_was_tuned(
     assert found["replayed_bytes"] < found["plain_bytes"] == result["plain_bytes"]
     assert found["tuned_bytes"] == result["tuned_bytes"]
     assert Path(found["lines"]).read_text().count("\n") == found["decisions"] > 0
-    assert f"build with: {found['flag']}" in capsys.readouterr().out.replace("\n", " ").replace("  ", " ")
+    assert f"Build with: {found['flag']}" in capsys.readouterr().out.replace("\n", " ").replace("  ", " ")
     weights: dict[str, int] = {}
     for name, line in (("plain", "cargo build --release"), ("replayed", found["flag"])):
         variables = dict(word.split("=", 1) for word in line.partition("cargo ")[0].split())

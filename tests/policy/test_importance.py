@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.importance_page import importance_page
-from mlgokit.evaluation.page import render_page
-from mlgokit.policy.importance import Questions, importance, shapley_values
+from mlgokit.pages.html import render_html
+from mlgokit.policy.importance import Questions, importance, importance_page, shapley_values
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 
@@ -59,7 +58,7 @@ def test_the_feature_that_decides_is_found(output: OutputKind):
     if output is not OutputKind.COLUMN_LOGIT:
         assert found.direction[1] > 0.7
         assert found.direction[2] < -0.7
-    page = render_page(importance_page(found, output, name="a.policy"))
+    page = render_html(importance_page(found, output, name="a.policy"))
     assert "a.policy" in page
     assert "much" in page
     assert 'src="http' not in page

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.export.replay import ReplayLine
+from mlgokit.pages.terminal import print_page
 from mlgokit.testing import toy_sizes
-from mlgokit.tune.render import print_replay
+from mlgokit.tune.page import replay_page
 from mlgokit.tune.replay import CompileAll, ReplayResult, ReplaySource, replay_build, replay_list
 
 
@@ -101,8 +102,8 @@ def test_lines_that_save_nothing_are_dropped():
     lines, found = replayed([source("a", [line("f", "g")]), source("b", [])], {"a": {"f": -8}, "b": {"f": 1}})
     assert (lines, found.decisions, found.change) == ([], 0, 0)
     text = io.StringIO()
-    print_replay(found, Console(file=text, width=160))
-    assert "nothing was written" in text.getvalue()
+    print_page(replay_page(found), Console(file=text, width=160))
+    assert "Nothing was written" in text.getvalue()
 
 
 def test_what_line_tables_alone_make_larger_keeps_its_lines_if_the_whole_is_smaller():
@@ -117,8 +118,8 @@ def test_what_line_tables_alone_make_larger_keeps_its_lines_if_the_whole_is_smal
     assert lines == [line("f", "g"), line("h", "i")]
     assert (found.larger, found.replayed_bytes, found.rounds) == (("b",), 194, 2)
     text = io.StringIO()
-    print_replay(found, Console(file=text, width=160))
-    assert "larger than plain by line tables alone, with this compiler: b" in text.getvalue()
+    print_page(replay_page(found), Console(file=text, width=160))
+    assert "Larger than plain by line tables alone, with this compiler: b" in text.getvalue()
     with_tables["a"]["f"] = -1
     assert replay_build(sources, compile_all, objective=Objective.LINK_AWARE)[0] == []
 
@@ -138,7 +139,7 @@ def test_what_is_left_is_said():
         [source("a", [line("f", "g")]), source("b", [line("h", "i")])], {"a": {"f": -8}, "b": {"h": 3}}
     )
     text = io.StringIO()
-    print_replay(dataclasses.replace(found, flag="--config=a"), Console(file=text, width=160))
+    print_page(replay_page(dataclasses.replace(found, flag="--config=a")), Console(file=text, width=160))
     assert len(lines) == 1
     for words in ("2 modules: 1 replayed, 1 left out", "40 % is left", "1 decisions", "strip -g"):
         assert words in text.getvalue()

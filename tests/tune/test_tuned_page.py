@@ -13,11 +13,12 @@ from mlgokit.builds.measurement import Comparison
 from mlgokit.builds.recorded import TunedBuild, TunedProgram
 from mlgokit.commands import report
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus
-from mlgokit.evaluation.page import render_page
-from mlgokit.evaluation.page_markdown import markdown_page
-from mlgokit.evaluation.page_parts import Bars, Curves, Page, Scatter, TextTable
+from mlgokit.pages.html import render_html
+from mlgokit.pages.markdown import render_markdown
+from mlgokit.pages.model import Bars, Curves, Page, Scatter, Table
+from mlgokit.pages.terminal import print_page
 from mlgokit.tune.page import tuned_page
-from mlgokit.tune.render import print_tuned
+from mlgokit.tune.replay import ReplayedModule, ReplayResult
 from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedModule
 from mlgokit.tune.search import CurvePoint
 
@@ -74,26 +75,31 @@ def test_the_sums_the_search_and_what_each_module_adds() -> None:
 
     assert (page.answer, page.good) == ("Smaller", True)
     assert page.headline == "Objects, each COMDAT once: 1,000 -> 880 bytes (-11.95 %)."
-    sums: TextTable = part(page, "Sums", TextTable)
-    assert [row[0] for row in sums.rows] == [
+    sums: Table = part(page, "Sums", Table)
+    assert [row[0] for row in sums.texts()] == [
         "Objects, each COMDAT once",
         "Linked image",
         "Linked .text",
         "By the objective",
     ]
-    assert sums.rows[1][1:] == ("900", "810", "-90", "-10.00 %")
+    assert sums.texts()[1][1:] == ("900", "810", "-90", "-10.00 %", "-")
     assert part(page, "The search", Curves).curves[0].points == ((60.0, -5.0), (120.0, -12.0))
     bars: Bars = part(page, "What each module adds", Bars)
     assert [(one.name, one.end) for one in bars.bars] == [("a.o", -99.5), ("b.o", -119.5), ("all", -119.5)]
-    table: TextTable = part(page, "Modules, worst first", TextTable)
-    assert [row[:2] for row in table.rows] == [(HOSTILE, "larger in the link"), ("b.o", "-"), ("a.o", "-")]
-    assert part(page, "Change by size of the module", Scatter).before == (300, 200, 500)
-    assert part(page, "Left as LLVM has it", TextTable).rows == (
+    table: Table = part(page, "Modules, by bytes saved", Table)
+    assert [row[:2] for row in table.texts()] == [
+        ("a.o", "tuned"),
+        ("b.o", "tuned"),
+        (HOSTILE, "as plain, byte for byte"),
+    ]
+    assert part(page, "Change by size of the module", Scatter).before == (500, 200, 300)
+    assert part(page, "What was put back, and why", Table).texts() == ((HOSTILE, "larger in the link"),)
+    assert part(page, "Left as LLVM has it", Table).texts() == (
         ("bad.c", "does not compile", "no such header"),
         ("fast.c", "left out", "-O2"),
     )
-    assert "<b>" not in render_page(page)
-    assert "| a.o | - | 500 | 400 | -100 | -19.90 % | 3 | 0 | 2 |" in markdown_page(page)
+    assert "<b>" not in render_html(page)
+    assert "| a.o | tuned | 500 | 400 | -100 | -19.90 % | 3 | 0 | 2 |" in render_markdown(page)
 
 
 def test_what_passes_gave_is_shown() -> None:
@@ -111,17 +117,18 @@ def test_what_passes_gave_is_shown() -> None:
     )
     page = tuned_page(Tuned.from_json(json.loads(json.dumps(tuned.to_json()))))
 
-    assert [row[:3] for row in part(page, "Sums", TextTable).rows[1:3]] == [
+    assert [row[:3] for row in part(page, "Sums", Table).texts()[1:3]] == [
         ("Of that by passes of the optimizer left out", "950", "920"),
         ("Of that by passes of the code generator left out", "920", "900"),
     ]
-    table: TextTable = part(page, "Modules, worst first", TextTable)
-    assert table.rows[0][table.columns.index("passes")] == "7"
+    table: Table = part(page, "Modules, by bytes saved", Table)
+    assert table.texts()[0][table.titles().index("passes")] == "7"
     shown = io.StringIO()
     nothing = dataclasses.replace(searched(920, 920), functions=0, changed=0)
-    print_tuned(dataclasses.replace(tuned, passes=nothing), Console(file=shown, width=300))
-    assert "of that by passes of the optimizer left out: 950 -> 920 bytes (-3.16 %), in 1 of 4" in shown.getvalue()
-    assert "passes of the code generator: none could be tried in the time that was left" in shown.getvalue()
+    print_page(tuned_page(dataclasses.replace(tuned, passes=nothing)), Console(file=shown, width=300))
+    row = next(line for line in shown.getvalue().splitlines() if "passes of the optimizer left out" in line)
+    assert row.split()[-8:] == ["950", "920", "-30", "-3.16", "%", "1", "of", "4"]
+    assert "Passes of the code generator: none could be tried in the time that was left" in shown.getvalue()
 
 
 def test_programs_of_the_build_are_shown() -> None:
@@ -137,11 +144,12 @@ def test_programs_of_the_build_are_shown() -> None:
     )
     page = tuned_page(Tuned.from_json(json.loads(json.dumps(dataclasses.replace(TUNED, built=built).to_json()))))
 
-    assert part(page, "Programs of the build", TextTable).rows == (
-        ("tool", "100", "90", "-10", "-10.00 %"),
-        ("lib", "linked", "failed", "no main", "-"),
+    assert part(page, "Programs of the build", Table).texts() == (
+        ("tool", "100", "90", "-10", "-10.00 %", "0", "0", "0", "0"),
+        ("lib", "linked", "failed", "-", "-", "-", "-", "-", "-"),
     )
-    assert page.sentences[-2:] == ("All tests pass.", "Add to the build: CXXFLAGS=-fpass-plugin=tuned.so")
+    assert page.sentences[-2:] == ("lib: cannot be compared: no main.", "All tests pass.")
+    assert page.advice == ("Add to the build: CXXFLAGS=-fpass-plugin=tuned.so",)
 
 
 def test_costs_are_shown_where_they_count() -> None:
@@ -170,4 +178,27 @@ def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
     assert Tuned.from_json(json.loads((tmp_path / "tuned.json").read_text())) == TUNED
     told = report.run(report.MakeReport(result=tmp_path / "tuned.json"))
     assert told == {"html": str(tmp_path / "tuned.html"), "markdown": str(tmp_path / "tuned.md")}
-    assert (tmp_path / "tuned.html").read_text() == render_page(tuned_page(TUNED))
+    assert (tmp_path / "tuned.html").read_text() == render_html(tuned_page(TUNED))
+
+
+def test_a_replay_is_on_the_page_of_the_tuning() -> None:
+    one = ReplayedModule(
+        name="a.o", state="replayed", decisions=2, plain_bytes=100, replayed_bytes=95, tuned_bytes=90,
+        plugin_plain_bytes=100,
+    )  # fmt: skip
+    replay = ReplayResult(
+        modules=(one,), failures={"b.o": "crashed"}, decisions=2, disputed=0, rounds=1, plugin_plain_bytes=100,
+        tuned_bytes=90, plain_bytes=100, replayed_bytes=95, flag="--config=a.cfg",
+    )  # fmt: skip
+    page = tuned_page(dataclasses.replace(TUNED, replay=replay))
+
+    assert part(page, "Modules that are replayed, by bytes saved", Table).texts() == (
+        ("a.o", "replayed", "2", "100", "95", "-5", "-10"),
+    )
+    assert part(page, "Not replayed", Table).texts() == (("b.o", "does not compile", "crashed"),)
+    assert page.sentences[-1].startswith("Of the plugin's saving, 50 % is left; 2 decisions, and 0 call sites")
+    assert page.advice[:3] == (
+        "Add to the build: -fpass-plugin=tuned.so",
+        "Without the plugin, by LLVM's inline replay:",
+        "Add to the build: --config=a.cfg",
+    )

@@ -1,29 +1,56 @@
 """A comparison of running programs as a page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from mlgokit.bench.record import Bench, WorkloadResult
-from mlgokit.bench.render import counting_of, tables_of
-from mlgokit.evaluation.evaluation_page import side_facts
-from mlgokit.evaluation.page_parts import Bar, Bars, Page, Part, TextTable
-from mlgokit.evaluation.sentences import percent, relative_change
+from mlgokit.bench.counts import EVENTS
+from mlgokit.bench.record import Bench, Measured, SideResult, WorkloadResult
+from mlgokit.evaluation.page import side_facts
+from mlgokit.pages.model import (
+    Bar,
+    Bars,
+    Cell,
+    Column,
+    Page,
+    Part,
+    Row,
+    Table,
+    change_columns,
+    count_columns,
+    drop_empty,
+    number_columns,
+    percent,
+    relative_change,
+    text_columns,
+)
+from mlgokit.terminal import counted
 
+MOST_ROWS = 60
+"""Benchmarks and tests that a table shows; the largest changes come first."""
 _HEADLINES = 3
 """Measures in the headline; the table has all."""
+_VERDICTS = {"less": "less", "more": "more", "same": "the same", "undecided": "undecided"}
 
 
 def bench_page(bench: Bench) -> Page:
     """The page of a comparison; its answer says what ran with the same output: whether to ship is for people to say."""
-    counted, totals = counting_of(bench)
-    parts: list[Part | None] = [_by_workload(bench), *tables_of(bench), _untimed(bench), _failures(bench)]
+    parts: list[Part | None] = [
+        _instruction_bars(bench),
+        _execution_table(bench),
+        _time_table(bench),
+        _build_table(bench),
+        _result_table(bench),
+        _change_table(bench),
+        _untimed_table(bench),
+        _failure_table(bench),
+    ]
     sound = sum(not one.failures and one.same_output is not False for one in bench.workloads)
     return Page(
         title=f"{bench.after.label} against {bench.before.label}",
         answer=f"{sound} of {len(bench.workloads)} workloads as they should be",
         good=bench.is_whole,
         headline=_headline(bench),
-        sentences=(*counted, *totals, "A change is after / before less 1, so negative is less."),
-        parts=tuple(part for part in parts if part is not None and not (isinstance(part, TextTable) and not part.rows)),
+        sentences=(*_sentences(bench), "A change is after / before less 1, so negative is less."),
+        parts=drop_empty(parts),
         command=bench.command,
         facts=tuple(_facts(bench)),
     )
@@ -41,42 +68,170 @@ def _headline(bench: Bench) -> str:
     return f"{'; '.join(told)}." if told else "Nothing could be compared."
 
 
-def _by_workload(bench: Bench) -> Bars | None:
+def _sentences(bench: Bench) -> Iterable[str]:
+    """Who counted, and how many workloads did as they should."""
+    counted_ones = [one for one in bench.workloads if one.before.whole is not None]
+    if counted_ones:
+        where = "in the files that were built" if counted_ones[0].before.own else "in the whole process"
+        why = f"; {bench.uncounted}" if bench.uncounted else ""
+        yield f"Counted {where} by {bench.counter}{why}. Instructions are not time."
+    elif bench.uncounted and not bench.counter:
+        yield f"Not counted: {bench.uncounted}."
+    compared = [one for one in bench.workloads if one.same_output is not None]
+    if compared:
+        same = sum(one.same_output is True for one in compared)
+        yield f"{same} of {len(compared)} put out the same both ways."
+    yield f"{sum(not one.failures for one in bench.workloads)} of {len(bench.workloads)} without a failure."
+
+
+def _instruction_bars(bench: Bench) -> Bars | None:
     """Instructions, which are always there if anything was counted."""
-    changes = [(one.name, change) for one in bench.workloads if (change := _executed(one)) is not None]
+    changes = [
+        (one.name, relative_change(before, after))
+        for one in bench.workloads
+        if (before := one.before.counts.instructions) and (after := one.after.counts.instructions) is not None
+    ]
     if not changes:
         return None
     changes.sort(key=lambda pair: pair[1])
-    bars = (
-        Bar(name=name, start=0, end=100 * change, text=percent(change) if change else "0") for name, change in changes
-    )
     return Bars(
         title="Instructions by workload",
         columns=("workload", "change"),
-        bars=tuple(bars),
+        bars=tuple(
+            Bar(name=name, start=0, end=100 * change, text=percent(change) if change else "0")
+            for name, change in changes
+        ),
         note="Executed instructions, after against before: to the left is less, and hatched is more.",
     )
 
 
-def _executed(one: WorkloadResult) -> float | None:
-    before, after = one.before.counts.instructions, one.after.counts.instructions
-    return relative_change(before, after) if before and after is not None else None
+def _execution_table(bench: Bench) -> Table:
+    rows: list[Row] = []
+    for one in bench.workloads:
+        before, after = one.before.counts, one.after.counts
+        if before.instructions is not None:
+            changes = (_change(getattr(before, event), getattr(after, event)) for event in EVENTS)
+            rows.append((f"{one.name} ({one.kind})" if one.kind else one.name, before.instructions, *changes))
+    return Table(
+        title="What programs execute",
+        columns=(*text_columns("workload"), *count_columns("instructions before"), *change_columns(*EVENTS)),
+        rows=tuple(rows),
+    )
 
 
-def _untimed(bench: Bench) -> TextTable:
+def _time_table(bench: Bench) -> Table:
+    rows = tuple(
+        (one.name, f"{1000 * one.time.before:.1f} ms", *_measured_cells(one.time))
+        for one in bench.workloads
+        if one.time is not None
+    )
+    return Table(
+        title="Processor time of a run",
+        columns=(*text_columns("workload"), *number_columns("before"), *_measured_columns()),
+        rows=rows,
+    )
+
+
+def _build_table(bench: Bench) -> Table:
+    rows = tuple(
+        (one.name, *_build_cells(one.before, one.after)) for one in bench.workloads if one.before.cost or one.after.cost
+    )
+    (change,) = change_columns("change")
+    image, seconds, memory = count_columns("image", "seconds", "MiB")
+    return Table(
+        title="Bytes of the program, processor time and memory of the compiler: before, and the change",
+        columns=(*text_columns("workload"), image, change, seconds, change, memory, change),
+        rows=rows,
+    )
+
+
+def _build_cells(before: SideResult, after: SideResult) -> Sequence[Cell]:
+    image = (before.image, _change(before.image, after.image))
+    if before.cost is None or after.cost is None:
+        return (*image, *(None,) * 4)
+    return (
+        *image,
+        f"{before.cost.seconds:.2f}",
+        _change(before.cost.seconds, after.cost.seconds),
+        before.cost.peak_bytes / 2**20,
+        _change(before.cost.peak_bytes, after.cost.peak_bytes),
+    )
+
+
+def _result_table(bench: Bench) -> Table:
+    results = [(one.name, measured) for one in bench.workloads for measured in one.results]
+    results.sort(key=lambda pair: -abs(relative_change(pair[1].before, pair[1].after) if pair[1].before else 0.0))
+    rows = tuple(
+        (
+            f"{name}: {measured.name}" if len(bench.workloads) > 1 else measured.name,
+            measured.measure,
+            f"{measured.before:.6g} {measured.unit}".strip(),
+            *_measured_cells(measured),
+        )
+        for name, measured in results[:MOST_ROWS]
+    )
+    left = f" (the {MOST_ROWS} largest changes of {len(results)})" if len(results) > MOST_ROWS else ""
+    return Table(
+        title=f"Results of benchmarks and tests{left}",
+        columns=(*text_columns("benchmark"), *number_columns("measure", "before"), *_measured_columns()),
+        rows=rows,
+    )
+
+
+def _change_table(bench: Bench) -> Table:
+    return Table(
+        title="Over the workloads (geometric means, 95 % intervals over workloads)",
+        columns=(
+            *text_columns("measure"),
+            *change_columns("change"),
+            *number_columns("interval"),
+            *count_columns("workloads"),
+        ),
+        rows=tuple(
+            (change.measure, change.mean or "0", _interval(change.low, change.high), change.workloads)
+            for change in bench.changes
+        ),
+    )
+
+
+def _measured_columns() -> tuple[Column, ...]:
+    return (*change_columns("change"), *number_columns("interval", "verdict"))
+
+
+def _measured_cells(measured: Measured) -> tuple[Cell, ...]:
+    verdict = f"{_VERDICTS[measured.verdict]} ({counted(measured.runs, 'pair')})"
+    return _change(measured.before, measured.after), _interval(measured.low, measured.high), verdict
+
+
+def _interval(low: float | None, high: float | None) -> Cell:
+    return None if low is None or high is None else f"{percent(low)} to {percent(high)}"
+
+
+def _change(before: float | None, after: float | None) -> Cell:
+    """A change; that nothing changed at all is said otherwise than that nearly nothing did."""
+    if before is None or after is None:
+        return None
+    return "0" if before == after else relative_change(before, after)
+
+
+def _untimed_table(bench: Bench) -> Table:
     rows = tuple((one.name, one.untimed) for one in bench.workloads if one.untimed)
-    return TextTable(title="Not timed", columns=("workload", "reason"), rows=rows, words=2)
+    return Table(
+        title="Not timed", columns=text_columns("workload", "reason"), rows=rows
+    )  # fmt: skip
 
 
-def _failures(bench: Bench) -> TextTable:
+def _failure_table(bench: Bench) -> Table:
     rows = [
         (one.name, failure.step, failure.side, failure.reason) for one in bench.workloads for failure in one.failures
     ]
     rows += [(one.name, "output", "both", "not the same") for one in bench.workloads if _differs_unsaid(one)]
-    return TextTable(
-        title="Failures", columns=("workload", "step", "side", "reason"), rows=tuple(rows), words=4,
+    return Table(
+        title="Failures",
+        columns=text_columns("workload", "step", "side", "reason"),
+        rows=tuple(rows),
         note="Their numbers are missing in the tables above.",
-    )  # fmt: skip
+    )
 
 
 def _differs_unsaid(one: WorkloadResult) -> bool:

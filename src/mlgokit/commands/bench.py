@@ -10,14 +10,12 @@ from typing import cast
 
 import numpy as np
 from rich.console import Console
-from rich.table import Column
 
 from mlgokit.bench.build import BuildContext
 from mlgokit.bench.compare import CounterName, changes_over, choose_counter, compare_workloads
 from mlgokit.bench.kept import forget
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench as BenchRecord, WorkloadResult
-from mlgokit.bench.render import sentences_of, tables_of
 from mlgokit.bench.results import compare_results, read_results
 from mlgokit.bench.running import LEAST_PAIRS, LOOKS, Timing
 from mlgokit.bench.side import open_side
@@ -28,12 +26,12 @@ from mlgokit.commands.options import COMPILER, Compiling, Texts, option_words
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.page import check_json_name, write_page
 from mlgokit.files import atomic_write
 from mlgokit.locks import locked
 from mlgokit.manifest import package_version
+from mlgokit.pages.html import check_json_name, write_page
+from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
-from mlgokit.terminal import plain_table, say
 
 COMMAND_NAME = "command"
 _SOURCES, _WORK = "sources", "work"
@@ -121,14 +119,7 @@ def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
 
 def render(result: BenchRecord, console: Console) -> None:
     """The tables, and what they do not say."""
-    for table in tables_of(result):
-        columns = [Column(title, justify="right", overflow="fold") for title in table.columns[1:]]
-        shown = plain_table(table.title, [Column(table.columns[0], overflow="fold", min_width=14), *columns])
-        for row in table.rows:
-            shown.add_row(*row)
-        console.print(shown)
-    for sentence in sentences_of(result):
-        say(console, sentence)
+    print_page(bench_page(result), console)
 
 
 def exit_code(_config: Bench, result: BenchRecord) -> int:

@@ -22,12 +22,13 @@ from mlgokit.corpus.front_end import Level
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.locks import reading
 from mlgokit.module import Module
+from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import tables_inside
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, read_overrides
 from mlgokit.tune.check import CheckResult, check_plugin
-from mlgokit.tune.render import print_check
+from mlgokit.tune.page import check_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,7 @@ def _check_programs(
 
 def render(result: CheckResult, console: Console) -> None:
     """Print what still applies, and whether to tune again."""
-    print_check(result, console)
+    print_page(check_page(result), console)
 
 
 def exit_code(config: Check, result: CheckResult) -> int:

@@ -16,7 +16,6 @@ from mlgokit.builds.compilers import open_compiler, spread
 from mlgokit.builds.corpus import ANY_COMMANDS
 from mlgokit.builds.variant import PLAIN_VARIANT, PluginPlace, Variant, make_variant
 from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evaluate_commands
-from mlgokit.commands.evaluate_tables import print_evaluation
 from mlgokit.commands.evaluate_trees import with_trees
 from mlgokit.commands.options import (
     COMPILER,
@@ -39,14 +38,15 @@ from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.errors import CorpusError, MlgokitError, UsageError
 from mlgokit.evaluation.compare import Intervals, compare_projects
-from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of
-from mlgokit.evaluation.page import check_json_name, write_page
+from mlgokit.evaluation.page import evaluation_page, symbols_of
 from mlgokit.evaluation.records import Evaluation
 from mlgokit.evaluation.verdict import VerdictRules, chosen_measure, judge
 from mlgokit.files import atomic_write
 from mlgokit.locks import reading
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
+from mlgokit.pages.html import check_json_name, write_page
+from mlgokit.pages.terminal import print_page
 from mlgokit.problems import PROBLEMS
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.file import tables_inside
@@ -189,7 +189,7 @@ def _evaluate_corpus(
 
 def render(evaluation: Evaluation, console: Console) -> None:
     """Each project's sizes by language, the summary with its intervals, what failed, and the verdict."""
-    print_evaluation(evaluation, console)
+    print_page(evaluation_page(evaluation), console)
 
 
 def exit_code(config: Evaluate, evaluation: Evaluation) -> int:  # noqa: ARG001  (as of other commands)

@@ -28,7 +28,7 @@ from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.evaluation.build import BuildPlan, compare_build
 from mlgokit.evaluation.compare import Intervals, compare_projects
-from mlgokit.evaluation.functions import MOST_TREES, differing_functions
+from mlgokit.evaluation.explain import MOST_TREES, differing_functions
 from mlgokit.evaluation.records import Evaluation
 from mlgokit.progress import Report
 

@@ -10,7 +10,7 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.describe import function_names
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.errors import ToolError
-from mlgokit.evaluation.functions import differing_functions, function_trees
+from mlgokit.evaluation.explain import differing_functions, function_trees
 from mlgokit.evaluation.records import Evaluation
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy

@@ -15,21 +15,15 @@ from mlgokit.compiler.describe import function_names
 from mlgokit.corpus.corpus import load_measurable
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.evaluation.explain import Explanation, explain_module
-from mlgokit.evaluation.explained import ExplainedFunction, TreeLine
-from mlgokit.evaluation.explained_tree import call_tree, largest
-from mlgokit.evaluation.explained_words import component_sum, decisions, reason
+from mlgokit.evaluation.page import explanation_page
 from mlgokit.locks import reading
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
+from mlgokit.pages.terminal import print_page
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report, say_nothing
-from mlgokit.terminal import say
 
-MOST_CALLS = 12
-"""Calls that are shown below one function."""
-LOUDEST = 3
-"""Features that are shown for one decision."""
 _NAMED = 3
 
 
@@ -125,80 +119,9 @@ def named_module(modules: tuple[Module, ...], name: str, *, corpus: Path) -> Mod
 
 def render(explained: Explained, console: Console) -> None:
     """The sums, and the trees of the functions that changed most."""
-    found = explained.explanation
-    if found.failure:
-        say(console, f"{found.module}: nothing to explain: {found.failure}", style="yellow")
-        return
-    differ = sum(one.differs for one in found.sites)
-    say(console, f"{found.module}: {found.before:,} bytes by LLVM, {found.after:,} by {found.side.label}")
-    say(
-        console,
-        f"  {found.change:+,} = {sum(one.change for one in found.components):+,} by differences, "
-        f"{found.unexplained:+,} in functions that no difference reaches, {found.elsewhere:+,} outside of functions"
-        + (f", {found.allocation:+,} by register allocation" if found.allocation else ""),
-    )
-    say(
-        console,
-        f"  {len(found.sites):,} call sites, {differ:,} decided otherwise, in {len(found.components):,} components of "
-        "the call graph; the bytes of a component cannot be shared out among its differences",
-    )
-    for sentence in found.left_alone:
-        say(console, f"  {sentence}", style="yellow")
-    told: set[int] = set()
-    for title, functions in zip(("Larger", "Smaller"), largest(found, explained.functions), strict=True):
-        if functions:
-            say(console, f"\n{title} functions", style="bold")
-        for function in functions:
-            _say_function(found, function, told, console)
-    shown = sum(map(len, largest(found, explained.functions)))
-    if (more := sum(one.change != 0 for one in found.functions) - shown) > 0:
-        say(console, f"\n{more:,} more functions changed; --functions shows more, --json has all")
+    print_page(explanation_page(explained.explanation, functions=explained.functions), console)
 
 
 def exit_code(config: Explain, explained: Explained) -> int:  # noqa: ARG001  (as of other commands)
     """0, or 1 if a compilation failed."""
     return MlgokitError.exit_code if explained.explanation.failure else 0
-
-
-def _say_function(found: Explanation, function: ExplainedFunction, told: set[int], console: Console) -> None:
-    sizes = [f"{one:,}" if one is not None else "not there" for one in (function.before, function.after)]
-    say(console, f"{_name(function.function)}: {function.change:+,} bytes ({sizes[0]} -> {sizes[1]})", style="bold")
-    if function.component is None:
-        say(console, "  no difference reaches it")
-        return
-    component = found.components[function.component]
-    if component.number in told:
-        say(console, f"  component {component.number}, as above")
-    else:
-        say(console, f"  {component_sum(component)}")
-    told.add(component.number)
-    tree = call_tree(found, function)
-    for line in tree[:MOST_CALLS]:
-        _say_call(line, console)
-    if len(tree) > MOST_CALLS:
-        say(console, f"  {len(tree) - MOST_CALLS:,} more calls; --json has all")
-
-
-def _say_call(line: TreeLine, console: Console) -> None:
-    site, margin = line.site, "  " * (line.depth + 1)
-    caller, callee = _name(site.caller), _name(site.callee)
-    what = {"below": f"calls {callee}", "above": f"called by {caller}", "elsewhere": f"{caller} calls {callee}"}[
-        line.where
-    ]
-    told = f"{margin}{what}: {', '.join(decisions(site))}"
-    if not site.differs:
-        say(console, told)
-        return
-    say(console, f"{told}; call site {site.site}")
-    reasons = [found] if (found := reason(site)) else []
-    reasons += [
-        f"{one.feature} {one.value:,} (typically {one.typical:,.1f}) {one.change:+.2f}"
-        for one in site.features[:LOUDEST]
-    ]
-    if reasons:
-        say(console, f"{margin}  {'; '.join(reasons)}", style="dim")
-
-
-def _name(text: str) -> str:
-    """A stranger's name on one line; the console escapes what else it may hold."""
-    return text.replace("\n", "\\n")

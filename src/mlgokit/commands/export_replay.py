@@ -11,8 +11,9 @@ from mlgokit.builds.cargo import CargoRequest, cargo_words
 from mlgokit.builds.compilers import WORKERS, CompilerOptions
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import MlgokitError, UsageError
+from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tune.render import print_replay
+from mlgokit.tune.page import replay_page
 from mlgokit.tune.replay import ReplayResult
 from mlgokit.tune.replay_export import ReplayRequest, export_replay
 
@@ -70,7 +71,7 @@ def run(config: ExportReplay, *, report: Report = say_nothing) -> ReplayResult:
 
 def render(result: ReplayResult, console: Console) -> None:
     """Print what is left of the plugin's saving, and what to add to the build."""
-    print_replay(result, console)
+    print_page(replay_page(result), console)
 
 
 def exit_code(config: ExportReplay, result: ReplayResult) -> int:  # noqa: ARG001  (all commands take one)

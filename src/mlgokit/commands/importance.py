@@ -13,13 +13,19 @@ import tyro
 
 from mlgokit.commands.vocab import trace_logs
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.importance_page import importance_page
-from mlgokit.evaluation.page import check_json_name, write_page
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.learning.decision_batch import feature_rows
 from mlgokit.locks import reading
 from mlgokit.manifest import package_version
-from mlgokit.policy.importance import Importance as Measured, Questions, check_explained, drawn_questions, importance
+from mlgokit.pages.html import check_json_name, write_page
+from mlgokit.policy.importance import (
+    Importance as Measured,
+    Questions,
+    check_explained,
+    drawn_questions,
+    importance,
+    importance_page,
+)
 from mlgokit.policy.network import Policy
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy

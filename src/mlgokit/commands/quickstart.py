@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
 
 from mlgokit.builds.outside import outside
 from mlgokit.commands import evaluate, trace, train
 from mlgokit.commands.corpus import extract, fetch
-from mlgokit.commands.evaluate_tables import COMPARED, change_text
 from mlgokit.commands.importance import Importance, importance_of
 from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.commands.progress_bar import NEWS
@@ -29,29 +26,29 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.info import CorpusInfo, corpus_info
 from mlgokit.corpus.sources.projects import Project, choose_projects
 from mlgokit.errors import InputError, MlgokitError, UsageError
-from mlgokit.evaluation.importance_page import importance_parts
-from mlgokit.evaluation.page_parts import Part
 from mlgokit.evaluation.program import ProgramComparison, compare_program
 from mlgokit.evaluation.records import Evaluation, without_rows
-from mlgokit.evaluation.report import (
+from mlgokit.evaluation.run import (
     RESULTS_NAME,
     RoundReport,
     RunReport,
     StageTime,
     program_sentence,
+    run_page,
+    write_report,
 )
-from mlgokit.evaluation.run_page import write_report
-from mlgokit.evaluation.sentences import MEASURES, control_sentence, headline, relative_change
 from mlgokit.export.plugin import export_plugin
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.learning.metrics import rounds_of
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.locks import locked
 from mlgokit.manifest import package_version, sign_new
+from mlgokit.pages.model import Part
+from mlgokit.pages.terminal import print_page
+from mlgokit.policy.importance import importance_parts
 from mlgokit.policy.pretrained import policy_files
 from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report, say_nothing
-from mlgokit.terminal import numbers, plain_table, say, words
 
 Value = TypeVar("Value")
 
@@ -139,9 +136,7 @@ def _carry_out(config: Quickstart, report: Report) -> FinishedRun:
 
 def render(finished: FinishedRun, console: Console) -> None:
     """The held-out projects, the program, what everything cost, and the result in a sentence."""
-    print_run(finished.run, console)
-    say(console, f"plugin: {finished.run.plugin}")
-    say(console, f"report: {finished.report}")
+    print_page(run_page(finished.run), console, report=str(finished.report))
 
 
 def exit_code(config: Quickstart, finished: FinishedRun) -> int:  # noqa: ARG001  (as of other commands)
@@ -312,41 +307,3 @@ def _round(result: dict[str, Any]) -> RoundReport:
         unattributed_share=result["unattributed_share"],
         failures=sum(result["failures"].values()),
     )
-
-
-def print_run(report: RunReport, console: Console) -> None:
-    """The held-out projects, the program, what everything cost, and the result in a sentence."""
-    evaluate.render(report.evaluation, console)
-    program = report.program
-    if report.shipped is not None:
-        console.print(_program_table(report.shipped, SHIPPED))
-    if program is not None:
-        console.print(_program_table(program, "this policy"))
-    table = plain_table("Spent", [*words("stage"), *numbers("seconds", "compilations")])
-    for stage in report.stages:
-        name = f"{stage.stage} (reused)" if stage.reused else stage.stage
-        table.add_row(Text(name), f"{stage.seconds:,.1f}", f"{stage.compilations:,}")
-    table.add_section()
-    seconds = sum(stage.seconds for stage in report.stages)
-    table.add_row("total", f"{seconds:,.1f}", f"{sum(stage.compilations for stage in report.stages):,}")
-    console.print(table)
-    say(console, headline(report.evaluation), style="bold")
-    for by, one in ((SHIPPED, report.shipped), ("this policy", program)):
-        if one is not None:
-            differs = one.runs > 0 and not one.same_behaviour
-            say(console, f"{by}, {program_sentence(one)}", style="bold red" if differs else "bold")
-            for difference in one.differences:
-                say(console, f"  other behaviour of: {difference}", style="red")
-    if report.control is not None:
-        say(console, control_sentence(report.control))
-
-
-def _program_table(program: ProgramComparison, by: str) -> Table:
-    """A program both ways."""
-    table = plain_table(
-        Text(f"The program {program.name} by {by}, bytes"), [Column("measure"), *numbers("before", "after", "change")]
-    )
-    for measure in COMPARED:
-        before, after = getattr(program.before, measure), getattr(program.after, measure)
-        table.add_row(MEASURES[measure], f"{before:,}", f"{after:,}", change_text(relative_change(before, after)))
-    return table

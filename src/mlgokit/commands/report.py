@@ -13,15 +13,14 @@ from mlgokit.commands.importance import Importance, importance_of
 from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.decode import read_json
 from mlgokit.errors import InputError, UsageError
-from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of
-from mlgokit.evaluation.importance_page import importance_parts
-from mlgokit.evaluation.page import write_page
-from mlgokit.evaluation.page_parts import Page, Part
+from mlgokit.evaluation.page import evaluation_page, symbols_of
 from mlgokit.evaluation.records import FORMAT as EVALUATION, Evaluation
-from mlgokit.evaluation.report import FORMAT as RUN, RunReport
-from mlgokit.evaluation.run_page import run_page
+from mlgokit.evaluation.run import FORMAT as RUN, RunReport, run_page
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import FORMAT as TRAINING, TrainingRecord
+from mlgokit.pages.html import write_page
+from mlgokit.pages.model import Page, Part
+from mlgokit.policy.importance import importance_parts
 from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tune.page import tuned_page

@@ -33,7 +33,6 @@ from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.corpus.build_notes import tell_levels
 from mlgokit.corpus.corpus import load_measurable
 from mlgokit.corpus.identity import known_contents, training_modules
-from mlgokit.evaluation.page import write_page
 from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.learning.evictions import learn_evictions
 from mlgokit.learning.live_ranges import ALGORITHM as EVOLUTION, learn_live_ranges
@@ -45,6 +44,7 @@ from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.learning.trials import ALGORITHM as EFFECT_REGRESSION
 from mlgokit.locks import locked, reading
 from mlgokit.manifest import package_version
+from mlgokit.pages.html import write_page
 from mlgokit.policy.store import save_policy
 from mlgokit.policy.targets import for_modules
 from mlgokit.problems import (

@@ -61,9 +61,10 @@ from mlgokit.files import atomic_write
 from mlgokit.locks import locked, locked_output, reading
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
+from mlgokit.pages.terminal import print_page
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tune.render import print_tuned
+from mlgokit.tune.page import tuned_page
 from mlgokit.tune.replay_export import ReplayRequest
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.session import LEAST_STEPS, SEARCH, NotRecovered, Session, TuneSettings, tune
@@ -110,7 +111,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
 
 def render(result: Tuned, console: Console) -> None:
     """Print what became smaller or cheaper, and what to do with the plugin."""
-    print_tuned(result, console)
+    print_page(tuned_page(result), console)
 
 
 # --- Cargo ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,10 @@ it (:mod:`mlgokit.algorithms.credit`). A single decision has bytes of its own on
 """
 
 import dataclasses
-from collections.abc import Iterable
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +16,23 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Credit, attribute, scored_build
+from mlgokit.builds.images import FunctionBytes
 from mlgokit.builds.variant import Variant, VariantRecord, leaves_alone
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
 from mlgokit.compiler.objects.measure import Objective, function_scores
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.explained import ExplainedComponent, ExplainedFunction, ExplainedSite, FeatureWeight
-from mlgokit.evaluation.records import FunctionComparison
+from mlgokit.evaluation.records import (
+    ExplainedComponent,
+    ExplainedFunction,
+    ExplainedSite,
+    FeatureWeight,
+    FunctionComparison,
+    FunctionTree,
+    ProjectComparison,
+    TreeLine,
+)
 from mlgokit.evaluation.rows import compare_module
 from mlgokit.manifest import finite_json, plain_json
 from mlgokit.module import Module
@@ -35,6 +47,14 @@ from mlgokit.traces.log import function_id
 
 FORMAT = "mlgokit explanation"
 FORMAT_VERSION = 1
+MOST_DEPTH = 12
+"""Calls below one another that are shown."""
+MOST_TREES = 10
+"""Functions that grew most which get a call tree, and as many that shrank most."""
+MOST_LINES = 16
+"""Calls of one tree."""
+MOST_FEATURES = 4
+"""Features of one decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +161,7 @@ def explain_module(
         if not done.ok:
             return dataclasses.replace(found, failure=f"{build}: {done.status.value}: {done.reason}")
     judged = rest[0] if rest else whole
-    found = _explained(found, plain, judged, policy if _decides(policy, module) else None, names)
+    found = _fill_explanation(found, plain, judged, policy if _decides(policy, module) else None, names)
     after = whole.measured.llvm_size_text
     return dataclasses.replace(found, after=after, allocation=after - found.after)
 
@@ -156,13 +176,13 @@ def _without_allocations(use: PluginUse) -> PluginUse:
     return dataclasses.replace(use, allocations=override_bytes(ALLOCATIONS, {}), policies={**use.policies, **own})
 
 
-def _explained(
+def _fill_explanation(
     found: Explanation, plain: Compilation, judged: Compilation, policy: Policy | None, names: Iterable[str]
 ) -> Explanation:
     known = {function_id(name): name for name in names}
     for done in (plain, judged):
         known |= {function_id(name): name for name in done.measured.function_names}
-    sites = _sites(plain.decisions, judged.decisions, known)
+    sites = _call_sites(plain.decisions, judged.decisions, known)
     differ = np.array([one.differs for one in sites[: len(judged.decisions)]], np.bool_)
     builds = [
         scored_build(done, *function_scores(done.measured, {}, objective=Objective.OBJECT_TEXT)[:2], flipped=flipped)
@@ -190,7 +210,7 @@ def _explained(
     )
 
 
-def _sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int, str]) -> list[ExplainedSite]:
+def _call_sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int, str]) -> list[ExplainedSite]:
     before = plain.by_site
     heuristic = [None] * len(judged) if judged.heuristic is None else judged.heuristic.tolist()
     by_table = [False] * len(judged) if judged.by_table is None else judged.by_table.tolist()
@@ -290,3 +310,213 @@ def _ask_policy(sites: list[ExplainedSite], judged: InlineDecisions, policy: Pol
             if toward[feature] > 0
         )
         sites[place] = dataclasses.replace(sites[place], features=weights)
+
+
+def largest_changes(found: Explanation, count: int) -> tuple[list[ExplainedFunction], list[ExplainedFunction]]:
+    """At most ``count`` functions that grew, the worst first, and as many that shrank, the best first."""
+    grown = sorted((one for one in found.functions if one.change > 0), key=lambda one: (-one.change, one.function))
+    shrunk = sorted((one for one in found.functions if one.change < 0), key=lambda one: (one.change, one.function))
+    return grown[:count], shrunk[:count]
+
+
+def call_tree(found: Explanation, function: ExplainedFunction) -> list[TreeLine]:
+    """The differences of the function's component that are in it, in what it has inlined, or in calls of it.
+
+    Where there are none, all of the component, those of the function's callers first. A call that is no difference is
+    there if it is inlined on either side and has a difference below. A function is opened once.
+    """
+    if function.component is None:
+        return []
+    differ = [one for one in found.sites if one.component == function.component]
+    below = _calls_below(function.function, _calls_by_caller(found, differ))
+    inside = {one.site.site for one in below}
+    calls = [one for one in differ if one.callee == function.function and one.site not in inside]
+    if below or calls:
+        return below + [TreeLine(depth=0, site=one, where="above") for one in calls]
+    callers = {one.caller for one in found.sites if one.callee == function.function}
+    differ.sort(key=lambda one: one.caller not in callers)
+    return [TreeLine(depth=0, site=one, where="elsewhere") for one in differ]
+
+
+def _calls_by_caller(found: Explanation, differ: Sequence[ExplainedSite]) -> dict[str, list[ExplainedSite]]:
+    """By caller, its differences, and one call of each function that it inlines and that leads to a difference."""
+    inlined = [one for one in found.sites if one.plain or one.decided]
+    above: dict[str, set[str]] = defaultdict(set)
+    for one in inlined:
+        above[one.callee].add(one.caller)
+    leads = _transitive_callers({one.caller for one in differ}, above)
+    of_caller: dict[str, list[ExplainedSite]] = defaultdict(list)
+    for one in differ:
+        of_caller[one.caller].append(one)
+    seen = {(one.caller, one.callee) for one in differ}
+    for one in inlined:
+        if one.callee in leads and (one.caller, one.callee) not in seen:
+            seen.add((one.caller, one.callee))
+            of_caller[one.caller].append(one)
+    return of_caller
+
+
+def _calls_below(root: str, of_caller: dict[str, list[ExplainedSite]]) -> list[TreeLine]:
+    lines: list[TreeLine] = []
+    opened = {root}
+    todo = [(0, one) for one in reversed(of_caller.get(root, ()))]
+    while todo:
+        depth, site = todo.pop()
+        lines.append(TreeLine(depth=depth, site=site))
+        if site.callee not in opened and depth + 1 < MOST_DEPTH and (site.plain or site.decided):
+            opened.add(site.callee)
+            todo += [(depth + 1, one) for one in reversed(of_caller.get(site.callee, ()))]
+    return _keep_differences(lines)
+
+
+def _transitive_callers(start: set[str], above: dict[str, set[str]]) -> set[str]:
+    seen, todo = set(start), list(start)
+    while todo:
+        for caller in above.get(todo.pop(), ()):
+            if caller not in seen:
+                seen.add(caller)
+                todo.append(caller)
+    return seen
+
+
+def _keep_differences(lines: Sequence[TreeLine]) -> list[TreeLine]:
+    """The lines that are differences or have one below: what was opened elsewhere already leads nowhere."""
+    kept: list[TreeLine] = []
+    wanted = -1
+    for one in reversed(lines):
+        if one.site.differs or one.depth == wanted - 1:
+            kept.append(one)
+            wanted = one.depth
+        elif one.depth < wanted:
+            wanted = one.depth
+    return kept[::-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferingFunction:
+    """A function that is not the same on both sides; its copies in several objects are one if they are alike.
+
+    Attributes:
+        function: its name.
+        project: whose it is.
+        before: bytes on the side that is compared with, or ``None`` where it is absent.
+        after: likewise on the side that is judged.
+        where: modules, or images where an optimizing link leaves functions in these alone.
+    """
+
+    function: str
+    project: str
+    before: FunctionBytes | None
+    after: FunctionBytes | None
+    where: tuple[str, ...]
+
+    @property
+    def growth(self) -> int:
+        """Bytes gained."""
+        return (0 if self.after is None else self.after.total) - (0 if self.before is None else self.before.total)
+
+    @property
+    def dearer(self) -> float:
+        """Executed cost gained."""
+        before, after = (one.cost if one is not None and one.cost is not None else 0.0 for one in self._sides)
+        return after - before
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether costs are known."""
+        return any(one is not None and one.cost is not None for one in self._sides)
+
+    @property
+    def _sides(self) -> tuple[FunctionBytes | None, FunctionBytes | None]:
+        return self.before, self.after
+
+
+def differing_functions(
+    projects: Iterable[ProjectComparison], *, by_cost: bool = False
+) -> tuple[DifferingFunction, ...]:
+    """All that differ, the worst first: by bytes, or by cost; equal ones by their names."""
+    copies: dict[tuple[str, str, FunctionBytes | None, FunctionBytes | None], list[str]] = defaultdict(list)
+    for project in projects:
+        modules = [(row.module, row.differing) for row in project.module_rows if row.differing]
+        for where, differing in modules or [(image.image, image.differing) for image in project.images]:
+            for one in differing:
+                copies[project.project, one.function, one.before, one.after].append(where)
+    found = [
+        DifferingFunction(function=function, project=project, before=before, after=after, where=tuple(where))
+        for (project, function, before, after), where in copies.items()
+    ]
+    found.sort(key=lambda one: (-one.dearer if by_cost else -one.growth, one.function, one.project, one.where))
+    return tuple(found)
+
+
+def function_trees(
+    functions: Sequence[DifferingFunction],
+    modules: Mapping[str, Module],
+    *,
+    compiler: Compiler,
+    side: Variant,
+    policy: Policy | None = None,
+    names: Callable[[Module], Iterable[str]] = lambda _: (),
+    seconds: float,
+    report: Report = say_nothing,
+) -> tuple[FunctionTree, ...]:
+    """Why those functions are larger or smaller that changed most: those that grew first, and of each the most first.
+
+    The modules that hold them are compiled again. What the time is not enough for is there with the reason.
+
+    Args:
+        functions: all that differ, the worst first.
+        modules: by name.
+        compiler: with a plugin.
+        side: what is judged, against LLVM's own inlining.
+        policy: see :func:`~mlgokit.evaluation.explain.explain_module`.
+        names: functions of a module, also those that no object has.
+        seconds: after which no module is begun.
+        report: progress.
+    """
+    grown = [one for one in functions[:MOST_TREES] if one.growth > 0]
+    shrunk = [one for one in reversed(functions[-MOST_TREES:]) if one.growth < 0]
+    deadline = time.monotonic() + seconds
+    explained: dict[str, Explanation] = {}
+    found: dict[int, FunctionTree] = {}
+    # Both ends alike, should the time not be enough.
+    both = [one for pair in itertools.zip_longest(grown, shrunk) for one in pair if one is not None]
+    for done, one in enumerate(both):
+        report(done, len(both), "call trees")
+        held = [where for where in one.where if where in modules]
+        name = next((where for where in held if where in explained), held[0] if held else one.where[0])
+        blank = FunctionTree(function=one.function, module=name, project=one.project, growth=one.growth)
+        if not held:
+            found[id(one)] = dataclasses.replace(blank, failure="its module is bitcode of a link-time optimization")
+            continue
+        if name not in explained:
+            if time.monotonic() > deadline:
+                found[id(one)] = dataclasses.replace(blank, failure=f"the {seconds:g} seconds for call trees were over")
+                continue
+            explained[name] = explain_module(
+                modules[name], compiler=compiler, side=side, policy=policy, names=names(modules[name])
+            )
+        found[id(one)] = _fill_tree(blank, explained[name])
+    return tuple(found[id(one)] for one in (*grown, *shrunk))
+
+
+def _fill_tree(blank: FunctionTree, explanation: Explanation) -> FunctionTree:
+    if explanation.failure:
+        return dataclasses.replace(blank, failure=explanation.failure)
+    row = next((one for one in explanation.functions if one.function == blank.function), None)
+    if row is None:
+        # Allocations of a plugin, or a module that LLVM's own advisor stops in because it has doubled.
+        return dataclasses.replace(blank, failure="its inlining is the same, so what differs is something else")
+    lines = call_tree(explanation, row)
+    shown = [
+        dataclasses.replace(line, site=dataclasses.replace(line.site, features=line.site.features[:MOST_FEATURES]))
+        for line in lines[:MOST_LINES]
+    ]
+    return dataclasses.replace(
+        blank,
+        before=row.before,
+        after=row.after,
+        component=None if row.component is None else explanation.components[row.component],
+        lines=tuple(shown),
+        more=len(lines) - len(shown),
+    )

@@ -1,176 +1,663 @@
-"""A page of results for people as a file of HTML, and where it is written, with Markdown beside it.
+"""An evaluation, and the explanation of one module, as pages: the verdict, what each project adds, what is worst."""
 
-The HTML needs no network and runs no script but its own. Names of modules and functions are a stranger's text: they
-are escaped here, and nowhere else.
-"""
-
-import base64
-import hashlib
-import importlib.resources
 import math
-import re
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from mlgokit.errors import UsageError
-from mlgokit.evaluation.page_curves import drawn
-from mlgokit.evaluation.page_markdown import markdown_page
-from mlgokit.evaluation.page_parts import Bar, Bars, Branch, Curve, Curves, Page, Part, Scatter, TextTable, Tree, Trees
-from mlgokit.evaluation.sentences import typeset
-from mlgokit.files import atomic_write, check_writable
-from mlgokit.terminal import printable
+from mlgokit.builds.images import LINKED, BuiltImage, FunctionBytes
+from mlgokit.builds.variant import VariantRecord
+from mlgokit.evaluation.explain import Explanation, call_tree, differing_functions, largest_changes
+from mlgokit.evaluation.records import (
+    BITCODE,
+    COST,
+    LANGUAGES,
+    OK,
+    TITLES,
+    BuiltModule,
+    Evaluation,
+    ExplainedComponent,
+    ExplainedFunction,
+    ExplainedSite,
+    FunctionTree,
+    ImageComparison,
+    ModuleComparison,
+    ProjectComparison,
+    TreeLine,
+)
+from mlgokit.evaluation.verdict import change_of
+from mlgokit.pages.model import (
+    MOST_BARS,
+    Bar,
+    Bars,
+    Branch,
+    Cell,
+    Column,
+    Compared,
+    Page,
+    Part,
+    Row,
+    Scatter,
+    Table,
+    Tree,
+    Trees,
+    before_after_cells,
+    before_after_columns,
+    change_columns,
+    count_columns,
+    drop_empty,
+    number_columns,
+    percent,
+    relative_change,
+    text_columns,
+    waterfall,
+)
+from mlgokit.statistics import FEW_PROJECTS
+from mlgokit.terminal import counted
 
-ROWS_AT_ONCE = 50
-"""Rows of a table that are in the document; a script shows the others, page by page."""
-MOST_LETTERS = 160
-"""Of a name that people read; of a longer one the middle is left out, and its symbol is whole."""
-_CHANGE = re.compile(r"([+-])[0-9.,]+ %")
-
-
-def page_part(name: str) -> str:
-    """The text of a file that pages are made of."""
-    return importlib.resources.files("mlgokit.evaluation").joinpath(name).read_text("utf-8")
-
-
-def tone(cell: str) -> str:
-    """The class of a cell: ``smaller`` or ``larger`` for a change, else empty."""
-    found = _CHANGE.fullmatch(cell)
-    if found is None:
-        return ""
-    return "smaller" if found[1] == "-" else "larger"
-
-
-def render_page(page: Page) -> str:
-    """The page, with all data, its style and its script inside: one file, no requests."""
-    # Heavy, and only this function needs it.
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    script = page_part("page.js")
-    names = {symbol: _shortened(name) for symbol, name in page.names.items() if symbol in _symbols(page)}
-    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-    def named(symbol: str) -> str:
-        return names.get(symbol, printable(symbol))
-
-    return environment.from_string(page_part("page.html.j2")).render(
-        page=page,
-        parts=[(_kind(part), part) for part in page.parts],
-        facts=_facts_table(page),
-        data={
-            "at_once": ROWS_AT_ONCE,
-            "names": {printable(symbol): name for symbol, name in names.items()},
-            "rows": {
-                str(place): [
-                    [printable(cell) if column < part.words else _typed(cell) for column, cell in enumerate(row)]
-                    for row in part.rows
-                ]
-                for place, part in enumerate(page.parts)
-                if isinstance(part, TextTable) and len(part.rows) > ROWS_AT_ONCE
-            },
-            "points": {
-                str(place): [part.before, part.after]
-                for place, part in enumerate(page.parts)
-                if isinstance(part, Scatter)
-            },
-        },
-        rows_at_once=ROWS_AT_ONCE,
-        printable=printable,
-        typed=_typed,
-        tone=tone,
-        spans=_spans,
-        drawn=drawn,
-        numbers=_numbers,
-        named=named,
-        style=page_part("page.css"),
-        # The policy of the page lets this text alone run, whatever else got in.
-        script=script,
-        allowed=allowed,
-    )
+MOST_FUNCTIONS = 1000
+"""Functions on the page that grew most, and as many that shrank most; the JSON has all."""
+MOST_CALLS = 12
+"""Calls of one function that an explanation shows in the terminal."""
+LOUDEST = 3
+"""Features of one decision that an explanation shows."""
+_FEATURES = ("speaks for it", "here", "typically", "by")
+_DECIDED = {True: "inlined", False: "not inlined", None: "not asked"}
 
 
-def check_json_name(path: Path) -> None:
-    """Refuse a name for JSON that a page beside it would have, or whose pages cannot be written.
+# --- Evaluation ------------------------------------------------------------------------------------------------------
 
-    Raises:
-        StorageError: they cannot.
-        UsageError: it ends like a page.
+
+def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = None, extra: Sequence[Part] = ()) -> Page:
+    """The page of an evaluation.
+
+    Args:
+        evaluation: what was found.
+        names: those that people read, by symbol, see :func:`symbols_of`.
+        extra: parts that come before the functions, such as which features decide.
     """
-    if path.suffix in {".html", ".md"}:
-        raise UsageError(
-            f"--output: expected the name of a JSON file, found {path}, which the report beside it has; end it in .json"
-        )
-    for suffix in (".html", ".md"):
-        check_writable(path.with_suffix(suffix))
+    names = names or {}
+    verdict = evaluation.verdict
+    projects = _worst_projects(evaluation)
+    failed = _failure_table(projects)
+    return Page(
+        title=f"{evaluation.after.label} against {evaluation.before.label}",
+        answer="" if verdict is None else "Ship" if verdict.ship else "Do not ship",
+        good=verdict is not None and verdict.ship,
+        headline=_headline(evaluation, _measure(evaluation)),
+        sentences=tuple(_sentences(evaluation, len(failed.rows))),
+        warnings=evaluation.left_alone,
+        parts=drop_empty([*comparison_parts(evaluation, names, extra), failed, _cost_table(projects)]),
+        command=evaluation.command,
+        facts=tuple(_facts(evaluation)),
+        names=names,
+    )
 
 
-def write_page(page: Page, json_path: Path) -> Path:
-    """Write the page as HTML and as Markdown beside the JSON that it was made of; gives the path of the HTML.
-
-    Raises:
-        StorageError: the disk is full or the place is not writable.
-    """
-    atomic_write(json_path.with_suffix(".html"), render_page(page))
-    atomic_write(json_path.with_suffix(".md"), markdown_page(page))
-    return json_path.with_suffix(".html")
-
-
-def _kind(part: Part) -> str:
-    kinds = {TextTable: "table", Bars: "bars", Scatter: "scatter", Curves: "curves", Trees: "trees"}
-    return kinds[type(part)]
-
-
-def _symbols(page: Page) -> set[str]:
-    """All that is a symbol on the page, or may be one."""
-    found = {row[0] for part in page.parts if isinstance(part, TextTable) and part.symbols for row in part.rows}
-    todo: list[Tree | Branch] = [tree for part in page.parts if isinstance(part, Trees) for tree in part.trees]
-    while todo:
-        one = todo.pop()
-        found.add(one.symbol)
-        todo += one.branches
-    return found
+def comparison_parts(
+    evaluation: Evaluation, names: Mapping[str, str] | None = None, extra: Sequence[Part] = ()
+) -> list[Part | None]:
+    """Summary, projects, images, modules, trees and functions, as in :func:`evaluation_page`; some may be missing."""
+    measure, projects = _measure(evaluation), _worst_projects(evaluation)
+    rows = [(project.project, row) for project in projects for row in project.module_rows]
+    return [
+        _summary_table(evaluation),
+        _waterfall(projects, measure),
+        _project_table(projects, measure),
+        _image_table(projects),
+        *_module_parts(rows),
+        *_tree_parts(evaluation.trees, evaluation.no_trees, names or {}),
+        *extra,
+        _function_table(projects, by_cost=measure == COST),
+    ]
 
 
-def _shortened(name: str) -> str:
-    name = printable(name)
-    if len(name) <= MOST_LETTERS:
-        return name
-    half = MOST_LETTERS // 2
-    return f"{name[:half]} \N{HORIZONTAL ELLIPSIS} {name[-half:]}"
+def comparison_sentences(evaluation: Evaluation) -> Iterable[str]:
+    """What the tables of :func:`comparison_parts` do not say."""
+    groups = (evaluation.overall, *evaluation.summary.values())
+    if any(1 < change.projects < FEW_PROJECTS for group in groups for change in group.values()):
+        yield f"Intervals from fewer than {FEW_PROJECTS} projects are too narrow."
+    for project in evaluation.projects:
+        if project.costs is not None and project.costs.unread:
+            yield f"{project.project}: cost of register allocation {project.costs.unread}."
+        for status, what in (("passed_by", "alike on both sides"), ("left_out", "not compared")):
+            rows = [row for row in project.module_rows if row.after.status == status]
+            if rows:
+                named = f"such as {rows[0].module}: {rows[0].after.reason}"
+                yield f"{project.project}: {counted(len(rows), 'object')} {what}, {named}."
 
 
-def _facts_table(page: Page) -> TextTable:
-    return TextTable(title="Versions, seeds, files", columns=("what", "value"), rows=page.facts, words=2)
+def symbols_of(evaluation: Evaluation) -> set[str]:
+    """Names of functions that the page has, as objects have them."""
+    sites = [line.site for tree in evaluation.trees for line in tree.lines]
+    functions = differing_functions(evaluation.projects, by_cost=_measure(evaluation) == COST)
+    shown = {one.function for one in (*functions[:MOST_FUNCTIONS], *functions[-MOST_FUNCTIONS:])}
+    return (
+        shown
+        | {tree.function for tree in evaluation.trees}
+        | {name for one in sites for name in (one.caller, one.callee)}
+    )
 
 
-def _numbers(part: Curves, curve: Curve) -> TextTable:
-    """Points of a curve, the first and the last among them, to be read."""
-    step = max(1, -(-(len(curve.points) - 1) // (ROWS_AT_ONCE - 1)))
-    points = [*curve.points[:-1:step], *curve.points[-1:]]
-    rows = tuple(tuple(f"{value:,.6g}" if math.isfinite(value) else "-" for value in point) for point in points)
-    return TextTable(title=f"{part.title}: {curve.name}", columns=part.axes, rows=rows, words=0)
+def compile_time_ratio(evaluation: Evaluation) -> float:
+    """Processor time of all compilations under the policy over that of the plain ones; NaN if unknown."""
+    before = sum(project.user_seconds_before for project in evaluation.projects)
+    return sum(project.user_seconds_after for project in evaluation.projects) / before if before else math.nan
 
 
-def _typed(text: str) -> str:
-    """Sentences and numbers as they are printed; names stay as they are, to be copied."""
-    return typeset(printable(text))
+def side_facts(name: str, side: VariantRecord) -> Iterable[tuple[str, str]]:
+    """What a side was built with, by name."""
+    yield name, side.label
+    yield from ((f"{name}: policy for {problem}", policy) for problem, policy in side.policies.items())
+    if side.plugin:
+        yield f"{name}: plugin", f"{side.plugin} ({side.plugin_in})" if side.plugin_in else side.plugin
+    if side.options:
+        yield f"{name}: options", " ".join(side.options)
+    if side.link_options:
+        yield f"{name}: options of the link", " ".join(side.link_options)
+    yield from ((f"{name}: sha256 of {path}", digest) for path, digest in side.digests.items())
 
 
-def _spans(bars: Sequence[Bar]) -> dict[str, Any]:
-    """Where bars begin and how wide they are, and where zero is, in per cent of the widest extent."""
-    low = min(0.0, *(min(bar.start, bar.end) for bar in bars))
-    high = max(0.0, *(max(bar.start, bar.end) for bar in bars))
-    extent = (high - low) or 1.0
-    return {
-        "zero": round(100 * -low / extent, 3),
-        "spans": [
+def _measure(evaluation: Evaluation) -> str:
+    """What was judged."""
+    return "image" if evaluation.verdict is None else evaluation.verdict.measure
+
+
+def _worst_projects(evaluation: Evaluation) -> list[ProjectComparison]:
+    measure = _measure(evaluation)
+    return sorted(evaluation.projects, key=lambda project: _worst_first(change_of(project, measure)))
+
+
+def _worst_first(change: float | None) -> float:
+    """A key to sort by: what could not be compared, then the largest growth."""
+    return -math.inf if change is None or math.isnan(change) else -change
+
+
+def _headline(evaluation: Evaluation, measure: str) -> str:
+    if evaluation.verdict is not None:
+        return evaluation.verdict.sentence.removeprefix("Do not ship: ").removeprefix("Ship: ")
+    change = evaluation.overall.get(measure)
+    if change is None:
+        return f"No project could be compared by {TITLES[measure]}."
+    return f"{TITLES[measure]} {percent(change.mean)} over {change.projects} projects."
+
+
+def _sentences(evaluation: Evaluation, failures: int) -> Iterable[str]:
+    modules = sum(len(project.module_rows) or project.modules for project in evaluation.projects)
+    differing = sum(len(row.differing) for project in evaluation.projects for row in project.module_rows)
+    yield (
+        f"{len(evaluation.projects):,} projects, {modules:,} modules, {differing:,} functions that differ, "
+        f"{failures:,} failures. A change is after / before less 1, so negative is smaller."
+    )
+    if evaluation.baseline:
+        yield f"Baseline: {evaluation.baseline}."
+    yield from comparison_sentences(evaluation)
+    ratio = compile_time_ratio(evaluation)
+    if math.isfinite(ratio):
+        yield f"Compiling took {ratio:.3f} times the processor time of {evaluation.before.label}; it was timed once."
+
+
+def _summary_table(evaluation: Evaluation) -> Table:
+    groups = evaluation.summary if len(evaluation.summary) == 1 else {"all": evaluation.overall, **evaluation.summary}
+    return Table(
+        title="Summary",
+        columns=(
+            *text_columns("language", "measure"),
+            *change_columns("change"),
+            *number_columns(f"{100 * evaluation.level:g} % interval"),
+            *count_columns("projects"),
+        ),
+        rows=tuple(
             (
-                round(100 * (min(bar.start, bar.end) - low) / extent, 3),
-                round(100 * abs(bar.end - bar.start) / extent, 3),
+                LANGUAGES.get(language, language),
+                title,
+                change.mean,
+                f"{percent(change.low)} to {percent(change.high)}" if change.projects > 1 else "none",
+                change.projects,
             )
-            for bar in bars
-        ],
-    }
+            for language, group in groups.items()
+            for measure, title in TITLES.items()
+            if (change := group.get(measure)) is not None
+        ),
+        note="Geometric means over projects, intervals by bootstrap over projects.",
+    )
+
+
+def _waterfall(projects: Sequence[ProjectComparison], measure: str) -> Bars | None:
+    """What each project adds to the bytes of all; costs of register allocation are ratios, which do not add up."""
+    compared = [(project, change) for project in projects if (change := change_of(project, measure)) is not None]
+    if measure != COST:
+        steps = [
+            (project.project, getattr(project.after, measure) - getattr(project.before, measure), change)
+            for project, change in compared
+        ]
+        return waterfall("What each project adds", ("project", "bytes"), steps, f"Bytes of: {TITLES[measure]}")
+    if not compared:
+        return None
+    return Bars(
+        title="Change by project",
+        columns=("project", "change"),
+        bars=tuple(
+            Bar(name=project.project, start=0, end=100 * change, text=percent(change))
+            for project, change in compared[:MOST_BARS]
+        ),
+        note="What its register allocation costs, executed, as a geometric mean over functions.",
+    )
+
+
+def _project_table(projects: Sequence[ProjectComparison], measure: str) -> Table:
+    judged = "image" if measure == COST else measure
+    # In the terminal, objects are counted in one way.
+    hidden = "objects" if judged == "link_aware" else "link_aware"
+    measures = [judged, *(name for name in TITLES if name not in {judged, COST})]
+    has_costs = any(project.costs is not None for project in projects)
+    return Table(
+        title="Projects, worst first",
+        columns=(
+            *text_columns("project"),
+            *text_columns("language", terminal="below"),
+            *(
+                Column(
+                    title=TITLES[name],
+                    kind="compared",
+                    whole=name == judged,
+                    terminal="none" if name == hidden else "column",
+                )
+                for name in measures
+            ),
+            *change_columns(*([TITLES[COST]] if has_costs else []), terminal="none"),
+            *count_columns("modules", terminal="below"),
+            *count_columns("that grew", "failures", terminal="none"),
+            *change_columns("compile time", terminal="none"),
+        ),
+        rows=tuple(
+            (
+                project.project,
+                LANGUAGES.get(project.language, project.language),
+                *(_sizes(project, name) for name in measures),
+                *((change_of(project, COST),) if has_costs else ()),
+                project.modules,
+                project.larger_modules,
+                len(project.failures) + bool(project.link_failure),
+                relative_change(project.user_seconds_before, project.user_seconds_after),
+            )
+            for project in projects
+        ),
+        note=f"Before and after are bytes of: {TITLES[judged]}.",
+    )
+
+
+def _sizes(project: ProjectComparison, measure: str) -> Cell:
+    """Before and after; linked sizes are missing where nothing was linked."""
+    if measure in {"text", "image"} and not project.is_linked:
+        return "not linked" if project.modules else "not compiled"
+    before, after = getattr(project.before, measure), getattr(project.after, measure)
+    if before or after:
+        return Compared(before=before, after=after)
+    # Objects of a link-time optimization have no sizes.
+    return BITCODE if project.modules else None
+
+
+def _image_table(projects: Sequence[ProjectComparison]) -> Table:
+    """Where projects have several images, or the link optimized: two images may differ in who had the plugin."""
+    images = [(project, image) for project in projects for image in project.images]
+    if len(images) == len({project.project for project, _ in images}) and not any(one.after.lto for _, one in images):
+        images = []
+    images.sort(key=lambda pair: _worst_first(_image_change(pair[1])))
+    return Table(
+        title="Images, worst first",
+        columns=(
+            *text_columns("image"),
+            *text_columns("project", terminal="none"),
+            *count_columns("before", "after"),
+            *change_columns("change"),
+            *number_columns("functions that differ", terminal="none"),
+            *number_columns("LTO", "plugin in compilations", "plugin in the link"),
+        ),
+        rows=tuple(
+            (
+                image.image,
+                project.project,
+                _image_cell(image.before),
+                _image_cell(image.after),
+                _image_change(image),
+                f"{len(image.differing):,} of {image.functions:,}",
+                image.after.lto or None,
+                "yes" if any(row.after.plugin for row in project.module_rows) else "no",
+                "yes" if image.after.plugin else "no",
+            )
+            for project, image in images
+        ),
+    )
+
+
+def _image_change(image: ImageComparison) -> float | None:
+    both = image.before.status == image.after.status == LINKED
+    return relative_change(image.before.image, image.after.image) if both else None
+
+
+def _image_cell(image: BuiltImage) -> Cell:
+    return image.image if image.status == LINKED else image.status
+
+
+def _failure_table(projects: Sequence[ProjectComparison]) -> Table:
+    rows: list[Row] = []
+    for project in projects:
+        if project.link_failure:
+            rows.append((project.project, project.project, "link", project.link_failure))
+        rows += [(one.module, project.project, f"compile, {one.build}", one.reason) for one in project.failures]
+        rows += [
+            (image.image, project.project, f"link, {side}", built.reason or built.status)
+            for image in project.images
+            for side, built in (("before", image.before), ("after", image.after))
+            if built.status != LINKED and not project.link_failure
+        ]
+    what, project_of, *others = text_columns("what", "project", "step", "reason")
+    return Table(
+        title="Failures",
+        columns=(what, *text_columns(project_of.title, terminal="none"), *others),
+        rows=tuple(rows),
+        note="A module that fails on one side is left out of both, a project that cannot be linked is in no summary.",
+    )
+
+
+def _cost_table(projects: Sequence[ProjectComparison]) -> Table:
+    compared = [(project.project, project.costs) for project in projects if project.costs is not None]
+    kinds = list(dict.fromkeys(kind for _, costs in compared for kind in costs.counts_before))
+    rows: list[Row] = []
+    for name, costs in compared:
+        if costs.functions or not costs.unread:
+            counts = (f"{costs.counts_before.get(kind, 0):,} -> {costs.counts_after.get(kind, 0):,}" for kind in kinds)
+            rows.append((name, costs.change, costs.functions, costs.cheaper, costs.dearer, *counts))
+        if costs.unread:
+            rows.append((name, costs.unread, *[None] * (3 + len(kinds))))
+    return Table(
+        title="Register allocation by project",
+        columns=(
+            *text_columns("project"),
+            *change_columns("executed cost"),
+            *count_columns("functions", "cheaper", "dearer"),
+            *number_columns(*kinds),
+        ),
+        rows=tuple(rows),
+        terminal_rows=0,
+    )
+
+
+def _facts(evaluation: Evaluation) -> Iterable[tuple[str, str]]:
+    yield "mlgokit", evaluation.mlgokit_version or "unknown"
+    yield from evaluation.toolchain.items()
+    yield "baseline", evaluation.baseline or "unknown"
+    yield "seed of the intervals", str(evaluation.seed)
+    yield "source", evaluation.source or "unknown"
+    yield "compilations", f"{evaluation.compilations:,}"
+    yield from side_facts("before", evaluation.before)
+    yield from side_facts("after", evaluation.after)
+
+
+# --- Modules and functions -------------------------------------------------------------------------------------------
+
+
+def _module_parts(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]:
+    """The scatter plot and the table that it points into; link-time optimization leaves no sizes of objects."""
+    rows = sorted(rows, key=lambda pair: _failed_first(pair[1]))
+    both = [row.before.status == row.after.status == OK for _, row in rows]
+    table = Table(
+        title="Modules, worst first",
+        columns=(
+            *text_columns("module", "project"),
+            *before_after_columns(),
+            *number_columns("functions that differ", "seconds before", "seconds after"),
+        ),
+        rows=tuple(
+            (
+                row.module,
+                project,
+                *before_after_cells(_module_cell(row.before), _module_cell(row.after)),
+                f"{len(row.differing):,} of {row.functions:,}",
+                f"{row.before.user_seconds:.2f}",
+                f"{row.after.user_seconds:.2f}",
+            )
+            for project, row in rows
+        ),
+        note="Bytes of objects, each whole: text, read-only data and unwind tables. Those that failed come first.",
+        terminal_rows=0,
+    )
+    if not any(sized and row.before.objects for sized, (_, row) in zip(both, rows, strict=True)):
+        return [table]
+    scatter = Scatter(
+        title="Change by size of the module",
+        unit="bytes",
+        before=tuple(row.before.objects if sized else None for sized, (_, row) in zip(both, rows, strict=True)),
+        after=tuple(row.after.objects if sized else None for sized, (_, row) in zip(both, rows, strict=True)),
+        note="One point for each module that compiles on both sides: discs shrank, triangles grew, small squares are "
+        "the same. The slider goes through them by their change.",
+    )
+    return [scatter, table]
+
+
+def _failed_first(row: ModuleComparison) -> tuple[bool, int]:
+    """A key to sort by: failures first, then by growth in bytes."""
+    compiled = {row.before.status, row.after.status} <= {OK, BITCODE}
+    return compiled, row.before.objects - row.after.objects
+
+
+def _module_cell(module: BuiltModule) -> Cell:
+    return module.objects if module.status == OK else module.status.replace("_", " ")
+
+
+def _function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> Table:
+    """Functions that differ, those in the middle left out if there are many."""
+    differing = differing_functions(projects, by_cost=by_cost)
+    has_costs = any(one.has_costs for one in differing)
+    listed = (
+        differing
+        if len(differing) <= 2 * MOST_FUNCTIONS
+        else [*differing[:MOST_FUNCTIONS], *differing[-MOST_FUNCTIONS:]]
+    )
+    rows: list[Row] = []
+    for one in listed:
+        before, after = one.before, one.after
+        first, *others = one.where
+        more = f" and {len(others):,} more" if others else ""
+        rows.append(
+            (
+                one.function,
+                f"{first}{more}",
+                one.project,
+                "absent" if before is None else before.total,
+                "absent" if after is None else after.total,
+                one.growth,
+                None if before is None or after is None else relative_change(before.total, after.total),
+                *((_cost_cell(before), _cost_cell(after)) if has_costs else ()),
+            )
+        )
+    cut = f" These are the {MOST_FUNCTIONS:,} first and the {MOST_FUNCTIONS:,} last of {len(differing):,}."
+    return Table(
+        title="Functions, worst first",
+        columns=(
+            *text_columns("function", "module", "project"),
+            *before_after_columns(),
+            *number_columns(*(("cost before", "cost after") if has_costs else ())),
+        ),
+        rows=tuple(rows),
+        note="Functions that are not the same on both sides, by "
+        + ("their costs" if by_cost else "bytes")
+        + "; one that is absent was inlined everywhere, or is not needed any more."
+        + (cut if len(differing) > len(listed) else ""),
+        symbols=True,
+        terminal_rows=0,
+    )
+
+
+def _cost_cell(function: FunctionBytes | None) -> Cell:
+    return None if function is None or function.cost is None else f"{function.cost:,.3g}"
+
+
+# --- Call trees, and the explanation of a module ---------------------------------------------------------------------
+
+
+def explanation_page(explanation: Explanation, *, functions: int) -> Page:
+    """Why a module is larger or smaller: its sums, and the call trees of the functions that changed most.
+
+    Args:
+        explanation: the module, both ways.
+        functions: how many that grew are shown, and as many that shrank.
+    """
+    module, side = explanation.module, explanation.side.label
+    title = f"{module} by {side}"
+    if explanation.failure:
+        return Page(title=title, good=False, headline=f"{module}: nothing to explain: {explanation.failure}", parts=())
+    changes = largest_changes(explanation, functions)
+    hidden = sum(function.change != 0 for function in explanation.functions) - sum(map(len, changes))
+    differ = sum(site.differs for site in explanation.sites)
+    by_differences = sum(component.change for component in explanation.components)
+    sums = (
+        f"{explanation.change:+,} = {by_differences:+,} by differences, {explanation.unexplained:+,} in functions that "
+        f"no difference reaches, {explanation.elsewhere:+,} outside of functions"
+    )
+    if explanation.allocation:
+        sums += f", {explanation.allocation:+,} by register allocation"
+    sites = (
+        f"{len(explanation.sites):,} call sites, {differ:,} decided otherwise, in {len(explanation.components):,} "
+        "components of the call graph; the bytes of a component cannot be shared out among its differences"
+    )
+    more = [f"{hidden:,} more functions changed; --functions shows more, --json has all"] if hidden > 0 else []
+    summed: set[int] = set()
+    return Page(
+        title=title,
+        headline=f"{module}: {explanation.before:,} bytes by LLVM, {explanation.after:,} by {side}",
+        sentences=(*more, sums, sites),
+        warnings=explanation.left_alone,
+        parts=tuple(
+            Trees(
+                title=f"{direction} functions",
+                trees=tuple(_explained_tree(explanation, function, summed) for function in group),
+                terminal_rows=MOST_CALLS,
+            )
+            for direction, group in zip(("Larger", "Smaller"), changes, strict=True)
+            if group
+        ),
+    )
+
+
+def _explained_tree(explanation: Explanation, function: ExplainedFunction, summed: set[int]) -> Tree:
+    """The call tree of a function; ``summed`` has the components whose sums are on the page already."""
+    component = None if function.component is None else explanation.components[function.component]
+    note = _component_note(component)
+    if component is not None and component.number in summed:
+        note = f"Component {component.number}, as above."
+    elif component is not None:
+        summed.add(component.number)
+    return Tree(
+        symbol=function.function,
+        change=f"{function.change:+,} bytes ({_bytes_both(function.before, function.after)})",
+        tone="larger" if function.change > 0 else "smaller",
+        notes=(note,),
+        branches=_branches(call_tree(explanation, function), {}, with_sites=True),
+    )
+
+
+def _tree_parts(trees: Sequence[FunctionTree], left_out: str, names: Mapping[str, str]) -> list[Trees]:
+    """Functions that grew, and functions that shrank; with a reason alone, that."""
+    if left_out:
+        return [Trees(title="Why functions changed", trees=(), note=f"There are no call trees: {left_out}.")]
+    return [
+        Trees(
+            title=title,
+            trees=tuple(_tree(one, names) for one in chosen),
+            note="Calls that are decided otherwise than in the plain build are bold. Their bytes are those of their "
+            "component of the call graph, all functions that they can have changed: they cannot be shared out among "
+            "its differences. A preference is positive for inlining; a feature counts by what the preference loses "
+            "with the typical value in its place.",
+        )
+        for title, chosen in (
+            ("Functions that grew most, and why", [one for one in trees if one.growth > 0]),
+            ("Functions that shrank most, and why", [one for one in trees if one.growth < 0]),
+        )
+        if chosen
+    ]
+
+
+def _tree(tree: FunctionTree, names: Mapping[str, str]) -> Tree:
+    note = f"Nothing is known: {tree.failure}." if tree.failure else _component_note(tree.component)
+    more = (f"{tree.more:,} more calls; mlgokit explain shows them.",) if tree.more else ()
+    sizes = "" if tree.failure else f" ({_bytes_both(tree.before, tree.after)})"
+    return Tree(
+        symbol=tree.function,
+        change=f"{tree.growth:+,} bytes{sizes}",
+        tone="larger" if tree.growth > 0 else "smaller",
+        notes=(f"{tree.module}, project {tree.project}.", note, *more),
+        branches=_branches(tree.lines, names),
+    )
+
+
+def _bytes_both(before: int | None, after: int | None) -> str:
+    return " -> ".join("absent" if one is None else f"{one:,}" for one in (before, after))
+
+
+def _component_note(component: ExplainedComponent | None) -> str:
+    """The bytes of a component, and how many differences share them."""
+    if component is None:
+        return "No call that is decided otherwise reaches it."
+    if component.differences == 1:
+        return f"Component {component.number}: {component.change:+,} bytes by one difference."
+    return (
+        f"Component {component.number}: {component.change:+,} bytes in {component.functions:,} functions by "
+        f"{component.differences:,} differences together."
+    )
+
+
+def _branches(
+    lines: Sequence[TreeLine], names: Mapping[str, str], *, depth: int = 0, with_sites: bool = False
+) -> tuple[Branch, ...]:
+    """The lines of that depth, each with the deeper ones that follow it."""
+    starts = [place for place, line in enumerate(lines) if line.depth == depth]
+    ends = [*starts[1:], len(lines)]
+    return tuple(
+        _branch(
+            lines[start],
+            _branches(lines[start + 1 : end], names, depth=depth + 1, with_sites=with_sites),
+            names,
+            with_sites=with_sites,
+        )
+        for start, end in zip(starts, ends, strict=False)
+    )
+
+
+def _branch(line: TreeLine, below: tuple[Branch, ...], names: Mapping[str, str], *, with_sites: bool) -> Branch:
+    """One call; an explanation names its site and its loudest features, an evaluation has room for all that it kept."""
+    site = line.site
+    how, symbol = {
+        "below": ("calls", site.callee),
+        "above": ("called by", site.caller),
+        "elsewhere": (f"{names.get(site.caller, site.caller)} calls", site.callee),
+    }[line.where]
+    if not site.differs:
+        return Branch(how=how, symbol=symbol, marks=_decisions(site), branches=below)
+    features = site.features[:LOUDEST] if with_sites else site.features
+    mostly = "" if with_sites else "".join(f"; mostly {one.feature}, here {one.value:,}" for one in site.features[:1])
+    return Branch(
+        how=how,
+        symbol=symbol,
+        marks=(*_decisions(site), f"call site {site.site}") if with_sites else _decisions(site),
+        is_loud=True,
+        note=f"{_reason(site)}{mostly}",
+        columns=_FEATURES,
+        rows=tuple((one.feature, f"{one.value:,}", f"{one.typical:,.1f}", f"{one.change:+.2f}") for one in features),
+        branches=below,
+    )
+
+
+def _decisions(site: ExplainedSite) -> tuple[str, ...]:
+    """What LLVM did and what is done now, in one mark if that is the same and no difference."""
+    if not site.differs and site.llvm == site.decided:
+        return (_DECIDED[site.llvm],)
+    return f"LLVM: {_DECIDED[site.llvm]}", f"now: {_DECIDED[site.decided]}"
+
+
+def _reason(site: ExplainedSite) -> str:
+    """Who decided, and how surely; empty where that is not known."""
+    if site.by_table:
+        return "decided by the plugin's table"
+    if site.preference is None:
+        return ""
+    return f"preference {site.preference:+.2f}, {site.agree} of {site.members} members agree"

@@ -6,8 +6,9 @@ from typing import Literal
 
 from mlgokit.builds.images import LINKED
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.records import COST, Change, Evaluation, ProjectComparison, Verdict
-from mlgokit.evaluation.sentences import FEW_PROJECTS, TITLES, is_linked, percent, relative_change
+from mlgokit.evaluation.records import COST, TITLES, Change, Evaluation, ProjectComparison, Verdict
+from mlgokit.pages.model import percent, relative_change
+from mlgokit.statistics import FEW_PROJECTS
 
 Measure = Literal["auto", "image", "text", "objects", "link_aware", "cost"]
 
@@ -50,7 +51,7 @@ def change_of(project: ProjectComparison, measure: str) -> float | None:
     """A project's change by a measure; ``None`` if it was not measured by it."""
     if measure == COST:
         return None if project.costs is None or not project.costs.functions else project.costs.change
-    if not is_linked(project):
+    if not project.is_linked:
         return None
     before, after = getattr(project.before, measure), getattr(project.after, measure)
     return relative_change(before, after) if before else None

@@ -4,61 +4,74 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from mlgokit.evaluation.page_bars import waterfall
-from mlgokit.evaluation.page_parts import Curve, Curves, Page, Part, Scatter, TextTable
-from mlgokit.evaluation.sentences import percent, relative_change
 from mlgokit.learning.record import Round, TrainingRecord
 from mlgokit.learning.validation import JudgedModule
+from mlgokit.pages.model import (
+    Cell,
+    Curve,
+    Curves,
+    Page,
+    Part,
+    Scatter,
+    Table,
+    before_after_cells,
+    before_after_columns,
+    change_columns,
+    count_columns,
+    drop_empty,
+    number_columns,
+    percent,
+    relative_change,
+    text_columns,
+    waterfall,
+)
 
 _COUNTS = {"flips", "components"}
 """Numbers of a learner that are in the table of turns, and need no plot."""
 _MOST_PLOTS = 6
-_NONE = "-"
 
 
-def training_page(found: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
+def training_page(record: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
     """The page of a training.
 
     Args:
-        found: what it left.
+        record: what it left.
         extra: parts that come before the last tables, such as which features decide.
     """
     parts: list[Part | None] = [
-        _gains(found.rounds),
-        *_plots(found.rounds),
-        *_judged(found.judged_modules),
+        _gain_plot(record.rounds),
+        *_number_plots(record.rounds),
+        *_judged_parts(record.judged_modules),
         *extra,
-        _turns(found.rounds),
-        _gates(found.rounds),
-        _left_out(found),
+        _turn_table(record.rounds),
+        _gate_table(record.rounds),
+        _left_out_table(record),
     ]
     return Page(
-        title=f"{found.policy}: {found.algorithm or 'a learner'} on {found.problem or 'a problem'}",
-        answer="",
-        good=True,
-        headline=_headline(found),
-        sentences=tuple(_sentences(found)),
-        parts=tuple(part for part in parts if part is not None and not (isinstance(part, TextTable) and not part.rows)),
-        command=found.command,
-        facts=tuple(_facts(found)),
+        title=f"{record.policy}: {record.algorithm or 'a learner'} on {record.problem or 'a problem'}",
+        headline=_headline(record),
+        sentences=tuple(_sentences(record)),
+        parts=drop_empty(parts),
+        command=record.command,
+        facts=tuple(_facts(record)),
     )
 
 
-def _headline(found: TrainingRecord) -> str:
-    judged = [one for one in found.rounds if math.isfinite(one.validation_gain)]
+def _headline(record: TrainingRecord) -> str:
+    judged = [one for one in record.rounds if math.isfinite(one.validation_gain)]
     if judged:
         best = max(judged, key=lambda one: one.validation_gain)
         return (
             f"In validation, {percent(-best.validation_gain)} against LLVM's heuristic at turn {best.round + 1} of "
-            f"{len(found.rounds)}."
+            f"{len(record.rounds)}."
         )
-    return f"{len(found.rounds):,} turns without validation."
+    return f"{len(record.rounds):,} turns without validation."
 
 
-def _sentences(found: TrainingRecord) -> Iterable[str]:
-    counters = found.counters
+def _sentences(record: TrainingRecord) -> Iterable[str]:
+    counters = record.counters
     yield (
-        f"{found.taught:,} modules taught, {found.judged:,} judged. {counters.get('compilations', 0):,.0f} "
+        f"{record.taught:,} modules taught, {record.judged:,} judged. {counters.get('compilations', 0):,.0f} "
         f"compilations, {counters.get('failed', 0):,.0f} of them failed; {counters.get('user_seconds', 0) / 60:.1f} "
         f"minutes of processor time, {counters.get('seconds', 0) / 60:.1f} minutes in all. Negative is smaller."
     )
@@ -67,7 +80,7 @@ def _sentences(found: TrainingRecord) -> Iterable[str]:
     )
 
 
-def _gains(rounds: Sequence[Round]) -> Curves | None:
+def _gain_plot(rounds: Sequence[Round]) -> Curves | None:
     values = {
         "in validation": [(one.round + 1, -100 * one.validation_gain) for one in rounds],
         "while exploring, mean of the turn": [(one.round + 1, -100 * one.reward) for one in rounds],
@@ -84,7 +97,7 @@ def _gains(rounds: Sequence[Round]) -> Curves | None:
     )
 
 
-def _plots(rounds: Sequence[Round]) -> list[Curves]:
+def _number_plots(rounds: Sequence[Round]) -> list[Curves]:
     """The learner's own numbers, those that move."""
     names = [name for name in dict.fromkeys(name for one in rounds for name in one.numbers) if name not in _COUNTS]
     found: list[Curves] = []
@@ -100,7 +113,7 @@ def _plots(rounds: Sequence[Round]) -> list[Curves]:
     return found[:_MOST_PLOTS]
 
 
-def _judged(rows: Sequence[JudgedModule]) -> list[Part | None]:
+def _judged_parts(rows: Sequence[JudgedModule]) -> list[Part | None]:
     if not rows:
         return []
     by_project: dict[str, list[JudgedModule]] = defaultdict(list)
@@ -112,17 +125,22 @@ def _judged(rows: Sequence[JudgedModule]) -> list[Part | None]:
     ]
     steps = [(name, after - before, relative_change(before, after)) for name, before, after in sums]
     order = sorted(rows, key=lambda one: (one.before - one.after, one.module))
-    table = TextTable(
+    table = Table(
         title="Modules that judged, worst first",
-        columns=("module", "project", "by LLVM", "by the policy", "difference", "change"),
+        columns=(
+            *text_columns("module", "project"),
+            *before_after_columns("by LLVM", "by the policy"),
+        ),
         rows=tuple(
-            (one.module, one.project, f"{one.before:,.0f}", f"{one.after:,.0f}", _signed(one.after - one.before),
-             _percent(one.before, one.after))
+            (
+                one.module,
+                one.project,
+                *before_after_cells(one.before, one.after),
+            )
             for one in order
         ),
-        words=2,
         note="Scores at the turn that was judged best.",
-    )  # fmt: skip
+    )
     scatter = Scatter(
         title="Change by score of the module",
         unit="score",
@@ -135,30 +153,33 @@ def _judged(rows: Sequence[JudgedModule]) -> list[Part | None]:
             scatter, table]  # fmt: skip
 
 
-def _turns(rounds: Sequence[Round]) -> TextTable:
+def _turn_table(rounds: Sequence[Round]) -> Table:
     names = list(dict.fromkeys(name for one in rounds for name in one.numbers))
-    return TextTable(
+    return Table(
         title="Turns",
-        columns=("turn", "compilations", "failed", "processor seconds", "seconds", "in validation", "reward",
-                 *(name.replace("_", " ") for name in names)),
+        columns=(
+            *count_columns("turn", "compilations", "failed"),
+            *number_columns("processor seconds", "seconds"),
+            *change_columns("in validation", "reward"),
+            *number_columns(*(name.replace("_", " ") for name in names)),
+        ),
         rows=tuple(
             (
-                f"{one.round + 1}",
-                f"{one.compilations:,}",
-                f"{sum(one.failures.values()):,}",
+                one.round + 1,
+                one.compilations,
+                sum(one.failures.values()),
                 f"{one.user_seconds:,.1f}",
                 f"{one.wall_seconds:,.1f}",
-                _gain(one.validation_gain),
-                _gain(one.reward),
+                -one.validation_gain,
+                -one.reward,
                 *(_number(one.numbers.get(name, math.nan)) for name in names),
             )
             for one in rounds
         ),
-        words=0,
-    )  # fmt: skip
+    )
 
 
-def _gates(rounds: Sequence[Round]) -> TextTable:
+def _gate_table(rounds: Sequence[Round]) -> Table:
     rows = tuple(
         (
             f"{one.round + 1}",
@@ -173,52 +194,51 @@ def _gates(rounds: Sequence[Round]) -> TextTable:
         for one in rounds
         for side in one.gate
     )
-    return TextTable(
+    return Table(
         title="The gate",
-        columns=("turn", "its feature", "departures from LLVM", "bytes", "standard error",
-                 "bytes in projects without the feature", "standard error there", "margin"),
+        columns=(
+            *text_columns("turn", "its feature"),
+            *number_columns(
+                "departures from LLVM",
+                "bytes",
+                "standard error",
+                "bytes in projects without the feature",
+                "standard error there",
+                "margin",
+            ),
+        ),
         rows=rows,
-        words=2,
         note="What departures did that members foretold to save, on projects that they had not seen. Where that is no "
         "saving, the gate leaves the decision to LLVM. Where the feature is not set, departures must have saved in "
         "projects without the feature, too, if there are some, such as those in C.",
     )  # fmt: skip
 
 
-def _left_out(found: TrainingRecord) -> TextTable:
+def _left_out_table(record: TrainingRecord) -> Table:
     failures: dict[str, int] = defaultdict(int)
-    for one in found.rounds:
+    for one in record.rounds:
         for why, count in one.failures.items():
             failures[why] += count
-    rows = [(why, "module, left out", f"{count:,}") for why, count in found.left_out.items()]
-    rows += [(why, "compilation, failed", f"{count:,}") for why, count in failures.items()]
-    return TextTable(title="Left out, and failed", columns=("reason", "what", "how many"), rows=tuple(rows), words=2)
+    rows = [(why, "module, left out", count) for why, count in record.left_out.items()]
+    rows += [(why, "compilation, failed", count) for why, count in failures.items()]
+    return Table(
+        title="Left out, and failed",
+        columns=(*text_columns("reason", "what"), *count_columns("how many")),
+        rows=tuple(rows),
+    )
 
 
-def _facts(found: TrainingRecord) -> Iterable[tuple[str, str]]:
-    yield "mlgokit", found.mlgokit_version or "unknown"
-    yield from found.toolchain.items()
-    yield "corpus", found.source or "unknown"
-    yield "policy", found.policy
-    yield from found.settings.items()
+def _facts(record: TrainingRecord) -> Iterable[tuple[str, str]]:
+    yield "mlgokit", record.mlgokit_version or "unknown"
+    yield from record.toolchain.items()
+    yield "corpus", record.source or "unknown"
+    yield "policy", record.policy
+    yield from record.settings.items()
 
 
 def _finite(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     return tuple(point for point in points if math.isfinite(point[1]))
 
 
-def _gain(value: float) -> str:
-    return percent(-value) if math.isfinite(value) else _NONE
-
-
-def _number(value: float) -> str:
-    return f"{value:,.5g}" if math.isfinite(value) else _NONE
-
-
-def _signed(difference: float) -> str:
-    return f"{difference:+,.0f}" if round(difference) else "0"
-
-
-def _percent(before: float, after: float) -> str:
-    change = relative_change(before, after)
-    return percent(change) if math.isfinite(change) else _NONE
+def _number(value: float) -> Cell:
+    return f"{value:,.5g}" if math.isfinite(value) else None

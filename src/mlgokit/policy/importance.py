@@ -1,7 +1,8 @@
 """Which features decide a policy: permutation importance, and Shapley values by sampling, on the numpy policy.
 
 Permutation importance (Breiman, 2001) asks what happens if a feature is another observation's; Shapley values
-(Strumbelj and Kononenko, 2014) share the distance between two answers out among all features.
+(Strumbelj and Kononenko, 2014) share the distance between two answers out among all features. The page of both is here,
+too.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.errors import UsageError
+from mlgokit.pages.model import Bar, Bars, Page, Part, Table, number_columns, text_columns
 from mlgokit.policy.network import Doubles, OutputKind, Policy
 from mlgokit.policy.normaliser import typical_values
 from mlgokit.spec import AdviceKind
 
 _CHUNK = 4096
+SHOWN = 30
+"""Features that have a bar; the table has all."""
+_WEAK = 0.1
+"""Correlation below which a feature leads neither up nor down."""
+_UNITS = {
+    AdviceKind.BINARY: ("the preference for inlining", "share of decisions that change"),
+    AdviceKind.MASKED_CHOICE: ("the logit above the mean of the legal columns", "share of decisions that change"),
+    AdviceKind.REAL: ("the unit number", "change of the unit number, in its standard deviations"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,3 +239,65 @@ def drawn_questions(parts: Sequence[Questions], count: int, rng: np.random.Gener
     masks = [part.mask for part in parts if part.mask is not None]
     keep = np.sort(rng.permutation(len(values))[:count])
     return Questions(values=values[keep], mask=np.concatenate(masks)[keep] if masks else None)
+
+
+def importance_parts(measured: Importance, output: OutputKind) -> list[Part]:
+    """A bar for each feature that matters most, and all of them as a table."""
+    answer, change = _UNITS[output.advice_kind]
+    order = measured.ordered()
+    bars = tuple(
+        Bar(
+            name=measured.features[place],
+            start=0,
+            end=measured.shapley[place],
+            text=f"{measured.shapley[place]:.3g}, {_direction(measured.direction[place])}",
+            is_sum=True,
+        )
+        for place in order[:SHOWN]
+    )
+    return [
+        Bars(
+            title="Features by importance",
+            columns=("feature", f"share in {answer}"),
+            bars=bars,
+            note=f"Mean absolute Shapley value, a share in {answer}, over {measured.observations:,} observations; and "
+            "whether a larger value raises or lowers the answer.",
+        ),
+        Table(
+            title="All features",
+            columns=(*text_columns("feature"), *number_columns("share", "a larger value", change, "correlation")),
+            rows=tuple(
+                (
+                    measured.features[place],
+                    f"{measured.shapley[place]:.4g}",
+                    _direction(measured.direction[place]),
+                    f"{measured.changed[place]:.4f}",
+                    f"{measured.direction[place]:+.2f}",
+                )
+                for place in order
+            ),
+            note=f"Share: in {answer}. The {change} is what happens if the feature is another observation's. The "
+            "correlation is that of the feature with its share.",
+        ),
+    ]
+
+
+def importance_page(
+    measured: Importance, output: OutputKind, *, name: str, command: str = "", facts: tuple[tuple[str, str], ...] = ()
+) -> Page:
+    """A page of its own."""
+    first = ", ".join(measured.features[place] for place in measured.ordered()[:3])
+    return Page(
+        title=f"{name} ({measured.problem})",
+        headline=f"What decides most: {first}.",
+        sentences=("It is what this policy goes by, and not the reason why code is larger or smaller.",),
+        parts=tuple(importance_parts(measured, output)),
+        command=command,
+        facts=facts,
+    )
+
+
+def _direction(correlation: float) -> str:
+    if abs(correlation) < _WEAK:
+        return "neither"
+    return "raises" if correlation > 0 else "lowers"

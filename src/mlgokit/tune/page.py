@@ -1,43 +1,78 @@
-"""What a tuning gave as a page: the sums, the course of the search, what each module adds, and what stayed."""
+"""What a tuning, a check and a replay of its decisions gave, as pages: sums, modules, programs, and what to do now."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mlgokit.builds.images import LINKED
+from mlgokit.builds.recorded import TunedBuild, TunedProgram
 from mlgokit.compiler.objects.link import LinkStatus
-from mlgokit.evaluation.page_bars import waterfall
-from mlgokit.evaluation.page_parts import Bars, Curve, Curves, Page, Part, Scatter, TextTable
-from mlgokit.evaluation.sentences import percent, relative_change
-from mlgokit.tune.result import Tuned, TunedModule
+from mlgokit.pages.model import (
+    Bars,
+    Cell,
+    Curve,
+    Curves,
+    Page,
+    Part,
+    Row,
+    Scatter,
+    Table,
+    before_after_cells,
+    before_after_columns,
+    change_columns,
+    count_columns,
+    difference_columns,
+    drop_empty,
+    format_cell,
+    number_columns,
+    percent,
+    relative_change,
+    text_columns,
+    waterfall,
+)
+from mlgokit.terminal import counted
+from mlgokit.tune.check import CheckedModule, CheckResult
+from mlgokit.tune.replay import ReplayResult
+from mlgokit.tune.result import SpillCosts, Tuned, TunedModule
 
+MOST_ROWS = 25
+"""Modules that the terminal shows."""
 _LONG_SECONDS = 300
 """A search beyond this is drawn in minutes."""
 _COSTS = "Cost of spills, reloads and copies"
+_BY_BYTES = "Modules, by bytes saved"
+_BY_COSTS = "Modules, by what spills, reloads and copies cost"
+_SECTIONS = ("text", "rodata", "eh_frame", "data")
+
+
+# --- Tuning ----------------------------------------------------------------------------------------------------------
 
 
 def tuned_page(tuned: Tuned) -> Page:
     """The page of a tuning."""
-    better = [one for one in tuned.modules if not one.plain]
     before, after = _total(tuned)
     parts: list[Part | None] = [
-        _sums(tuned),
-        _programs(tuned),
-        _curve(tuned),
+        _sum_table(tuned),
+        None if tuned.built is None else _program_table(tuned.built),
+        _cargo_table(tuned),
+        _search_plot(tuned),
         _waterfall(tuned),
-        *_modules(tuned),
-        _left_out(tuned),
+        *_module_parts(tuned),
+        _put_back_table(tuned),
+        _left_out_table(tuned.failures, tuned.left_out),
     ]
+    if tuned.replay is not None:
+        parts += _replay_parts(tuned.replay)
+    smaller = "Smaller" if tuned.costs is None else "Cheaper"
     return Page(
         title=f"{tuned.plugin} against plain",
-        answer="" if not tuned.modules else "Smaller" if after < before and tuned.costs is None else
-        "Cheaper" if after < before else "Nothing was found",
+        answer="" if not tuned.modules else smaller if after < before else "Nothing was found",
         good=after < before,
         headline=_headline(tuned, before, after),
-        sentences=tuple(_sentences(tuned, len(better))),
-        parts=tuple(part for part in parts if part is not None and not (isinstance(part, TextTable) and not part.rows)),
+        sentences=tuple(_sentences(tuned)),
+        advice=tuple(_advice(tuned)),
+        parts=drop_empty(parts),
         command=tuned.command,
         facts=tuple(_facts(tuned)),
-    )  # fmt: skip
+    )
 
 
 def _total(tuned: Tuned) -> tuple[float, float]:
@@ -53,77 +88,140 @@ def _headline(tuned: Tuned, before: float, after: float) -> str:
     return f"{what}: {before:,.0f} -> {after:,.0f}{unit} ({_percent(before, after)})."
 
 
-def _sentences(tuned: Tuned, better: int) -> Iterable[str]:
+def _sentences(tuned: Tuned) -> Iterable[str]:
+    better = sum(not one.plain for one in tuned.modules)
     yield (
         f"{len(tuned.modules):,} modules, of which {better:,} are {'smaller' if tuned.costs is None else 'better'} and "
-        f"{len(tuned.modules) - better:,} stay as the plain build has them; {len(tuned.failures):,} do not compile. A "
-        "change is tuned / plain less 1, so negative is smaller."
+        f"{len(tuned.modules) - better:,} stay as the plain build has them, byte for byte; {len(tuned.failures):,} do "
+        "not compile. A change is tuned / plain less 1, so negative is smaller."
     )
+    if tuned.baseline:
+        yield f"Baseline: {tuned.baseline}."
+    yield from _search_sentences(tuned)
+    trials = "" if tuned.allocated is None or tuned.costs is None else f" with {tuned.allocated.trials:,} trials"
     yield (
-        f"{tuned.compilations:,} compilations, {tuned.user_seconds / 60:.1f} minutes of processor time"
+        f"{tuned.compilations:,} compilations{trials}, {tuned.user_seconds / 60:.1f} minutes of processor time"
         f"{f'; {tuned.ended}' if tuned.ended else ''}."
     )
     yield from tuned.notes
     if tuned.built is not None:
+        for one in tuned.built.programs:
+            if not _is_linked(one):
+                yield f"{one.program}: cannot be compared: {one.plain.reason or one.tuned.reason}."
         yield from filter(None, (tuned.built.tests, *tuned.built.notes))
-    yield f"Add to the build: {tuned.flag if tuned.built is None else tuned.built.line}"
+    if tuned.replay is not None:
+        yield from (*_replay_sentences(tuned.replay), _replay_headline(tuned.replay))
 
 
-def _sums(tuned: Tuned) -> TextTable:
-    pairs: list[tuple[str, float, float]] = []
-    if tuned.costs is not None:
-        pairs.append((_COSTS, tuned.costs.plain, tuned.costs.tuned))
-        pairs.append(("Code, which is not the objective", tuned.plain_bytes, tuned.tuned_bytes))
+def _search_sentences(tuned: Tuned) -> Iterable[str]:
+    """What the sums do not say of what was searched."""
+    if tuned.allocated is not None and tuned.costs is not None:
+        yield (
+            f"{tuned.allocated.functions:,} functions with costs, {tuned.allocated.changed:,} allocated otherwise, "
+            f"none costs more than before; geometric mean of their costs: {percent(tuned.costs.change)}."
+        )
+    for which, passes in (("the optimizer", tuned.optimizer_passes), ("the code generator", tuned.passes)):
+        if passes is not None and not passes.functions:
+            yield f"Passes of {which}: none could be tried in the time that was left; --continue goes on."
+    if (judged := tuned.judged) is not None and judged.before is not None and judged.after is not None:
+        if judged.low < judged.high:
+            yield f"By the objective: {judged.low:+,.6g} to {judged.high:+,.6g} in {judged.pairs} pairs."
+        yield f"Found by the search, but not by the objective, and taken back: {tuned.taken_back}."
+
+
+def _advice(tuned: Tuned) -> Iterable[str]:
+    if tuned.cargo_programs:
+        yield f"Build with: {tuned.flag}"
+    elif tuned.modules and all(one.plain for one in tuned.modules):
+        yield "Nothing was found that pays: the build is the same without the plugin, so leave it out."
     else:
-        pairs.append(("Objects, each COMDAT once", tuned.plain_bytes, tuned.tuned_bytes))
+        yield f"Add to the build: {tuned.flag if tuned.built is None else tuned.built.line}"
+    if tuned.replay is not None:
+        yield "Without the plugin, by LLVM's inline replay:"
+        yield from _replay_advice(tuned.replay)
+
+
+def _sum_table(tuned: Tuned) -> Table:
+    rows: list[Row] = []
+
+    def add(name: str, before: float, after: float, functions: str | None = None) -> None:
+        sizes = (_number(before), _number(after), after - before, relative_change(before, after))
+        rows.append((name, *sizes, functions))
+
+    if tuned.costs is not None:
+        add(_COSTS, tuned.costs.plain, tuned.costs.tuned)
+        add("Code, which is not the objective", tuned.plain_bytes, tuned.tuned_bytes)
+    else:
+        add("Objects, each COMDAT once", tuned.plain_bytes, tuned.tuned_bytes)
         for what, found in (
             ("passes of the optimizer left out", tuned.optimizer_passes),
             ("passes of the code generator left out", tuned.passes),
             ("register allocation", tuned.allocated),
         ):
             if found is not None:
-                pairs.append((f"Of that by {what}", found.before_bytes, found.after_bytes))
+                changed = f"{found.changed:,} of {found.functions:,}"
+                add(f"Of that by {what}", found.before_bytes, found.after_bytes, changed)
     plain, linked = tuned.plain_link, tuned.tuned_link
     if plain is not None and linked is not None and plain.status is linked.status is LinkStatus.LINKED:
-        pairs += [("Linked image", plain.image, linked.image), ("Linked .text", plain.text, linked.text)]
+        add("Linked image", plain.image, linked.image)
+        add("Linked .text", plain.text, linked.text)
     judged = tuned.judged
     if judged is not None and judged.before is not None and judged.after is not None:
-        pairs.append(("By the objective", judged.before, judged.after))
-    return TextTable(
+        add("By the objective", judged.before, judged.after)
+    return Table(
         title="Sums",
-        columns=("measure", "plain", "tuned", "difference", "change"),
-        rows=tuple(
-            (name, _number(before), _number(after), _signed(after - before), _percent(before, after))
-            for name, before, after in pairs
+        columns=(
+            *text_columns("measure"),
+            *number_columns("plain", "tuned"),
+            *difference_columns("difference"),
+            *change_columns("change"),
+            *number_columns("functions changed"),
         ),
+        rows=tuple(rows),
         note="Measured on objects that were compiled with the finished plugin.",
-    )  # fmt: skip
-
-
-def _programs(tuned: Tuned) -> TextTable:
-    """What the user's own build links, the worst first."""
-    programs = () if tuned.built is None else tuned.built.programs
-    rows = [(one.plain.image - one.tuned.image, one) for one in programs]
-    return TextTable(
-        title="Programs of the build",
-        columns=("program", "plain", "tuned", "difference", "change"),
-        rows=tuple(
-            (
-                one.program,
-                f"{one.plain.image:,}",
-                f"{one.tuned.image:,}",
-                _signed(-saved),
-                _percent(one.plain.image, one.tuned.image),
-            )
-            if one.plain.status == one.tuned.status == LINKED
-            else (one.program, one.plain.status, one.tuned.status, one.plain.reason or one.tuned.reason, "-")
-            for saved, one in sorted(rows, key=lambda row: row[0])
-        ),
-        note="The whole build, made again with the plugin: what llvm-size calls text of all that it links.",
     )
 
 
-def _curve(tuned: Tuned) -> Curves | None:
+def _program_table(built: TunedBuild) -> Table:
+    """What the user's own build links, the worst first, and what of it changed."""
+    order = sorted(built.programs, key=lambda one: one.plain.image - one.tuned.image)
+    return Table(
+        title="Programs of the build",
+        columns=(
+            *text_columns("program"),
+            *before_after_columns("plain", "tuned"),
+            *difference_columns(*("data" if name == "data" else f".{name}" for name in _SECTIONS)),
+        ),
+        rows=tuple(
+            (
+                one.program,
+                *before_after_cells(one.plain.image, one.tuned.image),
+                *(getattr(one.tuned, name) - getattr(one.plain, name) for name in _SECTIONS),
+            )
+            if _is_linked(one)
+            else (one.program, one.plain.status, one.tuned.status, *[None] * (2 + len(_SECTIONS)))
+            for one in order
+        ),
+        note="The whole build, made again with the plugin: what llvm-size calls text of all that it links, and the "
+        "differences of its sections, in bytes.",
+    )
+
+
+def _is_linked(program: TunedProgram) -> bool:
+    return program.plain.status == program.tuned.status == LINKED
+
+
+def _cargo_table(tuned: Tuned) -> Table:
+    return Table(
+        title="Programs, as rustc links them",
+        columns=(*text_columns("program"), *count_columns("plain", "tuned"), *change_columns("change")),
+        rows=tuple(
+            (name, plain, small, relative_change(plain, small)) for name, (plain, small) in tuned.cargo_programs.items()
+        ),
+    )
+
+
+def _search_plot(tuned: Tuned) -> Curves | None:
     if len(tuned.curve) < 2:
         return None
     is_long = tuned.curve[-1].user_seconds > _LONG_SECONDS
@@ -137,50 +235,58 @@ def _curve(tuned: Tuned) -> Curves | None:
     )
 
 
-def _changes(one: TunedModule) -> tuple[float, float]:
+def _sizes(one: TunedModule) -> tuple[float, float]:
+    """What counts of a module, before and after."""
     return (one.plain_bytes, one.tuned_bytes) if one.costs is None else (one.costs.plain, one.costs.tuned)
 
 
 def _waterfall(tuned: Tuned) -> Bars | None:
-    steps = [(one.name, after - before, relative_change(before, after)) for one in tuned.modules
-             for before, after in (_changes(one),) if after != before]  # fmt: skip
+    steps = [
+        (one.name, after - before, relative_change(before, after))
+        for one in tuned.modules
+        for before, after in (_sizes(one),)
+        if after != before
+    ]
     what = "Bytes of the account" if tuned.costs is None else _COSTS
     return waterfall("What each module adds", ("module", "bytes" if tuned.costs is None else "cost"), steps, what)
 
 
-def _modules(tuned: Tuned) -> Sequence[Part]:
-    rows = sorted(tuned.modules, key=lambda one: (_changes(one)[0] - _changes(one)[1], one.name))
-    pairs = [_changes(one) for one in rows]
-    table = TextTable(
-        title="Modules, worst first",
+def _module_parts(tuned: Tuned) -> Sequence[Part]:
+    """All modules, those that gained most first; the terminal shows those that are not as plain."""
+    by_costs = tuned.costs is not None
+    order = sorted(tuned.modules, key=lambda one: (_sizes(one)[1] - _sizes(one)[0], one.plain, one.name))
+    pairs = [_sizes(one) for one in order]
+    table = Table(
+        title=_BY_COSTS if by_costs else _BY_BYTES,
         columns=(
-            "module", "what was put back, and why", "plain", "tuned", "difference", "change", "decisions", "passes",
-            "allocated",
+            *text_columns("module"),
+            *text_columns("state", terminal="none"),
+            *before_after_columns("plain", "tuned"),
+            *(
+                (*change_columns("mean change"), *difference_columns("code"), *number_columns("allocated"))
+                if by_costs
+                else count_columns("decisions", "passes", "allocated")
+            ),
         ),
         rows=tuple(
             (
                 one.name,
-                one.note or ("as plain, byte for byte" if one.plain else "-"),
-                f"{before:,.0f}",
-                f"{after:,.0f}",
-                _signed(after - before),
-                _percent(before, after),
-                f"{one.decisions:,}",
-                f"{one.optimizer_passes + one.passes:,}",
-                f"{one.allocated:,}",
+                "as plain, byte for byte" if one.plain else "tuned",
+                *before_after_cells(before, after),
+                *_module_cells(one),
             )
-            for one, (before, after) in zip(rows, pairs, strict=True)
+            for one, (before, after) in zip(order, pairs, strict=True)
         ),
-        words=2,
         note="What each module answers for, a COMDAT function in the first module that has it; the decisions that the "
         "plugin holds for it, its functions without some pass, of the optimizer and of the code generator, and "
         "those that are allocated otherwise.",
-    )  # fmt: skip
+        terminal_rows=min(MOST_ROWS, sum(not one.plain for one in order)),
+    )
     if not any(before for before, _ in pairs):
         return [table]
     scatter = Scatter(
         title="Change by size of the module",
-        unit="bytes" if tuned.costs is None else "cost",
+        unit="cost" if by_costs else "bytes",
         before=tuple(round(before) for before, _ in pairs),
         after=tuple(round(after) for _, after in pairs),
         note="One point for each module: discs shrank, small squares are the same. The slider goes through them by "
@@ -189,13 +295,16 @@ def _modules(tuned: Tuned) -> Sequence[Part]:
     return [scatter, table]
 
 
-def _left_out(tuned: Tuned) -> TextTable:
-    rows = [(name, "does not compile", why) for name, why in tuned.failures.items()]
-    rows += [(name, "left out", why) for name, why in tuned.left_out.items()]
-    return TextTable(
-        title="Left as LLVM has it", columns=("module", "what", "reason"), rows=tuple(rows), words=3,
-        note="Not a part of the search, nor of its sums.",
-    )  # fmt: skip
+def _module_cells(one: TunedModule) -> tuple[Cell, ...]:
+    if one.costs is None:
+        return one.decisions, one.optimizer_passes + one.passes, one.allocated
+    return one.costs.change, one.tuned_bytes - one.plain_bytes, f"{one.allocated} of {one.costs.functions}"
+
+
+def _put_back_table(tuned: Tuned) -> Table:
+    rows = tuple((one.name, one.note) for one in tuned.modules if one.note)
+    title = "What was put back, and why"
+    return Table(title=title, columns=text_columns("module", "reason"), rows=rows)
 
 
 def _facts(tuned: Tuned) -> Iterable[tuple[str, str]]:
@@ -210,14 +319,222 @@ def _facts(tuned: Tuned) -> Iterable[tuple[str, str]]:
     yield "gains that turned out to be none", f"{tuned.taken_back:,}"
 
 
-def _number(value: float) -> str:
-    return f"{value:,.6g}" if value % 1 and abs(value) < 1000 else f"{value:,.0f}"
+# --- Check -----------------------------------------------------------------------------------------------------------
 
 
-def _signed(difference: float) -> str:
-    return f"{difference:+,.0f}" if round(difference) else "0"
+def check_page(check: CheckResult) -> Page:
+    """What a tuned plugin does for today's code: the modules that it changes, those that gain most first."""
+    table = _byte_check_table(check) if check.costs is None else _cost_check_table(check.modules)
+    return Page(
+        title=f"{check.plugin} on today's code",
+        good=not check.tune_again,
+        headline=verdict(check),
+        sentences=tuple(_check_sentences(check, len(table.rows))),
+        parts=drop_empty([table, _left_out_table(check.failures, check.left_out)]),
+    )
+
+
+def verdict(check: CheckResult) -> str:
+    """One sentence: what is kept, and whether tuning again is worth it."""
+    promised = "" if check.promised_change is None else f", {100 * check.promised_change:+.1f} % when it was tuned"
+    start = f"mlgokit tune {'' if check.costs is None else '--objective spill-cost '}--start {check.plugin}"
+    if check.larger:
+        grew, them = counted(len(check.larger), "module"), "it" if len(check.larger) == 1 else "them"
+        advice = f"{grew} grew: `{start} --budget 0s` puts {them} back, a larger budget finds more"
+    elif check.tune_again:
+        advice = f"tuning again is worth it: `{start}`"
+    else:
+        advice = "tuning again can wait"
+    allocations = f"{check.allocations_kept:,} of {check.allocations:,} allocated functions"
+    share, change = f"{100 * check.share:.0f} %", f"changes by {100 * check.change:+.1f} %{promised}"
+    if check.costs is not None:
+        return f"{allocations} ({share}) are as they were, the sum of costs {change}: {advice}"
+    parts = [allocations] if check.allocations else []
+    parts += [f"{check.passes_kept:,} of {check.passes:,} functions with passes left out"] if check.passes else []
+    also = "".join(f" and {part}" for part in parts)
+    return f"{check.kept:,} of {check.decisions:,} decisions ({share}){also} still apply, the build {change}: {advice}"
+
+
+def _check_sentences(check: CheckResult, changed: int) -> Iterable[str]:
+    states = [one.state for one in check.modules]
+    if check.costs is None:
+        yield (
+            f"{len(states)} modules: {states.count('tuned')} tuned, {states.count('left plain')} left plain, "
+            f"{states.count('new')} new; {len(check.gone)} of the plugin's are gone; {len(check.failures)} do not "
+            "compile."
+        )
+    else:
+        yield f"{len(states)} modules: {changed} allocated otherwise; {len(check.failures)} do not compile."
+    for title, names in (("Gone", check.gone), ("Larger than plain", check.larger)):
+        if names:
+            yield f"{title}: {', '.join(names)}."
+    yield from check.notes
+    for one in check.modules:
+        if one.worse:
+            yield f"Costs more than plain in {one.name}: {', '.join(one.worse)}."
+    if check.costs is not None:
+        yield f"Geometric mean of the functions' costs: {percent(check.costs.change)}."
+    else:
+        yield f"Objects, each COMDAT once: {_change(check.plain_bytes, check.tuned_bytes)}."
+    if check.plain_link is not None and check.tuned_link is not None:
+        yield f"Linked, unused sections dropped: {_change(check.plain_link.image, check.tuned_link.image)}."
+
+
+def _byte_check_table(check: CheckResult) -> Table:
+    order = sorted(check.modules, key=lambda one: (one.tuned_bytes - one.plain_bytes, one.name))
+    return Table(
+        title=_BY_BYTES,
+        columns=(
+            *text_columns("module", "in the plugin"),
+            *count_columns("asked", "kept", "allocated", "plain", "tuned"),
+            *difference_columns("difference"),
+        ),
+        rows=tuple(
+            (
+                one.name,
+                one.state,
+                one.asked,
+                one.kept,
+                one.allocated,
+                one.plain_bytes,
+                one.tuned_bytes,
+                one.tuned_bytes - one.plain_bytes,
+            )
+            for one in order
+            if one.state != "left plain" or one.asked
+        ),
+        terminal_rows=MOST_ROWS,
+    )
+
+
+def _cost_check_table(modules: Sequence[CheckedModule]) -> Table:
+    changed = [(costs, one) for one in modules if (costs := one.costs) and (one.allocated or _differs(costs))]
+    changed.sort(key=lambda pair: (pair[0].tuned - pair[0].plain, pair[1].name))
+    return Table(
+        title=_BY_COSTS,
+        columns=(
+            *text_columns("module"),
+            *count_columns("allocated"),
+            *number_columns("plain", "tuned"),
+            *change_columns("sum"),
+            *difference_columns("code"),
+        ),
+        rows=tuple(
+            (
+                one.name,
+                one.allocated,
+                f"{costs.plain:,.1f}",
+                f"{costs.tuned:,.1f}",
+                relative_change(costs.plain, costs.tuned),
+                one.tuned_bytes - one.plain_bytes,
+            )
+            for costs, one in changed
+        ),
+        terminal_rows=MOST_ROWS,
+    )
+
+
+def _differs(costs: SpillCosts) -> bool:
+    return costs.tuned != costs.plain
+
+
+# --- Replay ----------------------------------------------------------------------------------------------------------
+
+
+def replay_page(replay: ReplayResult) -> Page:
+    """What is left of a plugin's saving where its decisions are replayed by a compiler without it."""
+    return Page(
+        title=f"{replay.plugin} by LLVM's inline replay",
+        good=bool(replay.flag),
+        headline=_replay_headline(replay),
+        sentences=tuple(_replay_sentences(replay)),
+        advice=tuple(_replay_advice(replay)),
+        parts=drop_empty(_replay_parts(replay)),
+    )
+
+
+def _replay_parts(replay: ReplayResult) -> list[Part]:
+    replayed = [one for one in replay.modules if one.state != "nothing to replay"]
+    replayed.sort(key=lambda one: (one.replayed_bytes - one.plain_bytes, one.name))
+    table = Table(
+        title="Modules that are replayed, by bytes saved",
+        columns=(
+            *text_columns("module", "in the list"),
+            *count_columns("decisions", "plain", "replayed"),
+            *difference_columns("difference", "by the plugin"),
+        ),
+        rows=tuple(
+            (
+                one.name,
+                one.state,
+                one.decisions,
+                one.plain_bytes,
+                one.replayed_bytes,
+                one.replayed_bytes - one.plain_bytes,
+                one.tuned_bytes - one.plugin_plain_bytes,
+            )
+            for one in replayed
+        ),
+        note="By LLVM's inline replay, without the plugin.",
+        terminal_rows=MOST_ROWS,
+    )
+    return [table, _left_out_table(replay.failures, replay.left_out, title="Not replayed")]
+
+
+def _replay_headline(replay: ReplayResult) -> str:
+    return (
+        f"Of the plugin's saving, {100 * replay.share:.0f} % is left; {replay.decisions:,} decisions, and "
+        f"{replay.disputed:,} call sites about which there are several."
+    )
+
+
+def _replay_sentences(replay: ReplayResult) -> Iterable[str]:
+    states = [one.state for one in replay.modules]
+    yield (
+        f"Inline replay: {len(states)} modules: {states.count('replayed')} replayed, {states.count('left out')} left "
+        f"out, as they would be larger than plain; {len(replay.failures)} do not compile."
+    )
+    yield from replay.notes
+    yield f"With the plugin, by {replay.plugin_compiler}: {_change(replay.plugin_plain_bytes, replay.tuned_bytes)}."
+    yield f"With the list, by {replay.compiler}: {_change(replay.plain_bytes, replay.replayed_bytes)}."
+    if replay.larger:
+        yield f"Larger than plain by line tables alone, with this compiler: {', '.join(replay.larger)}."
+
+
+def _replay_advice(replay: ReplayResult) -> Iterable[str]:
+    if not replay.flag:
+        yield "Nothing was written: with a list, the whole would be no smaller than plain."
+    elif replay.flag.startswith("--config="):
+        yield f"Add to the build: {replay.flag}"
+        yield "strip -g, or -Wl,--strip-debug in the link, takes its line tables out again."
+    else:
+        yield f"Build with: {replay.flag}"
+
+
+# --- Cells and sentences of all three --------------------------------------------------------------------------------
+
+
+def _left_out_table(
+    failures: Mapping[str, str], left_out: Mapping[str, str], *, title: str = "Left as LLVM has it"
+) -> Table:
+    rows = [(name, "does not compile", why) for name, why in failures.items()]
+    rows += [(name, "left out", why) for name, why in left_out.items()]
+    return Table(
+        title=title,
+        columns=text_columns("module", "what", "reason"),
+        rows=tuple(rows),
+        note="Not a part of the search, nor of its sums.",
+        terminal_rows=MOST_ROWS,
+    )
+
+
+def _change(before: float, after: float) -> str:
+    return f"{before:,.0f} -> {after:,.0f} bytes ({_percent(before, after)})"
 
 
 def _percent(before: float, after: float) -> str:
-    change = relative_change(before, after)
-    return percent(change) if math.isfinite(change) else "-"
+    return format_cell(relative_change(before, after), "change")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.6g}" if value % 1 and abs(value) < 1000 else f"{value:,.0f}"

@@ -19,9 +19,9 @@ from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import Overrides
-from mlgokit.evaluation.page import write_page
 from mlgokit.files import remove_leftovers
 from mlgokit.manifest import package_version
+from mlgokit.pages.html import write_page
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report

@@ -1,11 +1,10 @@
 """The command that counts what a corpus has."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from mlgokit.builds.compilers import CompilerOptions, open_sandbox_for, open_tools
 from mlgokit.commands.options import COMPILER, Compiling
@@ -14,8 +13,10 @@ from mlgokit.corpus.identity import Contents, Kinship, describe_corpus
 from mlgokit.corpus.info import CorpusInfo, ProjectInfo, corpus_info
 from mlgokit.errors import ToolError
 from mlgokit.locks import reading
+from mlgokit.pages.model import Page, Row, Table, count_columns, drop_empty, text_columns
+from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
-from mlgokit.terminal import numbers, plain_table, say, words
+from mlgokit.terminal import counted
 
 MOST_PROJECTS = 60
 """Rows of a table; what is beyond is summed up in one."""
@@ -49,53 +50,70 @@ def run(config: Info, *, report: Report = say_nothing) -> CorpusInfo:
 
 def render(info: CorpusInfo, console: Console) -> None:
     """Projects with their counts, copies, the split, and what was skipped and why."""
-    table = plain_table(
-        Text(f"Corpus {info.folder}"),
-        [*words("project", "", "training"), *numbers("modules", "functions", "decidable\ncalls", "bitcode\nKB")],
-    )
-    for project in info.projects[:MOST_PROJECTS]:
-        languages = ", ".join(_LANGUAGES.get(one, one) for one in project.languages)
-        table.add_row(Text(project.name), languages, *_row(project))
+    print_page(corpus_page(info), console)
+
+
+def corpus_page(info: CorpusInfo) -> Page:
+    """The projects of a corpus, its copies, and what of it is not counted or was skipped."""
     rest = info.projects[MOST_PROJECTS:]
+    rows = [_row(project) for project in info.projects[:MOST_PROJECTS]]
     if rest:
-        table.add_row(f"{len(rest)} more", "", "", f"{sum(project.modules for project in rest):,}", *[""] * 3)
-    table.add_section()
-    totals = (info.modules, info.functions, info.decidable_call_sites)
-    count = f"{len(info.projects)} project{'s' * (len(info.projects) != 1)}"
-    table.add_row(count, "", "", *(f"{n:,}" for n in totals), _kilobytes(info.bitcode_bytes))
-    console.print(table)
+        rows.append((f"{len(rest)} more", "", "", sum(project.modules for project in rest), *[""] * 3))
+    totals = (info.modules, info.functions, info.decidable_call_sites, info.bitcode_bytes / 1000)
+    table = Table(
+        title=f"Corpus {info.folder}",
+        columns=(
+            *text_columns("project", "", "training"),
+            *count_columns("modules", "functions", "decidable calls", "bitcode KB"),
+        ),
+        rows=tuple(rows),
+        total=(counted(len(info.projects), "project"), "", "", *totals),
+    )
     by_language = ", ".join(f"{count:,} in {_LANGUAGES.get(name, name)}" for name, count in info.languages.items())
     held_out = sum(project.held_out_modules for project in info.projects)
     copies = sum(project.copies for project in info.projects)
-    say(console, f"Modules: {by_language}; {held_out:,} held out, {info.modules - held_out - copies:,} to train on.")
+    uncounted = info.modules - info.described
+    return Page(
+        title=f"Corpus {info.folder}",
+        headline=f"Modules: {by_language}; {held_out:,} held out, {info.modules - held_out - copies:,} to train on.",
+        sentences=tuple(_sentences(info)),
+        warnings=(
+            *([f"Functions, calls and instructions are not counted for {uncounted:,} modules."] if uncounted else []),
+            *kinship_warnings(info.kinships),
+        ),
+        parts=drop_empty(
+            [
+                table,
+                _groups("with the same bitcode", info.duplicates),
+                _groups("the same but for names, paths and debug information", info.same_content),
+                *(
+                    Table(
+                        title=f"Skipped {skipped.count:,}: {skipped.reason}",
+                        columns=text_columns("module", "reason"),
+                        rows=tuple((example.name, example.reason) for example in skipped.examples),
+                    )
+                    for skipped in info.skipped
+                ),
+            ]
+        ),
+    )
+
+
+def _sentences(info: CorpusInfo) -> Iterable[str]:
     if info.described:
-        say(
-            console,
+        yield (
             f"Before any pass: {info.instructions:,} instructions, {info.call_sites:,} call sites; "
-            f"{info.decidable_call_sites:,} of them call what their module defines.",
+            f"{info.decidable_call_sites:,} of them call what their module defines."
         )
     if text_bytes := sum(project.text_bytes for project in info.projects):
-        say(console, f"Code under plain -Oz, of the modules for which it is known: {text_bytes:,} bytes.")
-    if info.described < info.modules:
-        missing = info.modules - info.described
-        say(console, f"Functions, calls and instructions are not counted for {missing:,} modules.", style="yellow")
-    _print_command_line(console, info)
-    _print_groups(console, "with the same bitcode", info.duplicates)
-    _print_groups(console, "the same but for names, paths and debug information", info.same_content)
-    print_leaks(console, info.leaks, info.kinships)
-    for skipped in info.skipped:
-        say(console, f"Skipped {skipped.count:,}: {skipped.reason}", style="yellow")
-        for example in skipped.examples:
-            say(console, f"  {example.name}: {example.reason}", style="dim")
-
-
-def _print_command_line(console: Console, info: CorpusInfo) -> None:
+        yield f"Code under plain -Oz, of the modules for which it is known: {text_bytes:,} bytes."
     if info.has_thinlto:
-        say(console, "The modules are of a ThinLTO build; each has its part of the index.")
+        yield "The modules are of a ThinLTO build; each has its part of the index."
     if info.has_override:
-        say(console, "One command line serves all modules (global_command_override).")
+        yield "One command line serves all modules (global_command_override)."
     if info.translated:
-        say(console, f"It is a compiler driver's, and compiled as: {' '.join(info.translated)}")
+        yield f"It is a compiler driver's, and compiled as: {' '.join(info.translated)}"
+    yield from leak_sentences(info.leaks)
 
 
 def contents_of(
@@ -127,45 +145,42 @@ def contents_of(
     )
 
 
-def print_leaks(console: Console, leaks: Sequence[str], kinships: Sequence[Kinship]) -> None:
-    """Say which training modules have copies or kin among the held-out ones."""
+def leak_sentences(leaks: Sequence[str]) -> Iterable[str]:
+    """Which training modules have copies among the held-out ones."""
     if leaks:
-        more = f" and {len(leaks) - 4} more" if len(leaks) > 4 else ""
-        say(
-            console,
-            f"{len(leaks):,} training modules have a held-out copy and are passed over: {', '.join(leaks[:4])}{more}.",
-        )
+        yield f"{len(leaks):,} training modules have a held-out copy and are passed over: {_first_four(leaks)}."
+
+
+def kinship_warnings(kinships: Sequence[Kinship]) -> Iterable[str]:
+    """Which projects of training have functions in common with held-out ones."""
     for kinship in kinships[:_MOST_GROUPS]:
-        say(
-            console,
+        yield (
             f"{kinship.held_out} (held out) and {kinship.training} (training) have about {kinship.shared:.0%} of the "
-            "smaller one's own functions in common; put both on one side with `corpus split --held-out`.",
-            style="yellow",
+            "smaller one's own functions in common; put both on one side with `corpus split --held-out`."
         )
 
 
-def _row(project: ProjectInfo) -> list[str]:
+def _row(project: ProjectInfo) -> Row:
     if not project.held_out_modules:
         side = "yes" if project.modules else ""
     else:
         side = "held out" if project.held_out_modules == project.modules else f"{project.held_out_modules} held out"
     if project.copies:
         side += f", {project.copies} cop{'y' if project.copies == 1 else 'ies'}"
-    counts = (project.functions, project.decidable_call_sites)
-    return [side, f"{project.modules:,}", *(f"{n:,}" for n in counts), _kilobytes(project.bitcode_bytes)]
+    languages = ", ".join(_LANGUAGES.get(one, one) for one in project.languages)
+    counts = (project.modules, project.functions, project.decidable_call_sites, project.bitcode_bytes / 1000)
+    return (project.name, languages, side, *counts)
 
 
-def _print_groups(console: Console, what: str, groups: Sequence[Sequence[str]]) -> None:
-    if not groups:
-        return
-    extra = sum(len(group) - 1 for group in groups)
-    say(console, f"Modules {what}: {len(groups):,} groups, {extra:,} copies.")
-    for group in groups[:_MOST_GROUPS]:
-        more = f" and {len(group) - 4} more" if len(group) > 4 else ""
-        say(console, f"  {', '.join(group[:4])}{more}", style="dim")
-    if len(groups) > _MOST_GROUPS:
-        say(console, f"  and {len(groups) - _MOST_GROUPS} groups more (--json has all)", style="dim")
+def _groups(what: str, groups: Sequence[Sequence[str]]) -> Table:
+    copies = sum(len(group) - 1 for group in groups)
+    return Table(
+        title=f"Modules {what}: {len(groups):,} groups, {copies:,} copies",
+        columns=text_columns("modules"),
+        rows=tuple((_first_four(group),) for group in groups),
+        terminal_rows=_MOST_GROUPS,
+    )
 
 
-def _kilobytes(count: int) -> str:
-    return f"{count / 1000:,.0f}"
+def _first_four(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"

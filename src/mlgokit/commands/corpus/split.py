@@ -1,21 +1,21 @@
 """The command that splits a corpus."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 from rich.console import Console
-from rich.text import Text
 
-from mlgokit.commands.corpus.info import MOST_PROJECTS, contents_of, print_leaks
+from mlgokit.commands.corpus.info import MOST_PROJECTS, contents_of, kinship_warnings, leak_sentences
 from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.corpus.split import ProjectsBy, ProjectSplit, SplitBy, SplitResult, split_corpus
+from mlgokit.corpus.split import ProjectsBy, SplitBy, SplitResult, split_corpus
 from mlgokit.locks import locked
+from mlgokit.pages.model import Page, Table, count_columns, text_columns
+from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
-from mlgokit.terminal import numbers, plain_table, say, words
+from mlgokit.terminal import counted
 
 _DECIDED = {
     "given": "who made the corpus",
@@ -70,20 +70,34 @@ def run(config: Split, *, report: Report = say_nothing) -> SplitResult:
 
 def render(result: SplitResult, console: Console) -> None:
     """Projects with the modules on either side, and what crosses."""
-    table = plain_table(
-        Text(f"Split of {result.folder}, share {result.share:g}, seed {result.seed}"),
-        [*words("project", "decided by"), *numbers("training", "copies", "held out")],
+    print_page(split_page(result), console)
+
+
+def split_page(result: SplitResult) -> Page:
+    """Projects with the modules on either side, and what crosses."""
+    projects = result.projects
+    training, copies, held_out = (
+        sum(getattr(one, name) for one in projects) for name in ("training", "copies", "held_out")
     )
-    for project in result.projects[:MOST_PROJECTS]:
-        counts = (project.training, project.copies, project.held_out)
-        table.add_row(
-            Text(project.name), _DECIDED.get(project.by, project.by), *(f"{n:,}" if n else "" for n in counts)
-        )
-    table.add_section()
-    rows: Sequence[ProjectSplit] = result.projects
-    totals = (sum(r.training for r in rows), sum(r.copies for r in rows), sum(r.held_out for r in rows))
-    table.add_row(f"{len(rows)} projects", "", *(f"{n:,}" for n in totals))
-    console.print(table)
-    for note in result.notes:
-        say(console, note)
-    print_leaks(console, result.leaks, result.kinships)
+    return Page(
+        title=f"Split of {result.folder}",
+        headline=f"{training:,} modules to train on, {held_out:,} held out.",
+        sentences=(*result.notes, *leak_sentences(result.leaks)),
+        warnings=tuple(kinship_warnings(result.kinships)),
+        parts=(
+            Table(
+                title=f"Split of {result.folder}, share {result.share:g}, seed {result.seed}",
+                columns=(*text_columns("project", "decided by"), *count_columns("training", "copies", "held out")),
+                rows=tuple(
+                    (
+                        one.name,
+                        _DECIDED.get(one.by, one.by),
+                        *(count or "" for count in (one.training, one.copies, one.held_out)),
+                    )
+                    for one in projects
+                ),
+                total=(counted(len(projects), "project"), "", training, copies, held_out),
+                terminal_rows=MOST_PROJECTS,
+            ),
+        ),
+    )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.credit import ScoredBuild, function_ids, scored_build, with_changes
 from mlgokit.algorithms.search import independent_moves
-from mlgokit.compiler.compilation import Compilation, no_decisions
+from mlgokit.compiler.compilation import Compilation, PassChanges, no_decisions
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.reuse.trials import pass_number
 from mlgokit.module import Module

@@ -3,25 +3,26 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mlgokit.evaluation.page_parts import Bars, Branch, Curves, Page, Part, TextTable, Trees
+from mlgokit.pages.model import Bars, Branch, Curves, Page, Part, Table, Trees
 from mlgokit.terminal import printable
 
 MARKDOWN_ROWS = 25
 """Rows of a table, which nobody turns over."""
 
 
-def markdown_page(page: Page) -> str:
+def render_markdown(page: Page) -> str:
     """The page as Markdown; tables are cut, and say so; a symbol stands behind the name that is read for it."""
-    lines = [f"# {_quoted(page.title)}", ""]
-    lines += [f"**{_quoted(page.answer)}.** {_quoted(page.headline)}" if page.answer else _quoted(page.headline), ""]
-    lines += [line for sentence in page.sentences for line in (_quoted(sentence), "")]
+    lines = [f"# {_escape(page.title)}", ""]
+    lines += [f"**{_escape(page.answer)}.** {_escape(page.headline)}" if page.answer else _escape(page.headline), ""]
+    said = (*page.sentences, *(f"Warning: {one}" for one in page.warnings), *page.advice)
+    lines += [line for sentence in said for line in (_escape(sentence), "")]
     for part in page.parts:
         lines += _part(part, page.names)
     lines += ["## How it was made", ""]
     if page.command:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", page.command)), default=0))
         lines += [f"{fence}sh", printable(page.command), fence, ""]
-    lines += [f"- {_quoted(name)}: {_quoted(value)}" for name, value in page.facts]
+    lines += [f"- {_escape(name)}: {_escape(value)}" for name, value in page.facts]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -30,8 +31,8 @@ def _part(part: Part, names: Mapping[str, str]) -> Iterable[str]:
     match part:
         case Bars():
             return _table(part.title, part.note, part.columns, [(bar.name, bar.text) for bar in part.bars])
-        case TextTable():
-            return _table(part.title, part.note, *_named(part, names), words=part.words)
+        case Table():
+            return _table(part.title, part.note, *_with_names(part, names), words=part.words)
         case Curves():
             return _curves(part)
         case Trees():
@@ -40,13 +41,13 @@ def _part(part: Part, names: Mapping[str, str]) -> Iterable[str]:
             return ()
 
 
-def _named(table: TextTable, names: Mapping[str, str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+def _with_names(table: Table, names: Mapping[str, str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """Columns and rows with names in place of symbols, which have a column of their own at the end."""
-    rows = table.rows[: MARKDOWN_ROWS + 1]
-    if not table.symbols or not any(row[0] in names for row in rows):
-        return table.columns, table.rows
-    shown = [(names.get(row[0], row[0]), *row[1:], row[0] if row[0] in names else "") for row in rows]
-    return (*table.columns, "symbol"), [*shown, *table.rows[len(shown) :]]
+    columns, rows = table.titles(), table.texts()
+    if not table.symbols or not any(row[0] in names for row in rows[:MARKDOWN_ROWS]):
+        return columns, rows
+    named = [(names.get(row[0], row[0]), *row[1:], row[0] if row[0] in names else "") for row in rows]
+    return (*columns, "symbol"), named
 
 
 def _curves(part: Curves) -> Iterator[str]:
@@ -59,15 +60,15 @@ def _curves(part: Curves) -> Iterator[str]:
 
 
 def _trees(part: Trees, names: Mapping[str, str]) -> Iterator[str]:
-    yield from (f"## {_quoted(part.title)}", "")
+    yield from (f"## {_escape(part.title)}", "")
     if part.note:
-        yield from (_quoted(part.note), "")
+        yield from (_escape(part.note), "")
     for tree in part.trees:
-        yield from (f"### {_quoted(names.get(tree.symbol, tree.symbol))}: {_quoted(tree.change)}", "")
+        yield from (f"### {_escape(names.get(tree.symbol, tree.symbol))}: {_escape(tree.change)}", "")
         if tree.symbol in names:
-            yield from (f"Symbol: {_quoted(tree.symbol)}", "")
+            yield from (f"Symbol: {_escape(tree.symbol)}", "")
         for sentence in tree.notes:
-            yield from (_quoted(sentence), "")
+            yield from (_escape(sentence), "")
         for branch in tree.branches:
             yield from _branch(branch, names, 0)
         if tree.branches:
@@ -77,10 +78,10 @@ def _trees(part: Trees, names: Mapping[str, str]) -> Iterator[str]:
 def _branch(branch: Branch, names: Mapping[str, str], depth: int) -> Iterator[str]:
     margin = "  " * depth
     told = [f"{branch.how} {names.get(branch.symbol, branch.symbol)}".strip(), *branch.marks]
-    yield f"{margin}- {_quoted('; '.join(told))}"
+    yield f"{margin}- {_escape('; '.join(told))}"
     reasons = [*filter(None, (branch.note,)), *(" ".join(row) for row in branch.rows)]
     if reasons:
-        yield f"{margin}  - {_quoted('; '.join(reasons))}"
+        yield f"{margin}  - {_escape('; '.join(reasons))}"
     for one in branch.branches:
         yield from _branch(one, names, depth + 1)
 
@@ -90,23 +91,23 @@ def _table(
 ) -> Iterator[str]:
     if not rows:
         return
-    yield from (f"## {_quoted(title)}", "")
+    yield from (f"## {_escape(title)}", "")
     if note:
-        yield from (_quoted(note), "")
+        yield from (_escape(note), "")
     kinds = ["---" if place < words else "---:" for place in range(len(columns))]
     for row in (columns, kinds, *rows[:MARKDOWN_ROWS]):
-        cells = row if row is kinds else map(_quoted, row)
+        cells = row if row is kinds else map(_escape, row)
         yield "| " + " | ".join(cells) + " |"
     yield ""
     if len(rows) > MARKDOWN_ROWS:
         yield from (f"The first {MARKDOWN_ROWS:,} of {len(rows):,}.", "")
 
 
-def _quoted(text: str) -> str:
+def _escape(text: str) -> str:
     r"""Text that Markdown takes as it is: no tags, links, images, or ends of cells.
 
     Example:
-        >>> _quoted("a|b<img src=x>")
+        >>> _escape("a|b<img src=x>")
         'a\\|b&lt;img src=x>'
     """
     text = " ".join(printable(text).split())

@@ -4,8 +4,9 @@ import io
 import pytest
 from rich.console import Console
 
+from mlgokit.pages.terminal import print_page
 from mlgokit.tune.check import CheckedModule, CheckResult
-from mlgokit.tune.render import print_check, verdict
+from mlgokit.tune.page import check_page, verdict
 from mlgokit.tune.result import SpillCosts
 
 
@@ -47,9 +48,9 @@ def test_the_verdict_says_what_is_kept_and_what_to_do():
 def test_what_is_gone_larger_or_broken_is_named():
     text = io.StringIO()
     out = {f"a/{number}.o": "why not" for number in range(7)}
-    print_check(dataclasses.replace(kept(module=501.0), left_out=out), Console(file=text, width=200))
-    assert "left out: a/4.o: why not\nleft out: 2 more" in text.getvalue()
-    for words in ("gone: a/old.o", "larger than plain: a/one.o", "does not compile: a/bad.o", "1 tuned", "1 new"):
+    print_page(check_page(dataclasses.replace(kept(module=501.0), left_out=out)), Console(file=text, width=200))
+    assert "  a/6.o: left out: why not\n" in text.getvalue()
+    for words in ("Gone: a/old.o", "Larger than plain: a/one.o", "a/bad.o: does not compile: ", "1 tuned", "1 new"):
         assert words in text.getvalue()
 
 
@@ -97,8 +98,14 @@ def test_a_function_that_costs_more_is_named_and_reason_enough():
     worse = dataclasses.replace(FOR_COSTS, modules=(dataclasses.replace(COSTLY, worse=("f", "g")),))
     assert worse.tune_again
     text = io.StringIO()
-    print_check(worse, Console(file=text, width=200))
-    for words in ("costs more than plain in a/one.o: f, g", "-10.00 %", "+12", "does not compile: a/bad.o", "b.c"):
+    print_page(check_page(worse), Console(file=text, width=200))
+    for words in (
+        "Costs more than plain in a/one.o: f, g",
+        "-10.00 %",
+        "+12",
+        "a/bad.o: does not compile: ",
+        "b.c: left out",
+    ):
         assert words in text.getvalue()
 
 

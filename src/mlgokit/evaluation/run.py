@@ -1,0 +1,415 @@
+"""What a whole run gave, and its page: the held-out projects, a real program, the training, where the time went."""
+
+import json
+import math
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from mlgokit.decode import decode
+from mlgokit.errors import InputError
+from mlgokit.evaluation.page import comparison_parts, comparison_sentences, compile_time_ratio
+from mlgokit.evaluation.program import ProgramComparison
+from mlgokit.evaluation.records import Evaluation, ProjectComparison
+from mlgokit.files import atomic_write
+from mlgokit.manifest import finite_json, plain_json
+from mlgokit.pages.html import render_html
+from mlgokit.pages.markdown import render_markdown
+from mlgokit.pages.model import (
+    Bar,
+    Bars,
+    Curve,
+    Curves,
+    Page,
+    Part,
+    Table,
+    change_columns,
+    count_columns,
+    drop_empty,
+    number_columns,
+    percent,
+    relative_change,
+    text_columns,
+)
+from mlgokit.terminal import counted
+
+FORMAT_VERSION = 1
+RESULTS_NAME = "results.json"
+FORMAT = "mlgokit run"
+REPORT_NAME = "report.html"
+_UNKNOWN = "unknown"
+_SECTIONS = {"text": ".text", "rodata": ".rodata", "eh_frame": ".eh_frame", "image": "image"}
+_PROGRAM = {"objects": "Objects", **{name: f"Linked {title}" for name, title in _SECTIONS.items()}}
+_WORDS = {
+    "Objects": "Sum over a project's object files of what llvm-size calls text: .text + .rodata + .eh_frame. It counts "
+    "a C++ inline function once for every object that has a copy, although the linker keeps one.",
+    "Objects, link-aware": "The same bytes, but those of a COMDAT that k objects of the plain build define count 1/k. "
+    "By default, training makes this smaller.",
+    "Linked image": ".text + .rodata + .eh_frame after linking all objects with --gc-sections: what ships. A library "
+    "is linked with the strong definitions of its plain build as roots, the same for both builds.",
+    "Linked .text": "Machine code in the linked image.",
+    ".rodata": "Read-only data in the linked image, exception tables included.",
+    ".eh_frame": "Unwind tables in the linked image: a few dozen bytes for every function, so that inlining a function "
+    "away for good saves them.",
+    "Change": "after / before less 1; negative is smaller. Over several projects it is that of the geometric mean of "
+    "their ratios, so every project counts the same.",
+    "95 % interval": "Bootstrap over projects: where the change would lie for other projects like these.",
+    "Held-out": "No module of the project was used in training.",
+    "Control": "The plugin answering with LLVM's own decision every time. Differences come from LLVM's advisor for "
+    "machine-learned inlining, which stops when the module has grown too much, not from the policy.",
+    "Flip": "One inlining decision turned round for exploration.",
+    "Component": "Functions that depend on one another through flips, with their change in size: one label of the "
+    "regression.",
+    "Correlation": "Of the predicted and the measured changes, on projects that the network did not learn from.",
+    "Unattributed": "Part of all measured change that no flip explains.",
+    "Processor seconds": "Time in user mode of the compilers, all cores added up.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundReport:
+    """One round of training.
+
+    Attributes:
+        round: counted from 0.
+        compilations: compilations of the round.
+        user_seconds: their processor time.
+        flips: flipped decisions collected so far.
+        components: labels made of them.
+        correlation: of predicted and measured changes on projects not learned from; NaN if unknown.
+        unattributed_share: part of all measured change that no flip explains, 0 to 1.
+        failures: compilations that failed.
+    """
+
+    round: int
+    compilations: int
+    user_seconds: float
+    flips: int
+    components: int
+    correlation: float
+    unattributed_share: float
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTime:
+    """What a stage of the run cost; ``reused`` if an earlier run had done it."""
+
+    stage: str
+    seconds: float
+    compilations: int
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """Everything that a run gave, and what makes it repeatable.
+
+    Attributes:
+        command: what was typed.
+        mlgokit_version: of this package.
+        toolchain: tool name -> version.
+        seed: random seed.
+        corpus: what was counted (``projects``, ``modules``, ``c++ modules``, ``failures``) -> number.
+        stages: in the order in which they ran.
+        rounds: of training.
+        evaluation: the policy on projects held out of training.
+        control: the heuristic echoed through the plugin on the same projects; about 0 everywhere.
+        program: a real program, or ``None`` if none was built.
+        policy: file of the policy.
+        plugin: file for ``clang -fpass-plugin=``.
+        peak_bytes: largest resident memory of the run.
+        shipped: the same program by the policies that come with the package, before anything is trained, or ``None``.
+    """
+
+    command: str
+    mlgokit_version: str
+    toolchain: dict[str, str]
+    seed: int
+    corpus: dict[str, int]
+    stages: tuple[StageTime, ...]
+    rounds: tuple[RoundReport, ...]
+    evaluation: Evaluation
+    control: Evaluation | None
+    program: ProgramComparison | None
+    policy: str
+    plugin: str
+    peak_bytes: int
+    shipped: ProgramComparison | None = None
+
+    @property
+    def policy_file(self) -> str:
+        """Its path, without the digest behind it."""
+        return self.policy.partition(" (sha256 ")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain JSON values; a number that is not finite is ``None``."""
+        return {"format": FORMAT, "format_version": FORMAT_VERSION, **finite_json(plain_json(self))}
+
+    @classmethod
+    def from_json(cls, value: object) -> "RunReport":
+        """The report that :meth:`to_json` gave; keys that are not known are ignored.
+
+        Raises:
+            InputError: another format version, a missing key, or a value of another type.
+        """
+        version = cast("dict[str, Any]", value).get("format_version") if isinstance(value, dict) else None
+        if version != FORMAT_VERSION:
+            raise InputError(
+                f"results: expected a JSON object with format_version {FORMAT_VERSION}, found {version}; "
+                "make the results again with this version"
+            )
+        return decode(cls, value, "results")
+
+
+def program_sentence(program: ProgramComparison) -> str:
+    """What became of the real program, in one sentence."""
+    change = percent(relative_change(program.before.image, program.after.image))
+    sizes = f"{program.name}: linked image {program.before.image:,} -> {program.after.image:,} bytes ({change})"
+    if program.runs == 0:
+        return f"{sizes}; it was not run."
+    behaviour = "the same behaviour" if program.same_behaviour else "NOT the same behaviour"
+    return f"{sizes}; {behaviour} in {counted(program.runs, 'run')}."
+
+
+def failures(report: RunReport) -> list[tuple[str, str, str]]:
+    """Everything that went wrong: where, what, and why."""
+    rows: list[tuple[str, str, str]] = []
+    for label, evaluation in (("policy", report.evaluation), ("control", report.control)):
+        for project in evaluation.projects if evaluation is not None else ():
+            if project.link_failure:
+                rows.append((project.project, f"link, {label}", project.link_failure))
+            rows += [
+                (failure.module, f"compile {failure.build}, {label}", failure.reason) for failure in project.failures
+            ]
+    rows += [
+        (f"round {entry.round + 1}", "training", f"{entry.failures} of {entry.compilations} compilations failed")
+        for entry in report.rounds
+        if entry.failures
+    ]
+    for program in (report.shipped, report.program):
+        if program is not None:
+            rows += [(program.name, "run", f"other behaviour of: {difference}") for difference in program.differences]
+    return rows
+
+
+def headline(evaluation: Evaluation) -> str:
+    """The result in one sentence: linked image of the held-out C++ projects."""
+    change = evaluation.summary.get("c++", {}).get("image")
+    if change is None:
+        return "No held-out C++ project could be built and linked, so there is no result for C++."
+    projects = [project for project in evaluation.projects if project.language == "c++"]
+    linked = [project for project in projects if project.is_linked]
+    smaller = sum(project.after.image < project.before.image for project in linked)
+    size = percent(abs(change.mean)).lstrip("+")
+    outcome = "the same size as" if size == "0.00 %" else f"{size} {'smaller' if change.mean < 0 else 'larger'} than"
+    if change.projects > 1:
+        certainty = f"95 % interval {percent(change.low)} to {percent(change.high)}"
+        if change.low <= 0 <= change.high:
+            certainty += ", which includes no change"
+    else:
+        certainty = "a single project, so without an interval"
+    unlinked = f"; {len(projects) - len(linked)} could not be linked" if len(linked) < len(projects) else ""
+    return (
+        f"Linked image of the held-out C++ projects: {outcome} plain -Oz ({certainty}), "
+        f"{smaller} of {len(linked)} projects smaller{unlinked}."
+    )
+
+
+def control_sentence(control: Evaluation) -> str:
+    """How far the plugin alone, echoing the heuristic, is from plain ``-Oz``."""
+    compared = [project for project in control.projects if project.modules]
+    different = [project.project for project in compared if project.before != project.after]
+    if not different:
+        return f"The heuristic echoed through the plugin gives the same sizes in all {len(compared)} projects."
+    objects = relative_change(
+        sum(project.before.objects for project in compared), sum(project.after.objects for project in compared)
+    )
+    return (
+        f"The heuristic echoed through the plugin gives the same sizes but in {len(different)} of {len(compared)} "
+        f"projects ({', '.join(different)}); objects {percent(objects)} over all."
+    )
+
+
+def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
+    """The page of a whole run, with parts of another making after those of the training."""
+    evaluation, program = report.evaluation, report.program
+    parts: list[Part | None] = [
+        *comparison_parts(evaluation),
+        _section_table(evaluation.projects),
+        None if report.shipped is None else _program_table(report.shipped, "A real program by what comes with mlgokit"),
+        None if program is None else _program_table(program, "A real program"),
+        *_training_parts(report.rounds),
+        *extra,
+        *_time_parts(report.stages),
+        _failure_table(report),
+        Table(title="Glossary", columns=text_columns("word", "meaning"), rows=tuple(_WORDS.items()), terminal_rows=0),
+    ]
+    same = all(one is None or one.runs == 0 or one.same_behaviour for one in (report.shipped, program))
+    return Page(
+        title="quickstart: inlining for size by a policy, against plain -Oz",
+        answer="" if same else "Not the same behaviour",
+        good=same,
+        headline=headline(evaluation),
+        sentences=tuple(_sentences(report)),
+        advice=(f"Use it: add -fpass-plugin={shlex.quote(report.plugin)} to the options of clang.",),
+        parts=drop_empty(parts),
+        command=report.command,
+        facts=tuple(_facts(report)),
+    )
+
+
+def write_report(report: RunReport, folder: Path, extra: Sequence[Part] = ()) -> Path:
+    """Write ``results.json``, ``report.html`` and ``results.md`` into ``folder``; gives the path of the HTML.
+
+    Raises:
+        StorageError: the disk is full or the place is not writable.
+    """
+    page = run_page(report, extra)
+    html, markdown = render_html(page), render_markdown(page)
+    atomic_write(folder / RESULTS_NAME, json.dumps(report.to_json(), indent=2, allow_nan=False) + "\n")
+    atomic_write(folder / REPORT_NAME, html)
+    atomic_write((folder / RESULTS_NAME).with_suffix(".md"), markdown)
+    return folder / REPORT_NAME
+
+
+def _sentences(report: RunReport) -> Iterable[str]:
+    if report.shipped is not None:
+        yield f"With the policies that come with mlgokit, before any training, {program_sentence(report.shipped)}"
+    if report.program is not None:
+        yield program_sentence(report.program)
+    if report.control is not None:
+        yield f"Control: {control_sentence(report.control)}"
+    if not report.evaluation.projects:
+        yield "No project was evaluated."
+    yield from comparison_sentences(report.evaluation)
+    ratio = compile_time_ratio(report.evaluation)
+    if math.isfinite(ratio):
+        yield (
+            f"Compiling the held-out projects under the policy took {ratio:.3f} times the processor time of plain -Oz."
+        )
+    if not report.rounds:
+        yield "This run did not train in rounds."
+
+
+def _section_table(projects: Sequence[ProjectComparison]) -> Table:
+    """What linked images are made of."""
+    return Table(
+        title="What linked images are made of",
+        columns=(
+            *text_columns("project"),
+            *count_columns(*(f"{name}, {side}" for name in _SECTIONS.values() for side in ("before", "after"))),
+        ),
+        rows=tuple(
+            (project.project, *(getattr(side, name) for name in _SECTIONS for side in (project.before, project.after)))
+            for project in projects
+            if project.is_linked
+        ),
+        note="Bytes.",
+        terminal_rows=0,
+    )
+
+
+def _program_table(program: ProgramComparison, title: str) -> Table:
+    return Table(
+        title=f"{title}: {program.name}",
+        columns=(*text_columns("measure"), *count_columns("before", "after"), *change_columns("change")),
+        rows=tuple(
+            (title, before, after, relative_change(before, after))
+            for name, title in _PROGRAM.items()
+            for before, after in ((getattr(program.before, name), getattr(program.after, name)),)
+        ),
+        note="Bytes. Built by clang itself, linked with --gc-sections, and run both ways on the same input.",
+    )
+
+
+def _training_parts(rounds: Sequence[RoundReport]) -> list[Part]:
+    points = tuple((one.round + 1.0, one.correlation) for one in rounds if math.isfinite(one.correlation))
+    curves = Curves(
+        title="How well effects are foreseen",
+        axes=("round", "correlation"),
+        curves=(Curve(name="correlation", points=points),),
+        note="Of the predicted and the measured changes, on projects not learned from.",
+    )
+    table = Table(
+        title="Training",
+        columns=count_columns(
+            "round", "compilations", "processor seconds", "flips", "components", "correlation", "unattributed",
+            "failures",
+        ),
+        rows=tuple(
+            (
+                one.round + 1,
+                one.compilations,
+                f"{one.user_seconds:,.1f}",
+                one.flips,
+                one.components,
+                f"{one.correlation:.3f}" if math.isfinite(one.correlation) else _UNKNOWN,
+                f"{100 * one.unattributed_share:.2f} %" if math.isfinite(one.unattributed_share) else _UNKNOWN,
+                one.failures,
+            )
+            for one in rounds
+        ),
+        terminal_rows=0,
+        note="Flips and components are all that were collected up to the end of the round.",
+    )  # fmt: skip
+    return [curves, table] if len(points) > 1 else [table]
+
+
+def _time_parts(stages: Sequence[StageTime]) -> list[Part]:
+    if not stages:
+        return []
+    seconds, compilations = sum(one.seconds for one in stages), sum(one.compilations for one in stages)
+    # Nothing became larger or smaller here: bars of sums have no such meaning.
+    bars = [
+        Bar(
+            name=f"{one.stage} (reused)" if one.reused else one.stage,
+            start=0,
+            end=one.seconds,
+            text=f"{one.seconds:,.0f} s",
+            is_sum=True,
+        )
+        for one in stages
+    ]
+    rows = tuple((one.stage, f"{one.seconds:,.1f}", one.compilations, "yes" if one.reused else "no") for one in stages)
+    return [
+        Bars(
+            title="Where the time went",
+            columns=("stage", "seconds"),
+            bars=tuple(bars),
+            note="Elapsed time. A stage that was reused was done by an earlier run.",
+        ),
+        Table(
+            title="Stages",
+            columns=(
+                *text_columns("stage"),
+                *number_columns("seconds"),
+                *count_columns("compilations"),
+                *number_columns("reused"),
+            ),
+            rows=rows,
+            total=("all", f"{seconds:,.1f}", compilations, ""),
+        ),
+    ]
+
+
+def _failure_table(report: RunReport) -> Table:
+    found = failures(report)
+    return Table(
+        title="Failures",
+        columns=text_columns("where", "what", "reason"),
+        rows=tuple(found),
+        note="A module that fails in one build is left out of both, a project that cannot be linked is in no summary.",
+    )
+
+
+def _facts(report: RunReport) -> Iterable[tuple[str, str]]:
+    yield "mlgokit", report.mlgokit_version
+    yield from report.toolchain.items()
+    yield "seed", str(report.seed)
+    yield from ((f"corpus: {what}", f"{count:,}") for what, count in report.corpus.items())
+    yield "policy", report.policy
+    yield "plugin", report.plugin
+    yield "memory of the largest processes together", f"{report.peak_bytes / 2**20:,.0f} MiB"
