@@ -50,8 +50,6 @@ class EvaluateAgreement:
     """Its projects; those held out by default."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    json: Path = Path("docs/results/evaluate_agreement.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from changes import interval_of, mean_change
 from harness import Setup, name_of, run_benchmark
-from results import Cell, Result, Table, percent
+from results import Cell, Result, Table, interval_of, mean_change, percent
 from tuning_projects import PROJECTS
 
 from mlgokit.commands.evaluate import Evaluate, run as evaluate
@@ -37,8 +36,6 @@ class Pretrained:
     """Of the intervals."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    json: Path = Path("docs/results/pretrained.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,30 +1,44 @@
 """What policies do to the projects of the public benchmark, linked whole; the test projects once for each policy."""
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from doubt import linked_row
 from harness import Setup, check_names, kept_row, linker_of, run_benchmark, shown_command
-from public_looks import check_look, log_of, look, read_looks
 from public_projects import VERSION, public_projects, split_of
-from public_tables import LANGUAGES, failures_said, figures, kept_small, percent_of, summarise
+from public_tables import (
+    LANGUAGES,
+    LINKS,
+    check_look,
+    failures_said,
+    figures,
+    kept_small,
+    log_of,
+    look,
+    percent_of,
+    read_looks,
+    summarise,
+)
 from results import Cell, Result, Table, percent, write_result
 
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.corpus.sources.projects import Project
-from mlgokit.errors import MlgokitError, UsageError
+from mlgokit.errors import MlgokitError, ToolError, UsageError
+from mlgokit.evaluation.compare import compare_projects
+from mlgokit.evaluation.images import static_link
 from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value, plain_json
-from mlgokit.module import architecture_of
+from mlgokit.module import Module, architecture_of
 from mlgokit.policy.store import load_policy, save_policy
 
 
@@ -48,8 +62,8 @@ class Public:
     """Only fetch the projects of all splits and make their bitcode; the result says what came of it."""
     folder: Path = Path("build/public")
     """Where sources, bitcode, plain objects and rows are kept."""
-    looks: Path = Path("docs/results/public_looks.json")
-    """Where looks at the test are written down; the Markdown goes beside it."""
+    looks: Path = Path("docs/data/public_looks.json")
+    """Where looks at the test are written down, with a page of its own."""
     workers: int = 2
     """Compilers that run at once."""
     timeout_seconds: float = 300.0
@@ -58,8 +72,6 @@ class Public:
     """Of the intervals."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    json: Path = Path("docs/results/public.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -246,6 +258,34 @@ def project_rows(
         except MlgokitError as error:
             failed.append(f"{project.name}: {error}")
     return rows, failed
+
+
+def linked_row(
+    modules: Sequence[Module], *, compiler: Compiler, before: Side = PLAIN_SIDE, after: Side, plain: Path
+) -> dict[str, Any]:
+    """One project as both sides build it, linked both ways; ``plain`` keeps the objects of the side ``before``.
+
+    Raises:
+        ToolError: there is no linker, or the project cannot be linked.
+    """
+    lld = linker_of(compiler.toolchain, "benchmark")
+    found = compare_projects(
+        modules,
+        compiler=compiler,
+        before=before,
+        after=after,
+        links={name: static_link(lld, icf=folds) for name, folds in LINKS.items()},
+        before_objects=plain,
+    ).projects[0]
+    if found.link_failure:
+        raise ToolError(f"{found.project}: expected an image, found {found.link_failure}; leave the project out")
+    return {
+        "modules": found.modules,
+        "failures": len(found.failures),
+        "larger_modules": found.larger_modules,
+        "link_aware": [found.before.link_aware, found.after.link_aware],
+        "images": {one.image: [dataclasses.asdict(one.before), dataclasses.asdict(one.after)] for one in found.images},
+    }
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """Compilations whose evictions and priorities are decided at random, and how they may end."""
 
-import os
+import itertools
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from drawn_policies import draw_policy
+from harness import clean_environment
 
 from mlgokit.advisors import Advisor, RandomLegal
 from mlgokit.compiler import process
@@ -20,8 +20,11 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ToolError, TraceError
 from mlgokit.policy.advisor import PolicyAdvisor
 from mlgokit.policy.exploration import Exploration
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.store import load_policy, save_policy
-from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY
+from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
+from mlgokit.spec import AdviceKind
 from mlgokit.traces import Log, read_log
 
 BOTH = (REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name)
@@ -110,11 +113,6 @@ def make_bench(toolchain: Toolchain, folder: Path, rng: np.random.Generator) -> 
             save_policy(draw_policy(PROBLEMS[name], log, rng), path)
         policies[name] = paths
     return Bench(toolchain=toolchain, plugin=plugin, policies=policies)
-
-
-def clean_environment() -> dict[str, str]:
-    """This process's environment without what would lead the plugin."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
 
 
 def draw_treatment(bench: Bench, rng: np.random.Generator, *, pipes: bool) -> Treatment:
@@ -239,3 +237,39 @@ def count_illegal(name: str, log: Log) -> int:
     # With everything masked out, the last column stands for the range that asks.
     allowed |= ~mask.any(axis=1) & (decisions == mask.shape[1] - 1)
     return int(np.count_nonzero(~(inside & allowed)))
+
+
+def draw_policy(problem: Problem, log: Log, rng: np.random.Generator) -> Policy:
+    """A policy for eviction or priority, of drawn shape and weights.
+
+    Args:
+        problem: one that decides by columns or by a number.
+        log: what the features look like; half of them, drawn, are used, and of these all that vary in it.
+        rng: where everything comes from.
+    """
+    varying = [
+        name for name in problem.feature_names if name != problem.mask and np.ptp(log.columns[name].astype(float)) > 0
+    ]
+    count = max(1, len(varying) // 2)
+    names = tuple(varying[index] for index in sorted(rng.choice(len(varying), count, replace=False).tolist()))
+    columns = [log.columns[name].reshape(log.observation_count, -1).astype(np.float64) for name in names]
+    width = max(column.shape[1] for column in columns)
+    rows = np.stack([np.broadcast_to(column, (len(column), width)).ravel() for column in columns], axis=1)
+    normaliser = fit_quantile(rows, count=50) if rng.random() < 0.5 else fit_signed_log(rows)
+    members, hidden = int(rng.integers(1, 4)), int(rng.integers(4, 25))
+    layers = tuple(
+        Layer(
+            rng.normal(size=(members, inputs, outputs)).astype(np.float32),
+            rng.normal(size=(members, outputs)).astype(np.float32),
+        )
+        for inputs, outputs in itertools.pairwise((normaliser.width, hidden, 1))
+    )
+    chooses = problem.advice_kind is AdviceKind.MASKED_CHOICE
+    return Policy(
+        problem=problem.name,
+        features=names,
+        normaliser=normaliser,
+        layers=layers,
+        output=OutputKind.COLUMN_LOGIT if chooses else OutputKind.PRIORITY,
+        mask=problem.mask or "",
+    )
