@@ -165,12 +165,14 @@ def clean_environment() -> dict[str, str]:
 def run_mlgokit(words: Sequence[str], *, timeout_seconds: float) -> dict[str, Any]:
     """Run a command of mlgokit in a process of its own, as a user would, and read the JSON that it prints.
 
+    A command that ends with 1 behind its result has a verdict, as `mlgokit evaluate` that says not to ship.
+
     Raises:
         ToolError: it fails, or does not end in time.
     """
     argv = [sys.executable, "-m", "mlgokit", *words, "--json"]
     done = process.run(argv, timeout_seconds=timeout_seconds, env=clean_environment())
-    if done.returncode != 0:
+    if done.returncode not in {0, 1} or not done.stdout.strip():
         how = "did not end" if done.timed_out else f"ended with {done.returncode}"
         raise ToolError(f"mlgokit {shlex.join(words)}: expected success, found that it {how}: {done.stderr.strip()}")
     return json.loads(done.stdout)

@@ -259,7 +259,7 @@ def test_decisions_that_the_mask_forbids_are_counted(benchmark: Callable[[str], 
     columns = {"mask": mask, "index_to_evict": np.array([[0], [1], [2], [3]])}
     log = Log(header=header, contexts=spans, columns=columns)
 
-    assert benchmark("treatments").count_illegal("regalloc-eviction", log) == 2
+    assert benchmark("fuzz_registers").count_illegal("regalloc-eviction", log) == 2
 
 
 def test_sizes_that_a_script_and_an_evaluation_do_not_share_are_counted(benchmark: Callable[[str], ModuleType]):
