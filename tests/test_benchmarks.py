@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mlgokit.corpus.layout import encode_command_line
-from mlgokit.errors import UsageError
+from mlgokit.errors import ToolError, UsageError
 from mlgokit.evaluation.records import (
     BuiltImage,
     BuiltModule,
@@ -143,6 +143,13 @@ def test_a_result_names_what_it_was_made_with(benchmark: Callable[[str], ModuleT
     assert list(values["versions"]) == ["mlgokit", "clang", "python", "numpy", "processor", "load when it began"]
     assert values["inputs"] == {"corpus": "ab12"}
     assert "python benchmarks/x.py --json .../x.json" in (tmp_path / "x.md").read_text().splitlines()
+
+
+def test_a_command_of_mlgokit_that_fails_is_one_sentence(benchmark: Callable[[str], ModuleType]):
+    run_mlgokit = benchmark("harness").run_mlgokit
+
+    with pytest.raises(ToolError, match=r"mlgokit corpus info nowhere: expected success, found that it ended with \d"):
+        run_mlgokit(["corpus", "info", "nowhere"], timeout_seconds=60)
 
 
 def test_corpora_of_one_list_at_two_levels_are_different_inputs(benchmark: Callable[[str], ModuleType], tmp_path: Path):
