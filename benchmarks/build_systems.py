@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tuning_projects import System
 
-from mlgokit.commands.corpus.record import DATABASE_NAME
 from mlgokit.compiler.toolchain import Toolchain
 
 Call = Callable[[Path, Path, Toolchain, Sequence[str], Sequence[str]], tuple[list[str], list[str], list[str]]]
@@ -93,7 +92,8 @@ def _variables(toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str
 
 
 def _recorded(build: Path, words: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "mlgokit", "corpus", "record", "--output", str(build / DATABASE_NAME), "--", *words]
+    database = str(build / "compile_commands.json")
+    return [sys.executable, "-m", "mlgokit", "corpus", "record", "--output", database, "--", *words]
 
 
 BUILD_SYSTEMS: Mapping[System, Call] = {

@@ -5,17 +5,19 @@ import dataclasses
 import math
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import distributed
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table, percent
-from worker_processes import worker_processes
 
 from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.compiler import open_cluster
+from mlgokit.cluster.connection import COMPILERS, be_quiet, threads_for
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler, command, compiler_environment
 from mlgokit.compiler.plugin_build import build_plugin
@@ -50,8 +52,6 @@ class ClusterCost:
     """Compilers that run at once, in each way."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    json: Path = Path("docs/results/cluster.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +217,24 @@ def summarise(
         ),
         seed=1,
     )
+
+
+@contextlib.contextmanager
+def worker_processes(count: int, *, compilers: int) -> Generator[str]:
+    """The address of a scheduler in this process with ``count`` workers, which run so many compilers each.
+
+    A local cluster of few compilers has no such processes (:mod:`mlgokit.cluster.connection`).
+    """
+    be_quiet()
+    made: Any = distributed.LocalCluster(
+        n_workers=count,
+        threads_per_worker=threads_for(compilers),
+        resources={COMPILERS: compilers},
+        processes=True,
+        dashboard_address="127.0.0.1:0",
+    )
+    with made as cluster:
+        yield cluster.scheduler_address
 
 
 if __name__ == "__main__":

@@ -70,8 +70,6 @@ class ClusterFaults:
     """Where both trainings are kept."""
     seed: int = 1
     """Of the training, and of what is killed."""
-    json: Path = Path("docs/results/cluster_faults.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

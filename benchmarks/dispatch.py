@@ -45,8 +45,6 @@ class Dispatch:
     """Most targets of a function; those with thousands take minutes."""
     seed: int = 1
     """Of all draws."""
-    json: Path = Path("docs/results/dispatch.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

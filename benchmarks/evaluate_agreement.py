@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import Setup, run_benchmark
+from harness import Setup, run_benchmark, run_mlgokit
 from results import Cell, Result, Table
 
-from mlgokit.commands.evaluate import Evaluate, run
-from mlgokit.commands.options import CompilerOptions
+from mlgokit.builds.variant import PLAIN_VARIANT
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.sources.extract import project_sources
@@ -18,7 +17,6 @@ from mlgokit.corpus.sources.projects import choose_projects
 from mlgokit.errors import ToolError
 from mlgokit.evaluation.compare import Intervals, summarised
 from mlgokit.evaluation.records import COST, MEASURES, Evaluation
-from mlgokit.evaluation.sides import PLAIN_SIDE
 from mlgokit.evaluation.verdict import VerdictRules, judge
 from mlgokit.export.plugin import export_plugin
 
@@ -50,8 +48,6 @@ class EvaluateAgreement:
     """Its projects; those held out by default."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    json: Path = Path("docs/results/evaluate_agreement.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,9 +70,9 @@ def measure(config: EvaluateAgreement, setup: Setup) -> Result:
         export_plugin(toolchain, [config.policy], plugin)
         for kind, lto in KINDS.items():
             counted = by_script(config, toolchain, plugin, lto, Path(scratch))
-            found = by_command(config, toolchain, plugin, lto, setup)
+            found = by_command(config, toolchain, plugin, lto)
             rows.append(compared(kind, found, counted))
-    equal = [equal_sides(config, name, given, setup) for name, given in sides(config).items()]
+    equal = [equal_sides(config, name, options) for name, options in sides(config).items()]
     agree = all(row[-1] == 0 for row in rows)
     silent = all(row[2] == 0 and row[3] == SEEDS and row[4] == 0 for row in equal)
     files = sum(int(row[1] or 0) + int(row[2] or 0) for row in rows)
@@ -126,20 +122,14 @@ def by_script(
     return {(side, name): int(text) for side, name, text in lines}
 
 
-def by_command(config: EvaluateAgreement, toolchain: Toolchain, plugin: Path, lto: str, setup: Setup) -> Evaluation:
+def by_command(config: EvaluateAgreement, toolchain: Toolchain, plugin: Path, lto: str) -> Evaluation:
     """The same build as a user evaluates it."""
     flags = f"{FLAGS} {lto}".strip()
     options = " ".join(f"'{option}'" for option in cmake(config))
     configure = f"cmake -S . -B build -DCMAKE_C_FLAGS='{flags}' -DCMAKE_CXX_FLAGS='{flags}' {options}"
-    return run(
-        Evaluate(
-            plugin=plugin,
-            build=(configure, "cmake --build build -j2"),
-            folder=tree(config),
-            compiler=CompilerOptions(llvm=toolchain.major),
-        ),
-        report=setup.report,
-    )
+    words = ["evaluate", "--plugin", str(plugin), "--build", configure, "--build", "cmake --build build -j2"]
+    words += ["--folder", str(tree(config)), "--llvm", str(toolchain.major)]
+    return Evaluation.from_json(run_mlgokit(words, timeout_seconds=SECONDS))
 
 
 def cmake(config: EvaluateAgreement) -> list[str]:
@@ -177,28 +167,22 @@ def compared(kind: str, found: Evaluation, counted: dict[tuple[str, str], int]) 
     return kind, objects, len(project.images), project.before.image, project.after.image, differ
 
 
-def sides(config: EvaluateAgreement) -> dict[str, dict[str, object]]:
-    """Evaluations of something against itself."""
-    policy = (str(config.policy),)
+def sides(config: EvaluateAgreement) -> dict[str, list[str]]:
+    """Evaluations of something against itself, by name the options of `mlgokit evaluate`."""
+    policy, rule = str(config.policy), "regalloc-eviction=:first"
     return {
-        "plain": {"plain": True},
-        "policy": {"policy": policy, "against_policy": policy},
-        "register allocation": {
-            "policy": ("regalloc-eviction=:first",),
-            "against_policy": ("regalloc-eviction=:first",),
-        },
+        "plain": ["--plain"],
+        "policy": ["--policy", policy, "--against-policy", policy],
+        "register allocation": ["--policy", rule, "--against-policy", rule],
     }
 
 
-def equal_sides(config: EvaluateAgreement, name: str, given: dict[str, object], setup: Setup) -> tuple[Cell, ...]:
+def equal_sides(config: EvaluateAgreement, name: str, options: Sequence[str]) -> tuple[Cell, ...]:
     """A row: differences, seeds whose intervals have zero inside by every measure, verdicts to ship."""
-    call: dict[str, object] = {
-        "corpus": config.corpus,
-        "projects": config.projects,
-        "costs": "yes",
-        "compiler": CompilerOptions(llvm=config.llvm),
-    }
-    found = run(Evaluate(**call, **given), report=setup.report)  # type: ignore[arg-type]
+    words = ["evaluate", *options, "--corpus", str(config.corpus), "--costs", "yes"]
+    words += ["--projects", *config.projects] if config.projects else []
+    words += [] if config.llvm is None else ["--llvm", str(config.llvm)]
+    found = Evaluation.from_json(run_mlgokit(words, timeout_seconds=SECONDS))
     rows = [row for project in found.projects for row in project.module_rows]
     images = [image for project in found.projects for image in project.images]
     differences = sum(len(row.differing) + (row.before.objects != row.after.objects) for row in rows)
@@ -206,7 +190,7 @@ def equal_sides(config: EvaluateAgreement, name: str, given: dict[str, object], 
     inside = ships = 0
     for seed in range(SEEDS):
         again = summarised(
-            found.projects, before=PLAIN_SIDE, after=PLAIN_SIDE, intervals=Intervals(seed=seed, level=LEVEL),
+            found.projects, before=PLAIN_VARIANT, after=PLAIN_VARIANT, intervals=Intervals(seed=seed, level=LEVEL),
             compilations=found.compilations,
         )  # fmt: skip
         inside += all(again.overall[measure].low <= 0 <= again.overall[measure].high for measure in (*MEASURES, COST))

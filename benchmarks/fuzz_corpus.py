@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 from fuzz_formats import FORMATS
-from fuzz_reader import Reader
-from fuzz_readers import READERS as CORPUS_READERS
+from fuzz_readers import READERS as CORPUS_READERS, Reader
 from harness import Ledger, Setup, open_ledger, run_benchmark
 from results import Cell, Result, Table
 
@@ -71,8 +70,6 @@ class FuzzCorpus:
     """No slice is begun after so long; the same command goes on."""
     folder: Path = Path("build/fuzz_corpus")
     """Where finished slices are noted."""
-    json: Path = Path("docs/results/fuzz_corpus.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 @dataclass(slots=True, kw_only=True)

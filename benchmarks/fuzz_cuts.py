@@ -35,8 +35,6 @@ class FuzzCuts:
     """Command lines of each major."""
     seed: int = 1
     """Of all draws."""
-    json: Path = Path("docs/results/fuzz_cuts.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from fuzz_plugin import SEEDS
-from fuzz_reader import Framed, Reader
+from fuzz_readers import Framed, Reader
 from made_models import drawn_weights, inline_model
 from made_objects import make_elf
 

@@ -53,8 +53,6 @@ class FuzzGate:
     """No batch is begun after so long; the same command goes on."""
     folder: Path = Path("build/fuzz_gate")
     """Where finished batches are noted."""
-    json: Path = Path("docs/results/fuzz_gate.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

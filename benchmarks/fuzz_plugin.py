@@ -73,8 +73,6 @@ class FuzzPlugin:
     """No slice is begun after so long; the same command goes on."""
     folder: Path = Path("build/fuzz_plugin")
     """Where the program is built, and inputs and finished slices are kept."""
-    json: Path = Path("docs/results/fuzz_plugin.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

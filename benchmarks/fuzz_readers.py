@@ -4,11 +4,11 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from fuzz_reader import Reader
 from made_objects import make_coff, make_elf, make_mach_o
 
 from mlgokit.compiler import process
@@ -41,6 +41,27 @@ from mlgokit.corpus.options.override import fill_override, link_options, split_l
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.split import split_corpus
 from mlgokit.errors import CorpusError, MlgokitError
+
+Framed = tuple[bytes, Callable[[bytes], bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Something that reads data of others.
+
+    Attributes:
+        seeds: good inputs that are mutated.
+        read: reads the bytes; gets a folder for its input and one for its output.
+        is_text: whether the seeds are JSON, whose values are exchanged as well.
+        inside: of an input with a frame that mutations break, such as an archive or a length: what is in the frame, and
+            what puts something else in its place. Half of the mutations are made there.
+    """
+
+    seeds: Sequence[bytes]
+    read: Callable[[bytes, Path, Path], None]
+    is_text: bool = False
+    inside: Callable[[bytes], Framed] | None = None
+
 
 BITCODE = b"BC\xc0\xde1234"
 COMMAND = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-Oz\0-fthinlto-index=a.thinlto.bc\0"

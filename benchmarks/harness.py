@@ -1,11 +1,12 @@
 """What every benchmark does alike: options, what it was made with, rows that a later run goes on with, the result.
 
-A benchmark is a frozen dataclass of options with a field ``json``, and a function from it and a :class:`Setup` to a
+A benchmark is a frozen dataclass of options, and a function from it and a :class:`Setup` to a
 :class:`~results.Result`. Compilers and corpora are opened through the setup, so that the result names them.
 """
 
 import contextlib
 import dataclasses
+import inspect
 import json
 import os
 import platform
@@ -18,9 +19,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 import tyro
-from results import Result, write_result
+from results import Result, page_of, write_result
 
 from mlgokit.commands.progress_bar import shown_progress
+from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.identity import digest_modules
@@ -31,8 +33,17 @@ from mlgokit.module import Module
 from mlgokit.policy.pretrained import BUILTIN
 from mlgokit.progress import Report
 
+DATA = Path("docs/data")
 INTERRUPTED = 130
 Config = TypeVar("Config")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where the result goes."""
+
+    json: Path
+    """JSON file for the result. Its page in Markdown is beside it; of one in docs/data, in docs/results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +85,7 @@ def run_benchmark(
     """Parse the arguments of a benchmark, measure, write both forms, and say the answer.
 
     Args:
-        config: a dataclass with a field ``json``, the path of the result.
+        config: its options, a dataclass; ``--json`` is added to them, by default a file named after the script.
         measure: the benchmark.
         arguments: of the command line; the process's own by default.
 
@@ -82,20 +93,23 @@ def run_benchmark(
         The exit code: 0, 1 if the bar was missed, or that of the error.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    output = Output(json=DATA / f"{Path(inspect.getfile(measure)).stem}.json")
+    call = dataclasses.make_dataclass("Call", [("options", config), ("output", Output, field(default=output))])
     parsed: Any = tyro.cli(
-        config,
+        call,
         description=(config.__doc__ or "").strip(),
         args=words,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
+    path: Path = parsed.output.json
     machine = machine_versions()
     try:
         with shown_progress() as report:
             setup = Setup(report=report)
-            result = measure(parsed, setup)
+            result = measure(parsed.options, setup)
         versions = {"mlgokit": package_version(), **setup.tools, **machine}
         result = dataclasses.replace(result, versions=versions, inputs=setup.inputs)
-        write_result(result, parsed.json, command=shown_command(result.benchmark, words, cwd=Path.cwd()))
+        write_result(result, path, command=shown_command(result.benchmark, words, cwd=Path.cwd()))
     except KeyboardInterrupt:
         print(f"{Path(sys.argv[0]).name}: interrupted; nothing was written, start it again", file=sys.stderr)
         return INTERRUPTED
@@ -103,7 +117,7 @@ def run_benchmark(
         print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
         return error.exit_code
     print(result.answer)
-    print(f"{parsed.json}\n{parsed.json.with_suffix('.md')}")
+    print(f"{path}\n{page_of(path)}")
     return 1 if result.passed is False else 0
 
 
@@ -141,6 +155,27 @@ def _processor() -> str:
         return platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what would lead the plugin."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
+
+
+def run_mlgokit(words: Sequence[str], *, timeout_seconds: float) -> dict[str, Any]:
+    """Run a command of mlgokit in a process of its own, as a user would, and read the JSON that it prints.
+
+    A command that ends with 1 behind its result has a verdict, as `mlgokit evaluate` that says not to ship.
+
+    Raises:
+        ToolError: it fails, or does not end in time.
+    """
+    argv = [sys.executable, "-m", "mlgokit", *words, "--json"]
+    done = process.run(argv, timeout_seconds=timeout_seconds, env=clean_environment())
+    if done.returncode not in {0, 1} or not done.stdout.strip():
+        how = "did not end" if done.timed_out else f"ended with {done.returncode}"
+        raise ToolError(f"mlgokit {shlex.join(words)}: expected success, found that it {how}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
 
 
 def draw_modules(modules: Sequence[Module], count: int, rng: np.random.Generator) -> list[Module]:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from changes import interval_of, mean_change
 from harness import Setup, run_benchmark
-from results import Cell, Result, Table, Written, percent, read_result
+from results import Cell, Result, Table, Written, interval_of, mean_change, percent, read_result
 
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import digest_file
@@ -39,8 +38,6 @@ class Joined:
     """What each group has to reach in the first column, in percent, in the order of the groups' names."""
     also: tuple[str, ...] = ()
     """Titles of tables that are joined beside it."""
-    json: Path
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

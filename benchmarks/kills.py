@@ -59,8 +59,6 @@ class Kills:
     """Of all draws."""
     folder: Path = Path("build/kills")
     """Where it is done, with one line for each chain; what is there is not done again."""
-    json: Path = Path("docs/results/kills.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from drawn_passes import INLINING, draw_passes
+from fuzz_passes import INLINING, draw_passes
 from harness import Setup, check_names, kept_row, run_benchmark
 from results import Cell, Result, Table, percent
 from tuning_builds import build_project, prepare, source_folder
@@ -42,8 +42,6 @@ class PassStress:
     """Compilers that run at once."""
     seed: int = 1
     """Of all draws."""
-    json: Path = Path("docs/results/pass_stress.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

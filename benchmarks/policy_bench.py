@@ -5,23 +5,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from harness import Setup, name_of, run_benchmark
+from harness import Setup, name_of, run_benchmark, run_mlgokit
 from public_projects import MANIFEST
-from results import Result, Table, percent
+from results import Cell, Result, Table, percent
 
-from bench import COLUMNS, SHOWN, cells, over
 from mlgokit.bench.callgrind import find_callgrind
 from mlgokit.bench.compare import changes_over
-from mlgokit.bench.record import load_bench
+from mlgokit.bench.counts import EVENTS
+from mlgokit.bench.record import Change, WorkloadResult, load_bench
 from mlgokit.bench.workloads import packaged_workloads
-from mlgokit.cli import run_command
-from mlgokit.commands.bench import Bench
-from mlgokit.commands.options import CompilerOptions
-from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.policy.pretrained import policy_files
 
 _HERE = Path(__file__).parent
+SHOWN = (*EVENTS, "image")
+COLUMNS = ("workload", "kind", "instructions before", *SHOWN, "compile time")
+SAME = "0"
+"""What stands where a measure is the same in both builds."""
+MOST_SECONDS = 4 * 3600.0
 MOST_MEAN, MOST = 0.003, 0.02
 """More instructions than these, in the mean and in one program, are too many."""
 
@@ -38,14 +39,10 @@ class PolicyBench:
     """Options that are added to both builds, which are at -Oz, such as another level."""
     unseen: bool = False
     """Programs of unseen_programs.toml, by which no policy was chosen, in place of those of `mlgokit bench`."""
-    guessed: bool = False
-    """Programs of guessed_programs.toml, of whose loops LLVM has too low an opinion, in place of those."""
     folder: Path = Path("build/policy_bench")
     """Where builds are; a call whose bench.json is there is not made again."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    json: Path = Path("docs/results/pass_policy_bench.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,30 +51,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(config: PolicyBench, setup: Setup) -> Result:
-    """Count, and make the tables.
-
-    Raises:
-        UsageError: both other lists of programs are asked for.
-    """
-    if config.unseen and config.guessed:
-        raise UsageError("--unseen, --guessed: expected one list of programs, found two; leave one out")
-    named = "unseen" if config.unseen else "guessed" if config.guessed else None
+    """Count, and make the tables."""
     setup.toolchain(config.llvm)
     policies = () if config.knob else (config.policy,)
     setup.policies(policy_files(policies))
     setup.tools["counter"] = find_callgrind().name
     if not (config.folder / "bench.json").exists():
-        call = Bench(
-            policy=policies,
-            options=f"{config.options} -mllvm -{config.knob}".strip() if config.knob else config.options,
-            against_options=config.options,
-            manifest=listed(config.folder / "list", named) if named else None,
-            folder=config.folder,
-            counter="callgrind",
-            time_seconds=0,
-            compiler=CompilerOptions(llvm=config.llvm),
-        )
-        run_command(call, report=setup.report)
+        options = f"{config.options} -mllvm -{config.knob}".strip() if config.knob else config.options
+        words = ["bench", f"--options={options}", f"--against-options={config.options}", "--counter", "callgrind"]
+        words += ["--time-seconds", "0", "--folder", str(config.folder)]
+        words += [word for policy in policies for word in ("--policy", policy)]
+        words += [] if config.llvm is None else ["--llvm", str(config.llvm)]
+        if config.unseen:
+            words += ["--manifest", str(unseen_programs(config.folder / "list"))]
+        run_mlgokit(words, timeout_seconds=MOST_SECONDS)
     rows = load_bench(config.folder / "bench.json").workloads
     failed = [one.name for one in rows if one.failures or not one.same_output]
     changes = changes_over(rows, rng=np.random.default_rng(1))
@@ -102,8 +89,8 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
         tables=(
             Table(
                 title="Programs",
-                columns=COLUMNS[:-2],
-                rows=tuple(cells(one)[:-2] for one in rows),
+                columns=COLUMNS,
+                rows=tuple(cells(one) for one in rows),
                 note="Counts are of the program's own code, by callgrind. Compile time is processor time of one build.",
             ),
             over("Over the programs", [one for one in changes if one.measure != "time"]),
@@ -111,16 +98,46 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
     )
 
 
-def listed(folder: Path, name: str) -> Path:
-    """One list of the workloads of ``<name>_programs.toml`` and their projects, with all drivers beside it."""
+def unseen_programs(folder: Path) -> Path:
+    """The list of ``unseen_programs.toml`` with the projects of its programs, all drivers beside it."""
     drivers = folder / "drivers"
     for path in (packaged_workloads().parent / "drivers" / "input.h", *(_HERE / "drivers").iterdir()):
         atomic_write(drivers / path.name, path.read_bytes())
     found = folder / "workloads.toml"
-    # Those of the list of guessed programs stand in it.
-    projects = MANIFEST.read_text() if name == "unseen" else ""
-    atomic_write(found, projects + (_HERE / f"{name}_programs.toml").read_text())
+    atomic_write(found, MANIFEST.read_text() + (_HERE / "unseen_programs.toml").read_text())
     return found
+
+
+def over(title: str, changes: Sequence[Change]) -> Table:
+    """Changes over all workloads."""
+    return Table(
+        title=title,
+        columns=("measure", "change", "from", "to (95 %)", "workloads"),
+        rows=tuple(
+            (
+                one.measure, percent(one.mean), None if one.low is None else percent(one.low),
+                None if one.high is None else percent(one.high), one.workloads,
+            )
+            for one in changes
+        ),
+        note="Geometric means over workloads, and intervals over workloads (bias-corrected bootstrap).",
+    )  # fmt: skip
+
+
+def cells(one: WorkloadResult) -> tuple[Cell, ...]:
+    """A workload as a row of :data:`COLUMNS`."""
+    before, after = one.before.counts.to_json(), one.after.counts.to_json()
+    costs = [side.cost.seconds if side.cost else None for side in (one.before, one.after)]
+    return (
+        one.name, one.kind, before["instructions"], *(_change(before[event], after[event]) for event in EVENTS),
+        _change(one.before.image, one.after.image), _change(*costs),
+    )  # fmt: skip
+
+
+def _change(before: float | None, after: float | None) -> str | None:
+    if not before or after is None:
+        return None
+    return SAME if before == after else percent(after / before - 1)
 
 
 if __name__ == "__main__":

@@ -52,8 +52,6 @@ class PolicySpeed:
     """Of the draw, the shuffle and the random networks."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    json: Path = Path("docs/results/policy_speed.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from changes import interval_of, mean_change
-from harness import Setup, name_of, run_benchmark
-from results import Cell, Result, Table, percent
+from harness import Setup, name_of, run_benchmark, run_mlgokit
+from results import Cell, Result, Table, interval_of, mean_change, percent
 from tuning_projects import PROJECTS
 
-from mlgokit.commands.evaluate import Evaluate, run as evaluate
-from mlgokit.commands.options import COMPILER
-from mlgokit.evaluation.records import ProjectComparison
+from mlgokit.evaluation.records import Evaluation, ProjectComparison
 from mlgokit.policy.pretrained import policy_files
 
 WORST = 0.003
 """By which no project may be larger."""
 LANGUAGES = ("c++", "c")
+MOST_SECONDS = 4 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +35,6 @@ class Pretrained:
     """Of the intervals."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    json: Path = Path("docs/results/pretrained.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,27 +47,23 @@ def measure(config: Pretrained, setup: Setup) -> Result:
     toolchain = setup.toolchain(config.llvm)
     setup.policies(policy_files(config.policies))
     setup.corpus(config.corpus)
-    asked = Evaluate(
-        policies=config.policies,
-        against_policy=config.against,
-        corpus=config.corpus,
-        explain_seconds=0.0,
-        seed=config.seed,
-        compiler=dataclasses.replace(COMPILER, llvm=toolchain.major),
-    )
+    words = ["evaluate", "--llvm", str(toolchain.major), "--seed", str(config.seed), "--explain-seconds", "0"]
+    words += [word for policy in config.policies for word in ("--policy", policy)]
+    words += [word for policy in config.against for word in ("--against-policy", policy)]
     rows: list[tuple[Cell, ...]] = []
     means: list[tuple[Cell, ...]] = []
     worst = 0.0
-    held_out = evaluate(asked, report=setup.report).projects
+    held_out = evaluated([*words, "--corpus", str(config.corpus)])
     groups: dict[str, list[ProjectComparison]] = {"held out of the corpus": list(held_out)}
     for name in PROJECTS:
         corpus = config.others / name / "corpus"
         is_new = all(one.project != name for one in held_out)
         if is_new and (corpus / "corpus_description.json").is_file():
             setup.corpus(corpus, name)
-            found = evaluate(dataclasses.replace(asked, corpus=corpus, projects=(name,)), report=setup.report)
+            setup.report(0, 1, name)
+            found = evaluated([*words, "--corpus", str(corpus), "--projects", name])
             language = PROJECTS[name].language
-            known = [dataclasses.replace(one, language=language) for one in found.projects]
+            known = [dataclasses.replace(one, language=language) for one in found]
             groups.setdefault("others", []).extend(known)
     for group, projects in groups.items():
         for language in LANGUAGES:
@@ -118,6 +110,11 @@ def measure(config: Pretrained, setup: Setup) -> Result:
             ),
         ),
     )  # fmt: skip
+
+
+def evaluated(words: Sequence[str]) -> tuple[ProjectComparison, ...]:
+    """The projects of one call of `mlgokit evaluate`."""
+    return Evaluation.from_json(run_mlgokit(words, timeout_seconds=MOST_SECONDS)).projects
 
 
 def change_of(one: ProjectComparison, part: str) -> float:

@@ -1,30 +1,44 @@
 """What policies do to the projects of the public benchmark, linked whole; the test projects once for each policy."""
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from doubt import linked_row
 from harness import Setup, check_names, kept_row, linker_of, run_benchmark, shown_command
-from public_looks import check_look, log_of, look, read_looks
 from public_projects import VERSION, public_projects, split_of
-from public_tables import LANGUAGES, failures_said, figures, kept_small, percent_of, summarise
+from public_tables import (
+    LANGUAGES,
+    LINKS,
+    check_look,
+    failures_said,
+    figures,
+    kept_small,
+    log_of,
+    look,
+    percent_of,
+    read_looks,
+    summarise,
+)
 from results import Cell, Result, Table, percent, write_result
 
+from mlgokit.builds.images import static_link
+from mlgokit.builds.variant import PLAIN_VARIANT, Variant, make_variant
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.corpus.sources.projects import Project
-from mlgokit.errors import MlgokitError, UsageError
-from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
+from mlgokit.errors import MlgokitError, ToolError, UsageError
+from mlgokit.evaluation.compare import compare_projects
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value, plain_json
-from mlgokit.module import architecture_of
+from mlgokit.module import Module, architecture_of
 from mlgokit.policy.store import load_policy, save_policy
 
 
@@ -48,8 +62,8 @@ class Public:
     """Only fetch the projects of all splits and make their bitcode; the result says what came of it."""
     folder: Path = Path("build/public")
     """Where sources, bitcode, plain objects and rows are kept."""
-    looks: Path = Path("docs/results/public_looks.json")
-    """Where looks at the test are written down; the Markdown goes beside it."""
+    looks: Path = Path("docs/data/public_looks.json")
+    """Where looks at the test are written down, with a page of its own."""
     workers: int = 2
     """Compilers that run at once."""
     timeout_seconds: float = 300.0
@@ -58,8 +72,6 @@ class Public:
     """Of the intervals."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    json: Path = Path("docs/results/public.json")
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,8 +99,8 @@ def measure(config: Public, setup: Setup) -> Result:
     if config.prepare:
         return prepared(chosen, config, setup, toolchain)
     after = side_of(config)
-    digests = policy_digests(make_side(config.policies))
-    others = policy_digests(make_side(config.against)) if config.against else {}
+    digests = policy_digests(make_variant(config.policies))
+    others = policy_digests(make_variant(config.against)) if config.against else {}
     setup.inputs.update({f"policy {name}, on the other side": digest for name, digest in others.items()})
     setup.inputs.update({f"policy {name}": digest for name, digest in digests.items()})
     looks = read_looks(config.looks)
@@ -115,9 +127,9 @@ def measure(config: Public, setup: Setup) -> Result:
     return result
 
 
-def side_of(config: Public) -> Side:
+def side_of(config: Public) -> Variant:
     """The side that is scored: the policies, made to decide for the target whatever they were trained for."""
-    side = make_side(config.policies)
+    side = make_variant(config.policies)
     if config.target is None:
         return side
     names: list[str] = []
@@ -128,14 +140,14 @@ def side_of(config: Public) -> Side:
         file = config.folder / "policies" / config.target / Path(policy).name
         save_policy(replace(load_policy(Path(policy)), targets=(architecture_of(config.target),)), file)
         names.append(str(file))
-    return make_side(names)
+    return make_variant(names)
 
 
-def policy_digests(side: Side) -> dict[str, str]:
+def policy_digests(side: Variant) -> dict[str, str]:
     """What the policies of a side are known by: the SHA-256 of a file, or the rule itself.
 
     Example:
-        >>> policy_digests(make_side([":never"]))
+        >>> policy_digests(make_variant([":never"]))
         {':never': ':never'}
     """
     return {
@@ -210,7 +222,7 @@ def prepared(projects: Sequence[Project], config: Public, setup: Setup, toolchai
 
 
 def project_rows(
-    projects: Sequence[Project], after: Side, config: Public, setup: Setup, toolchain: Toolchain
+    projects: Sequence[Project], after: Variant, config: Public, setup: Setup, toolchain: Toolchain
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """By project, what linking says; and what failed, which is not kept, so that the next call tries it again."""
     plugin = build_plugin(toolchain)
@@ -218,12 +230,12 @@ def project_rows(
         toolchain=toolchain, plugin=plugin, workers=config.workers, timeout_seconds=config.timeout_seconds
     )
     of = {
-        "policies": policy_digests(make_side(config.policies)),
+        "policies": policy_digests(make_variant(config.policies)),
         "plugin": digest_file(plugin),
         "measures": "images, link-aware",
     }
     of |= {} if config.target is None else {"target": config.target}
-    against = {"against": policy_digests(make_side(config.against))} if config.against else {}
+    against = {"against": policy_digests(make_variant(config.against))} if config.against else {}
     of |= against
     rows: dict[str, dict[str, Any]] = {}
     failed: list[str] = []
@@ -236,7 +248,7 @@ def project_rows(
             # Plain objects are known by their number, which another list of modules gives to others.
             known = {"modules": [module.name for module in corpus.modules], "target": config.target, **against}
             plain = place / "plain" / digest_value(known)[:12]
-            before = make_side(config.against) if config.against else PLAIN_SIDE
+            before = make_variant(config.against) if config.against else PLAIN_VARIANT
             row = linked_row(corpus.modules, compiler=compiler, before=before, after=after, plain=plain)
             row["left_out"] = len(corpus.failures) + len(corpus.missing)
             return {"project": project.name, "language": project.language, **row}
@@ -246,6 +258,34 @@ def project_rows(
         except MlgokitError as error:
             failed.append(f"{project.name}: {error}")
     return rows, failed
+
+
+def linked_row(
+    modules: Sequence[Module], *, compiler: Compiler, before: Variant = PLAIN_VARIANT, after: Variant, plain: Path
+) -> dict[str, Any]:
+    """One project as both sides build it, linked both ways; ``plain`` keeps the objects of the side ``before``.
+
+    Raises:
+        ToolError: there is no linker, or the project cannot be linked.
+    """
+    lld = linker_of(compiler.toolchain, "benchmark")
+    found = compare_projects(
+        modules,
+        compiler=compiler,
+        before=before,
+        after=after,
+        links={name: static_link(lld, icf=folds) for name, folds in LINKS.items()},
+        before_objects=plain,
+    ).projects[0]
+    if found.link_failure:
+        raise ToolError(f"{found.project}: expected an image, found {found.link_failure}; leave the project out")
+    return {
+        "modules": found.modules,
+        "failures": len(found.failures),
+        "larger_modules": found.larger_modules,
+        "link_aware": [found.before.link_aware, found.after.link_aware],
+        "images": {one.image: [dataclasses.asdict(one.before), dataclasses.asdict(one.after)] for one in found.images},
+    }
 
 
 if __name__ == "__main__":

@@ -23,8 +23,6 @@ class PublicSeeds:
 
     results: tuple[Path, ...]
     """What `public.py` wrote, as JSON, one for each seed in their order; all of one split, with the same projects."""
-    json: Path
-    """Where the result goes; the Markdown goes beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

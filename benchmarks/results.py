@@ -1,4 +1,4 @@
-"""A benchmark's result: one JSON file for machines and, beside it, a Markdown file with the same tables for people."""
+"""A benchmark's result: one JSON file for machines, and a page in Markdown with the same tables for people."""
 
 import dataclasses
 import datetime as dt
@@ -6,16 +6,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import atomic_write
+from mlgokit.statistics import bootstrap_interval, geometric_mean_change
 
 FORMAT_VERSION = 1
 
 Cell = str | int | float | None
+Changes = Sequence[float] | npt.NDArray[Any]
+"""Relative changes, of a project or a program each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,7 @@ class Result:
 
 
 def write_result(result: Result, path: Path, *, command: str) -> None:
-    """Write ``result`` to ``path`` as JSON, and beside it as Markdown.
+    """Write ``result`` to ``path`` as JSON, and its page as Markdown.
 
     Raises:
         UsageError: ``path`` does not end with ``.json``.
@@ -73,7 +77,18 @@ def write_result(result: Result, path: Path, *, command: str) -> None:
         raise UsageError(f"{path}: expected a path that ends with .json, found {path.suffix!r}; give another --json")
     values = {"format_version": FORMAT_VERSION, "command": command, "written": today(), **dataclasses.asdict(result)}
     atomic_write(path, json.dumps(values, indent=1, allow_nan=False) + "\n")
-    atomic_write(path.with_suffix(".md"), markdown(result, command=command, written=values["written"]))
+    atomic_write(page_of(path), markdown(result, command=command, written=values["written"]))
+
+
+def page_of(path: Path) -> Path:
+    """Where the page of the result in ``path`` is: beside it, but that of one in ``docs/data`` is in ``docs/results``.
+
+    Example:
+        >>> page_of(Path("docs/data/overhead.json")).as_posix(), page_of(Path("build/overhead.json")).as_posix()
+        ('docs/results/overhead.md', 'build/overhead.md')
+    """
+    page = path.with_suffix(".md")
+    return page.parent.parent / "results" / page.name if page.parent.parts[-2:] == ("docs", "data") else page
 
 
 def markdown(result: Result, *, command: str, written: str) -> str:
@@ -188,3 +203,28 @@ def quartiles(values: npt.NDArray[np.float64]) -> tuple[float, float, float]:
     """
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
     return low, middle, high
+
+
+def mean_change(changes: Changes) -> float:
+    """The change of the geometric mean.
+
+    Example:
+        >>> round(mean_change([-0.1, -0.6]), 6)
+        -0.4
+    """
+    return geometric_mean_change(np.ones(len(changes)), 1 + np.asarray(changes))
+
+
+def interval_of(changes: Changes, rng: np.random.Generator) -> tuple[float, float]:
+    """Between which mean changes others of the kind would lie, in 95 % of cases; one change is its own interval.
+
+    Example:
+        >>> interval_of([-0.1], np.random.default_rng(1))
+        (-0.1, -0.1)
+        >>> low, high = interval_of([-0.1, -0.2, -0.3], np.random.default_rng(1))
+        >>> -0.31 < low < mean_change([-0.1, -0.2, -0.3]) < high < -0.09
+        True
+    """
+    if len(changes) < 2:
+        return float(changes[0]), float(changes[0])
+    return bootstrap_interval(np.ones(len(changes)), 1 + np.asarray(changes), rng=rng)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table, percent
-from worker_processes import worker_processes
 
+from cluster import worker_processes
 from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.compiler import open_cluster
 from mlgokit.compiler.compilation import Compilation
@@ -21,7 +21,6 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.errors import UsageError
-from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.problems import INLINE_SIZE
@@ -56,8 +55,6 @@ class Scale:
     """Time in which its client fits the policy after a turn, and nobody compiles."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    json: Path = Path("docs/results/scale.json")
-    """Where the result goes; the Markdown and the picture go beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +267,6 @@ def summarise(config: Scale, costs: Costs, compared: Sequence[tuple[Cell, ...]],
         name: max(cores for cores, one in zip(CORES, curve, strict=True) if one >= HALF)
         for name, curve in curves.items()
     }
-    atomic_write(config.json.with_suffix(".svg"), picture(curves))
     worst = max(abs(one) for one in errors)
     return Result(
         benchmark="scale",
@@ -303,40 +299,6 @@ def summarise(config: Scale, costs: Costs, compared: Sequence[tuple[Cell, ...]],
             ),
         ),
     )
-
-
-def picture(curves: dict[str, list[float]]) -> str:
-    """Efficiency by cores, both on their axes, as SVG."""
-    wide, high, left, top = 640, 320, 60, 20
-
-    def place(index: int, value: float) -> str:
-        x = left + index * (wide - 2 * left) / (len(CORES) - 1)
-        return f"{x:.1f},{top + (1 - min(1.0, value)) * (high - 3 * top):.1f}"
-
-    shape = f'width="{wide}" height="{high}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {shape} font-family="sans-serif" font-size="12">',
-        f'<rect {shape} fill="white"/>',
-    ]
-    for index, cores in enumerate(CORES):
-        x, y = place(index, 0.0).split(",")
-        parts.append(f'<text x="{x}" y="{float(y) + 18:.1f}" text-anchor="middle">{cores}</text>')
-    for value in (0.0, 0.5, 1.0):
-        (x, y), (end, _) = place(0, value).split(","), place(len(CORES) - 1, value).split(",")
-        parts.append(f'<line x1="{x}" y1="{y}" x2="{end}" y2="{y}" stroke="#ccc"/>')
-        parts.append(f'<text x="{float(x) - 8:.1f}" y="{float(y) + 4:.1f}" text-anchor="end">{value:.0%}</text>')
-    for (name, curve), (color, dash) in zip(curves.items(), (("#1f5fa8", "none"), ("#b35c00", "6 3")), strict=True):
-        points = " ".join(place(index, value) for index, value in enumerate(curve))
-        parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2" stroke-dasharray="{dash}"/>'
-        )
-        middle = next((index for index, value in enumerate(curve) if value < HALF), len(curve) - 1)
-        x, y = place(middle, curve[middle]).split(",")
-        parts.append(f'<text x="{float(x) + 8:.1f}" y="{float(y) - 6:.1f}" fill="{color}">{name}</text>')
-    parts.append(
-        f'<text x="{wide / 2}" y="{high - 6}" text-anchor="middle">cores; work done for each core and second</text>'
-    )
-    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 if __name__ == "__main__":

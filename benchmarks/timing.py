@@ -58,7 +58,6 @@ def time_modules(
     timeout_seconds: float,
     corpus: Path,
     report: Report,
-    before: Callable[[Module], None] | None = None,
 ) -> tuple[list[dict[str, Timing]], list[tuple[Cell, ...]]]:
     """Time every build of every module in turns.
 
@@ -71,7 +70,6 @@ def time_modules(
         timeout_seconds: deadline of one compilation.
         corpus: whose modules they are, for the error.
         report: told after every module.
-        before: called before a module is timed.
 
     Returns:
         The timings by build of each module that compiles in all builds, and name and reason of the others.
@@ -85,8 +83,6 @@ def time_modules(
     for index, module in enumerate(modules):
         report(index, len(modules), "time")
         words = options(module)
-        if before:
-            before(module)
 
         def compile_once(build: str, module: Module = module, words: tuple[str, ...] = words) -> Once | str:
             before = spent()[0]

@@ -9,20 +9,17 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from build_systems import BUILD_SYSTEMS
-from treatments import clean_environment
+from harness import clean_environment, run_mlgokit
 from tuning_projects import TunedProject
 
-from mlgokit.commands.corpus import import_build
-from mlgokit.commands.corpus.record import DATABASE_NAME
 from mlgokit.compiler import process
 from mlgokit.compiler.objects import elf
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective, measure_object
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive
 from mlgokit.corpus.sources.projects import Archive
 from mlgokit.corpus.sources.unpack import unpack_archive
@@ -34,7 +31,9 @@ from mlgokit.progress import Report
 FLAGS = ("-Oz", "-ffunction-sections", "-fdata-sections")
 LINKING = ("-Wl,--gc-sections",)
 MERGING = ("-Xclang", "-fmerge-functions")
-PREPARED = "prepared.json"
+DATABASE_NAME = "compile_commands.json"
+PLAIN = {"": "plain", "-flto": "lto", "-flto=thin": "thin"}
+"""Folders of builds without a plugin, by their flag of link-time optimization."""
 SECTIONS = ((".text",), (".rodata", ".gcc_except_table"), (".eh_frame", ".eh_frame_hdr"))
 _SHOWN = 1500
 
@@ -62,6 +61,10 @@ class Built:
     image: Bytes
     tests: int
     seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,51 +198,6 @@ def run_command(name: str, argv: Sequence[str], folder: Path, *, seconds: float)
     return done
 
 
-class ListedProject(Protocol):
-    """A project of a list, as far as its modules go."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def include(self) -> str:
-        """Which sources count, a regular expression for their paths."""
-        ...
-
-    @property
-    def exclude(self) -> str | None:
-        """Which of these do not."""
-        ...
-
-
-def import_project(
-    project: ListedProject,
-    build: Path,
-    corpus: Path,
-    *,
-    toolchain: Toolchain,
-    workers: int,
-    report: Report,
-    level: Level | None = None,
-) -> dict[str, Any]:
-    """Make a corpus of the sources that count, as the compilation database of a build has them, or at another level."""
-    return import_build.run(
-        import_build.Import(
-            compile_commands=build / DATABASE_NAME,
-            corpus=corpus,
-            project=project.name,
-            include=project.include,
-            exclude=project.exclude,
-            level=level,
-            llvm=toolchain.major,
-            workers=workers,
-        ),
-        report=report,
-    )
-
-
 def image_of(project: TunedProject, build: Path) -> Path:
     """The program or shared library that the project ships.
 
@@ -263,27 +221,58 @@ def weigh(path: Path) -> Bytes:
 
 
 def prepare(
-    project: TunedProject, folder: Path, *, toolchain: Toolchain, workers: int, report: Report
+    project: TunedProject,
+    folder: Path,
+    *,
+    toolchain: Toolchain,
+    workers: int,
+    report: Report,
+    lto: str = "",
+    linking: Sequence[str] = LINKING,
 ) -> dict[str, Any]:
     """Build a project plainly, with its tests, and make the corpus to tune; nothing if that was done before.
+
+    Args:
+        project: which one.
+        folder: where its builds are.
+        toolchain: whose clang.
+        workers: compilers at once.
+        report: told what is built.
+        lto: flag of link-time optimization; such a build has no corpus.
+        linking: flags of all links.
 
     Raises:
         FetchError: the sources are not to be had.
         ToolError: the build or its tests fail.
     """
-    path = folder / project.name / PREPARED
-    recipe = digest_value({"project": project, "compiler": toolchain.describe(), "flags": FLAGS})
+    place = folder / project.name
+    path = place / f"prepared-{PLAIN[lto]}.json"
+    flags = [lto, "-Wno-unused-command-line-argument"] if lto else []
+    recipe = digest_value(
+        {"project": project, "compiler": toolchain.describe(), "flags": [*FLAGS, *flags], "linking": list(linking)}
+    )
     if path.is_file() and (known := json.loads(path.read_bytes()))["recipe"] == recipe:
         return known
     report(0, 1, f"build {project.name}")
-    source = source_folder(project, folder)
-    build = folder / project.name / "plain"
-    plain = build_project(project, build, source=source, toolchain=toolchain, plugin_flag="", workers=workers)
-    shutil.rmtree(folder / project.name / "corpus", ignore_errors=True)
-    imported = import_project(
-        project, build, folder / project.name / "corpus", toolchain=toolchain, workers=workers, report=report
+    build = place / PLAIN[lto]
+    plain = build_project(
+        project,
+        build,
+        source=source_folder(project, folder),
+        toolchain=toolchain,
+        plugin_flag=shlex.join(flags),
+        workers=workers,
+        linking=linking,
     )
-    result = {"recipe": recipe, "imported": imported, **dataclasses.asdict(plain)}
+    result = {"recipe": recipe, **plain.to_json()}
+    if not lto:
+        shutil.rmtree(place / "corpus", ignore_errors=True)
+        words = ["corpus", "import", "--compile-commands", str(build / DATABASE_NAME)]
+        words += ["--corpus", str(place / "corpus")]
+        words += ["--project", project.name, "--include", project.include]
+        words += [] if project.exclude is None else ["--exclude", project.exclude]
+        words += ["--llvm", str(toolchain.major), "--workers", str(workers)]
+        result["imported"] = run_mlgokit(words, timeout_seconds=project.seconds)
     atomic_write(path, json.dumps(result))
     return result
 
@@ -308,7 +297,7 @@ def rebuild(
     source = source_folder(project, folder)
     tuned = build_project(project, build, source=source, toolchain=toolchain, plugin_flag=flag, workers=workers)
     objects = compare_objects(names, folder / project.name / "plain", build)
-    return {**dataclasses.asdict(tuned), "objects": dataclasses.asdict(objects)}
+    return {**tuned.to_json(), "objects": dataclasses.asdict(objects)}
 
 
 def folded_images(

@@ -1,20 +1,24 @@
-"""Holds the measured numbers of README.md and docs/ against the results that they name.
+"""Holds the measured numbers of README.md and docs/ against the results that docs/data/claims.toml names for them.
 
-A number that looks measured (a percentage, a factor, a time, bytes, a signed decimal) is followed, in its paragraph,
-list item or table row, by a comment that readers do not see. It has one entry for each such number before it, in order:
+A number that looks measured (a percentage, a factor, a time, bytes, a signed decimal) is in the text of one claim:
 
-    The image is 10.1 % smaller, its code 8.4 %.
-    <!-- result: tuning.json > Geometric means > tune from policy & c++ & 15 > objects linked; > of that .text -->
+    [["README.md"]]
+    text = "The image is 10.1 % smaller, its code 8.4 %"
+    results = [
+        "tuning.json > Geometric means > tune from policy & c++ & 15 > objects linked",
+        "tuning.json > Geometric means > tune from policy & c++ & 15 > of that .text",
+    ]
 
-An entry is a file below docs/results and the way to one value: keys of objects, titles of tables, cells of a row
-joined by `&`, a column. An entry that begins with `>` takes the file and the way of the one before, but for as many
-last steps as it has. `*` takes all of a list, and `as` ends an entry with what is done with the value:
+The text is found once in the document, wherever its lines break; a claim whose text is no longer there is wrong. It
+has one entry for each such number in it, in order.
+
+An entry is a file of docs/data and the way to one value: keys of objects, titles of tables, cells of a row joined by
+`&`, a column. `*` takes all of a list, and `as` ends an entry with what is done with the value:
 
     quickstart.json > stages > * > seconds as sum, minutes
 
-What is not measured is marked with the reason: `not measured (an option's default)` as an entry, or
-`<!-- not measured: an option's default -->` for all numbers before it. `<!-- not measured on this page: why -->` frees
-a whole page.
+What is not measured has the reason in place of a result, `not measured (an option's default)`; or all numbers of a
+text have it, as `unmeasured = "an option's default"`. A document in the table `unmeasured` needs no claims at all.
 
 Run `python scripts/claims.py` for all that is wrong, `--show` also for all that holds.
 """
@@ -25,13 +29,15 @@ import math
 import re
 import statistics
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "docs" / "results"
+DATA = ROOT / "docs" / "data"
+CLAIMS = DATA / "claims.toml"
 
 _NUMBER = r"(?<![\w.,:/#=])[-+\u2212]?\d(?:[\d,]*\d)?(?:\.\d+)?"
 _UNIT = (
@@ -48,7 +54,6 @@ _WORDS = {
     word: number
     for number, word in enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2)
 }
-_COMMENT = re.compile(r"<!--\s*(result|not measured|not measured on this page):\s*(.*?)\s*-->", re.DOTALL)
 _AT_MOST = re.compile(r"\b(?:at most|up to|less than|fewer than|under|below|within)\s*$")
 _AT_LEAST = re.compile(r"\b(?:at least|more than|over|above)\s*$")
 _ABOUT = re.compile(r"\b(?:about|nearly|some|around)\s*$")
@@ -67,7 +72,35 @@ _FACTORS = {"percent": 100.0, "minutes": 1 / 60, "kB": 1e-3, "MB": 1e-6, "GB": 1
 
 
 class ClaimError(Exception):
-    """An annotation that leads to no value; the message says why."""
+    """An entry that leads to no value; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Numbers of a document and where they are from.
+
+    Attributes:
+        text: that has the numbers, a part of a sentence or of a table's row.
+        results: an entry for each number, in order.
+        unmeasured: why none of the numbers is measured; empty if there are results.
+    """
+
+    text: str
+    results: tuple[str, ...] = ()
+    unmeasured: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """What claims.toml says.
+
+    Attributes:
+        by_document: claims by the path of their document below the root.
+        unmeasured: documents that need no claims, with the reason.
+    """
+
+    by_document: Mapping[str, Sequence[Claim]]
+    unmeasured: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +109,14 @@ class Number:
 
     Attributes:
         text: as it stands there, with its sign.
+        start: offset of its first character in the document.
         end: offset behind it.
         line: in which it stands, from 1.
         before: the words before it, which may say `about` or `at most`.
     """
 
     text: str
+    start: int
     end: int
     line: int
     before: str
@@ -89,7 +124,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the check says about one number.
+    """What the check says about one number, or about a claim as a whole.
 
     Attributes:
         place: document and line.
@@ -111,80 +146,101 @@ def documents() -> list[Path]:
     return [ROOT / "README.md", *sorted(kept)]
 
 
-def check(text: str, *, name: str, results: Path = RESULTS) -> list[Verdict]:
-    """What is to be said about each number of ``text``, in order."""
-    if re.search(r"<!--\s*not measured on this page:\s*\S", text):
-        return []
-    found: list[Verdict] = []
-    for start, block in _blocks(text):
-        open_numbers = list(_numbers(block, first_line=text.count("\n", 0, start) + 1))
-        for comment in _COMMENT.finditer(block):
-            here = [number for number in open_numbers if number.end <= comment.start()]
-            open_numbers = open_numbers[len(here) :]
-            line = text.count("\n", 0, start + comment.start()) + 1
-            found += _judged(comment, here, name=name, line=line, results=results)
-        found += [
-            Verdict(
-                place=f"{name}:{number.line}",
-                number=number.text,
-                fault="expected the result that it is from, found none; add <!-- result: FILE.json > WAY --> behind "
-                "it, or <!-- not measured: WHY -->",
-            )
-            for number in open_numbers
-        ]
-    return found
+def read_claims(path: Path = CLAIMS) -> Claims:
+    """The claims of all documents.
+
+    Raises:
+        ClaimError: a claim has other keys than it may have.
+    """
+    values = tomllib.loads(path.read_text(encoding="utf-8"))
+    unmeasured = values.pop("unmeasured", {})
+    by_document: dict[str, list[Claim]] = {}
+    for document, claims in values.items():
+        for claim in claims:
+            keys = set(claim)
+            if keys not in ({"text", "results"}, {"text", "unmeasured"}) or not all(claim.values()):
+                raise ClaimError(
+                    f"{path.name}: expected claims of {document} with a text, and results or a reason why they are "
+                    f"unmeasured, found {claim}; correct it"
+                )
+            given = Claim(**claim | {"results": tuple(claim.get("results", ()))})
+            by_document.setdefault(document, []).append(given)
+    return Claims(by_document=by_document, unmeasured=unmeasured)
 
 
-def _judged(
-    comment: re.Match[str], numbers: Sequence[Number], *, name: str, line: int, results: Path
-) -> Iterator[Verdict]:
-    kind, content = comment[1], re.sub(r"\s+", " ", comment[2])
-    if reason := _shows(comment):
-        yield Verdict(place=f"{name}:{line}", number="", fault=f"expected a comment that readers do not see, {reason}")
+def check_documents(paths: Sequence[Path]) -> list[Verdict]:
+    """What is to be said about each number of these documents, and about claims of documents that are not there."""
+    claims = read_claims()
+    named = [*claims.by_document, *claims.unmeasured]
+    verdicts = [
+        Verdict(place=name, number="", fault="expected a document of this name, found none; take its claims out")
+        for name in named
+        if not (ROOT / name).is_file()
+    ]
+    for path in paths:
+        name = path.resolve().relative_to(ROOT).as_posix()
+        if name not in claims.unmeasured:
+            verdicts += check(path.read_text(encoding="utf-8"), claims.by_document.get(name, ()), name=name)
+    return verdicts
+
+
+def check(text: str, claims: Sequence[Claim], *, name: str, data: Path = DATA) -> list[Verdict]:
+    """What is to be said about each number of ``text``, a document called ``name``, and about claims without one."""
+    numbers = list(_numbers(text))
+    verdicts: list[Verdict] = []
+    claimed: set[Number] = set()
+    for claim in claims:
+        pattern = r"\s+".join(re.escape(word) for word in claim.text.split())
+        places = list(re.finditer(pattern, text))
+        if len(places) != 1:
+            remedy = "give more of the sentence" if places else "correct the claim, or take it out"
+            fault = f"expected the text {claim.text!r} once, found it {len(places)} times; {remedy}"
+            verdicts.append(Verdict(place=name, number="", fault=fault))
+            continue
+        here = [one for one in numbers if places[0].start() <= one.start and one.end <= places[0].end()]
+        line = text.count("\n", 0, places[0].start()) + 1
+        if twice := [one.text for one in here if one in claimed]:
+            fault = f"expected one claim for each number, found two for {', '.join(twice)}; shorten a text"
+            verdicts.append(Verdict(place=f"{name}:{line}", number=", ".join(twice), fault=fault))
+        claimed.update(here)
+        verdicts += _judge(claim, here, place=f"{name}:{line}", name=name, data=data)
+    verdicts += [
+        Verdict(
+            place=f"{name}:{number.line}",
+            number=number.text,
+            fault="expected a claim in docs/data/claims.toml, found none; add its result, or why it is unmeasured",
+        )
+        for number in numbers
+        if number not in claimed
+    ]
+    return verdicts
+
+
+def _judge(claim: Claim, numbers: Sequence[Number], *, place: str, name: str, data: Path) -> Iterator[Verdict]:
     shown = ", ".join(number.text for number in numbers)
     if not numbers:
-        yield Verdict(
-            place=f"{name}:{line}",
-            number="",
-            fault=f"expected a number before the comment {content!r}, found none; put it behind the number",
-        )
+        fault = f"expected a number in the text {claim.text!r}, found none; take the claim out"
+        yield Verdict(place=place, number="", fault=fault)
         return
-    if not content:
-        yield Verdict(place=f"{name}:{line}", number=shown, fault="expected a reason or a result, found none; add it")
-        return
-    entries = [f"not measured ({content})"] * len(numbers) if kind == "not measured" else _entries(content)
+    entries = [f"not measured ({claim.unmeasured})"] * len(numbers) if claim.unmeasured else claim.results
     if len(entries) != len(numbers):
-        yield Verdict(
-            place=f"{name}:{line}",
-            number=shown,
-            fault=f"expected one entry for each of {len(numbers)} numbers, found {len(entries)}; "
-            "give one for each, in their order, with ; between them",
-        )
+        fault = f"expected one entry for each of {len(numbers)} numbers, found {len(entries)}; give them in order"
+        yield Verdict(place=place, number=shown, fault=fault)
         return
     for number, entry in zip(numbers, entries, strict=True):
-        place = f"{name}:{number.line}"
+        where = f"{name}:{number.line}"
         if re.fullmatch(r"not measured \(.+\)", entry):
-            yield Verdict(place=place, number=number.text, source=entry)
+            yield Verdict(place=where, number=number.text, source=entry)
             continue
         try:
-            value = value_of(entry, results)
+            value = value_of(entry, data)
         except ClaimError as error:
-            yield Verdict(place=place, number=number.text, fault=str(error), source=entry)
+            yield Verdict(place=where, number=number.text, fault=str(error), source=entry)
             continue
         fault = (
             "" if agrees(number, value) else f"expected {value:.6g} by {entry}, found {number.text}; mend the number"
         )
-        yield Verdict(place=place, number=number.text, fault=fault, source=entry)
-
-
-def _shows(comment: re.Match[str]) -> str:
-    """Why a comment would be seen on some page, or end its paragraph early; nothing if it would not."""
-    begin, end = comment.string.rfind("\n", 0, comment.start()) + 1, comment.end()
-    if "--" in comment[2]:
-        return "found -- in it, which some readers of Markdown do not take; use other words"
-    if not comment.string[begin : comment.start()].strip() and comment.string[end:].strip():
-        return "found one at the beginning of a line with text behind it; put it behind a word or at the end"
-    return ""
+        yield Verdict(place=where, number=number.text, fault=fault, source=entry)
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
@@ -212,34 +268,23 @@ def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", "_", match[0])
 
 
-def _numbers(block: str, *, first_line: int) -> Iterator[Number]:
-    plain = re.sub(r"<!--.*?-->", lambda match: re.sub(r"[^\n]", " ", match[0]), block, flags=re.DOTALL)
-    for quantity in _QUANTITY.finditer(plain):
-        words = "|".join(_WORDS)
-        for match in re.finditer(rf"{_NUMBER}|[-+\u2212]\d+\.\d+|\b(?:{words})\b", quantity[0]):
-            start = quantity.start() + match.start()
-            yield Number(
-                text=match[0],
-                end=quantity.start() + match.end(),
-                line=first_line + plain.count("\n", 0, start),
-                before=re.sub(r"\s+", " ", plain[:start])[-30:],
-            )
+def _numbers(text: str) -> Iterator[Number]:
+    """Numbers that look measured, in order; a quantity does not go on in the next paragraph, list item or row."""
+    words = "|".join(_WORDS)
+    for offset, block in _blocks(text):
+        for quantity in _QUANTITY.finditer(block):
+            for match in re.finditer(rf"{_NUMBER}|[-+\u2212]\d+\.\d+|\b(?:{words})\b", quantity[0]):
+                start = quantity.start() + match.start()
+                yield Number(
+                    text=match[0],
+                    start=offset + start,
+                    end=offset + quantity.start() + match.end(),
+                    line=text.count("\n", 0, offset + start) + 1,
+                    before=re.sub(r"\s+", " ", block[:start])[-30:],
+                )
 
 
-def _entries(content: str) -> list[str]:
-    """The entries of a comment, with what they leave out filled in."""
-    whole: list[str] = []
-    for entry in (part.strip() for part in content.split(";")):
-        if entry.startswith(">") and whole:
-            steps = [step.strip() for step in entry.split(">")[1:]]
-            known = _ENDING.sub("", whole[-1]).split(" > ")
-            whole.append(" > ".join([*known[: max(1, len(known) - len(steps))], *steps]))
-        else:
-            whole.append(entry)
-    return whole
-
-
-def value_of(entry: str, results: Path = RESULTS) -> float:
+def value_of(entry: str, data: Path = DATA) -> float:
     """The value that an entry leads to.
 
     Raises:
@@ -247,11 +292,11 @@ def value_of(entry: str, results: Path = RESULTS) -> float:
     """
     ending = _ENDING.search(entry)
     name, *steps = [step.strip() for step in _ENDING.sub("", entry).split(" > ")]
-    path = results / name
+    path = data / name
     try:
         value: object = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ClaimError(f"expected a JSON file docs/results/{name}, found: {error}; correct the comment") from error
+        raise ClaimError(f"expected a JSON file docs/data/{name}, found: {error}; correct the claim") from error
     for number, step in enumerate(steps):
         value = _followed(value, step, shown=" > ".join([name, *steps[:number]]))
     for part in ending[1].split(", ") if ending else ():
@@ -353,9 +398,9 @@ def agrees(number: Number, value: float) -> bool:
     """Whether a number says what was measured, to the digits that it has; without a sign it says how much, not where.
 
     Example:
-        >>> agrees(Number(text="10.1", end=0, line=1, before="by "), -10.06)
+        >>> agrees(Number(text="10.1", start=0, end=0, line=1, before="by "), -10.06)
         True
-        >>> agrees(Number(text="+10.1", end=0, line=1, before="by "), -10.06)
+        >>> agrees(Number(text="+10.1", start=0, end=0, line=1, before="by "), -10.06)
         False
     """
     text = number.text.replace("\u2212", "-").replace(",", "")
@@ -379,10 +424,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="also print what holds")
     parser.add_argument("documents", nargs="*", type=Path, help="only these")
     options = parser.parse_args()
-    verdicts: list[Verdict] = []
-    for path in options.documents or documents():
-        name = path.resolve().relative_to(ROOT).as_posix()
-        verdicts += check(path.read_text(encoding="utf-8"), name=name)
+    verdicts = check_documents(options.documents or documents())
     for verdict in verdicts:
         if verdict.fault or options.show:
             sys.stdout.write(f"{verdict.place}: {verdict.number}: {verdict.fault or verdict.source}\n")

@@ -16,7 +16,6 @@ import mlgokit.bench
 from mlgokit.bench.workloads import load_workloads
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import FetchError, InputError, UsageError
-from mlgokit.progress import say_nothing
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PUBLIC = BENCHMARKS / "public_projects.toml"
@@ -61,7 +60,7 @@ def test_what_is_trained_on_is_nothing_that_is_measured(benchmark: Callable[[str
     measured = {
         *benchmark("public_projects").public_projects(),
         *benchmark("tuning_projects").ALL_PROJECTS,
-        *benchmark("validation_projects").VALIDATION_PROJECTS,
+        *benchmark("public_projects").LOOKED_AT,
     }
     archives = {one.archive.package for one in load_projects(PUBLIC)}
     workloads = "".join(path.read_text() for path in PROGRAMS).lower()
@@ -74,7 +73,7 @@ def test_what_is_trained_on_is_nothing_that_is_measured(benchmark: Callable[[str
 
 def test_the_split_is_a_function_of_the_name(benchmark: Callable[[str], ModuleType]):
     split_of = benchmark("public_projects").split_of
-    looked_at = {*benchmark("tuning_projects").PROJECTS, *benchmark("validation_projects").VALIDATION_PROJECTS}
+    looked_at = {*benchmark("tuning_projects").PROJECTS, *benchmark("public_projects").LOOKED_AT}
 
     for project in load_projects():
         assert split_of(project.name) == ("validation" if project.held_out else "train")
@@ -156,29 +155,6 @@ def test_nothing_that_could_be_linked_is_said(benchmark: Callable[[str], ModuleT
     assert result.passed is None
 
 
-def test_a_curve_has_a_line_for_each_policy_and_one_for_each_project(
-    benchmark: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
-):
-    module = benchmark("learning_curve")
-    of = {"compilations": 30, "core_minutes": 2.0, "minutes": 3.0, "policy": Path("p")}
-    points = [
-        module.Point(turns=1, rows={"a": ROWS["a"], "b": ROWS["b"]}, **of),
-        module.Point(turns=4, rows={"a": ROWS["b"]}, **of),
-    ]
-
-    result = module.summed_up(points, ["b: no network"], module.LearningCurve())
-
-    assert result.answer == "1 turns, 2 core-minutes: -9.01 %; 4 turns, 2 core-minutes: -8.00 %"
-    first, second = result.tables[0].rows
-    assert first[:6] == (1, 30, 2.0, 3.0, 2, "-9.01 %")
-    assert first[-3:] == ("-3.50 %", "-8.01 %", "-8.00 %")
-    assert second[5:8] == ("-8.00 %", "-8.00 %", "-8.00 %")
-    assert result.tables[2].rows == (("a", "-10.00 %", "-8.00 %"), ("b", "-8.00 %", None))
-    assert result.tables[2].note == "Failed: b: no network."
-    assert module.main(["--turns", "4", "2"]) == 2
-    assert "--turns: expected numbers from 1 in rising order, found [4, 2]" in capsys.readouterr().err
-
-
 def test_results_of_other_seeds_stand_beside_each_other(benchmark: Callable[[str], ModuleType], tmp_path: Path):
     module = benchmark("public_seeds")
     results, summarise = benchmark("results"), benchmark("public_tables").summarise
@@ -210,7 +186,7 @@ def test_results_of_other_seeds_stand_beside_each_other(benchmark: Callable[[str
 
 
 def test_the_same_policies_look_at_the_test_once(benchmark: Callable[[str], ModuleType], tmp_path: Path):
-    module = benchmark("public_looks")
+    module = benchmark("public_tables")
     path = tmp_path / "looks.json"
     assert module.read_looks(path) == []
     numbers = [27, 0, "-6.10 %", "-2.60 %", "-5.00 %", "-1.60 %", "+0.10 %", "90.0 %"]
@@ -278,29 +254,12 @@ def test_the_test_is_looked_at_whole_and_written_down_if_there_was_something(
     assert not looks.exists()
 
 
-def test_a_policy_is_held_against_versions_of_a_project(benchmark: Callable[[str], ModuleType]):
-    module = benchmark("policy_versions")
-    rows = {"one_1.0": made_row("c++", 0.9), "one_1.1": made_row("c++", 0.915), "two_3": made_row("c", 1.002)}
-
-    result = module.summarise(rows, [], module.PolicyVersions(policies=("p",)))
-
-    assert result.answer == "of the first version's saving the last one has: one 85 %, two 100 %"
-    assert [row[:6] for row in result.tables[0].rows] == [
-        ("one", "1.0", "test", 10, "-10.00 %", "+0.00 %"),
-        ("one", "1.1", "test", 10, "-8.50 %", "+0.00 %"),
-        ("two", "3", "test", 10, "+0.20 %", "+0.00 %"),
-    ]
-    assert result.passed is True
-    assert module.summarise(rows | {"one_1.2": made_row("c++", 0.95)}, [], module.PolicyVersions()).passed is False
-    assert module.summarise(rows, ["x: gone"], module.PolicyVersions()).passed is False
-
-
 def test_unseen_programs_are_of_the_validation_split_and_have_their_drivers(
     benchmark: Callable[[str], ModuleType], tmp_path: Path
 ):
     split_of = benchmark("public_projects").split_of
 
-    workloads = load_workloads(benchmark("policy_bench").listed(tmp_path, "unseen"))
+    workloads = load_workloads(benchmark("policy_bench").unseen_programs(tmp_path))
 
     assert len(workloads) == 8
     for workload in workloads:
@@ -308,18 +267,3 @@ def test_unseen_programs_are_of_the_validation_split_and_have_their_drivers(
         assert (workload.drivers / "input.h").is_file()
         assert {split_of(project.name) for project in workload.projects} == {"validation"}
         assert not any(project.name in {one.name for one in load_projects()} for project in workload.projects)
-
-
-def test_guessed_programs_have_their_projects_and_drivers(benchmark: Callable[[str], ModuleType], tmp_path: Path):
-    workloads = load_workloads(benchmark("policy_bench").listed(tmp_path, "guessed"))
-
-    assert [workload.name for workload in workloads] == ["bzip2", "bunzip2"]
-    assert all((workload.drivers / workload.driver).is_file() for workload in workloads)
-    assert {project.name for workload in workloads for project in workload.projects} == {"bzip2"}
-
-
-def test_one_list_of_programs_at_a_time(benchmark: Callable[[str], ModuleType]):
-    module = benchmark("policy_bench")
-
-    with pytest.raises(UsageError, match=r"^--unseen, --guessed: expected one list of programs, found two; leave one"):
-        module.measure(module.PolicyBench(unseen=True, guessed=True), benchmark("harness").Setup(report=say_nothing))

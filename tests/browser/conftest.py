@@ -1,13 +1,11 @@
 """The browser of these tests."""
 
-import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from tests.browser import chromium
 
 
 @pytest.fixture(scope="session")
@@ -16,9 +14,6 @@ def browser() -> Callable[..., str]:
 
     Where CI=true promises a browser, its absence is a failure.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARKS)
-        chromium = importlib.import_module("chromium")
     found = chromium.find_chromium()
     if found is None:
         message = "no chromium; run `apt-get install chromium`"

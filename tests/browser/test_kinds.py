@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import html
-import importlib
 import json
 import re
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser.made_pages import made_evaluation, made_page
 
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench
@@ -71,17 +71,15 @@ def golden(name: str) -> Any:
 
 
 @pytest.fixture
-def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def pages() -> dict[str, str]:
     """Each kind of report, of generated or of kept results."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    made = importlib.import_module("report_speed")
     names = ("callee_users", "call_is_invoke", "caller_name_length")
     found = Importance(
         problem="inline-size", features=names, observations=20,
         changed=(0.2, 0.1, 0.0), shapley=(0.5, 0.25, 0.0), direction=(0.9, -0.8, 0.0),
     )  # fmt: skip
     return {
-        "evaluate": render_html(made.made_page(made.made_evaluation(200, 5))),
+        "evaluate": render_html(made_page(made_evaluation(200, 5))),
         "bench": render_html(bench_page(Bench.from_json(golden("bench.json"), "bench.json"))),
         "train": render_html(training_page(TrainingRecord.from_json(golden("metrics.json")))),
         "tune": render_html(tuned_page(Tuned.from_json(golden("tuned.json")))),

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import html
-import importlib
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser.made_pages import made_evaluation, made_page
 
 from mlgokit.pages.html import ROWS_AT_ONCE, render_html
 
@@ -90,11 +90,9 @@ addEventListener("message", (event) => { document.getElementById("seen").textCon
 
 
 @pytest.fixture
-def evaluated(monkeypatch: pytest.MonkeyPatch) -> Maker:
-    """Makes the page of an evaluation with generated rows, as the benchmark of pages does."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    made = importlib.import_module("report_speed")
-    return lambda *given: render_html(made.made_page(made.made_evaluation(*given)))
+def evaluated() -> Maker:
+    """Makes the page of an evaluation with generated rows, as large as it is asked for."""
+    return lambda *given: render_html(made_page(made_evaluation(*given)))
 
 
 def look(browser: Browser, page: str, folder: Path, *options: str, width: int = 1200) -> dict[str, Any]:

@@ -1,16 +1,15 @@
 """Models for builds of LLVM, asked by LLVM's own ReleaseModeModelRunner: the decisions of plugin and numpy."""
 
-import importlib
 import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.llvm.embedded_model import ask_model, build_driver
 from tests.llvm.pressure import MIX
 
 from mlgokit.compiler import process
@@ -57,13 +56,6 @@ OUTPUTS = {
     REGALLOC_EVICTION.name: OutputKind.COLUMN_LOGIT,
     REGALLOC_PRIORITY.name: OutputKind.PRIORITY,
 }
-
-
-@pytest.fixture
-def asking(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The benchmark's way to ask a model."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    return importlib.import_module("embedded_model")
 
 
 def logs(
@@ -131,7 +123,7 @@ def decided_by_numpy(policy: Policy, log: Log) -> Any:
 
 @pytest.mark.parametrize("quantile", [False, True], ids=["logarithm", "quantile"])
 def test_a_model_in_llvm_decides_as_plugin_and_numpy_do(
-    toolchain: Toolchain, plugin: Path, asking: ModuleType, tmp_path: Path, quantile: bool
+    toolchain: Toolchain, plugin: Path, tmp_path: Path, quantile: bool
 ):
     seen = logs(toolchain, plugin, tmp_path / "seen", dict.fromkeys(VARIABLES, ":default"))
     policies = {
@@ -151,8 +143,8 @@ def test_a_model_in_llvm_decides_as_plugin_and_numpy_do(
     for name, log in decided.items():
         made = export_release(toolchain, [tmp_path / f"{name}.policy"], tmp_path / "models")
         assert made.header == str(tmp_path / "models" / f"{CLASSES[name]}.h")
-        program = asking.build_driver(toolchain, Path(made.header), PROBLEMS[name], tmp_path / name)
-        found = asking.ask_model(program, PROBLEMS[name], log, tmp_path).decisions
+        program = build_driver(toolchain, Path(made.header), PROBLEMS[name], tmp_path / name)
+        found = ask_model(program, PROBLEMS[name], log, tmp_path).decisions
 
         assert len(np.unique(found)) > 1
         np.testing.assert_array_equal(found, log.columns[PROBLEMS[name].decision][:, 0])
@@ -160,7 +152,7 @@ def test_a_model_in_llvm_decides_as_plugin_and_numpy_do(
 
 
 def test_what_a_policy_leaves_to_llvm_is_decided_as_by_its_heuristic(
-    toolchain: Toolchain, plugin: Path, asking: ModuleType, tmp_path: Path
+    toolchain: Toolchain, plugin: Path, tmp_path: Path
 ):
     (log,) = logs(toolchain, plugin, tmp_path / "seen", {INLINE_SIZE.name: ":never"}, DIRECT).values()
     wanted = log.columns["inlining_default"][:, 0]
@@ -170,14 +162,14 @@ def test_what_a_policy_leaves_to_llvm_is_decided_as_by_its_heuristic(
     unsure = replace(some_policy(INLINE_SIZE, log, output=OutputKind.EFFECT_BYTES, quantile=True, seed=5), doubt=1e30)
     save_policy(unsure, tmp_path / "policy")
     made = export_release(toolchain, [tmp_path / "policy"], tmp_path)
-    program = asking.build_driver(toolchain, Path(made.header), INLINE_SIZE, tmp_path / "unsure")
+    program = build_driver(toolchain, Path(made.header), INLINE_SIZE, tmp_path / "unsure")
 
-    found = asking.ask_model(program, INLINE_SIZE, log, tmp_path).decisions
+    found = ask_model(program, INLINE_SIZE, log, tmp_path).decisions
 
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_llvms_selector_chooses_among_policies(toolchain: Toolchain, plugin: Path, asking: ModuleType, tmp_path: Path):
+def test_llvms_selector_chooses_among_policies(toolchain: Toolchain, plugin: Path, tmp_path: Path):
     (log,) = logs(toolchain, plugin, tmp_path / "seen", {INLINE_SIZE.name: ":default"}).values()
     kinds = {"first": OutputKind.EFFECT_BYTES, "second": OutputKind.LOGITS}
     policies = {
@@ -187,19 +179,17 @@ def test_llvms_selector_chooses_among_policies(toolchain: Toolchain, plugin: Pat
     for name, policy in policies.items():
         save_policy(policy, tmp_path / name)
     made = export_release(toolchain, [tmp_path / name for name in kinds], tmp_path, names=list(kinds), name="Both")
-    program = asking.build_driver(toolchain, Path(made.header), INLINE_SIZE, tmp_path / "both")
+    program = build_driver(toolchain, Path(made.header), INLINE_SIZE, tmp_path / "both")
 
-    answers = {
-        name: asking.ask_model(program, INLINE_SIZE, log, tmp_path, selector=name).decisions for name in policies
-    }
+    answers = {name: ask_model(program, INLINE_SIZE, log, tmp_path, selector=name).decisions for name in policies}
 
     for name, found in answers.items():
         np.testing.assert_array_equal(found, decided_by_numpy(policies[name], log))
     assert np.any(answers["first"] != answers["second"])
     with pytest.raises(ToolError, match="as -ml-inliner-model-selector: first second; found another, or none"):
-        asking.ask_model(program, INLINE_SIZE, log, tmp_path, selector="third")
+        ask_model(program, INLINE_SIZE, log, tmp_path, selector="third")
     with pytest.raises(ToolError, match="A model selector was not specified"):
-        asking.ask_model(program, INLINE_SIZE, log, tmp_path)
+        ask_model(program, INLINE_SIZE, log, tmp_path)
 
 
 def test_a_source_compiles_without_llvm_and_two_models_share_nothing(toolchain: Toolchain, tmp_path: Path):
