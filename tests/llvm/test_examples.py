@@ -17,7 +17,7 @@ from mlgokit.corpus.sources.projects import Archive, Project
 pytestmark = pytest.mark.llvm
 
 ROOT = Path(__file__).parents[2]
-LONGEST_EXAMPLE = 60
+LONGEST_EXAMPLE = 80
 
 SOURCE = """
 #include <map>

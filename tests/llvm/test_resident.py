@@ -336,9 +336,10 @@ def test_the_number_of_residents_is_bounded(subject: Subject):
 KILLED = """
 import sys, time
 from pathlib import Path
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.reuse.resident import Residents
 residents = Residents()
-residents.run(sys.argv[1:], environment={}, request={}, output=Path("/dev/null"), timeout_seconds=60)
+residents.run(Cc1Line(sys.argv[1], own=sys.argv[2:]), environment={}, request={}, output=Path("/dev/null"), timeout_seconds=60)
 print(*(one.process.pid for one in residents._idle), flush=True)
 time.sleep(600)
 """

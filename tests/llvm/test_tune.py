@@ -338,7 +338,7 @@ def test_continuing_never_loses(project: Project):
     [
         (["--budget", "soon"], "budget: expected a number with s, m or h"),
         (["--allocation-share", "1.5"], "--allocation-share: expected a part from 0 to 1, found 1.5"),
-        ([], "expected either --compile-commands or --corpus"),
+        ([], "expected one of --build (a build command), --cargo, --compile-commands or --corpus, found none of them"),
     ],
 )
 def test_a_contradictory_call_is_refused(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]):

@@ -197,9 +197,7 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
         remedy = _install_newest()
         if installed:
             remedy = f"give --llvm {installed[0].major}, which is installed, or leave it out"
-        raise ToolError(
-            f"clang {major}: expected LLVM major {_either(SUPPORTED_MAJORS)}, the majors with a plugin; {remedy}"
-        )
+        raise ToolError(f"clang {major}: expected LLVM major {_either(SUPPORTED_MAJORS)} for the plugin; {remedy}")
     matching = tuple(toolchain for toolchain in preferred if toolchain.major == major)
     matching = matching or tuple(toolchain for toolchain in toolchains if toolchain.major == major)
     if not matching:
