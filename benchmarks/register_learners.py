@@ -16,21 +16,27 @@ from changes import interval_of
 from harness import Setup, check_names, draw_modules, run_benchmark
 from results import Cell, Result, Table
 
-from mlgokit.algorithms.registry import LEARNERS, TRIALS
+from mlgokit.algorithms.registry import LEARNERS, TRIALS, check_learner
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.reuse.trials import MEASURES
+from mlgokit.compiler.reuse.trials import (
+    IMAGE_BYTES,
+    MEASURES,
+    TRIAL,
+    Overrides,
+    Series,
+    Stage,
+    executed_weights,
+)
 from mlgokit.corpus.identity import training_modules
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.learning.eviction_trials import ask_evictions, try_policy
-from mlgokit.learning.evictions import learn_evictions
 from mlgokit.learning.function_judges import ModuleFunctions
+from mlgokit.learning.function_trials import ask_logged, compile_trials
 from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
 from mlgokit.learning.live_ranges import learn_live_ranges
 from mlgokit.learning.loop import learn
 from mlgokit.learning.settings import Learning
-from mlgokit.learning.task import check_carried_out
 from mlgokit.learning.trials import REFUSED_NAME
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy, save_policy
@@ -40,11 +46,12 @@ from mlgokit.progress import Report
 _DECIDED = ("regalloc-eviction", "regalloc-priority", "regalloc-weight")
 _SPILLS, _EXECUTED = 2, 3
 """Where these are among what is compared."""
-_TIMED = "Evictions by effect regression go by trials, not by minutes."
 _COMPILED = (
-    "Evictions by effect regression compile each module twice in a round, and es:trials twice before its first turn to "
-    "find the functions, which is part of the budget, but not among its compilations here."
+    "es:trials compiles each module twice before its first turn to find the functions, which is part of the budget, "
+    "but not among its compilations here."
 )
+_COUNTING_ONLY = 1e-12
+"""Probability of a flip at which none is drawn, but questions about evictions are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +79,6 @@ class RegisterLearners:
     """Held-out modules drawn from all; 0 for all."""
     largest: int = 400_000
     """Draw from modules with at most so many bytes of bitcode; 0 for all."""
-    module_trials: int = 200
-    """Trials of a module where evictions are learned from trials, which go by this and not by time."""
     slice: int = 0
     """Make at most so many arms in this call; 0 for all, -1 for none but the table."""
     llvm: int | None = None
@@ -118,7 +123,7 @@ def measure(config: RegisterLearners, setup: Setup) -> Result:
         report=setup.report,
     )
     budget = "compilations" if config.compilations else "minutes"
-    of = {name: getattr(config, name) for name in (budget, "modules", "judges", "largest", "module_trials")}
+    of = {name: getattr(config, name) for name in (budget, "modules", "judges", "largest")}
     arms = [arm for problem in config.problems for arm in _arms(bench, PROBLEMS[problem])]
     found = finished_arms(
         config.folder, arms, of=of | {"corpus": setup.inputs["corpus"]}, most=config.slice, report=setup.report
@@ -145,7 +150,7 @@ def learners_of(problem: Problem, named: Sequence[str] = ()) -> list[str]:
         if problem.advice_kind not in entry.kinds and problem.name not in entry.of_problem:
             continue
         try:
-            check_carried_out(algorithm, problem)
+            check_learner(algorithm, problem)
         except UsageError:
             continue
         found += [f"{algorithm}:{TRIALS}"] if problem.name in entry.trials else []
@@ -173,8 +178,9 @@ def _functions(bench: _Bench, problem: Problem) -> list[ModuleFunctions]:
 
     def work(module: Module) -> ModuleFunctions:
         if problem is REGALLOC_EVICTION:
-            _, evictions = ask_evictions(bench.compiler, module)
-            return module, () if evictions is None else tuple(evictions.functions)
+            done, log = ask_logged(bench.compiler, module, problem, Stage.REGISTERS)
+            asking = set() if log is None else {span.name for span in log.contexts if span.stop > span.start}
+            return module, tuple(one.key for one in done.tried if one.stage is Stage.REGISTERS and one.name in asking)
         _, ranges = ask_ranges(bench.compiler, module, problem, rows=1, seed=1)
         return module, () if ranges is None else ranges.keys
 
@@ -205,7 +211,7 @@ def _allocated(
 ) -> tuple[Floats, Floats]:
     """[N, 9] what functions measure as LLVM allocates them, and by a policy."""
     if problem is REGALLOC_EVICTION:
-        return try_policy(bench.compiler, module, keys, str(policy))
+        return _evicted(bench, module, keys, policy)
     tried = [load_policy(policy, problem=problem.name)]
     measured = try_ranges(bench.compiler, module, problem, keys, tried).measured
     found = np.array(list(measured.values())).reshape(-1, 2, len(MEASURES))
@@ -213,19 +219,32 @@ def _allocated(
     return whole[:, 0], whole[:, 1]
 
 
-def turns_within(compilations: int, modules: int) -> tuple[int, int]:
-    """Turns of the learners that do not count compilations; for 0 compilations the budget is another one.
+def _evicted(bench: _Bench, module: Module, keys: Sequence[int], policy: Path) -> tuple[Floats, Floats]:
+    """The same of a policy of evictions, which the whole compilation is given."""
+    trials = np.zeros(2, TRIAL)
+    trials["eviction_flips"] = _COUNTING_ONLY
+    trials["by_rule"][1] = 1
+    series = [Series(key=key, base=Overrides(), score=-np.inf, trials=trials) for key in keys]
+    done = compile_trials(
+        bench.compiler, module, REGALLOC_EVICTION, series, stage=Stage.REGISTERS,
+        weights=executed_weights(IMAGE_BYTES), policy=str(policy),
+    )  # fmt: skip
+    pairs = [[outcome.measured for outcome in one.outcomes] for one in done.tried if len(one.outcomes) == 2]
+    both = [(before, after) for before, after in pairs if before is not None and after is not None]
+    before, after = np.array(both).reshape(-1, 2, len(MEASURES)).swapaxes(0, 1)
+    return before, after
 
-    Returns:
-        Rounds of evictions from trials, in each of which a module is compiled twice; generations of live ranges, in
-        each of which it is compiled once, and twice before the first.
+
+def generations_within(compilations: int, modules: int) -> int:
+    """Generations of live ranges, in each of which a module is compiled once, and twice before the first.
+
+    For 0 compilations the budget is another one.
 
     Example:
-        >>> turns_within(320, 40)
-        (4, 6)
+        >>> generations_within(320, 40)
+        6
     """
-    each = compilations // modules
-    return max(1, each // 2), max(1, each - 2) if compilations else 1000
+    return max(1, compilations // modules - 2) if compilations else 1000
 
 
 def _trained(bench: _Bench, problem: Problem, name: str, seed: int, folder: Path) -> tuple[Path, dict[str, int]]:
@@ -234,16 +253,10 @@ def _trained(bench: _Bench, problem: Problem, name: str, seed: int, folder: Path
     algorithm, _, preset = name.partition(":")
     learning = Learning(preset=preset or "default", seed=seed, evaluate_every=0, validation_share=0.0)
     deadline = np.inf if config.compilations else time.monotonic() + 60 * config.minutes
-    rounds, generations = turns_within(config.compilations, len(bench.training))
+    generations = generations_within(config.compilations, len(bench.training))
     final = folder / "final.policy"
     try:
-        if problem is REGALLOC_EVICTION and problem.name in LEARNERS[algorithm].of_problem:
-            setting = (f"module_trials={config.module_trials}", f"judges={config.judges}")
-            learning = dataclasses.replace(learning, setting=(*setting, f"rounds={rounds}"))
-            done = learn_evictions(
-                bench.compiler, bench.training, algorithm, learning, folder=folder, report=bench.report
-            )
-        elif preset == TRIALS:
+        if preset == TRIALS:
             setting = ("score=spill-cost", "judges=0", f"generations={generations}")
             learning = dataclasses.replace(learning, setting=setting)
             done = learn_live_ranges(
@@ -309,7 +322,7 @@ def summed_up(config: RegisterLearners, found: Sequence[dict[str, Any]], *, miss
                 note="Functions of held-out modules that ask, against LLVM's own allocation, in the mean of projects "
                 f"and seeds. {NOTE} A policy that its training refuses is judged as well, and has no turns. "
                 "All learn from LLVM's cost of spills, reloads and copies. A turn that was begun within "
-                f"the budget is finished. {_COMPILED if config.compilations else _TIMED}",
+                f"the budget is finished. {_COMPILED if config.compilations else ''}".rstrip(),
             ),
         ),
     )  # fmt: skip

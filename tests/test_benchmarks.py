@@ -80,7 +80,6 @@ PARTS = (
     "engine",
     "allocated",
     "block_traces",
-    "evictions",
     "levers",
     "live_ranges",
     "scale",

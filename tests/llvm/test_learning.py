@@ -269,3 +269,8 @@ def test_what_the_loop_does_not_carry_out_is_said(
         match=r"algorithm local-search: expected the problem inline-size, for which .* found regalloc-eviction",
     ):
         trained(toolchain, small_corpus, tmp_path, "regalloc-eviction", "local-search", store)
+    with pytest.raises(
+        UsageError,
+        match=r"algorithm effect-regression: expected one that learns .* advice, as regalloc-eviction needs; use one",
+    ):
+        trained(toolchain, small_corpus, tmp_path / "other", "regalloc-eviction", "effect-regression", store)

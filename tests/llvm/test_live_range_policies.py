@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.llvm.test_eviction_policies import SOURCE, code_of
 
 from mlgokit.advisors import Observation
 from mlgokit.algorithms.live_range_search import GATES, linear_policy, rewards
@@ -37,6 +36,32 @@ from mlgokit.problems import REGALLOC_PRIORITY, REGALLOC_WEIGHT, Problem
 pytestmark = pytest.mark.llvm
 CODE = MEASURES.index("code")
 both_problems = pytest.mark.parametrize("problem", [REGALLOC_PRIORITY, REGALLOC_WEIGHT], ids=lambda one: one.name)
+
+SOURCE = """
+extern "C" long sink(long, long);
+extern "C" long hash_NUMBER(const unsigned char *p, int n) {
+  long a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8, i = 9, j = 10, k = 11, l = 12, m = 13, o = 14, q = 15;
+  for (int r = 0; r < n; ++r) {
+    a += p[r] * b; b ^= c + q; c -= d * a; d += e ^ m; e ^= f - o; f += g * 3; g ^= h + a; h += i - b; i ^= j + c;
+    j += k ^ d; k -= l + e; l += m ^ f; m ^= o - g; o += q * h; q ^= a + i;
+    if (r % 7 == NUMBER % 5) a += sink(q, a * 5);
+    if (r % 3 == 1) { b += h * NUMBER; sink(b, c); }
+  }
+  return a ^ b ^ c ^ d ^ e ^ f ^ g ^ h ^ i ^ j ^ k ^ l ^ m ^ o ^ q;
+}
+extern "C" long walk_NUMBER(long *x, long n) {
+  long s[12] = {NUMBER};
+  for (long i = 0; i + 12 < n; ++i) {
+    long a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3], e = x[i + 4], f = x[i + 5];
+    for (int k = 0; k < 12; ++k) { s[k] = s[k] * a + b * c - d * e + f * x[i + k]; x[k] = s[(k + 3) % 12]; }
+    if (a > NUMBER) sink(s[i % 12], b);
+  }
+  long t = 0;
+  for (int k = 0; k < 12; ++k) t += s[k] * (k + 1);
+  return t;
+}
+extern "C" long none_NUMBER(void) { return NUMBER; }
+"""
 
 SELDOM = """
 extern "C" long seldom_NUMBER(long a, long b, long c) {
@@ -73,6 +98,10 @@ def seldom(corpus_of: Callable[[str, Mapping[str, str]], Path]) -> list[Module]:
 @pytest.fixture
 def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
     return ClangCompiler(toolchain=toolchain, plugin=plugin, workers=2)
+
+
+def code_of(done: Compilation, function: str) -> int:
+    return dict(zip(done.measured.function_names, done.measured.function_text.tolist(), strict=True))[function]
 
 
 @both_problems

@@ -68,33 +68,6 @@ class PassTrialsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvictionTrialsConfig:
-    """Effect regression of evictions: trials of single answers, and a fit to what they measured, round by round."""
-
-    score: Literal["spill-cost", "executed", "bytes"] = "spill-cost"
-    """What evictions shall lower: cost of spills, reloads and copies; instructions executed, with spills and reloads
-    counted twice; or bytes of code."""
-    rounds: int = 1
-    """Rounds of trials: the first departs from LLVM's heuristic, each later one from the policy so far."""
-    trials: int = 60
-    """Trials of a function in a round, drawn from all other answers to its questions."""
-    module_trials: int = 1000
-    """Trials of a module in a round."""
-    judges: int = 150
-    """Modules whose functions judge members that were not fitted on their projects; 0 for none."""
-    doubts: tuple[float, ...] = (0.0, 0.25)
-    """Numbers of standard deviations of the members that an effect must exceed; judges choose one."""
-    margin: float = 0.0
-    """What an effect must exceed beyond that."""
-    fit: EffectConfig = dataclasses.field(
-        default_factory=lambda: EffectConfig(
-            members=24, hidden=(16,), epochs=8, batch_flips=1024, learning_rate=1e-3, doubt=0.25, gate_feature=""
-        )
-    )
-    """The regression; the score decides its units."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeTrialsConfig:
     """CMA-ES of priorities or spill weights: each policy of a generation allocates the same functions in copies."""
 

@@ -25,7 +25,6 @@ from mlgokit.algorithms.config import (
     DqnConfig,
     EffectRegressionConfig,
     EsConfig,
-    EvictionTrialsConfig,
     LocalSearchConfig,
     PassTrialsConfig,
     PpoConfig,
@@ -33,6 +32,7 @@ from mlgokit.algorithms.config import (
 )
 from mlgokit.algorithms.learner import Learner, Task
 from mlgokit.errors import ToolError, UsageError
+from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.spec import AdviceKind
 
 BINARY_ONLY = frozenset({AdviceKind.BINARY})
@@ -83,6 +83,7 @@ class Entry:
         trials: the preset ``trials`` by problem, for those that it learns from trials of single functions instead.
         loops: how the loop runs presets, of those that differ from the ordinary.
         fits_normaliser: whether it fits a normaliser to what it is told, and so needs no trace of all features.
+        forces_decisions: whether it gives the compiler decisions of single sites.
     """
 
     summary: str
@@ -94,6 +95,7 @@ class Entry:
     trials: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     loops: Mapping[str, LoopDefaults] = dataclasses.field(default_factory=dict[str, LoopDefaults])
     fits_normaliser: bool = False
+    forces_decisions: bool = False
 
     @property
     def preset_names(self) -> tuple[str, ...]:
@@ -152,7 +154,7 @@ LEARNERS: dict[str, Entry] = {
         module="mlgokit.algorithms.effect_learner",
         kinds=BINARY_ONLY,
         presets={"default": EffectRegressionConfig(), "random": EFFECT_RANDOM, "small": EFFECT_SMALL},
-        of_problem={"pass-selection": PassTrialsConfig(), "regalloc-eviction": EvictionTrialsConfig()},
+        of_problem={"pass-selection": PassTrialsConfig()},
         loops={"default": FEW_TURNS, "random": FEW_TURNS},
         fits_normaliser=True,
     ),
@@ -190,6 +192,7 @@ LEARNERS: dict[str, Entry] = {
         module="mlgokit.algorithms.local_search",
         kinds=ALL_KINDS,
         presets={"default": LocalSearchConfig()},
+        forces_decisions=True,
     ),
     "ppo": Entry(
         summary="clipped policy gradient, as the reference implementation's",
@@ -223,6 +226,36 @@ def missing_framework() -> list[str]:
     return [name for name in ("jax", "optax") if importlib.util.find_spec(name) is None]
 
 
+def check_learner(name: str, problem: Problem) -> None:
+    """Make sure that a learner can learn a problem, before anything is compiled.
+
+    Raises:
+        UsageError: there is no such learner, it cannot learn this kind of advice, or the compiler cannot be given the
+            decisions that it asks for.
+    """
+    entry = _entry(name)
+    _check_kind(name, problem.name, problem.advice_kind)
+    if entry.forces_decisions and not problem.takes_sites:
+        raise UsageError(
+            f"algorithm {name}: expected the problem {INLINE_SIZE.name}, for which the compiler can be given the "
+            f"decisions of single sites, found {problem.name}; use bc-max"
+        )
+
+
+def _entry(name: str) -> Entry:
+    if name not in LEARNERS:
+        raise UsageError(f"algorithm: expected one of {', '.join(LEARNERS)}, found {name!r}; name one of these")
+    return LEARNERS[name]
+
+
+def _check_kind(name: str, problem: str, kind: AdviceKind) -> None:
+    if kind not in LEARNERS[name].kinds:
+        able = ", ".join(key for key, other in LEARNERS.items() if kind in other.kinds)
+        raise UsageError(
+            f"algorithm {name}: expected one that learns {kind.value} advice, as {problem} needs; use one of {able}"
+        )
+
+
 def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "default") -> Learner:
     """The learner ``name`` for ``task``, with ``settings`` or those of a preset.
 
@@ -230,9 +263,7 @@ def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "
         UsageError: there is no such learner or preset, the settings are another learner's, or the learner cannot learn
             this kind of advice.
     """
-    if name not in LEARNERS:
-        raise UsageError(f"algorithm: expected one of {', '.join(LEARNERS)}, found {name!r}; name one of these")
-    entry = LEARNERS[name]
+    entry = _entry(name)
     chosen = entry.settings(preset, task.problem, name=name) if settings is None else settings
     wanted = cast("type[object]", type(entry.presets["default"]))
     if not isinstance(chosen, wanted):
@@ -240,10 +271,5 @@ def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "
             f"algorithm {name}: expected settings of the class {wanted.__name__}, found {type(chosen).__name__}; "
             "give it its own settings"
         )
-    if task.kind not in entry.kinds:
-        able = ", ".join(key for key, other in LEARNERS.items() if task.kind in other.kinds)
-        raise UsageError(
-            f"algorithm {name}: expected one that learns {task.kind.value} advice, as {task.problem} needs; "
-            f"use one of {able}"
-        )
+    _check_kind(name, task.problem, task.kind)
     return cast("Learner", importlib.import_module(entry.module).make(task, chosen))

@@ -35,14 +35,12 @@ from mlgokit.corpus.corpus import load_measurable
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.evaluation.page import write_page
 from mlgokit.files import atomic_write, remove_leftovers
-from mlgokit.learning.evictions import learn_evictions
 from mlgokit.learning.live_ranges import ALGORITHM as EVOLUTION, learn_live_ranges
 from mlgokit.learning.loop import Learned, learn
 from mlgokit.learning.page import training_page
 from mlgokit.learning.passes import learn_passes
 from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.settings import LIKE_PRESET, Learning
-from mlgokit.learning.trials import ALGORITHM as EFFECT_REGRESSION
 from mlgokit.locks import locked, reading
 from mlgokit.manifest import package_version
 from mlgokit.policy.store import save_policy
@@ -51,7 +49,6 @@ from mlgokit.problems import (
     INLINE_SIZE,
     PASS_SELECTION,
     PROBLEMS,
-    REGALLOC_EVICTION,
     REGALLOC_PRIORITY,
     REGALLOC_WEIGHT,
 )
@@ -146,8 +143,6 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
     )
     remove_leftovers(config.output)
     from_trials = {PASS_SELECTION.name: learn_passes}
-    if algorithm == EFFECT_REGRESSION:
-        from_trials[REGALLOC_EVICTION.name] = learn_evictions
     if learning.preset == TRIALS:
         for problem in (REGALLOC_PRIORITY, REGALLOC_WEIGHT):
             from_trials[problem.name] = functools.partial(learn_live_ranges, problem=problem, deadline=deadline)
@@ -192,7 +187,7 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
 
 def _learner(config: Train) -> tuple[str, Learning]:
     """The algorithm, and its loop's settings; the problem chooses where nothing is said."""
-    algorithm, learning = config.algorithm or EFFECT_REGRESSION, config.learning
+    algorithm, learning = config.algorithm or "effect-regression", config.learning
     if config.algorithm is None and config.problem in (REGALLOC_PRIORITY.name, REGALLOC_WEIGHT.name):
         algorithm = EVOLUTION
         if learning.preset == LIKE_PRESET.preset:

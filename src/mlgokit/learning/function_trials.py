@@ -13,19 +13,16 @@ TRIAL_SECONDS = 10.0
 """Processor time of one trial, at most."""
 
 
-def ask_logged(
-    compiler: Compiler, module: Module, problem: Problem, stage: Stage, *, policy: str = HEURISTIC
-) -> tuple[Compilation, Log | None]:
-    """Compile a module by a policy, with its functions listed; the log of what was asked, if anything was.
+def ask_logged(compiler: Compiler, module: Module, problem: Problem, stage: Stage) -> tuple[Compilation, Log | None]:
+    """Compile a module as LLVM does, with its functions listed; the log of what was asked, if anything was.
 
     Args:
         compiler: compiles.
         module: what is compiled.
         problem: whose questions are logged.
         stage: where functions are listed.
-        policy: who decides.
     """
-    use = PluginUse(policies={problem.name: policy}, logs=(problem.name,), trials=TrialRequest(stages=stage))
+    use = PluginUse(policies={problem.name: HEURISTIC}, logs=(problem.name,), trials=TrialRequest(stages=stage))
     done = compiler.compile(module, CompileRequest(use=use, keep="log"))
     log = done.logs.get(problem.name) if done.ok else None
     return done, None if log is None or not log.observation_count else log

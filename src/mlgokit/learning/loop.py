@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mlgokit.algorithms.learner import Learner, State, Task
-from mlgokit.algorithms.registry import LEARNERS, make_learner
+from mlgokit.algorithms.registry import LEARNERS, check_learner, make_learner
 from mlgokit.compiler.request import Compiler
 from mlgokit.learning.baselines import Baselines, compile_defaults, evaluate_policy
 from mlgokit.learning.checkpoint import Counters, load_checkpoint, rows_up_to, save_checkpoint
@@ -24,7 +24,7 @@ from mlgokit.learning.events import EVENTS_NAME, append_event, event, start_even
 from mlgokit.learning.experiences import Collected, compile_proposals
 from mlgokit.learning.metrics import Row, rounds_of, write_metrics
 from mlgokit.learning.settings import Learning, check_learning, check_ready, settings_of
-from mlgokit.learning.task import check_carried_out, make_task, split_modules
+from mlgokit.learning.task import make_task, split_modules
 from mlgokit.learning.validation import JudgedModule, Validation, read_judged, write_judged
 from mlgokit.locks import locked
 from mlgokit.manifest import finite_json
@@ -110,8 +110,8 @@ def learn(
         UsageError: the settings contradict themselves.
     """
     check_learning(config)
-    check_carried_out(algorithm, problem)
     settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
+    check_learner(algorithm, problem)
     check_ready(modules)
     config = config.resolved(algorithm)
     traced = not LEARNERS[algorithm].fits_normaliser

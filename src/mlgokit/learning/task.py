@@ -13,7 +13,6 @@ from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import Normaliser, SignedLog, fit_quantile, fit_signed_log
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.vocab import Boundaries, quantile_of, read_vocab
-from mlgokit.problems import INLINE_SIZE, Problem
 
 
 def split_modules(baselines: Baselines, config: Learning) -> tuple[list[int], list[int]]:
@@ -142,16 +141,3 @@ def as_logits(policy: Policy) -> Policy:
         layers=(*policy.layers[:-1], Layer(weight, bias)),
         output=OutputKind.LOGITS,
     )
-
-
-def check_carried_out(algorithm: str, problem: Problem) -> None:
-    """Make sure that the loop can carry out what a learner asks for.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    if algorithm == "local-search" and not problem.takes_sites:
-        raise UsageError(
-            f"algorithm local-search: expected the problem {INLINE_SIZE.name}, for which the compiler can be given the "
-            f"decisions of single sites, found {problem.name}; use bc-max"
-        )
