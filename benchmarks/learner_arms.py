@@ -25,8 +25,9 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.compare import compare_projects
 from mlgokit.evaluation.sides import Side
 from mlgokit.learning.baselines import compile_defaults
-from mlgokit.learning.loop import Learned, learn
+from mlgokit.learning.loop import learn
 from mlgokit.learning.settings import Learning
+from mlgokit.learning.training import Learned
 from mlgokit.module import Module
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog

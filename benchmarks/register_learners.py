@@ -31,13 +31,11 @@ from mlgokit.compiler.reuse.trials import (
 )
 from mlgokit.corpus.identity import training_modules
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.learning.function_judges import ModuleFunctions
-from mlgokit.learning.function_trials import ask_logged, compile_trials
+from mlgokit.learning.from_trials import REFUSED_NAME, compile_logged, compile_trials
 from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
-from mlgokit.learning.live_ranges import learn_live_ranges
 from mlgokit.learning.loop import learn
 from mlgokit.learning.settings import Learning
-from mlgokit.learning.trials import REFUSED_NAME
+from mlgokit.learning.validation import ModuleFunctions
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, Problem
@@ -178,7 +176,7 @@ def _functions(bench: _Bench, problem: Problem) -> list[ModuleFunctions]:
 
     def work(module: Module) -> ModuleFunctions:
         if problem is REGALLOC_EVICTION:
-            done, log = ask_logged(bench.compiler, module, problem, Stage.REGISTERS)
+            done, log = compile_logged(bench.compiler, module, problem, Stage.REGISTERS)
             asking = set() if log is None else {span.name for span in log.contexts if span.stop > span.start}
             return module, tuple(one.key for one in done.tried if one.stage is Stage.REGISTERS and one.name in asking)
         _, ranges = ask_ranges(bench.compiler, module, problem, rows=1, seed=1)
@@ -259,17 +257,13 @@ def _trained(bench: _Bench, problem: Problem, name: str, seed: int, folder: Path
         if preset == TRIALS:
             setting = ("score=spill-cost", "judges=0", f"generations={generations}")
             learning = dataclasses.replace(learning, setting=setting)
-            done = learn_live_ranges(
-                bench.compiler, bench.training, algorithm, learning, problem=problem, folder=folder,
-                report=bench.report, deadline=deadline,
-            )  # fmt: skip
         else:
             budget = {"compilations": config.compilations} if config.compilations else {"iterations": 1_000_000}
             learning = dataclasses.replace(learning, **budget)
-            done = learn(
-                bench.compiler, bench.training, problem, algorithm, learning, folder=folder, deadline=deadline,
-                report=bench.report,
-            )  # fmt: skip
+        done = learn(
+            bench.compiler, bench.training, problem, algorithm, learning, folder=folder, deadline=deadline,
+            report=bench.report,
+        )  # fmt: skip
     except UsageError:
         if not (folder / REFUSED_NAME).exists():
             raise

@@ -23,7 +23,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import IMAGE_BYTES, SPILL_COST, TRIAL, Overrides, Series, Stage
 from mlgokit.errors import UsageError
-from mlgokit.learning.function_trials import compile_trials
+from mlgokit.learning.from_trials import compile_trials
 from mlgokit.learning.live_range_trials import ask_ranges
 from mlgokit.module import Module
 from mlgokit.problems import REGALLOC_PRIORITY

@@ -20,8 +20,8 @@ from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.learning.baselines import compile_defaults
-from mlgokit.learning.checkpoint import CHECKPOINT_NAME
 from mlgokit.learning.experiences import compile_proposals
+from mlgokit.learning.run_folder import CHECKPOINT_NAME
 from mlgokit.learning.settings import Learning
 from mlgokit.learning.task import make_task
 from mlgokit.policy.normaliser import Quantile

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import enum
-import functools
 import json
 import math
 import shlex
@@ -35,19 +34,17 @@ from mlgokit.corpus.corpus import load_measurable
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.evaluation.page import write_page
 from mlgokit.files import atomic_write, remove_leftovers
-from mlgokit.learning.live_ranges import ALGORITHM as EVOLUTION, learn_live_ranges
-from mlgokit.learning.loop import Learned, learn
+from mlgokit.learning.loop import learn
 from mlgokit.learning.page import training_page
-from mlgokit.learning.passes import learn_passes
 from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.settings import LIKE_PRESET, Learning
+from mlgokit.learning.training import Learned
 from mlgokit.locks import locked, reading
 from mlgokit.manifest import package_version
 from mlgokit.policy.store import save_policy
 from mlgokit.policy.targets import for_modules
 from mlgokit.problems import (
     INLINE_SIZE,
-    PASS_SELECTION,
     PROBLEMS,
     REGALLOC_PRIORITY,
     REGALLOC_WEIGHT,
@@ -142,23 +139,15 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
         modules=modules,
     )
     remove_leftovers(config.output)
-    from_trials = {PASS_SELECTION.name: learn_passes}
-    if learning.preset == TRIALS:
-        for problem in (REGALLOC_PRIORITY, REGALLOC_WEIGHT):
-            from_trials[problem.name] = functools.partial(learn_live_ranges, problem=problem, deadline=deadline)
-    learned = (
-        from_trials[config.problem](compiler, modules, algorithm, learning, folder=config.output, report=report)
-        if config.problem in from_trials
-        else learn(
-            compiler,
-            modules,
-            PROBLEMS[config.problem],
-            algorithm,
-            learning,
-            folder=config.output,
-            report=report,
-            deadline=deadline,
-        )
+    learned = learn(
+        compiler,
+        modules,
+        PROBLEMS[config.problem],
+        algorithm,
+        learning,
+        folder=config.output,
+        report=report,
+        deadline=deadline,
     )
     learned = dataclasses.replace(learned, policy=for_modules(learned.policy, modules))
     final = config.output / "final.policy"
@@ -189,7 +178,7 @@ def _learner(config: Train) -> tuple[str, Learning]:
     """The algorithm, and its loop's settings; the problem chooses where nothing is said."""
     algorithm, learning = config.algorithm or "effect-regression", config.learning
     if config.algorithm is None and config.problem in (REGALLOC_PRIORITY.name, REGALLOC_WEIGHT.name):
-        algorithm = EVOLUTION
+        algorithm = "es"
         if learning.preset == LIKE_PRESET.preset:
             learning = dataclasses.replace(learning, preset=TRIALS)
     return algorithm, learning.resolved(algorithm)

@@ -1,8 +1,6 @@
 """Modules compiled under the heuristic: what all else that a learner has compiled is measured against."""
 
 import dataclasses
-import math
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,10 +21,8 @@ from mlgokit.compiler.regalloc_cost import mean_change
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.errors import CorpusError
 from mlgokit.learning.decision_batch import feature_names, feature_rows
-from mlgokit.learning.validation import JudgedModule, Validation
 from mlgokit.module import Module
 from mlgokit.policy.exploration import Exploration
-from mlgokit.policy.network import Policy
 from mlgokit.policy.store import policy_bytes
 from mlgokit.policy.targets import for_modules
 from mlgokit.problems import INLINE_SIZE, Problem
@@ -206,47 +202,3 @@ def policy_file(actor: Actor, folder: Path, number: int, modules: Sequence[Modul
     path = folder / f"{number}.policy"
     path.write_bytes(policy_bytes(for_modules(actor, modules)))
     return str(path)
-
-
-def evaluate_policy(
-    baselines: Baselines,
-    policies: Sequence[tuple[Policy, Sequence[int]]],
-    *,
-    report: Report = say_nothing,
-    label: str = "validate",
-) -> Validation:
-    """How policies do on modules that they know nothing of.
-
-    Args:
-        baselines: what there is.
-        policies: a policy and the modules that judge it; one pair, unless parts of an ensemble are judged apart.
-        report: progress.
-        label: of the progress.
-    """
-    with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
-        files = [
-            policy_file(policy, Path(place), number, baselines.modules) for number, (policy, _) in enumerate(policies)
-        ]
-        pairs = [(file, index) for file, (_, judges) in zip(files, policies, strict=True) for index in judges]
-
-        def work(pair: tuple[str, int]) -> Compilation:
-            file, index = pair
-            module = baselines.modules[index]
-            return compile_once(baselines.compiler, module, baselines.problem, file, Exploration(), detail="scores")
-
-        runs = parallel(work, pairs, workers=baselines.compiler, report=report, label=label)
-    done = [(index, run) for (_, index), run in zip(pairs, runs, strict=True) if run.ok]
-    if not done:
-        return Validation(gain=-math.inf)
-    modules = tuple(
-        JudgedModule(
-            module=baselines.modules[index].name,
-            project=baselines.modules[index].project,
-            before=baselines.score(index, baselines.defaults[index]),
-            after=baselines.score(index, run),
-        )
-        for index, run in done
-    )
-    if baselines.problem.by_regalloc_cost:
-        return Validation(gain=float(np.mean([baselines.reward(index, run) for index, run in done])), modules=modules)
-    return Validation(gain=1 - sum(one.after for one in modules) / sum(one.before for one in modules), modules=modules)

@@ -8,7 +8,7 @@ from mlgokit.evaluation.page_bars import waterfall
 from mlgokit.evaluation.page_parts import Curve, Curves, Page, Part, Scatter, TextTable
 from mlgokit.evaluation.sentences import percent, relative_change
 from mlgokit.learning.record import Round, TrainingRecord
-from mlgokit.learning.validation import JudgedModule
+from mlgokit.learning.validation import ValidatedModule
 
 _COUNTS = {"flips", "components"}
 """Numbers of a learner that are in the table of turns, and need no plot."""
@@ -100,10 +100,10 @@ def _plots(rounds: Sequence[Round]) -> list[Curves]:
     return found[:_MOST_PLOTS]
 
 
-def _judged(rows: Sequence[JudgedModule]) -> list[Part | None]:
+def _judged(rows: Sequence[ValidatedModule]) -> list[Part | None]:
     if not rows:
         return []
-    by_project: dict[str, list[JudgedModule]] = defaultdict(list)
+    by_project: dict[str, list[ValidatedModule]] = defaultdict(list)
     for one in rows:
         by_project[one.project].append(one)
     sums = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mlgokit.evaluation.decode import decode, of_format
-from mlgokit.learning.validation import JudgedModule
+from mlgokit.learning.validation import ValidatedModule
 
 FORMAT = "mlgokit training"
 FORMAT_VERSION = 1
@@ -81,7 +81,7 @@ class TrainingRecord:
     judged: int
     left_out: dict[str, int]
     rounds: tuple[Round, ...]
-    judged_modules: tuple[JudgedModule, ...] = ()
+    judged_modules: tuple[ValidatedModule, ...] = ()
     algorithm: str = ""
     problem: str = ""
     settings: dict[str, str] = field(default_factory=dict[str, str])
