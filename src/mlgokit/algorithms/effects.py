@@ -1,13 +1,13 @@
 """What learning from flipped decisions eats: flips with their features, and changes of score by component."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build
+from mlgokit.algorithms.credit import Credit, ScoredBuild, scored_build
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import Objective, function_scores, link_weights
 from mlgokit.errors import UsageError
@@ -119,43 +119,3 @@ def weighted_build(done: Compilation, weights: Mapping[str, int], objective: Obj
     """
     names, scores, _ = function_scores(done.measured, weights, objective=objective)
     return scored_build(done, tuple(names), scores)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleEffects:
-    """What the explorations of one module taught.
-
-    Attributes:
-        measured: flips and changes by component, or ``None``.
-        changed_bytes: sum of the absolute changes that have an owner.
-        unattributed_bytes: sum of the absolute changes that no flip explains.
-    """
-
-    measured: MeasuredEffects | None
-    changed_bytes: float
-    unattributed_bytes: float
-
-
-def module_effects(
-    module: Module,
-    base: Compilation,
-    explorations: Iterable[Compilation],
-    *,
-    weights: Mapping[str, int],
-    objective: Objective = Objective.LINK_AWARE,
-    excluded: Sequence[str] = (),
-) -> ModuleEffects:
-    """Components of flips and their changes, of all explorations of one module."""
-    parts: list[MeasuredEffects] = []
-    changed = missed = 0.0
-    before = weighted_build(base, weights, objective) if base.ok else None
-    for explored in explorations:
-        if before is None or not explored.ok or not explored.decisions.flipped.any():
-            continue
-        credit = attribute(before, weighted_build(explored, weights, objective))
-        parts.append(measured_effects(explored, credit, project=module.project, excluded=excluded))
-        changed += float(np.abs(credit.change).sum())
-        missed += credit.unattributed
-    return ModuleEffects(
-        measured=join_effects(parts) if parts else None, changed_bytes=changed, unattributed_bytes=missed
-    )

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlgokit.algorithms.allocation_score import AllocationScore, in_score
 from mlgokit.algorithms.config import RangeTrialsConfig
 from mlgokit.algorithms.learner import Floats
-from mlgokit.algorithms.live_range_search import GATES, linear_policy, single_weights
+from mlgokit.algorithms.live_range_search import GATES, AllocationScore, in_score, linear_policy, single_weights
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler

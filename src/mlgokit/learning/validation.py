@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.algorithms.allocation_score import AllocationScore, in_score
+from mlgokit.algorithms.live_range_search import AllocationScore, in_score
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.pool import Workers, parallel
 from mlgokit.compiler.reuse.trials import Floats
