@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlgokit.algorithms.learner import ForcedDecisions, state_from_bytes
-from mlgokit.algorithms.proposals import followed
+from mlgokit.algorithms.proposals import propose_following
 from mlgokit.commands import train
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.caching import CachingCompiler, open_caching
@@ -203,7 +203,7 @@ def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
     baselines = compile_defaults(compiler_of(toolchain, store), load_corpus(small_corpus).modules, INLINE_SIZE)
     taught = range(len(baselines.modules))
     task = make_task(baselines, taught, Learning(), algorithm="local-search")
-    plain = followed(":default", np.array([0]))
+    plain = propose_following(":default", np.array([0]))
     (default,) = compile_proposals(baselines, task, taught, [plain]).experiences
     sites, decisions = default.sites[:1], 1 - default.decisions[:1]
     flipped = dataclasses.replace(plain, forced=(ForcedDecisions(sites=sites, decisions=decisions),), base=1)
@@ -231,7 +231,7 @@ def test_independent_flips_are_drawn_from_the_base_and_each_has_its_component(
     baselines = compile_defaults(compiler_of(toolchain, store), load_corpus(small_corpus).modules, INLINE_SIZE)
     taught = range(len(baselines.modules))
     task = make_task(baselines, taught, Learning(), algorithm="effect-regression")
-    plain = followed(":default", np.array([0, 1]))
+    plain = propose_following(":default", np.array([0, 1]))
     drawn = dataclasses.replace(plain, independent=64, base=1, seeds=np.array([5, 6]))
 
     done = compile_proposals(baselines, task, taught, [drawn, plain])

@@ -1,7 +1,7 @@
 """BC-Max: imitate, context by context, whichever of several advisors did best there (Marinov et al., 2024).
 
-The advisors are rules, and then the policy itself with a few of its decisions flipped, so that what is imitated gets
-better than all the rules together. https://arxiv.org/abs/2403.19462
+The advisors are rules first, and then the policy itself with a few of its decisions flipped, so that the policy can
+become better than all rules together. https://arxiv.org/abs/2403.19462
 
 With ``partitions``, decisions are weighted by the size of what they are about, as in google/ml-compiler-opt: sizes fall
 into buckets; the regret of each bucket, relative to the largest, is a step of exponentiated gradient; and probabilities
@@ -17,7 +17,7 @@ import numpy as np
 from mlgokit.algorithms import imitation
 from mlgokit.algorithms.config import BcMaxConfig
 from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, Floats, Learner, Proposal, State, Task
-from mlgokit.algorithms.proposals import drawn_modules, drawn_seeds, followed
+from mlgokit.algorithms.proposals import draw_modules, draw_seeds, propose_following
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
@@ -31,7 +31,7 @@ Weighting = dict[str, Floats]
 
 
 def make(task: Task, settings: BcMaxConfig) -> Learner:
-    """BC-Max for ``task``.
+    """Make the learner for ``task``.
 
     Raises:
         UsageError: the settings' partitions do not ascend.
@@ -45,19 +45,19 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
 
     def start(rng: np.random.Generator) -> State:
         weighing = start_weighting(settings.partitions) if settings.partitions else {}
-        return {**imitation.start(task, settings.imitation, rng), **_prefixed(weighing)}
+        return {**imitation.start(task, settings.imitation, rng), **_with_prefix(weighing)}
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        new = imitation.unvisited(state, settings.modules, rng)
+        new = imitation.draw_unvisited(state, settings.modules, rng)
         if len(new):
-            return tuple(followed(rule, new) for rule in rules)
-        modules = drawn_modules(task.modules, settings.modules, rng)
-        sizes = np.bincount(imitation.kept_rows(state).get("module", modules), minlength=task.modules)[modules]
+            return tuple(propose_following(rule, new) for rule in rules)
+        modules = draw_modules(task.modules, settings.modules, rng)
+        sizes = np.bincount(imitation.stored_rows(state).get("module", modules), minlength=task.modules)[modules]
         actor = best(state)
         exploring = Proposal(
             actor=actor,
             modules=modules,
-            seeds=drawn_seeds(len(modules), rng),
+            seeds=draw_seeds(len(modules), rng),
             temperature=settings.spread if task.kind is AdviceKind.REAL else 0.0,
             flip_probability=np.minimum(0.5, settings.flips / np.maximum(sizes, 1)),
         )
@@ -66,18 +66,18 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        before = imitation.kept_rows(state)
-        rows = _best_of(before, experiences)
+        before = imitation.stored_rows(state)
+        rows = _best_rows(before, experiences)
         if settings.partitions:
             weighing = {name: state[_WEIGHING + name] for name in start_weighting(settings.partitions)}
             by_policy = {number for number, one in enumerate(proposals) if isinstance(one.actor, Policy)}
             sizes, regrets = _regrets(before, [one for one in experiences if one.proposal in by_policy])
             weighing = update_weighting(weighing, sizes, regrets, settings.partitions)
-            state = {**state, **_prefixed(weighing)}
+            state = {**state, **_with_prefix(weighing)}
             if rows:
                 counts = bucket_weights(weighing, rows["score"].astype(np.float64), settings.partitions)
                 rows = {**rows, "weight": rows["weight"] * counts}
-        return imitation.told(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
+        return imitation.store_and_fit(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
 
     def best(state: State) -> Policy:
         return imitation.policy_of(task, settings.imitation, state)
@@ -85,7 +85,7 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     return Learner(start=start, ask=ask, tell=tell, best=best)
 
 
-def _prefixed(weighing: Weighting) -> State:
+def _with_prefix(weighing: Weighting) -> State:
     return {_WEIGHING + name: value for name, value in weighing.items()}
 
 
@@ -105,7 +105,7 @@ def _regrets(rows: imitation.Rows, experiences: Sequence[Experience]) -> tuple[F
     return scores, scores - best
 
 
-def _best_of(rows: imitation.Rows, experiences: Sequence[Experience]) -> imitation.Rows:
+def _best_rows(rows: imitation.Rows, experiences: Sequence[Experience]) -> imitation.Rows:
     """The decisions of the lowest score of each context, weighted by how far that is below the highest."""
     seen: dict[tuple[int, int], tuple[float, float]] = {}
     if rows:
@@ -113,16 +113,16 @@ def _best_of(rows: imitation.Rows, experiences: Sequence[Experience]) -> imitati
         seen = dict(zip(keys, zip(rows["score"].tolist(), rows["highest"].tolist(), strict=True), strict=True))
     winners: dict[tuple[int, int], imitation.Rows] = {}
     for experience in experiences:
-        found = imitation.rows_of(experience)
+        found = imitation.experience_rows(experience)
         for place, context in enumerate(experience.context_ids.tolist()):
             key = (experience.module, context)
             score = float(experience.scores[place])
             lowest, highest = seen.get(key, (np.inf, -np.inf))
             if score < lowest:
-                winners[key] = imitation.chosen_rows(found, experience.context == place)
+                winners[key] = imitation.select_rows(found, experience.context == place)
             seen[key] = (min(score, lowest), max(score, highest))
-    rows = imitation.replaced(
-        {name: value for name, value in rows.items() if name != "highest"}, imitation.stacked(list(winners.values()))
+    rows = imitation.replace_contexts(
+        {name: value for name, value in rows.items() if name != "highest"}, imitation.stack_rows(list(winners.values()))
     )
     if not rows:
         return rows

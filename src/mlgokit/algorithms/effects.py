@@ -1,4 +1,4 @@
-"""What learning from flipped decisions eats: flips with their features, and changes of score by component."""
+"""Training data of effect regression: flipped decisions with their features, and changes of score by component."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ class MeasuredEffects:
     """N flips in C components.
 
     Attributes:
-        names: the F features.
-        values: int64 or floating point [N, F] the raw features of each flipped decision.
+        names: of the F features.
+        values: [N, F] raw features of each flipped decision, int64 or floating point.
         sign: float32 [N], +1 where the flip inlined, -1 where it refused.
-        component: int64 [N], ascending from 0.
+        component: int64 [N] ascending from 0.
         change: float32 [C] bytes, explored minus base.
         project: int64 [C] index into ``projects``.
         projects: project names.
-        away: bool [N] whether the flip departs from the heuristic's decision; nothing where that is not known.
+        away: bool [N] whether the flip overrides the heuristic's decision; ``None`` if that is not known.
     """
 
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class MeasuredEffects:
 
 
 def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
-    """One set out of several with the same features.
+    """Join sets with the same features.
 
     Raises:
         UsageError: there is nothing to join, or the features differ.
@@ -74,12 +74,12 @@ def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
 def measured_effects(
     explored: Compilation, credit: Credit, *, project: str, excluded: Sequence[str] = ()
 ) -> MeasuredEffects:
-    """What the flips of one compilation teach.
+    """Extract the effects of the flips in one compilation.
 
     Args:
         explored: the compilation, with the features of its flips.
-        credit: what changed against the compilation without the flips.
-        project: whose module it is of.
+        credit: of its changes against the compilation without the flips.
+        project: of the module.
         excluded: features to leave out.
     """
     # The regression wants the flips of a component next to each other.
@@ -100,7 +100,7 @@ def measured_effects(
 
 
 def project_weights(modules: Sequence[Module], compilations: Sequence[Compilation]) -> dict[str, dict[str, int]]:
-    """For each project, how many of its modules define each COMDAT signature, by their compilations."""
+    """Count for each project how many of its modules define each COMDAT signature."""
     return {
         project: link_weights(
             done.sizes
@@ -112,7 +112,7 @@ def project_weights(modules: Sequence[Module], compilations: Sequence[Compilatio
 
 
 def weighted_build(done: Compilation, weights: Mapping[str, int], objective: Objective) -> ScoredBuild:
-    """A compilation with the scores of its functions, ready for credit.
+    """Score the functions of a compilation, for credit assignment.
 
     Raises:
         UsageError: there is no object.

@@ -1,7 +1,7 @@
-"""IR2Native: learns the native size of functions from counts of their IR, by supervised regression.
+"""IR2Native: supervised regression of the native size of functions from counts of their IR.
 
-Fitted on IR after the last pass it stands in for code generation; on IR before any pass it also has to guess what the
-passes will do, and is much worse at it.
+Fitted on IR after the last pass it predicts code generation; on IR before any pass it also has to predict the passes,
+and its errors are much larger.
 """
 
 # JAX and optax annotate their functions only in part, which strict mode would report at every call.
@@ -23,11 +23,11 @@ from mlgokit.errors import UsageError
 
 BASE_COLUMN = "instructions"
 BYTES_PER_INSTRUCTION = 4.0
-"""What the networks correct; near the median of optimized x86-64 code."""
+"""The base that the networks correct; near the median of optimized x86-64 code."""
 CLIP = 6.0
 """Bound of a normalised feature."""
 MOST_LOG = 4.0
-"""A prediction stays within this factor's exponential of the base, so that an odd function gives no absurd size."""
+"""Bound of the logarithm of a prediction over the base, so that an outlier gets no absurd size."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,13 +53,13 @@ class SizeModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeErrors:
-    """How far predictions are from sizes; relative to the size.
+    """Relative errors of predicted sizes.
 
     Attributes:
-        functions: how many there are.
+        functions: number of functions.
         median: of the functions' errors.
-        p90: nine tenths of them are below.
-        of_bytes: sum of the differences over the sum of the sizes.
+        p90: 90th percentile of these.
+        of_bytes: sum of the absolute differences over the sum of the sizes.
         of_groups: mean error of the sums of groups, such as projects.
     """
 
@@ -71,7 +71,7 @@ class SizeErrors:
 
 
 def select_columns(columns: Sequence[str], values: npt.NDArray[np.int64], wanted: Sequence[str]) -> Floats:
-    """[N, C] the wanted columns of [N, D] values, by name.
+    """Select columns [N, C] of ``values`` [N, D] by name.
 
     Raises:
         UsageError: a column is not there, as with the properties of another LLVM major.
@@ -87,22 +87,22 @@ def select_columns(columns: Sequence[str], values: npt.NDArray[np.int64], wanted
 
 
 def base_bytes(columns: Sequence[str], counts: Floats) -> Floats:
-    """[N] bytes at the same number for each instruction."""
+    """[N] bytes of functions at a fixed size of each instruction."""
     return BYTES_PER_INSTRUCTION * np.maximum(counts[:, list(columns).index(BASE_COLUMN)], 1.0)
 
 
 def normalised(counts: Floats, mean: Floats, scale: Floats) -> Floats:
-    """[N, C] what the networks see."""
+    """[N, C] inputs of the networks."""
     return np.clip((np.log1p(counts) - mean) * scale, -CLIP, CLIP)
 
 
 def gelu(values: Floats) -> Floats:
-    """The smooth rectifier in its tanh form, as JAX has it by default."""
+    """GELU in its tanh approximation, JAX's default."""
     return 0.5 * values * (1 + np.tanh(np.sqrt(2 / np.pi) * (values + 0.044715 * values**3)))
 
 
 def predict_bytes(model: SizeModel, columns: Sequence[str], values: npt.NDArray[np.int64]) -> Floats:
-    """[N] estimated machine code of functions with counts ``values`` [N, D].
+    """Predict the bytes of machine code [N] of functions with counts ``values`` [N, D].
 
     Raises:
         UsageError: a column of the model is not there.

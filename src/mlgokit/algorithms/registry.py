@@ -226,6 +226,17 @@ def missing_framework() -> list[str]:
     return [name for name in ("jax", "optax") if importlib.util.find_spec(name) is None]
 
 
+def default_learner(problem: str) -> tuple[str, str]:
+    """Look up the learner of a problem for users that name none, and its preset.
+
+    Example:
+        >>> default_learner("inline-size"), default_learner("regalloc-weight")
+        (('effect-regression', 'default'), ('es', 'trials'))
+    """
+    names = [name for name, entry in LEARNERS.items() if problem in entry.trials]
+    return (names[0], TRIALS) if names else ("effect-regression", "default")
+
+
 def check_learner(name: str, problem: Problem) -> None:
     """Check that a learner can learn a problem, before anything is compiled.
 

@@ -1,4 +1,4 @@
-"""Modules compiled under the heuristic: what all else that a learner has compiled is measured against."""
+"""Modules compiled under the heuristic: the baselines of a learner's compilations."""
 
 import dataclasses
 from collections import Counter
@@ -29,26 +29,26 @@ from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.progress import Report, say_nothing
 
 FIT_ROWS = 1_000_000
-"""About as many rows of features are kept to fit a normaliser to, evenly from all modules."""
+"""Approximate number of rows of features to fit a normaliser to, evenly from all modules."""
 _KEEP: dict[Detail, Keep] = {"all": "log", "departures": "flips", "scores": "none"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Baselines:
-    """M modules that compile and have decisions; which of them teach and which only judge is the loop's business.
+    """M modules that compile and have decisions, for training or validation.
 
     Attributes:
-        compiler: compiles, and best remembers, all of them.
+        compiler: of all of them; it should cache.
         problem: whose decisions are learned.
         objective: which bytes count, for inlining.
         modules: [M].
-        defaults: [M] the same under the heuristic, without their logs.
-        weights: of each project's COMDAT signatures.
+        defaults: [M] compilations under the heuristic, without their logs.
+        weights: by project, of COMDAT signatures.
         available: names of the features that the compiler sends.
-        rows: [N, number of those] some of their values under the heuristic; N is 0 if they were not wanted.
-        left_out: reason to number of modules that did not compile or have nothing to decide.
-        place: int64 [M] each module's place among all that compile.
-        compiled: how many compile, those without decisions included.
+        rows: [N, number of features] a sample of their values under the heuristic; N is 0 if none was wanted.
+        left_out: reason to number of modules that did not compile or have no decision.
+        place: int64 [M] position of each module among all that compile.
+        compiled: number of modules that compile, those without decisions included.
     """
 
     compiler: Compiler
@@ -64,17 +64,17 @@ class Baselines:
     compiled: int
 
     def score(self, index: int, run: Compilation) -> float:
-        """The score of a whole module; smaller is better. That of register allocation is the sum over its functions."""
+        """Score a module; smaller is better. For register allocation, the sum over its functions."""
         if self.problem.by_regalloc_cost:
             return 0.0 if run.regalloc is None else float(run.regalloc.scores.sum())
         return size_score(run.measured, self.weights[self.modules[index].project], objective=self.objective)
 
     def scored_build(self, index: int, run: Compilation) -> ScoredBuild:
-        """A compilation of the inliner's, ready for credit."""
+        """Score the functions of a compilation, for credit assignment of inlining."""
         return weighted_build(run, self.weights[self.modules[index].project], self.objective)
 
     def reward(self, index: int, run: Compilation) -> float:
-        """By which part a module got better than by the heuristic; in register allocation the mean over functions."""
+        """Relative improvement over the heuristic; for register allocation, the mean over functions."""
         default = self.defaults[index]
         if not self.problem.by_regalloc_cost:
             before, after = np.array([self.score(index, default)]), np.array([self.score(index, run)])
@@ -100,8 +100,8 @@ def compile_defaults(
         modules: what to compile.
         problem: whose decisions are learned.
         objective: which bytes count, for inlining.
-        with_rows: whether values of features are wanted, to fit a normaliser to.
-        report: progress.
+        with_rows: whether to sample values of features, to fit a normaliser to.
+        report: receives the progress.
 
     Raises:
         CorpusError: none compiles and has a decision.
@@ -162,16 +162,16 @@ def compile_once(
     decisions: bytes = b"",
     flips: npt.NDArray[np.int64] | None = None,
 ) -> Compilation:
-    """Compile a module as a learner wants it.
+    """Compile a module under a policy.
 
     Args:
         compiler: compiles it.
-        module: what to compile.
+        module: to compile.
         problem: whose decisions are learned.
         policy: a policy file or a rule.
-        exploration: how decisions depart from the policy.
-        detail: which decisions are wanted; of problems other than inlining there are always all.
-        decisions: a decision table, which is asked before the policy.
+        exploration: of the policy.
+        detail: decisions to return; always all for problems other than inlining.
+        decisions: a decision table, which overrides the policy.
         flips: keys of the table, bit 0 the decision, that count as flips.
     """
     use = PluginUse(
@@ -196,7 +196,7 @@ def compile_once(
 
 
 def policy_file(actor: Actor, folder: Path, number: int, modules: Sequence[Module]) -> str:
-    """The name by which the compiler of ``modules`` finds an actor: a rule, or a file that is written."""
+    """Return an actor as the compiler takes it: a rule, or the path of a policy file, which is written."""
     if isinstance(actor, str):
         return actor
     path = folder / f"{number}.policy"

@@ -1,4 +1,4 @@
-"""A training as a page: how each turn went, what its judges said by project and module, and what decides."""
+"""The report of a training: each turn, the validation by project and module, and the gate."""
 
 import math
 from collections import defaultdict
@@ -11,17 +11,17 @@ from mlgokit.learning.record import Round, TrainingRecord
 from mlgokit.learning.validation import ValidatedModule
 
 _COUNTS = {"flips", "components"}
-"""Numbers of a learner that are in the table of turns, and need no plot."""
+"""Numbers of a learner that are in the table of turns, and have no plot."""
 _MOST_PLOTS = 6
 _NONE = "-"
 
 
 def training_page(found: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
-    """The page of a training.
+    """Make the page of a training.
 
     Args:
-        found: what it left.
-        extra: parts that come before the last tables, such as which features decide.
+        found: the record.
+        extra: parts before the last tables, such as the importance of features.
     """
     parts: list[Part | None] = [
         _gains(found.rounds),
@@ -85,7 +85,7 @@ def _gains(rounds: Sequence[Round]) -> Curves | None:
 
 
 def _plots(rounds: Sequence[Round]) -> list[Curves]:
-    """The learner's own numbers, those that move."""
+    """The learner's own numbers that vary."""
     names = [name for name in dict.fromkeys(name for one in rounds for name in one.numbers) if name not in _COUNTS]
     found: list[Curves] = []
     for name in names:
