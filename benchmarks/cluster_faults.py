@@ -23,7 +23,7 @@ from mlgokit.compiler.recheck import difference
 from mlgokit.compiler.store import load_compilation
 from mlgokit.errors import StorageError, UsageError
 from mlgokit.files import atomic_write, digest_file
-from mlgokit.learning.metrics import ROWS_NAME, read_metrics
+from mlgokit.learning.run_folder import ROWS_NAME, read_metrics
 from mlgokit.problems import INLINE_SIZE
 
 LEAST_KILLS = 0.8

@@ -32,7 +32,7 @@ from mlgokit.compiler.store import load_compilation, save_compilation
 from mlgokit.errors import InputError
 from mlgokit.evaluation.run import RunReport
 from mlgokit.export.replay import parse_replay_lines, write_replay
-from mlgokit.learning.metrics import ROWS_NAME, read_metrics
+from mlgokit.learning.run_folder import ROWS_NAME, read_metrics
 from mlgokit.manifest import MANIFEST_NAME, check_manifest, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.tflite.file import graph_bytes, read_graph

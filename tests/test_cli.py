@@ -25,9 +25,9 @@ from mlgokit.commands.corpus import info
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import MlgokitError, StorageError
-from mlgokit.learning.checkpoint import Counters
-from mlgokit.learning.loop import Learned
+from mlgokit.learning.run_folder import Counters
 from mlgokit.learning.settings import Learning
+from mlgokit.learning.training import Learned
 from mlgokit.module import Module
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgokit.algorithms.allocation_score import changes, in_score
+from mlgokit.algorithms.live_range_search import changes, in_score
 from mlgokit.compiler.reuse.trials import MEASURES
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mlgokit.algorithms.effects import module_effects, project_weights, weighted_build
+from mlgokit.algorithms.credit import Credit, attribute
+from mlgokit.algorithms.effects import join_effects, measured_effects, project_weights, weighted_build
 from mlgokit.compiler.compilation import Compilation, CompileStatus, Keep
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import CompileRequest
@@ -29,6 +30,10 @@ def explored(
     log = toy_log(calls, [one[2] for one in decisions], log_probability=np.log([one[3] for one in decisions]).tolist())
     done = Compilation(status=CompileStatus.OK, sizes=toy_sizes(functions), logs={"inline-size": log})
     return FakeCompiler(answer=lambda *_: done).compile(MODULE, CompileRequest(keep=keep))
+
+
+def credited(base: Compilation, flipped: Compilation) -> Credit:
+    return attribute(*(weighted_build(done, {}, Objective.LINK_AWARE) for done in (base, flipped)))
 
 
 def test_signatures_are_counted_project_by_project():
@@ -60,10 +65,14 @@ def test_flips_and_changes_of_several_explorations_are_joined(keep: Keep):
     both = explored({"f": 60, "g": 56}, [("f", "a", True, 0.1), ("g", "b", False, 0.1)], keep=keep)
     last = explored({"f": 50, "g": 53}, [("f", "a", False, 0.9), ("g", "b", False, 0.1)], keep=keep)
 
-    effects = module_effects(MODULE, base, [both, CRASHED, last], weights={}, excluded=("depth",))
+    credits_of = [credited(base, done) for done in (both, last)]
+    measured = join_effects(
+        [
+            measured_effects(done, credit, project="p", excluded=("depth",))
+            for done, credit in zip((both, last), credits_of, strict=True)
+        ]
+    )
 
-    assert effects.measured is not None
-    measured = effects.measured
     assert (measured.names, measured.projects) == (("size",), ("p",))
     assert measured.values.tolist() == [[100], [101], [101]]
     assert measured.sign.tolist() == [1.0, -1.0, -1.0]
@@ -72,22 +81,23 @@ def test_flips_and_changes_of_several_explorations_are_joined(keep: Keep):
     assert measured.project.tolist() == [0, 0, 0]
     assert measured.away is not None
     assert measured.away.tolist() == [True, False, False]
-    assert (effects.changed_bytes, effects.unattributed_bytes) == (21.0, 0.0)
+    assert [credit.unattributed for credit in credits_of] == [0.0, 0.0]
 
 
 def test_a_change_that_no_flip_explains_is_counted():
     base = explored({"f": 50, "x": 60}, [("f", "a", False, 1.0)])
     flipped = explored({"f": 58, "x": 57}, [("f", "a", True, 0.1)])
 
-    effects = module_effects(MODULE, base, [flipped], weights={})
+    credit = credited(base, flipped)
 
-    assert (effects.changed_bytes, effects.unattributed_bytes) == (8.0, 3.0)
+    assert (credit.change.tolist(), credit.unattributed) == ([8.0], 3.0)
 
 
-def test_without_a_baseline_or_a_flip_nothing_is_learnt():
+def test_without_a_flip_there_is_nothing_to_join():
     base = explored({"f": 50, "g": 60}, [("f", "a", True, 0.9), ("g", "a", False, 0.1), ("g", "b", True, 0.5)])
     greedy = explored({"f": 51, "g": 60}, [("f", "a", True, 0.9)])
-    failed = Compilation(status=CompileStatus.FAILED)
+    nothing = measured_effects(greedy, credited(base, greedy), project="p")
 
-    assert module_effects(MODULE, base, [greedy, failed], weights={}).measured is None
-    assert module_effects(MODULE, failed, [base], weights={}).measured is None
+    assert len(nothing.change) == 0
+    with pytest.raises(UsageError, match="expected at least one flipped decision, found none"):
+        join_effects([nothing])

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from mlgokit.algorithms.config import SizeModelConfig
-from mlgokit.algorithms.ir2native import fit_size_model
-from mlgokit.algorithms.size_model import predict_bytes, size_errors
+from mlgokit.algorithms.ir2native import fit_size_model, predict_bytes, size_errors
 from mlgokit.errors import UsageError
 
 COLUMNS = ("instructions", "calls", "always_zero", "phis")

@@ -9,7 +9,7 @@ import pytest
 from mlgokit.algorithms import network, ppo
 from mlgokit.algorithms.config import PPO_REFERENCE, Credit
 from mlgokit.algorithms.learner import Experience
-from mlgokit.algorithms.rewards import context_rewards, decision_rewards, no_averages
+from mlgokit.algorithms.rewards import context_rewards, decision_rewards, initial_averages
 from mlgokit.spec import AdviceKind
 
 NAN = float("nan")
@@ -40,7 +40,7 @@ def one_frame(**changes: float) -> dict[str, jnp.ndarray]:
 
 
 def test_the_reward_is_measured_against_a_moving_average_that_moves_afterwards():
-    (first,), averages = context_rewards([compiled(8.0)], no_averages(), PPO_REFERENCE.decay)
+    (first,), averages = context_rewards([compiled(8.0)], initial_averages(), PPO_REFERENCE.decay)
     (second,), later = context_rewards([compiled(9.0)], averages, PPO_REFERENCE.decay)
 
     assert first == pytest.approx([1 - 8.01 / 10.01])
@@ -51,14 +51,14 @@ def test_the_reward_is_measured_against_a_moving_average_that_moves_afterwards()
 
 
 def test_an_unknown_heuristic_makes_the_first_score_the_average():
-    (reward,), averages = context_rewards([compiled(8.0, default=NAN)], no_averages(), 0.8)
+    (reward,), averages = context_rewards([compiled(8.0, default=NAN)], initial_averages(), 0.8)
 
     assert reward.tolist() == [0]
     assert averages["average/value"].tolist() == [8]
 
 
 def test_every_decision_of_a_module_gets_its_reward():
-    (rewards,), _ = decision_rewards([compiled(8.0)], Credit.CONTEXT, no_averages(), 0.8)
+    (rewards,), _ = decision_rewards([compiled(8.0)], Credit.CONTEXT, initial_averages(), 0.8)
 
     assert rewards == pytest.approx([0.1998002] * 3, abs=1e-7)
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mlgokit.algorithms import size_weights
+from mlgokit.algorithms.bc_max import bucket_weights, start_weighting, update_weighting
 from mlgokit.algorithms.config import BcMaxConfig, ImitationConfig
 from mlgokit.algorithms.learner import Experience, Task
 from mlgokit.algorithms.registry import make_learner
@@ -26,22 +26,22 @@ SETTINGS = BcMaxConfig(partitions=BOUNDS, modules=4, imitation=ImitationConfig(h
 
 
 def test_one_step_gives_the_numbers_of_the_reference_and_the_next_an_average_of_all():
-    state = size_weights.after(size_weights.start(BOUNDS), np.array([5.0, 10.0]), np.array([-3.0, 7.0]), BOUNDS)
+    state = update_weighting(start_weighting(BOUNDS), np.array([5.0, 10.0]), np.array([-3.0, 7.0]), BOUNDS)
     np.testing.assert_allclose(
         state["probabilities"], [0.27346137, 0.17961589, 0.27346137, 0.27346137], rtol=0, atol=1e-8
     )
     np.testing.assert_allclose(
-        size_weights.weights(state, np.array([10.0, 19.0, 20.0]), BOUNDS), [1, 1, 0.17961589 / 0.27346137], atol=1e-7
+        bucket_weights(state, np.array([10.0, 19.0, 20.0]), BOUNDS), [1, 1, 0.17961589 / 0.27346137], atol=1e-7
     )
-    again = size_weights.after(state, np.array([10.0]), np.array([1.0]), BOUNDS)
+    again = update_weighting(state, np.array([10.0]), np.array([1.0]), BOUNDS)
     odds = np.exp([1, -1, 1, 1])
     np.testing.assert_allclose(again["probabilities"], (2 * state["probabilities"] + odds / odds.sum()) / 3)
 
 
 @pytest.mark.parametrize("regrets", [np.zeros(0), np.array([0.0, -5.0])])
 def test_without_regret_all_stays(regrets: np.ndarray):
-    state = size_weights.start(BOUNDS)
-    assert size_weights.after(state, np.full(len(regrets), 5.0), regrets, BOUNDS) is state
+    state = start_weighting(BOUNDS)
+    assert update_weighting(state, np.full(len(regrets), 5.0), regrets, BOUNDS) is state
 
 
 def test_bounds_that_do_not_ascend_are_refused():

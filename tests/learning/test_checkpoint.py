@@ -10,8 +10,15 @@ import pytest
 
 from mlgokit.algorithms.learner import state_bytes
 from mlgokit.errors import InputError
-from mlgokit.learning.checkpoint import CHECKPOINT_NAME, Counters, load_checkpoint, rows_up_to, save_checkpoint
-from mlgokit.learning.metrics import ROWS_NAME, write_metrics
+from mlgokit.learning.run_folder import (
+    CHECKPOINT_NAME,
+    ROWS_NAME,
+    Counters,
+    load_checkpoint,
+    rows_up_to,
+    save_checkpoint,
+    write_metrics,
+)
 
 STATE = {"weight": np.arange(12, dtype=np.float32).reshape(3, 4), "step": np.array(3)}
 REMEDY = "delete it to start the training anew: compilations in the store are not made again"
@@ -50,7 +57,9 @@ def test_impossible_counters_are_refused(tmp_path: Path, numbers: dict[str, Any]
     (tmp_path / CHECKPOINT_NAME).write_bytes(data)
     with pytest.raises(InputError) as caught:
         load_checkpoint(tmp_path, "es")
-    assert str(caught.value).startswith(f"{tmp_path / CHECKPOINT_NAME}: expected where the training stands, found")
+    assert str(caught.value).startswith(
+        f"{tmp_path / CHECKPOINT_NAME}: expected the checkpoint of this training, found"
+    )
     assert str(caught.value).endswith(REMEDY)
 
 

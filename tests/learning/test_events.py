@@ -1,7 +1,7 @@
 import struct
 from pathlib import Path
 
-from mlgokit.learning.events import append_event, event, start_events
+from mlgokit.learning.run_folder import append_event, event, start_events
 from mlgokit.traces.tfrecord import iter_records
 
 

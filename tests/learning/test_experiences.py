@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from mlgokit.algorithms.learner import ForcedDecisions
-from mlgokit.algorithms.proposals import followed
+from mlgokit.algorithms.proposals import propose_following
 from mlgokit.errors import UsageError
 from mlgokit.learning.experiences import MODULES_FOR_ROWS, check_proposal, in_rows
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, Problem
 
-PLAIN = followed(":default", np.array([0]))
+PLAIN = propose_following(":default", np.array([0]))
 FORCED = (ForcedDecisions(sites=np.array([8]), decisions=np.array([1])),)
 
 

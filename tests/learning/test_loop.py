@@ -11,10 +11,12 @@ from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.errors import UsageError
 from mlgokit.learning.baselines import compile_defaults
-from mlgokit.learning.loop import BEST_NAME, INNER_MARGIN, Learned, learn
-from mlgokit.learning.metrics import rounds_of
+from mlgokit.learning.loop import learn
+from mlgokit.learning.rollouts import BEST_NAME, INNER_MARGIN
+from mlgokit.learning.run_folder import rounds_of
 from mlgokit.learning.settings import Learning
 from mlgokit.learning.task import make_task, split_modules
+from mlgokit.learning.training import Learned
 from mlgokit.module import Module
 from mlgokit.policy.store import policy_bytes
 from mlgokit.problems import INLINE_SIZE

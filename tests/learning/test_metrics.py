@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.errors import InputError
-from mlgokit.learning.metrics import read_metrics, write_metrics
+from mlgokit.learning.run_folder import read_metrics, write_metrics
 
 
 def test_rows_come_back_and_the_table_has_all_columns(tmp_path: Path):

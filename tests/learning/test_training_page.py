@@ -9,10 +9,10 @@ import pytest
 
 from mlgokit.commands import report
 from mlgokit.errors import InputError, UsageError
-from mlgokit.learning.metrics import rounds_of
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
-from mlgokit.learning.validation import JudgedModule, read_judged, write_judged
+from mlgokit.learning.run_folder import rounds_of
+from mlgokit.learning.validation import ValidatedModule, read_validated, write_validated
 from mlgokit.manifest import finite_json
 from mlgokit.pages.html import render_html
 from mlgokit.pages.markdown import render_markdown
@@ -105,9 +105,9 @@ def test_a_report_is_made_of_the_metrics(tmp_path: Path) -> None:
 
 
 def test_what_judges_said_is_kept_and_a_damaged_file_is_none(tmp_path: Path) -> None:
-    rows = (JudgedModule(module="m", project="p", before=2.0, after=1.5),)
-    assert read_judged(tmp_path) == ()
-    write_judged(tmp_path, rows)
-    assert read_judged(tmp_path) == rows
+    rows = (ValidatedModule(module="m", project="p", before=2.0, after=1.5),)
+    assert read_validated(tmp_path) == ()
+    write_validated(tmp_path, rows)
+    assert read_validated(tmp_path) == rows
     (tmp_path / "judged.json").write_text('[{"module": 1}]')
-    assert read_judged(tmp_path) == ()
+    assert read_validated(tmp_path) == ()

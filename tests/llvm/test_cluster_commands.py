@@ -6,7 +6,7 @@ import pytest
 from tests.llvm.cluster_processes import Cluster, opened
 from tests.llvm.conftest import CorpusOf
 from tests.llvm.searching import is_smaller, tune_until
-from tests.llvm.test_eviction_policies import SOURCE
+from tests.llvm.test_live_range_policies import SOURCE
 from tests.llvm.test_tune import build as build_sources, output_of, put_database, put_sources, text_bytes
 
 from mlgokit.builds.compilers import ClusterChoice, CompilerOptions

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlgokit.algorithms.learner import ForcedDecisions, state_from_bytes
-from mlgokit.algorithms.proposals import followed
+from mlgokit.algorithms.proposals import propose_following
 from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands import train
 from mlgokit.compiler.caching import CachingCompiler, open_caching
@@ -20,8 +20,8 @@ from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.learning.baselines import compile_defaults
-from mlgokit.learning.checkpoint import CHECKPOINT_NAME
 from mlgokit.learning.experiences import compile_proposals
+from mlgokit.learning.run_folder import CHECKPOINT_NAME
 from mlgokit.learning.settings import Learning
 from mlgokit.learning.task import make_task
 from mlgokit.policy.normaliser import Quantile
@@ -203,7 +203,7 @@ def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
     baselines = compile_defaults(compiler_of(toolchain, store), load_corpus(small_corpus).modules, INLINE_SIZE)
     taught = range(len(baselines.modules))
     task = make_task(baselines, taught, Learning(), algorithm="local-search")
-    plain = followed(":default", np.array([0]))
+    plain = propose_following(":default", np.array([0]))
     (default,) = compile_proposals(baselines, task, taught, [plain]).experiences
     sites, decisions = default.sites[:1], 1 - default.decisions[:1]
     flipped = dataclasses.replace(plain, forced=(ForcedDecisions(sites=sites, decisions=decisions),), base=1)
@@ -231,7 +231,7 @@ def test_independent_flips_are_drawn_from_the_base_and_each_has_its_component(
     baselines = compile_defaults(compiler_of(toolchain, store), load_corpus(small_corpus).modules, INLINE_SIZE)
     taught = range(len(baselines.modules))
     task = make_task(baselines, taught, Learning(), algorithm="effect-regression")
-    plain = followed(":default", np.array([0, 1]))
+    plain = propose_following(":default", np.array([0, 1]))
     drawn = dataclasses.replace(plain, independent=64, base=1, seeds=np.array([5, 6]))
 
     done = compile_proposals(baselines, task, taught, [drawn, plain])
@@ -269,3 +269,8 @@ def test_what_the_loop_does_not_carry_out_is_said(
         match=r"algorithm local-search: expected the problem inline-size, for which .* found regalloc-eviction",
     ):
         trained(toolchain, small_corpus, tmp_path, "regalloc-eviction", "local-search", store)
+    with pytest.raises(
+        UsageError,
+        match=r"algorithm effect-regression: expected one that learns .* advice, as regalloc-eviction needs; use one",
+    ):
+        trained(toolchain, small_corpus, tmp_path / "other", "regalloc-eviction", "effect-regression", store)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.llvm.test_eviction_policies import SOURCE, code_of
 
 from mlgokit.advisors import Observation
 from mlgokit.algorithms.live_range_search import GATES, linear_policy, rewards
@@ -23,10 +22,9 @@ from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.learning import live_range_functions, live_ranges
-from mlgokit.learning.live_range_functions import PlacedFunction
-from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
-from mlgokit.learning.live_ranges import learn_live_ranges
+from mlgokit.learning import live_range_trials, live_ranges, loop
+from mlgokit.learning.live_range_trials import FunctionId, ask_ranges, try_ranges
+from mlgokit.learning.loop import learn
 from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
 from mlgokit.policy.advisor import PolicyAdvisor
@@ -37,6 +35,32 @@ from mlgokit.problems import REGALLOC_PRIORITY, REGALLOC_WEIGHT, Problem
 pytestmark = pytest.mark.llvm
 CODE = MEASURES.index("code")
 both_problems = pytest.mark.parametrize("problem", [REGALLOC_PRIORITY, REGALLOC_WEIGHT], ids=lambda one: one.name)
+
+SOURCE = """
+extern "C" long sink(long, long);
+extern "C" long hash_NUMBER(const unsigned char *p, int n) {
+  long a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8, i = 9, j = 10, k = 11, l = 12, m = 13, o = 14, q = 15;
+  for (int r = 0; r < n; ++r) {
+    a += p[r] * b; b ^= c + q; c -= d * a; d += e ^ m; e ^= f - o; f += g * 3; g ^= h + a; h += i - b; i ^= j + c;
+    j += k ^ d; k -= l + e; l += m ^ f; m ^= o - g; o += q * h; q ^= a + i;
+    if (r % 7 == NUMBER % 5) a += sink(q, a * 5);
+    if (r % 3 == 1) { b += h * NUMBER; sink(b, c); }
+  }
+  return a ^ b ^ c ^ d ^ e ^ f ^ g ^ h ^ i ^ j ^ k ^ l ^ m ^ o ^ q;
+}
+extern "C" long walk_NUMBER(long *x, long n) {
+  long s[12] = {NUMBER};
+  for (long i = 0; i + 12 < n; ++i) {
+    long a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3], e = x[i + 4], f = x[i + 5];
+    for (int k = 0; k < 12; ++k) { s[k] = s[k] * a + b * c - d * e + f * x[i + k]; x[k] = s[(k + 3) % 12]; }
+    if (a > NUMBER) sink(s[i % 12], b);
+  }
+  long t = 0;
+  for (int k = 0; k < 12; ++k) t += s[k] * (k + 1);
+  return t;
+}
+extern "C" long none_NUMBER(void) { return NUMBER; }
+"""
 
 SELDOM = """
 extern "C" long seldom_NUMBER(long a, long b, long c) {
@@ -73,6 +97,10 @@ def seldom(corpus_of: Callable[[str, Mapping[str, str]], Path]) -> list[Module]:
 @pytest.fixture
 def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
     return ClangCompiler(toolchain=toolchain, plugin=plugin, workers=2)
+
+
+def code_of(done: Compilation, function: str) -> int:
+    return dict(zip(done.measured.function_names, done.measured.function_text.tolist(), strict=True))[function]
 
 
 @both_problems
@@ -179,8 +207,8 @@ def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
 ):
     setting = (*SETTING, "generations=3", "renewed=1", "score=bytes")
     learning = Learning(preset=TRIALS, setting=setting, validation_share=0.5)
-    learn = functools.partial(learn_live_ranges, compiler, modules, "es", learning, problem=problem)
-    learned = learn(folder=tmp_path / "whole")
+    resume = functools.partial(learn, compiler, modules, problem, "es", learning)
+    learned = resume(folder=tmp_path / "whole")
 
     assert (learned.counters.turn, len(learned.rows), learned.judged, learned.left_out) == (3, 3, 0, {})
     assert learned.counters.user_seconds > 0
@@ -193,15 +221,15 @@ def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(live_ranges, "write_metrics", stopped)
+        patch.setattr(loop, "write_metrics", stopped)
         with pytest.raises(KeyboardInterrupt):
-            learn(folder=tmp_path / "parts")
+            resume(folder=tmp_path / "parts")
     with monkeypatch.context() as patch:
         # Functions that were found before the first generation are not looked for again.
-        patch.setattr(live_range_functions, "changed_functions", stopped)
-        early = learn(folder=tmp_path / "parts", deadline=0.0)
+        patch.setattr(live_range_trials, "changed_functions", stopped)
+        early = resume(folder=tmp_path / "parts", deadline=0.0)
     assert early.counters.turn == 1
-    again = learn(folder=tmp_path / "parts")
+    again = resume(folder=tmp_path / "parts")
     assert again.counters.turn == 3
     assert again.policy.layers[0].weight.tobytes() == weights.tobytes()
 
@@ -226,7 +254,7 @@ def test_what_callee_saved_registers_are_best_said_to_cost_is_in_the_policy(
     monkeypatch.setattr(live_ranges, "rewards", judged)
     setting = (*SETTING, "generations=1", "score=bytes", f"csr_first_time_costs=[1, {3 << 14}]")
     learning = Learning(preset=TRIALS, setting=setting, validation_share=0.5)
-    learned = learn_live_ranges(compiler, seldom, "es", learning, problem=REGALLOC_WEIGHT, folder=tmp_path)
+    learned = learn(compiler, seldom, REGALLOC_WEIGHT, "es", learning, folder=tmp_path)
 
     assert learned.policy.csr_first_time_cost == learned.rows[-1]["learner/csr_first_time_cost"] == cost
     (found,) = measured
@@ -238,24 +266,22 @@ def test_what_callee_saved_registers_are_best_said_to_cost_is_in_the_policy(
 def test_functions_that_only_the_search_changes_begin_to_teach(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    find = live_range_functions.changed_functions
+    find = live_range_trials.changed_functions
 
-    def first(*given: Any, **words: Any) -> tuple[frozenset[PlacedFunction], float]:
+    def first(*given: Any, **words: Any) -> tuple[frozenset[FunctionId], float]:
         found, seconds = find(*given, **words)
         return frozenset([min(found)]), seconds
 
-    monkeypatch.setattr(live_range_functions, "changed_functions", first)
+    monkeypatch.setattr(live_range_trials, "changed_functions", first)
 
-    def learn(renewed: int) -> list[tuple[float, float]]:
+    def joined(renewed: int) -> list[tuple[float, float]]:
         setting = (*SETTING, "generations=3", f"renewed={renewed}", "functions=100", "score=bytes")
         learning = Learning(preset=TRIALS, setting=setting, validation_share=None)
-        learned = learn_live_ranges(
-            compiler, modules, "es", learning, problem=REGALLOC_WEIGHT, folder=tmp_path / str(renewed)
-        )
+        learned = learn(compiler, modules, REGALLOC_WEIGHT, "es", learning, folder=tmp_path / str(renewed))
         return [(row["learner/functions"], row["learner/joined"]) for row in learned.rows]
 
-    assert learn(0) == [(1, 0)] * 3
-    first_turn, second_turn, third_turn = learn(2)
+    assert joined(0) == [(1, 0)] * 3
+    first_turn, second_turn, third_turn = joined(2)
     assert first_turn == (1, 0)
     assert second_turn[1] > 0
     assert third_turn == (1 + second_turn[1], second_turn[1])
@@ -270,7 +296,7 @@ def test_what_does_not_pay_elsewhere_is_refused(
         preset=TRIALS, setting=("functions=6", "share=1.0", "population=6", "generations=3"), validation_share=0.5
     )
     with pytest.raises(UsageError, match=r"regalloc-priority: expected that departing .* found \+\d.* % on 2 modules"):
-        learn_live_ranges(compiler, modules, "es", learning, problem=REGALLOC_PRIORITY, folder=tmp_path)
+        learn(compiler, modules, REGALLOC_PRIORITY, "es", learning, folder=tmp_path)
     assert load_policy(tmp_path / "refused.policy", problem=REGALLOC_PRIORITY.name).layers
 
 
@@ -300,7 +326,7 @@ def test_what_does_not_apply_is_said_before_the_first_compilation(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, algorithm: str, learning: Learning, message: str
 ):
     with pytest.raises(UsageError, match=message):
-        learn_live_ranges(compiler, modules, algorithm, learning, problem=REGALLOC_PRIORITY, folder=tmp_path)
+        learn(compiler, modules, REGALLOC_PRIORITY, algorithm, learning, folder=tmp_path)
 
 
 @pytest.mark.parametrize("cost", [0, -1, 2**32])
@@ -309,7 +335,7 @@ def test_a_cost_that_llvm_does_not_take_is_said_before_the_first_compilation(
 ):
     learning = Learning(preset=TRIALS, setting=(f"csr_first_time_costs=[16384, {cost}]",))
     with pytest.raises(UsageError, match="csr_first_time_costs: expected whole numbers from 1 to 4294967295"):
-        learn_live_ranges(compiler, modules, "es", learning, problem=REGALLOC_WEIGHT, folder=tmp_path)
+        learn(compiler, modules, REGALLOC_WEIGHT, "es", learning, folder=tmp_path)
 
 
 def test_a_corpus_at_another_level_than_the_score_is_for_is_refused(
@@ -317,12 +343,12 @@ def test_a_corpus_at_another_level_than_the_score_is_for_is_refused(
 ):
     learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=1", "score=executed"))
     with pytest.raises(CorpusError, match="expected functions that what live ranges get makes better or worse"):
-        learn_live_ranges(compiler, modules, "es", learning, problem=REGALLOC_PRIORITY, folder=tmp_path)
+        learn(compiler, modules, REGALLOC_PRIORITY, "es", learning, folder=tmp_path)
 
 
 def test_llvms_features_alone_are_enough(compiler: ClangCompiler, modules: list[Module], tmp_path: Path):
     learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=1"), features="llvm", excluded=("stage",))
-    learned = learn_live_ranges(compiler, modules, "es", learning, problem=REGALLOC_PRIORITY, folder=tmp_path)
+    learned = learn(compiler, modules, REGALLOC_PRIORITY, "es", learning, folder=tmp_path)
     assert learned.policy.features == ("li_size", "weight")
 
 

@@ -18,16 +18,16 @@ from mlgokit.compiler.reuse.trials import CODE_BYTES, OVERRIDE, Overrides, execu
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
-from mlgokit.learning.optimizer_trials import try_optimizer
-from mlgokit.learning.pass_trials import ModuleTrials, ask, try_passes
-from mlgokit.learning.passes import learn_passes
+from mlgokit.learning.loop import learn
+from mlgokit.learning.pass_trials import ModuleTrials, ask_passes, try_optimizer, try_passes
+from mlgokit.learning.run_folder import CHECKPOINT_NAME
 from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
 from mlgokit.policy.advisor import PolicyAdvisor
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import fit_signed_log
-from mlgokit.policy.store import save_policy
+from mlgokit.policy.store import policy_bytes, save_policy
 from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
 from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, PASSES, override_bytes
 
@@ -77,7 +77,7 @@ def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
 
 
 def test_a_trial_measures_what_a_table_then_gives(compiler: ClangCompiler, modules: list[Module]):
-    plain, asked = ask(compiler, modules[0])
+    plain, asked = ask_passes(compiler, modules[0])
     functions = {one.name: one for one in asked}
     assert set(functions) == set(plain.measured.function_names)
     state = functions["state_0"]
@@ -106,7 +106,7 @@ def test_passes_of_the_optimizer_are_tried_in_many_functions_and_told_apart(
     compiler: ClangCompiler, modules: list[Module]
 ):
     """Each label is what a compilation with that one pass left out of that one function shows."""
-    _, asked = ask(compiler, modules[0])
+    _, asked = ask_passes(compiler, modules[0])
     listed = compiler.compile(modules[0], CompileRequest(use=PluginUse(policies=PLAIN, list_changes=True)))
     assert listed.changes is not None
     plain = int(listed.measured.function_bytes.sum())
@@ -130,7 +130,7 @@ def test_passes_of_the_optimizer_are_tried_in_many_functions_and_told_apart(
 
 def test_where_nothing_can_be_left_out_there_are_no_labels(compiler: ClangCompiler, modules: list[Module]):
     """A module whose functions are all known from another one, or no compilation to try anything in."""
-    _, asked = ask(compiler, modules[0])
+    _, asked = ask_passes(compiler, modules[0])
     for functions, rounds in (([], 3), (asked, 0)):
         found = try_optimizer(compiler, modules[0], functions, objective=Objective.LINK_AWARE, rounds=rounds, seed=1)
         assert (found.reason, found.compilations, found.trials) == ("", 1, 0)
@@ -143,7 +143,7 @@ def test_where_nothing_can_be_left_out_there_are_no_labels(compiler: ClangCompil
 def test_numpy_decides_as_the_plugin(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, exploration: Exploration
 ):
-    _, asked = ask(compiler, modules[1])
+    _, asked = ask_passes(compiler, modules[1])
     values = np.concatenate([one.values for one in asked])
     rng = np.random.default_rng(3)
     features = tuple(name for name in PASS_SELECTION.feature_names if name not in UNKNOWN)
@@ -204,9 +204,8 @@ SETTING = ("rounds=2", "fit.members=6", "fit.epochs=40", "fit.hidden=[16]", "fit
 def test_a_policy_is_learned_that_makes_other_modules_smaller(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path
 ):
-    learned = learn_passes(
-        compiler, modules, "effect-regression", Learning(setting=SETTING), folder=tmp_path / "learned"
-    )
+    learning, folder = Learning(setting=SETTING), tmp_path / "learned"
+    learned = learn(compiler, modules, PASS_SELECTION, "effect-regression", learning, folder=folder)
 
     assert (learned.taught, learned.left_out) == (6, {})
     # Each to hear what is asked, for trials, plainly once more, and twice without passes of the optimizer.
@@ -215,10 +214,14 @@ def test_a_policy_is_learned_that_makes_other_modules_smaller(
     save_policy(learned.policy, tmp_path / "passes.policy")
     side = make_variant([str(tmp_path / "passes.policy")])
     assert side.record.policies.keys() == {PASS_SELECTION.name}
-    again = learn_passes(compiler, modules, "effect-regression", Learning(setting=SETTING), folder=tmp_path / "learned")
-    assert [layer.weight.tobytes() for layer in again.policy.layers] == [
-        layer.weight.tobytes() for layer in learned.policy.layers
-    ]
+    resumed = learn(compiler, modules, PASS_SELECTION, "effect-regression", learning, folder=folder)
+    (folder / CHECKPOINT_NAME).unlink()
+    again = learn(compiler, modules, PASS_SELECTION, "effect-regression", learning, folder=folder)
+    assert policy_bytes(resumed.policy) == policy_bytes(again.policy) == policy_bytes(learned.policy)
+    for other in (resumed, again):
+        assert dataclasses.replace(other.counters, seconds=0, user_seconds=0) == dataclasses.replace(
+            learned.counters, seconds=0, user_seconds=0
+        )
 
 
 @pytest.mark.parametrize(
@@ -238,4 +241,4 @@ def test_what_does_not_apply_is_said_before_the_first_compilation(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, algorithm: str, learning: Learning, message: str
 ):
     with pytest.raises(UsageError, match=message):
-        learn_passes(compiler, modules, algorithm, learning, folder=tmp_path)
+        learn(compiler, modules, PASS_SELECTION, algorithm, learning, folder=tmp_path)

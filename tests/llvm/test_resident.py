@@ -339,7 +339,8 @@ from pathlib import Path
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.reuse.resident import Residents
 residents = Residents()
-residents.run(Cc1Line(sys.argv[1], own=sys.argv[2:]), environment={}, request={}, output=Path("/dev/null"), timeout_seconds=60)
+line = Cc1Line(sys.argv[1], own=sys.argv[2:])
+residents.run(line, environment={}, request={}, output=Path("/dev/null"), timeout_seconds=60)
 print(*(one.process.pid for one in residents._idle), flush=True)
 time.sleep(600)
 """

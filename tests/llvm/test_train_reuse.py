@@ -8,7 +8,7 @@ import pytest
 from mlgokit.builds.compilers import CompilerOptions, ReuseOptions
 from mlgokit.commands import train
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
-from mlgokit.learning.metrics import read_metrics
+from mlgokit.learning.run_folder import read_metrics
 from mlgokit.learning.settings import Learning
 
 pytestmark = [pytest.mark.llvm, pytest.mark.timeout(600)]

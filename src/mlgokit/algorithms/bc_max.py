@@ -1,7 +1,12 @@
 """BC-Max: imitate, context by context, whichever of several advisors did best there (Marinov et al., 2024).
 
-The advisors are rules, and then the policy itself with a few of its decisions flipped, so that what is imitated gets
-better than all the rules together. https://arxiv.org/abs/2403.19462
+The advisors are rules first, and then the policy itself with a few of its decisions flipped, so that the policy can
+become better than all rules together. https://arxiv.org/abs/2403.19462
+
+With ``partitions``, decisions are weighted by the size of what they are about, as in google/ml-compiler-opt: sizes fall
+into buckets; the regret of each bucket, relative to the largest, is a step of exponentiated gradient; and probabilities
+are the running average over steps, the first of which is uniform. The weight of a decision is the smallest probability
+over that of its bucket, so that buckets with regret weigh more.
 """
 
 import itertools
@@ -9,20 +14,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlgokit.algorithms import imitation, size_weights
+from mlgokit.algorithms import imitation
 from mlgokit.algorithms.config import BcMaxConfig
-from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, Learner, Proposal, State, Task
-from mlgokit.algorithms.proposals import drawn_modules, drawn_seeds, followed
+from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, Floats, Learner, Proposal, State, Task
+from mlgokit.algorithms.proposals import draw_modules, draw_seeds, propose_following
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
 _LEAST_STAKE = 1e-3
 _WEIGHING = "weighing/"
+_LOGITS, _PROBABILITIES, _STEPS = "logits", "probabilities", "steps"
+
+Weighting = dict[str, Floats]
+"""Logits, probabilities and number of steps, by name."""
 
 
 def make(task: Task, settings: BcMaxConfig) -> Learner:
-    """BC-Max for ``task``.
+    """Make the learner for ``task``.
 
     Raises:
         UsageError: the settings' partitions do not ascend.
@@ -35,20 +44,20 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     rules = settings.rules if task.kind is AdviceKind.BINARY else (DEFAULT_RULE,)
 
     def start(rng: np.random.Generator) -> State:
-        weighing = size_weights.start(settings.partitions) if settings.partitions else {}
-        return {**imitation.start(task, settings.imitation, rng), **_prefixed(weighing)}
+        weighing = start_weighting(settings.partitions) if settings.partitions else {}
+        return {**imitation.start(task, settings.imitation, rng), **_with_prefix(weighing)}
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        new = imitation.unvisited(state, settings.modules, rng)
+        new = imitation.draw_unvisited(state, settings.modules, rng)
         if len(new):
-            return tuple(followed(rule, new) for rule in rules)
-        modules = drawn_modules(task.modules, settings.modules, rng)
-        sizes = np.bincount(imitation.kept_rows(state).get("module", modules), minlength=task.modules)[modules]
+            return tuple(propose_following(rule, new) for rule in rules)
+        modules = draw_modules(task.modules, settings.modules, rng)
+        sizes = np.bincount(imitation.stored_rows(state).get("module", modules), minlength=task.modules)[modules]
         actor = best(state)
         exploring = Proposal(
             actor=actor,
             modules=modules,
-            seeds=drawn_seeds(len(modules), rng),
+            seeds=draw_seeds(len(modules), rng),
             temperature=settings.spread if task.kind is AdviceKind.REAL else 0.0,
             flip_probability=np.minimum(0.5, settings.flips / np.maximum(sizes, 1)),
         )
@@ -57,18 +66,18 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        before = imitation.kept_rows(state)
-        rows = _best_of(before, experiences)
+        before = imitation.stored_rows(state)
+        rows = _best_rows(before, experiences)
         if settings.partitions:
-            weighing = {name: state[_WEIGHING + name] for name in size_weights.start(settings.partitions)}
+            weighing = {name: state[_WEIGHING + name] for name in start_weighting(settings.partitions)}
             by_policy = {number for number, one in enumerate(proposals) if isinstance(one.actor, Policy)}
             sizes, regrets = _regrets(before, [one for one in experiences if one.proposal in by_policy])
-            weighing = size_weights.after(weighing, sizes, regrets, settings.partitions)
-            state = {**state, **_prefixed(weighing)}
+            weighing = update_weighting(weighing, sizes, regrets, settings.partitions)
+            state = {**state, **_with_prefix(weighing)}
             if rows:
-                counts = size_weights.weights(weighing, rows["score"].astype(np.float64), settings.partitions)
+                counts = bucket_weights(weighing, rows["score"].astype(np.float64), settings.partitions)
                 rows = {**rows, "weight": rows["weight"] * counts}
-        return imitation.told(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
+        return imitation.store_and_fit(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
 
     def best(state: State) -> Policy:
         return imitation.policy_of(task, settings.imitation, state)
@@ -76,14 +85,12 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     return Learner(start=start, ask=ask, tell=tell, best=best)
 
 
-def _prefixed(weighing: size_weights.State) -> State:
+def _with_prefix(weighing: Weighting) -> State:
     return {_WEIGHING + name: value for name, value in weighing.items()}
 
 
-def _regrets(
-    rows: imitation.Rows, experiences: Sequence[Experience]
-) -> tuple[size_weights.Doubles, size_weights.Doubles]:
-    """Scores of contexts under the policy, and by how much each is above the lowest that was known."""
+def _regrets(rows: imitation.Rows, experiences: Sequence[Experience]) -> tuple[Floats, Floats]:
+    """Scores of contexts under the policy, and how far each is above the lowest known score."""
     if not rows:
         return np.zeros(0), np.zeros(0)
     keys = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
@@ -98,24 +105,24 @@ def _regrets(
     return scores, scores - best
 
 
-def _best_of(rows: imitation.Rows, experiences: Sequence[Experience]) -> imitation.Rows:
-    """The decisions of the lowest score seen for each context, weighted by how far that is below the highest seen."""
+def _best_rows(rows: imitation.Rows, experiences: Sequence[Experience]) -> imitation.Rows:
+    """The decisions of the lowest score of each context, weighted by how far that is below the highest."""
     seen: dict[tuple[int, int], tuple[float, float]] = {}
     if rows:
         keys = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
         seen = dict(zip(keys, zip(rows["score"].tolist(), rows["highest"].tolist(), strict=True), strict=True))
     winners: dict[tuple[int, int], imitation.Rows] = {}
     for experience in experiences:
-        found = imitation.rows_of(experience)
+        found = imitation.experience_rows(experience)
         for place, context in enumerate(experience.context_ids.tolist()):
             key = (experience.module, context)
             score = float(experience.scores[place])
             lowest, highest = seen.get(key, (np.inf, -np.inf))
             if score < lowest:
-                winners[key] = imitation.chosen_rows(found, experience.context == place)
+                winners[key] = imitation.select_rows(found, experience.context == place)
             seen[key] = (min(score, lowest), max(score, highest))
-    rows = imitation.replaced(
-        {name: value for name, value in rows.items() if name != "highest"}, imitation.stacked(list(winners.values()))
+    rows = imitation.replace_contexts(
+        {name: value for name, value in rows.items() if name != "highest"}, imitation.stack_rows(list(winners.values()))
     )
     if not rows:
         return rows
@@ -123,3 +130,44 @@ def _best_of(rows: imitation.Rows, experiences: Sequence[Experience]) -> imitati
     highest = np.array([seen[key][1] for key in keys])
     stake = (highest - rows["score"]) / np.maximum(rows["score"], 1e-9)
     return {**rows, "highest": highest, "weight": stake + _LEAST_STAKE}
+
+
+def start_weighting(partitions: Sequence[float]) -> Weighting:
+    """Equal weights of all buckets, of which there is one more than of ``partitions``."""
+    count = len(partitions) + 1
+    return {_LOGITS: np.ones(count), _PROBABILITIES: np.full(count, 1 / count), _STEPS: np.ones(())}
+
+
+def update_weighting(state: Weighting, sizes: Floats, regrets: Floats, partitions: Sequence[float]) -> Weighting:
+    """Update the weights by one comparison of the policy with the best that is known.
+
+    Args:
+        state: the weights before it.
+        sizes: [N] of what the policy was tried on.
+        regrets: [N] by how much each is above the best that is known; a negative regret counts as 0.
+        partitions: ascending bounds between the buckets; a size at a bound belongs above it.
+
+    Example:
+        >>> state = start_weighting([1, 2, 3])
+        >>> state = update_weighting(state, np.array([0.5, 1.5]), np.array([-1.0, 4.0]), [1, 2, 3])
+        >>> state["probabilities"].round(8)
+        array([0.27346137, 0.17961589, 0.27346137, 0.27346137])
+    """
+    lost = np.bincount(
+        np.searchsorted(partitions, sizes, side="right"),
+        weights=np.maximum(regrets, 0),
+        minlength=len(state[_LOGITS]),
+    )
+    if not lost.max(initial=0.0) > 0:
+        return state
+    logits = state[_LOGITS] - lost / lost.max()
+    odds = np.exp(logits - logits.max())
+    steps = state[_STEPS] + 1
+    probabilities = (state[_PROBABILITIES] * (steps - 1) + odds / odds.sum()) / steps
+    return {_LOGITS: logits, _PROBABILITIES: probabilities, _STEPS: steps}
+
+
+def bucket_weights(state: Weighting, sizes: Floats, partitions: Sequence[float]) -> Floats:
+    """[N] weights, at most 1, of decisions about something of ``sizes`` [N]."""
+    probabilities = state[_PROBABILITIES]
+    return (probabilities.min() / probabilities)[np.searchsorted(partitions, sizes, side="right")]

@@ -1,4 +1,4 @@
-"""Behavioural cloning: a network that imitates an advisor's decisions from their features, module by module."""
+"""Behavioural cloning: a network imitates the decisions of a rule."""
 
 from collections.abc import Sequence
 
@@ -8,29 +8,31 @@ import numpy.typing as npt
 from mlgokit.algorithms import imitation
 from mlgokit.algorithms.config import BcConfig
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
-from mlgokit.algorithms.proposals import drawn_modules, followed
+from mlgokit.algorithms.proposals import draw_modules, propose_following
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
 
 def make(task: Task, settings: BcConfig) -> Learner:
-    """Cloning of the advisor ``settings.rule`` for ``task``."""
+    """Make the learner for ``task``."""
     count = min(settings.modules or task.modules, task.modules)
 
     def start(rng: np.random.Generator) -> State:
         return imitation.start(task, settings.imitation, rng)
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        new = imitation.unvisited(state, count, rng)
-        modules = new if len(new) else drawn_modules(task.modules, count, rng)
-        return (followed(settings.rule, modules),)
+        new = imitation.draw_unvisited(state, count, rng)
+        modules = new if len(new) else draw_modules(task.modules, count, rng)
+        return (propose_following(settings.rule, modules),)
 
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        new = imitation.stacked([imitation.rows_of(experience) for experience in experiences])
-        rows = imitation.replaced(imitation.kept_rows(state), new)
-        state, metrics = imitation.told(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
+        new = imitation.stack_rows([imitation.experience_rows(experience) for experience in experiences])
+        rows = imitation.replace_contexts(imitation.stored_rows(state), new)
+        state, metrics = imitation.store_and_fit(
+            task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng
+        )
         return state, metrics | _agreement(task, best(state), rows)
 
     def best(state: State) -> Policy:
@@ -40,7 +42,7 @@ def make(task: Task, settings: BcConfig) -> Learner:
 
 
 def _agreement(task: Task, policy: Policy, rows: imitation.Rows) -> dict[str, float]:
-    """In which share of binary decisions the policy agrees with the advisor."""
+    """The share of binary decisions in which the policy agrees with the rule."""
     if task.kind is not AdviceKind.BINARY or not rows:
         return {}
     alike: npt.NDArray[np.bool_] = (policy.preferences(rows["features"]) > 0) == (rows["decisions"] > 0)

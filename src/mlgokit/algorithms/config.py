@@ -1,4 +1,4 @@
-"""Settings of the algorithms, apart from them, so that a command line can name them without loading JAX."""
+"""Settings of the algorithms, in a module of their own so that the command line need not load JAX."""
 
 import dataclasses
 import enum
@@ -8,57 +8,57 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectConfig:
-    """Hyper-parameters of the regression."""
+    """Hyper-parameters of effect regression."""
 
     members: int = 6
     """Number of networks in the ensemble."""
     hidden: tuple[int, ...] = (48, 48)
     """Widths of the hidden layers."""
     project_share: float = 0.75
-    """Share of the projects that each member is fitted on; the others decide when it stops."""
+    """Share of the projects that each member is fitted on; early stopping is on the others."""
     epochs: int = 30
-    """Number of passes over the effects."""
+    """Epochs over all effects."""
     batch_flips: int = 2048
-    """Number of flips in one gradient step."""
+    """Flips in one gradient step."""
     learning_rate: float = 2e-3
     """Peak learning rate of the cosine schedule of AdamW."""
     weight_decay: float = 1e-2
     """Weight decay of AdamW."""
     dropout: float = 0.1
-    """Share of hidden units left out in training."""
+    """Dropout rate of the hidden units."""
     huber_bytes: float = 40.0
-    """Error in bytes beyond which the loss is linear instead of square."""
+    """Threshold of the Huber loss in bytes."""
     unit_bytes: float = 32.0
     """Bytes in one unit of the network's output."""
     bytes_per_unit: float = 5.0
-    """Bytes in one unit of preference: the temperature of exploration near the boundary."""
+    """Bytes in one unit of preference, which scales the temperature of exploration."""
     doubt: float = 1.0
-    """Number of standard deviations of the members that an effect must exceed, beyond the gate's margin, for the policy
-    to depart from LLVM's own decision."""
+    """Standard deviations of the ensemble by which an effect must exceed the gate's margin for the policy to override
+    LLVM's heuristic."""
     gate_feature: str = "callee_is_discardable"
-    """Feature of the gate: LLVM decides where the feature is 0, or where it is not, if departing there has not paid; no
-    gate if empty."""
+    """Feature of the gate: LLVM's heuristic decides on the side of the gate (feature zero, or not) where overriding it
+    did not pay in training; empty for no gate."""
     gate_margin: float = 2.0
-    """Bytes that an effect must exceed for the policy to depart from LLVM's own decision."""
+    """Bytes that an effect must exceed for the policy to override LLVM's heuristic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassTrialsConfig:
-    """Effect regression of passes: trials of single functions, and a fit to what they measured."""
+    """Effect regression of passes, fitted to trials of single functions."""
 
     functions: int = 60
-    """Functions of a module that are tried, drawn from those that no module before it has; 0 for all."""
+    """Functions of a module to try, drawn from those that no earlier module has; 0 for all."""
     rounds: int = 8
-    """Compilations of a module, at most, in which passes of the optimizer are left out of its functions."""
+    """Maximum compilations of a module for trials of passes of the optimizer."""
     kept: tuple[str, ...] = ("InstSimplifyPass",)
-    """Passes that are never left out: of some hot loops the code without them is slower by a quarter, and a policy does
-    not tell which."""
+    """Passes that are never left out: some hot loops are a quarter slower without them, and the features do not tell
+    which."""
     margin: float = 0.05
-    """Bytes that leaving a pass out must save."""
+    """Bytes that an omitted pass must save."""
     slowdown_free: float = 0.01
-    """By which part a function may execute more instructions at no cost, by LLVM's estimate."""
+    """Share of additional executed instructions, by LLVM's estimate, that has no penalty."""
     slowdown_price: float = 1.0
-    """What it costs if a function executes twice as many beyond that, in sizes of the function."""
+    """Penalty for doubling the executed instructions beyond that, in multiples of the function's size."""
     fit: EffectConfig = dataclasses.field(
         default_factory=lambda: EffectConfig(
             members=8, hidden=(64, 48), huber_bytes=16.0, unit_bytes=8.0, doubt=0.25, gate_feature=""
@@ -68,119 +68,92 @@ class PassTrialsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvictionTrialsConfig:
-    """Effect regression of evictions: trials of single answers, and a fit to what they measured, round by round."""
-
-    score: Literal["spill-cost", "executed", "bytes"] = "spill-cost"
-    """What evictions shall lower: cost of spills, reloads and copies; instructions executed, with spills and reloads
-    counted twice; or bytes of code."""
-    rounds: int = 1
-    """Rounds of trials: the first departs from LLVM's heuristic, each later one from the policy so far."""
-    trials: int = 60
-    """Trials of a function in a round, drawn from all other answers to its questions."""
-    module_trials: int = 1000
-    """Trials of a module in a round."""
-    judges: int = 150
-    """Modules whose functions judge members that were not fitted on their projects; 0 for none."""
-    doubts: tuple[float, ...] = (0.0, 0.25)
-    """Numbers of standard deviations of the members that an effect must exceed; judges choose one."""
-    margin: float = 0.0
-    """What an effect must exceed beyond that."""
-    fit: EffectConfig = dataclasses.field(
-        default_factory=lambda: EffectConfig(
-            members=24, hidden=(16,), epochs=8, batch_flips=1024, learning_rate=1e-3, doubt=0.25, gate_feature=""
-        )
-    )
-    """The regression; the score decides its units."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeTrialsConfig:
-    """CMA-ES of priorities or spill weights: each policy of a generation allocates the same functions in copies."""
+    """CMA-ES of priorities or spill weights; all policies of a generation allocate the same functions."""
 
     score: Literal["spill-cost", "executed", "bytes"] = "bytes"
-    """What shall fall: cost of spills, reloads and copies; instructions executed, with spills and reloads counted
+    """Score to minimize: cost of spills, reloads and copies; executed instructions, with spills and reloads counted
     twice; or bytes of code."""
     functions: int = 1600
-    """Functions that teach, at most, drawn from those whose score depends on the policy, evenly over projects."""
+    """Maximum training functions, drawn evenly over projects from those whose score depends on the policy."""
     module_functions: int = 60
-    """Functions of a module among which these are looked for; 0 for all."""
+    """Functions of a module to draw these from; 0 for all."""
     share: float = 0.4
-    """Part of them that a generation allocates; another one each time."""
+    """Share of the training functions that a generation allocates, drawn anew each time."""
     generations: int = 30
-    """Generations of the search."""
+    """Generations of CMA-ES."""
     renewed: int = 5
-    """Generations after which all functions are tried, and those that the search's centre changes teach, too; 0 for
-    never."""
+    """Generations between looks at all functions, after which those that the search's mean changes become training
+    functions; 0 for never."""
     population: int = 16
     """Policies in one generation."""
     opening: float = 1.0
-    """The one weight that is not 0 in the policies that it begins with; the best of them is the centre."""
+    """Weight of the single feature in the initial policies, the best of which is the initial mean."""
     spread: float = 0.5
-    """Standard deviation of the first generation's weights."""
+    """Initial standard deviation."""
     csr_first_time_costs: tuple[int, ...] = ()
-    """What the first use of a callee-saved register may cost at the end, beside what it costs LLVM, where 2**14 is one
-    execution of a function's entry; what does best is in the policy. Spill weights only."""
+    """Costs of the first use of a callee-saved register to try in the end beside LLVM's own, in 2**14ths of an
+    execution of the function's entry; the policy gets the best one. Spill weights only."""
     cost_modules: int = 100
-    """Modules whose functions choose among these, drawn evenly over projects; 0 for all that may teach."""
+    """Training modules to choose among these costs on, drawn evenly over projects; 0 for all."""
     judges: int = 150
-    """Modules of projects kept apart whose functions judge the policy; 0 for none."""
+    """Maximum validation modules, from projects kept apart; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeModelConfig:
-    """How a native-size model is fitted."""
+    """Hyper-parameters of a native-size model."""
 
     members: int = 4
-    """Networks; their mean is the prediction."""
+    """Number of networks in the ensemble, whose mean is the prediction."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
     epochs: int = 60
-    """Times that every function is seen."""
+    """Epochs over all functions."""
     batch: int = 128
-    """Functions in one step."""
+    """Functions in one gradient step."""
     learning_rate: float = 2e-3
-    """Learning rate of AdamW; falls to zero along a cosine."""
+    """Peak learning rate of the cosine schedule of AdamW."""
     weight_decay: float = 3e-3
     """Weight decay of AdamW."""
     huber: float = 0.2
-    """Relative error from which on it counts linearly."""
+    """Threshold of the Huber loss, as a relative error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImitationConfig:
-    """How a network is fitted to decisions, in the learners that imitate."""
+    """Supervised fit of a network to decisions."""
 
     hidden: tuple[int, ...] = (40, 40, 20)
     """Widths of the hidden layers."""
     steps: int = 200
-    """Gradient steps in one turn, at least."""
+    """Minimum gradient steps in one iteration."""
     epochs: int = 0
-    """Passes over all decisions in one turn, at least."""
+    """Minimum epochs over all decisions in one iteration."""
     batch: int = 256
-    """Number of decisions in one gradient step."""
+    """Decisions in one gradient step."""
     learning_rate: float = 1e-3
     """Learning rate of Adam."""
     dropout: float = 0.0
-    """Share of hidden units left out in training."""
+    """Dropout rate of the hidden units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BcConfig:
-    """Behavioural cloning. By default one turn clones the decisions of the whole corpus."""
+    """Behavioural cloning. By default one iteration clones the decisions of the whole corpus."""
 
     rule: str = ":default"
-    """Advisor to imitate."""
+    """Rule to imitate."""
     modules: int = 0
-    """Modules in one turn; 0 for all."""
+    """Modules in one iteration; 0 for all."""
     imitation: ImitationConfig = dataclasses.field(
         default_factory=lambda: ImitationConfig(steps=1000, epochs=10, batch=512)
     )
-    """Settings of the fit."""
+    """Supervised fit."""
 
 
 BC_SMALL = BcConfig(modules=64, imitation=ImitationConfig())
-"""Many small turns."""
+"""Many small iterations."""
 
 BC_REFERENCE = BcConfig(modules=100, imitation=ImitationConfig(steps=1000, batch=64, dropout=0.2))
 """google/ml-compiler-opt's network and optimiser (``behavioral_cloning_nn_agent.gin``), which makes 100,000 steps."""
@@ -188,7 +161,7 @@ BC_REFERENCE = BcConfig(modules=100, imitation=ImitationConfig(steps=1000, batch
 BC_REFERENCE_EVICTION = dataclasses.replace(
     BC_REFERENCE, imitation=dataclasses.replace(BC_REFERENCE.imitation, hidden=(80, 40))
 )
-"""The same of its ``regalloc`` folder, which makes 10,000 steps; it has none for priorities."""
+"""The same from its ``regalloc`` folder, which makes 10,000 steps; it has no settings for priorities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,43 +169,43 @@ class BcMaxConfig:
     """Imitation of the best of several advisors."""
 
     rules: tuple[str, ...] = (":default", ":never", ":always")
-    """The advisors before there is a policy; only the heuristic where the others make no sense."""
+    """Rules to imitate before there is a policy; the heuristic alone unless decisions are binary."""
     modules: int = 64
-    """Modules in one turn."""
+    """Modules in one iteration."""
     flips: float = 2.0
-    """Flips expected in one module."""
+    """Expected flips in one module."""
     spread: float = 0.5
-    """Standard deviation of the exploration of real advice, in its own unit."""
+    """Standard deviation of the exploration noise, for real-valued advice."""
     partitions: tuple[float, ...] = ()
-    """Ascending bounds of score, such as 1000 10000, between contexts that are weighted apart, by how much the policy
-    regrets in each; none weighs all alike."""
+    """Ascending bounds of score, such as 1000 10000, between buckets of contexts that are weighted by the policy's
+    regret; none for equal weights."""
     imitation: ImitationConfig = dataclasses.field(default_factory=ImitationConfig)
-    """Settings of the fit."""
+    """Supervised fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSearchConfig:
-    """Local search for labels, and imitation of them."""
+    """Local search for better decisions, and imitation of these."""
 
     modules: int = 64
-    """Modules in one turn."""
+    """Modules in one iteration."""
     departures: int = 8
-    """Sites of a module that are tried at once; their credit is told apart by component."""
+    """Call sites of a module to flip in one compilation; credit is by component."""
     spread: float = 0.5
-    """Standard deviation of a departure of real advice, in its own unit."""
+    """Standard deviation of the noise, for real-valued advice."""
     imitation: ImitationConfig = dataclasses.field(default_factory=ImitationConfig)
-    """Settings of the fit."""
+    """Supervised fit."""
 
 
 class Credit(enum.Enum):
-    """What a decision is rewarded for."""
+    """Credit assignment: the score that a decision is rewarded for."""
 
     MODULE = "module"
-    """All scores of its compilation, as the reference does for inlining."""
+    """All scores of its compilation, as google/ml-compiler-opt does for inlining."""
     CONTEXT = "context"
     """The score of its context."""
     COMPONENT = "component"
-    """The change that its component made against the base; nothing for a decision that follows the base."""
+    """The change of its component against the base; 0 for a decision that follows the base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,40 +215,40 @@ class PpoConfig:
     hidden: tuple[int, ...] = (40, 40, 20)
     """Widths of the hidden layers."""
     modules: int = 32
-    """Compilations that explore, in one turn; with component credit each has a base besides."""
+    """Exploring compilations in one iteration; with component credit each needs a base as well."""
     credit: Credit = Credit.COMPONENT
-    """What a decision is rewarded for."""
+    """Credit assignment: the score that a decision is rewarded for."""
     batch: int = 512
     """Windows in one gradient step."""
     sequence: int = 1
     """Decisions in one window."""
     steps: int = 40
-    """Gradient steps in one turn."""
+    """Gradient steps in one iteration."""
     learning_rate: float = 1e-3
     """Learning rate of Adam."""
     clip: float = 0.2
-    """How far the importance ratio may move from 1 before it earns nothing more."""
+    """Clipping range of the importance ratio."""
     entropy: float = 0.003
-    """Weight of the policy's entropy."""
+    """Coefficient of the entropy bonus."""
     weight_penalty: float = 1e-6
-    """Weight of the sum of the squared weights."""
+    """L2 penalty of the weights."""
     kl_beta: float = 1.0
-    """First weight of the divergence from the policy that explored; it adapts."""
+    """Initial coefficient of the adaptive KL penalty."""
     kl_target: float = 0.02
-    """Divergence at which that weight stays as it is."""
+    """Target KL divergence."""
     kl_tolerance: float = 0.3
-    """How far from the target it stays as it is."""
+    """Relative tolerance around the target within which the coefficient stays."""
     kl_cutoff_factor: float = 2.0
-    """Times the target: where the squared penalty begins."""
+    """Multiple of the target beyond which the squared penalty applies."""
     kl_cutoff_weight: float = 1000.0
-    """Weight of the squared penalty."""
+    """Coefficient of the squared penalty."""
     decay: float = 0.8
-    """Decay of the moving average of scores that rewards are measured against."""
+    """Decay of the moving-average baseline of scores."""
     spread: float = 1.0
-    """Standard deviation of the exploration of real advice, in its own unit."""
+    """Standard deviation of the exploration noise, for real-valued advice."""
     reference_frames: bool = False
-    """Leave out what the reference leaves out: the last decision of each window and of each context, and
-    compilations of two decisions or fewer; and centre the advantages."""
+    """Mask what google/ml-compiler-opt masks (the last decision of each window and of each context, and compilations of
+    two decisions or fewer), and centre the advantages."""
 
 
 PPO_REFERENCE = PpoConfig(
@@ -288,15 +261,15 @@ PPO_REFERENCE = PpoConfig(
     kl_target=0.01,
     reference_frames=True,
 )
-"""The reference's settings for inlining (``ppo_nn_agent.gin``), where a module is the only context."""
+"""google/ml-compiler-opt's settings for inlining (``ppo_nn_agent.gin``), where a module is the only context."""
 
 PPO_REFERENCE_PRIORITY = dataclasses.replace(
     PPO_REFERENCE, steps=200, learning_rate=3e-4, entropy=0.005, weight_penalty=1e-5
 )
-"""Its settings for the priorities of register allocation, which do not run there at present."""
+"""Its settings for the priorities of register allocation, which it does not train at present."""
 
 PPO_REFERENCE_EVICTION = dataclasses.replace(PPO_REFERENCE_PRIORITY, hidden=(80, 40), modules=512)
-"""Its settings for eviction: one network for each column, and more modules in a turn."""
+"""Its settings for eviction: one network for each column, and more modules in an iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,26 +279,26 @@ class DqnConfig:
     hidden: tuple[int, ...] = (40, 40, 20)
     """Widths of the hidden layers."""
     modules: int = 32
-    """Compilations that explore, in one turn; with component credit each has a base besides."""
+    """Exploring compilations in one iteration; with component credit each needs a base as well."""
     credit: Credit = Credit.COMPONENT
-    """What a decision is rewarded for."""
+    """Credit assignment: the score that a decision is rewarded for."""
     epsilon: float = 0.15
-    """Probability that a decision is flipped, or drawn from all legal columns."""
+    """Epsilon of the greedy exploration: probability of a flip, or of a draw from all legal columns."""
     remembered: int = 50_000
-    """Decisions kept to learn from; the oldest are forgotten."""
+    """Capacity of the replay buffer in decisions."""
     batch: int = 256
-    """Number of decisions in one gradient step."""
+    """Decisions in one gradient step."""
     steps: int = 150
-    """Gradient steps in one turn."""
+    """Gradient steps in one iteration."""
     learning_rate: float = 1e-3
     """Learning rate of Adam."""
     decay: float = 0.8
-    """Decay of the moving average of scores that rewards are measured against; unused with component credit."""
+    """Decay of the moving-average baseline of scores; unused with component credit."""
 
 
 DQN_REFERENCE = DqnConfig(hidden=(20, 10), modules=100, credit=Credit.CONTEXT, epsilon=0.1, batch=256, steps=300)
-"""Network, exploration and optimiser of ``dqn_nn_agent.gin``. That one looks one decision ahead and takes the whole
-return as the reward of each; here nothing is looked ahead."""
+"""Network, exploration and optimiser of ``dqn_nn_agent.gin``, which bootstraps over one step with the episode's return
+as the reward of each decision; here nothing is bootstrapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,21 +306,21 @@ class EsConfig:
     """Evolution strategies. The defaults are ours; ``ES_REFERENCE`` is google/ml-compiler-opt's."""
 
     strategy: Literal["antithetic", "cma"] = "antithetic"
-    """Gradient estimate from pairs of opposite perturbations, or CMA-ES, for networks of a few hundred weights."""
+    """Antithetic gradient estimate, or CMA-ES for networks of a few hundred weights."""
     hidden: tuple[int, ...] = (8,)
     """Widths of the hidden layers."""
     perturbations: int = 8
-    """Pairs in one turn; with CMA-ES, networks in one turn are twice as many."""
+    """Pairs of perturbations in one iteration; the population of CMA-ES is twice that."""
     modules: int = 2
-    """Modules that each network compiles; all networks of a turn compile the same."""
+    """Modules that each network compiles, the same for all networks of an iteration."""
     spread: float = 0.1
     """Standard deviation of the perturbations."""
     learning_rate: float = 0.1
     """Learning rate of Adam."""
     ranks: bool = True
-    """Use the order of the fitnesses instead of their values."""
+    """Use centred ranks in place of fitnesses."""
     ridge: float = 0.0
-    """Penalty of a ridge regression that estimates the gradient, such as 0.01; 0 takes the mean over the pairs."""
+    """Penalty of a ridge regression that estimates the gradient, such as 0.01; 0 for the mean over the pairs."""
 
 
 ES_CMA = EsConfig(strategy="cma", hidden=(), spread=0.3)
@@ -356,42 +329,42 @@ ES_CMA = EsConfig(strategy="cma", hidden=(), spread=0.3)
 ES_REFERENCE = EsConfig(
     hidden=(64, 64, 64, 64), perturbations=100, modules=1, spread=0.5, learning_rate=0.5, ranks=False
 )
-"""The settings of the reference's ``es/inlining``, which draws a module for each perturbation."""
+"""The settings of google/ml-compiler-opt's ``es/inlining``, which draws a module for each perturbation."""
 
 ES_REFERENCE_EVICTION = dataclasses.replace(ES_REFERENCE, hidden=(80, 40), learning_rate=0.005)
-"""Those of its ``es/regalloc_trace``, whose fitness is a trace's cost; here it is that of the other learners."""
+"""Those of its ``es/regalloc_trace``, whose fitness is the cost of a trace; here it is that of the other learners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectRegressionConfig:
-    """Decision-effect regression: turns of exploration, each followed by a fit to all effects measured so far.
+    """Decision-effect regression: iterations of exploration, each followed by a fit to all effects so far.
 
     The defaults are what ``mlgokit train`` and the quickstart run.
     """
 
     modules: int = 0
-    """Modules in the first turn; 0 for all."""
+    """Modules in the first iteration; 0 for all."""
     later_share: float = 0.7
-    """Part of as many modules that each later turn explores, drawn anew each time."""
+    """Share of these that each later iteration explores, drawn anew each time."""
     most_decisions: int = 10_000
-    """Modules that ask for more decisions under the heuristic are not explored; 0 for no limit. They take seconds to
-    compile; a limit in seconds would make the policy depend on the machine."""
+    """Maximum decisions of a module, under the heuristic, for it to be explored; 0 for no limit. Larger modules take
+    seconds to compile; a limit in seconds would make the policy depend on the machine."""
     explorations: int = 2
-    """Explored compilations of each module in a turn, against one base."""
+    """Exploring compilations of each module in an iteration, against one base."""
     independent: int = 256
-    """Moves in one exploration at most, no two of which can change the same function; 0 to flip at random instead."""
+    """Maximum moves in one exploration, no two of which can change the same function; 0 for random flips."""
     flip_probability: float = 0.06
-    """Random exploration: probability that a decision is flipped."""
+    """Random exploration: probability of a flip."""
     least_flips: float = 3.0
-    """Random exploration: flips expected in a small module, whose probability is raised for it."""
+    """Random exploration: expected flips in a small module, whose flip probability is raised to get them."""
     temperature: float = 0.5
-    """Random exploration: of decisions near the boundary, in units of preference, once there is a policy."""
+    """Random exploration: temperature of the policy's decisions, in units of preference."""
     fit: EffectConfig = dataclasses.field(default_factory=EffectConfig)
     """The regression."""
 
 
 EFFECT_RANDOM = EffectRegressionConfig(independent=0)
-"""Explorations of a random few decisions that may meet, instead of many that cannot."""
+"""Explorations of a few random flips that may interact, instead of many that cannot."""
 
 EFFECT_SMALL = EffectRegressionConfig(modules=200, later_share=1.0, most_decisions=0, independent=64)
-"""Turns of 600 compilations, for budgets in compilations."""
+"""Iterations of 600 compilations, for budgets in compilations."""

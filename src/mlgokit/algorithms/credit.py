@@ -1,10 +1,10 @@
-"""Which flipped decisions a change of size belongs to: credit per connected component, not one number per module.
+"""Credit assignment: attribute changes of size to connected components of flips, rather than one change to a module.
 
 Two compilations of one module are compared: under the policy, and under the policy with some decisions flipped. A flip
 at a call site changes the body of the caller, of every function into which that caller is inlined, and whether callees
-survive. Functions whose size changed tie the flips that can explain them together; each component of flips gets the
-sum of its functions' changes. So one compilation yields as many labels as there are components, and
-far-away flips are no noise to each other. ``docs/scores.md`` says why this is sound and what it misses.
+survive. A function whose size changed connects the flips that can explain it; each connected component of flips gets
+the sum of its functions' changes. So one compilation yields as many labels as there are components, and flips in
+different components add no noise to each other. ``docs/scores.md`` says why this is sound and what it misses.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredBuild:
-    """What one compilation decided and weighed; T decisions, F functions.
+    """Decisions and scores of one compilation; T decisions, F functions.
 
     Attributes:
         caller: [T] id of the function with the call site.
@@ -46,20 +46,20 @@ class ScoredBuild:
 
 @functools.lru_cache(maxsize=4096)
 def function_ids(names: tuple[str, ...]) -> Ints:
-    """[F] the numbers under which the plugin logs functions."""
+    """[F] identifiers under which the plugin logs functions."""
     return np.array([function_id(name) for name in names], np.int64)
 
 
 def scored_build(
     done: Compilation, names: tuple[str, ...], scores: Floats, *, flipped: npt.NDArray[np.bool_] | None = None
 ) -> ScoredBuild:
-    """A compilation of the inliner's, ready for credit.
+    """Make a scored build of a compilation.
 
     Args:
-        done: with its decisions [T].
-        names: [F] the functions in the object.
-        scores: [F] what they weigh.
-        flipped: [T] which decisions are to explain changes; by default those that ``done`` says were flipped.
+        done: with its T decisions.
+        names: [F] of the functions in the object.
+        scores: [F] of these functions.
+        flipped: [T] the decisions that may explain changes; by default those that the compilation flipped.
     """
     decisions = done.decisions
     return ScoredBuild(
@@ -73,14 +73,14 @@ def scored_build(
 
 
 def with_changes(build: ScoredBuild, functions: Ints, *, made: bool) -> ScoredBuild:
-    """A build in which functions may have changed by themselves, beside what the inliner decided.
+    """Add changes of single functions that are no decisions of the inliner, and make them the only flips.
 
-    Each of these changes is a decision of its function about itself, behind the T of the inliner, and the only flips.
+    Each is a decision of its function about itself, after the T decisions of the inliner.
 
     Args:
-        build: what the inliner decided and what that weighs.
+        build: to add them to.
         functions: [N] ids of the functions.
-        made: whether the changes were made.
+        made: whether the changes were made in this build.
 
     Example:
         >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
@@ -107,8 +107,8 @@ class Credit:
         component: [N] the component of each flip.
         change: [C] bytes, explored minus base.
         unattributed: sum of the absolute changes of functions that no flip explains, in bytes.
-        reached: [R] ids of functions that a flip may have changed, whether their scores changed or not; one with the
-            same score may be in reach of several components.
+        reached: [R] ids of functions that a flip may have changed, whether their scores changed or not; one whose score
+            did not change may be reached by several components.
         reached_by: [R] the component of that flip.
     """
 
@@ -121,14 +121,14 @@ class Credit:
 
 
 def attribute(base: ScoredBuild, explored: ScoredBuild, *, ties_consequences: bool = False) -> Credit:
-    """Share the difference between two compilations of one module out among the flips of the second.
+    """Attribute the difference between two compilations of one module to the flips of the second.
 
     Args:
         base: without the flips.
         explored: with them.
-        ties_consequences: whether a function that dies since its last call was inlined by no flip, but by LLVM as a
-            consequence of one, ties that flip to those that may have changed the caller: so a component has all that it
-            takes, and is larger.
+        ties_consequences: whether LLVM inlining a call as a consequence of a flip connects that flip to those that may
+            have changed the caller, as when the callee dies with its last call: components are then larger, and
+            complete.
 
     Example:
         A flip in function 1 made it 10 bytes larger, another one in function 2 made that 4 bytes smaller.
@@ -193,7 +193,7 @@ def _tie_consequences(
     reach: dict[int, list[int]],
     inliners: dict[int, set[int]],
 ) -> None:
-    """Let flips that a changed callee is due to answer for callers that newly inlined it, without a flip, as well."""
+    """Connect flips that changed a callee to callers that newly inlined it without a flip."""
     unasked = explored.inlined & ~explored.flipped
     before, after = (
         Counter(zip(run.caller[which].tolist(), run.callee[which].tolist(), strict=True))
@@ -215,7 +215,7 @@ def _changes(base: ScoredBuild, explored: ScoredBuild) -> dict[int, float]:
 
 
 def _edges(runs: Iterable[ScoredBuild], *, only_inlined: bool) -> dict[int, set[int]]:
-    """For each callee the callers that asked about it, or that inlined it."""
+    """For each callee the callers that asked about it, or those that inlined it."""
     edges: dict[int, set[int]] = {}
     for run in runs:
         keep = run.inlined if only_inlined else slice(None)
@@ -225,7 +225,7 @@ def _edges(runs: Iterable[ScoredBuild], *, only_inlined: bool) -> dict[int, set[
 
 
 def closure(start: int, inliners: dict[int, set[int]]) -> frozenset[int]:
-    """``start`` and everything that it was inlined into, directly or through others."""
+    """``start`` and all functions that it was inlined into, directly or transitively."""
     seen = {start}
     todo = [start]
     while todo:

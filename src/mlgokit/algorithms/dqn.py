@@ -1,8 +1,8 @@
-"""Deep Q-learning of single decisions: learn what each answer is worth, take the best, now and then another.
+"""Deep Q-learning of single decisions with epsilon-greedy exploration and a replay buffer.
 
-With credit by component, a departure's value is compared with that of the base's decision in its place, and their
-difference is fitted to what the component saved. That stays true when the policy, and so the base, moves on. With
-credit by module or context the value of the decision taken is fitted to the reward, as the reference's DQN does.
+With credit by component, the difference between the Q-value of a flipped decision and that of the base's decision is
+fitted to what the component saved. That target stays valid when the policy, and so the base, changes. With credit by
+module or context the Q-value of the decision is fitted to the reward, as google/ml-compiler-opt's DQN does.
 """
 
 # JAX and optax annotate their functions only in part, which strict mode would report at every call.
@@ -21,8 +21,8 @@ import optax
 from mlgokit.algorithms import network
 from mlgokit.algorithms.config import Credit, DqnConfig
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
-from mlgokit.algorithms.proposals import explored
-from mlgokit.algorithms.rewards import decision_rewards, no_averages, relative_gain
+from mlgokit.algorithms.proposals import propose_exploring
+from mlgokit.algorithms.rewards import decision_rewards, initial_averages, relative_gain
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
@@ -31,7 +31,7 @@ _MEMORY = "memory/"
 
 
 def make(task: Task, settings: DqnConfig) -> Learner:
-    """Q-learning for ``task``."""
+    """Make the learner for ``task``."""
     optimiser = _optimiser(settings)
 
     def start(rng: np.random.Generator) -> State:
@@ -39,7 +39,7 @@ def make(task: Task, settings: DqnConfig) -> Learner:
         return {
             **network.pack("parameters", parameters),
             **network.pack("optimiser", optimiser.init(parameters)),
-            **no_averages(),
+            **initial_averages(),
         }
 
     def current(state: State) -> network.Parameters:
@@ -49,7 +49,7 @@ def make(task: Task, settings: DqnConfig) -> Learner:
         return network.to_policy(task, current(state))
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        return explored(
+        return propose_exploring(
             best(state),
             modules=task.modules,
             count=settings.modules,
@@ -64,8 +64,8 @@ def make(task: Task, settings: DqnConfig) -> Learner:
     ) -> tuple[State, dict[str, float]]:
         drawn = [one for one in experiences if np.any(proposals[one.proposal].flip_probability > 0)]
         rewards, averages = decision_rewards(drawn, settings.credit, state, settings.decay)
-        memory = remembered(state, drawn, rewards, settings)
-        state = {**state, **{name: averages[name] for name in no_averages()}}
+        memory = extend_buffer(state, drawn, rewards, settings)
+        state = {**state, **{name: averages[name] for name in initial_averages()}}
         state |= {_MEMORY + name: value for name, value in memory.items()}
         metrics = {"gain": relative_gain(experiences)}
         if not memory or not len(memory["reward"]):
@@ -74,7 +74,7 @@ def make(task: Task, settings: DqnConfig) -> Learner:
         fitted, optimiser_state, losses = _fit(
             parameters,
             network.unpack("optimiser", state, optimiser.init(parameters)),
-            network.padded(_inputs(task, memory)),
+            network.pad_rows(_inputs(task, memory)),
             rng.integers(0, len(memory["reward"]), (settings.steps, settings.batch), dtype=np.int32),
             kind=task.kind,
             settings=settings,
@@ -89,10 +89,10 @@ def _optimiser(settings: DqnConfig) -> optax.GradientTransformation:
     return optax.adam(settings.learning_rate, eps=_ADAM_EPSILON)
 
 
-def remembered(
+def extend_buffer(
     state: State, experiences: Sequence[Experience], rewards: Sequence[npt.NDArray[np.float64]], settings: DqnConfig
 ) -> dict[str, npt.NDArray[Any]]:
-    """What was remembered and the decisions that teach something new, the latest ``settings.remembered`` of them.
+    """Append decisions with a reward to the replay buffer, and keep the latest ``settings.remembered`` of them.
 
     ``other`` is the decision that the reward compares with, or -1.
     """
@@ -133,7 +133,7 @@ def _inputs(task: Task, memory: dict[str, npt.NDArray[Any]]) -> dict[str, npt.ND
 
 
 def values(kind: AdviceKind, parameters: network.Parameters, inputs: Any) -> Any:
-    """What each answer is worth [B, A]; A is 2, or the number of columns."""
+    """Compute Q-values [B, A]; A is 2, or the number of columns."""
     if kind is AdviceKind.MASKED_CHOICE:
         return network.answers(parameters, inputs).mean(axis=0)
     return network.outputs(parameters, inputs[None]).mean(axis=0)
@@ -148,11 +148,11 @@ def _fit(parameters: Any, optimiser_state: Any, data: Any, order: Any, *, kind: 
         batch = {name: value[rows] for name, value in data.items()}
 
         def loss(parameters: network.Parameters) -> Any:
-            worth = values(kind, parameters, batch["inputs"])
-            taken = jnp.take_along_axis(worth, batch["decisions"][:, None], axis=1)[:, 0]
-            other = jnp.take_along_axis(worth, jnp.maximum(batch["other"], 0)[:, None], axis=1)[:, 0]
-            compared = jnp.where(batch["other"] >= 0, taken - other, taken)
-            return optax.huber_loss(compared, batch["reward"]).mean()
+            q_values = values(kind, parameters, batch["inputs"])
+            taken = jnp.take_along_axis(q_values, batch["decisions"][:, None], axis=1)[:, 0]
+            other = jnp.take_along_axis(q_values, jnp.maximum(batch["other"], 0)[:, None], axis=1)[:, 0]
+            difference = jnp.where(batch["other"] >= 0, taken - other, taken)
+            return optax.huber_loss(difference, batch["reward"]).mean()
 
         value, gradient = jax.value_and_grad(loss)(parameters)
         updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)

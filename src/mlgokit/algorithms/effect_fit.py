@@ -1,9 +1,9 @@
-"""Decision-effect regression: learn what a decision does to the size, decide by its sign.
+"""Decision-effect regression: predict what a decision does to the size, and decide by the sign.
 
 A network f(x) predicts the change of the score, in bytes, when the call site with features x is inlined rather than
-not. The sum of sign * f over the flips of a component is fitted to the component's measured change (Huber loss). An
-ensemble is fitted at once, each member on a random part of the projects and stopped where it is best on the others:
-validation by project is what keeps the policy from unlearning on projects it has never seen.
+not. The sum of sign * f over the flips of a component is fitted to the component's measured change (Huber loss). All
+members of an ensemble are fitted at once, each on a random share of the projects, with early stopping on the others;
+early stopping by project keeps the policy from overfitting to its training projects.
 """
 
 # JAX and optax annotate their functions only in part, which strict mode would report at every call.
@@ -33,13 +33,13 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitReport:
-    """How the fit went.
+    """Diagnostics of a fit; K members, E epochs, P projects.
 
     Attributes:
         validation: [K, E] loss of each member on its validation projects after each epoch.
         best_epoch: [K] the epoch whose weights were kept.
-        correlation: of predicted and measured changes on validation projects, all members together.
-        gate: what the policy's gate rests on; empty if it has none.
+        correlation: of predicted and measured changes on validation projects, over all members.
+        gate: evidence of the policy's gate; empty if it has none.
         fitted_on: bool [K, P] which projects each member was fitted on.
     """
 
@@ -53,7 +53,7 @@ class FitReport:
 def fit_effects(
     effects: MeasuredEffects, config: EffectConfig, *, problem: str, rng: np.random.Generator
 ) -> tuple[Policy, FitReport]:
-    """Fit an ensemble to ``effects``; ``rng`` decides the split, the initial weights, the order and the dropout."""
+    """Fit an ensemble to ``effects``; ``rng`` draws the split, the initial weights, the order and the dropout."""
     normaliser = fit_signed_log(effects.values)
     inputs = normaliser.apply(effects.values)
     fitted_on, training, validation = _split(effects, config, rng)
@@ -95,11 +95,11 @@ def fit_effects(
     sums = _component_sums(predicted, effects)
     unseen = validation > 0
     correlation = _correlation(sums[unseen], np.broadcast_to(target, sums.shape)[unseen])
-    judges = unseen[:, effects.component]
-    # A component that every member was fitted on has nobody to judge it, and no departure either.
-    foretold = (predicted * judges).sum(axis=0) / np.maximum(judges.sum(axis=0), 1)
+    validating = unseen[:, effects.component]
+    # A component that every member was fitted on is validated by none, and predicts 0.
+    prediction = (predicted * validating).sum(axis=0) / np.maximum(validating.sum(axis=0), 1)
     gate, evidence = choose_gate(
-        effects, foretold * config.unit_bytes, feature=config.gate_feature, margin=config.gate_margin
+        effects, prediction * config.unit_bytes, feature=config.gate_feature, margin=config.gate_margin
     )
     report = FitReport(
         validation=losses.T, best_epoch=best_epoch, correlation=correlation, gate=evidence, fitted_on=fitted_on
@@ -111,7 +111,7 @@ def fit_effects(
 def _split(
     effects: MeasuredEffects, config: EffectConfig, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.bool_], Floats, Floats]:
-    """[K, P] which projects members are fitted on, and [K, C] weights of the components in training and validation.
+    """Draw [K, P] the projects that members are fitted on, and weights [K, C] of components in training and validation.
 
     A component weighs 1 / sqrt(components of its project).
     """
@@ -119,7 +119,7 @@ def _split(
     share = np.bincount(effects.project, minlength=count)
     weight = (1 / np.sqrt(np.maximum(share, 1)))[effects.project].astype(np.float32)
     weight /= weight.mean()
-    # Each project sits out about equally often: members walk through shuffled rounds of all projects.
+    # Each project is left out about equally often: members take the next ones of shuffled rounds of all projects.
     absent = max(1, round(count * (1 - config.project_share))) if count > 1 else 0
     queue: list[int] = []
     training = np.ones((config.members, count), bool)
@@ -136,7 +136,7 @@ def _split(
 
 
 def _initial(width: int, config: EffectConfig, rng: np.random.Generator) -> Weights:
-    """He-normal hidden layers; a last layer of zeros, so that the first prediction is: no effect."""
+    """He-normal hidden layers, and a last layer of zeros, so that the initial prediction is no effect."""
     layers: Weights = []
     sizes = [width, *config.hidden, 1]
     for index, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
@@ -147,7 +147,7 @@ def _initial(width: int, config: EffectConfig, rng: np.random.Generator) -> Weig
 
 
 def _better_of(better: npt.NDArray[np.bool_], new: Weights, old: Weights) -> Weights:
-    """The ``new`` weights of the members that are ``better`` [K], the ``old`` ones of the others."""
+    """Take the ``new`` weights of the members that are ``better`` [K], and the ``old`` ones of the others."""
     return jax.tree.map(lambda one, other: jnp.where(better.reshape(-1, *[1] * (one.ndim - 1)), one, other), new, old)
 
 
@@ -187,9 +187,9 @@ def _step_function(optimiser: optax.GradientTransformation, config: EffectConfig
 def _batches(
     component: npt.NDArray[np.int64], size: int, rng: np.random.Generator
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Random batches of whole components: flips [B], their place in the batch [B], the components [B]; padded.
+    """Draw batches of whole components: flips [B], the segment of each [B], and the components [B]; padded.
 
-    A component with more flips than a batch is left out. Padding flips point to the place after the last component.
+    A component with more flips than a batch is left out. Padding flips are in the segment after the last component.
     """
     starts = np.flatnonzero(np.diff(component, prepend=-1))
     counts = np.diff(starts, append=len(component))

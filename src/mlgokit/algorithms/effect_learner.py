@@ -1,4 +1,4 @@
-"""Decision-effect regression as a learner: explore around the last fit, and fit anew to the effects of all turns."""
+"""Decision-effect regression as a learner: explore around the last fit, and refit to the effects of all turns."""
 
 import dataclasses
 import math
@@ -13,20 +13,20 @@ from mlgokit.algorithms.effect_fit import FitReport, fit_effects
 from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.algorithms.gate import GateEvidence
 from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Experience, Ints, Learner, Proposal, State, Task
-from mlgokit.algorithms.proposals import drawn_modules, drawn_seeds, followed
+from mlgokit.algorithms.proposals import draw_modules, draw_seeds, propose_following
 from mlgokit.algorithms.rewards import relative_gain
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 
 _BASE = 1
-"""Position of the proposal that follows the actor, which the explorations are compared with."""
+"""Position of the proposal that the explorations are compared with."""
 _EXPLORED = "policy/explored_margins"
 _EFFECTS = ("values", "sign", "component", "change", "project", "away")
 
 
 def make(task: Task, settings: EffectRegressionConfig) -> Learner:
-    """Effect regression for ``task``.
+    """Make the learner for ``task``.
 
     Raises:
         UsageError: all modules have more decisions than ``settings.most_decisions``.
@@ -39,10 +39,12 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
         del rng
-        modules, seeds = _drawn(task, settings, small, turn=_turns(state))
-        actor = DEFAULT_RULE if "policy/mean" not in state and task.start is None else _explored(best(state), state)
-        base = dataclasses.replace(followed(actor, modules), detail="scores")
-        return (_exploring(task, settings, actor, np.repeat(modules, settings.explorations), seeds), base)
+        modules, seeds = _draw_modules(task, settings, small, turn=_turns(state))
+        actor = (
+            DEFAULT_RULE if "policy/mean" not in state and task.start is None else _exploring_policy(best(state), state)
+        )
+        base = dataclasses.replace(propose_following(actor, modules), detail="scores")
+        return (_propose_exploring(task, settings, actor, np.repeat(modules, settings.explorations), seeds), base)
 
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
@@ -50,20 +52,20 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
         del proposals, rng
         fitting = np.random.default_rng([task.seed, _turns(state)])
         state = {**state, "turns": np.array(_turns(state) + 1)}
-        effects = with_effects(state, experiences, task)
+        effects = append_effects(state, experiences, task)
         state = {**state, **{f"effects/{name}": value for name, value in effects.items()}}
         metrics = _metrics(experiences, effects)
         if not len(effects["change"]):
             return state, metrics
-        policy, report, fitted_on = _fitted(effects, task, settings, fitting)
+        policy, report, fitted_on = _fit(effects, task, settings, fitting)
         metrics |= {"correlation": report.correlation, **_gate_metrics(report.gate)}
         explored = {_EXPLORED: np.array([side.explored_margin for side in report.gate])} if report.gate else {}
-        return {**state, **_packed(policy), **explored, "policy/fitted_on": fitted_on}, metrics
+        return {**state, **_pack(policy), **explored, "policy/fitted_on": fitted_on}, metrics
 
     def best(state: State) -> Policy:
         if "policy/mean" in state:
-            return _unpacked(state, task, settings)
-        return _nothing_known(task, settings) if task.start is None else task.start
+            return _unpack(state, task, settings)
+        return _zero_policy(task, settings) if task.start is None else task.start
 
     def without(state: State, project: int) -> Policy | None:
         fitted_on = state.get("policy/fitted_on")
@@ -86,15 +88,15 @@ def _small_modules(task: Task, settings: EffectRegressionConfig) -> Ints:
 
 
 def _turns(state: State) -> int:
-    """How many turns the learner was told of."""
+    """Number of finished turns."""
     return int(state.get("turns", np.array(0)))
 
 
-def _drawn(task: Task, settings: EffectRegressionConfig, small: Ints, *, turn: int) -> tuple[Ints, Ints]:
-    """The modules of a turn, counted from 0, and a seed for each exploration of them.
+def _draw_modules(task: Task, settings: EffectRegressionConfig, small: Ints, *, turn: int) -> tuple[Ints, Ints]:
+    """Draw the modules of a turn, counted from 0, and a seed for each exploration of them.
 
-    The draws of all turns are one stream from the run's seed, over all modules that compile: the published results were
-    made with it. Those of earlier turns are drawn again here, and modules without decisions are drawn for nothing.
+    The draws of all turns are one stream from the run's seed, over all modules that compile, as in the published
+    results. So the draws of earlier turns are repeated here, and modules without decisions are drawn and dropped.
     """
     rng = np.random.default_rng(task.seed)
     place = np.arange(task.modules) if task.place is None else task.place
@@ -103,8 +105,8 @@ def _drawn(task: Task, settings: EffectRegressionConfig, small: Ints, *, turn: i
     first = min(settings.modules or len(drawable), len(drawable))
 
     def next_draws(count: int) -> tuple[Ints, Ints]:
-        modules = drawable if count == len(drawable) else drawable[drawn_modules(len(drawable), count, rng)]
-        return modules, drawn_seeds(count * settings.explorations, rng)
+        modules = drawable if count == len(drawable) else drawable[draw_modules(len(drawable), count, rng)]
+        return modules, draw_seeds(count * settings.explorations, rng)
 
     places, seeds = next_draws(first)
     for _ in range(turn):
@@ -113,8 +115,10 @@ def _drawn(task: Task, settings: EffectRegressionConfig, small: Ints, *, turn: i
     return np.searchsorted(place, places[decide]), seeds[np.repeat(decide, settings.explorations)]
 
 
-def _exploring(task: Task, settings: EffectRegressionConfig, actor: Actor, modules: Ints, seeds: Ints) -> Proposal:
-    """Explorations around ``actor``; also of independent flips with probabilities, for modules that take no table."""
+def _propose_exploring(
+    task: Task, settings: EffectRegressionConfig, actor: Actor, modules: Ints, seeds: Ints
+) -> Proposal:
+    """Propose explorations around ``actor``; flip probabilities count for modules that take no decision table."""
     share = np.full(len(modules), settings.flip_probability)
     if task.decisions is not None:
         share = np.maximum(share, settings.least_flips / np.maximum(task.decisions[modules], 1))
@@ -130,10 +134,10 @@ def _exploring(task: Task, settings: EffectRegressionConfig, actor: Actor, modul
     )
 
 
-def _fitted(
+def _fit(
     effects: Mapping[str, npt.NDArray[Any]], task: Task, settings: EffectRegressionConfig, rng: np.random.Generator
 ) -> tuple[Policy, FitReport, npt.NDArray[np.bool_]]:
-    """The fit to all effects, and which of the task's projects each member was fitted on [K, projects]."""
+    """Fit to all effects; returns which of the task's projects each member was fitted on [K, projects], too."""
     # Members leave projects out, and one without effects would be left out for nothing.
     present, project = np.unique(effects["project"], return_inverse=True)
     measured = MeasuredEffects(
@@ -153,7 +157,7 @@ def _fitted(
 
 
 def _metrics(experiences: Sequence[Experience], effects: Mapping[str, npt.NDArray[Any]]) -> dict[str, float]:
-    """Of the turn and of all effects so far."""
+    """Numbers of the turn and of all effects so far."""
     changed = sum(float(np.abs(one.change).sum()) for one in experiences if one.change is not None)
     missed = sum(one.unattributed for one in experiences)
     return {
@@ -165,8 +169,8 @@ def _metrics(experiences: Sequence[Experience], effects: Mapping[str, npt.NDArra
     }
 
 
-def _explored(policy: Policy, state: State) -> Policy:
-    """The policy to explore around, whose gate is open wherever departures have paid over all projects."""
+def _exploring_policy(policy: Policy, state: State) -> Policy:
+    """The policy to explore around, whose gate is open on each side that paid over all projects."""
     if policy.gate is None or _EXPLORED not in state:
         return policy
     elsewhere, there = state[_EXPLORED].tolist()
@@ -174,7 +178,7 @@ def _explored(policy: Policy, state: State) -> Policy:
 
 
 def _gate_metrics(gate: Sequence[GateEvidence]) -> dict[str, float]:
-    """What the gate rests on, a number for each fact: the side of its feature, then the fact."""
+    """The evidence of each side of the gate, as numbers by name."""
     return {
         f"gate/{'set' if side.feature_is_set else 'unset'}/{name}": float(getattr(side, name))
         for side in gate
@@ -184,8 +188,8 @@ def _gate_metrics(gate: Sequence[GateEvidence]) -> dict[str, float]:
     }
 
 
-def with_effects(state: State, experiences: Sequence[Experience], task: Task) -> dict[str, npt.NDArray[Any]]:
-    """The effects in ``state`` and those of the departures in ``experiences``, as fields of ``MeasuredEffects``."""
+def append_effects(state: State, experiences: Sequence[Experience], task: Task) -> dict[str, npt.NDArray[Any]]:
+    """Append the effects of ``experiences`` to those in ``state``; returns fields of ``MeasuredEffects``."""
     width = len(task.features)
     parts: dict[str, list[npt.NDArray[Any]]] = {
         "values": [state.get("effects/values", np.zeros((0, width), np.int64))],
@@ -213,8 +217,8 @@ def with_effects(state: State, experiences: Sequence[Experience], task: Task) ->
     return {name: np.concatenate(parts[name]) for name in _EFFECTS}
 
 
-def _nothing_known(task: Task, settings: EffectRegressionConfig) -> Policy:
-    """A policy that expects no effect of anything, and so never inlines."""
+def _zero_policy(task: Task, settings: EffectRegressionConfig) -> Policy:
+    """A policy that predicts no effect, and so never inlines."""
     width = len(task.features)
     return Policy(
         problem=task.problem,
@@ -226,7 +230,7 @@ def _nothing_known(task: Task, settings: EffectRegressionConfig) -> Policy:
     )
 
 
-def _packed(policy: Policy) -> State:
+def _pack(policy: Policy) -> State:
     if not isinstance(policy.normaliser, SignedLog):
         raise TypeError("effect regression fits policies with the signed-log normaliser")
     arrays: dict[str, npt.NDArray[Any]] = {
@@ -241,7 +245,7 @@ def _packed(policy: Policy) -> State:
     return arrays
 
 
-def _unpacked(state: State, task: Task, settings: EffectRegressionConfig) -> Policy:
+def _unpack(state: State, task: Task, settings: EffectRegressionConfig) -> Policy:
     depth = len(settings.fit.hidden) + 1
     gate = None
     if "policy/margins" in state:

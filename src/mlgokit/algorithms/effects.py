@@ -1,13 +1,13 @@
-"""What learning from flipped decisions eats: flips with their features, and changes of score by component."""
+"""Training data of effect regression: flipped decisions with their features, and changes of score by component."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build
+from mlgokit.algorithms.credit import Credit, ScoredBuild, scored_build
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import Objective, function_scores, link_weights
 from mlgokit.errors import UsageError
@@ -19,14 +19,14 @@ class MeasuredEffects:
     """N flips in C components.
 
     Attributes:
-        names: the F features.
-        values: int64 or floating point [N, F] the raw features of each flipped decision.
+        names: of the F features.
+        values: [N, F] raw features of each flipped decision, int64 or floating point.
         sign: float32 [N], +1 where the flip inlined, -1 where it refused.
-        component: int64 [N], ascending from 0.
+        component: int64 [N] ascending from 0.
         change: float32 [C] bytes, explored minus base.
         project: int64 [C] index into ``projects``.
         projects: project names.
-        away: bool [N] whether the flip departs from the heuristic's decision; nothing where that is not known.
+        away: bool [N] whether the flip overrides the heuristic's decision; ``None`` if that is not known.
     """
 
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class MeasuredEffects:
 
 
 def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
-    """One set out of several with the same features.
+    """Join sets with the same features.
 
     Raises:
         UsageError: there is nothing to join, or the features differ.
@@ -74,12 +74,12 @@ def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
 def measured_effects(
     explored: Compilation, credit: Credit, *, project: str, excluded: Sequence[str] = ()
 ) -> MeasuredEffects:
-    """What the flips of one compilation teach.
+    """Extract the effects of the flips in one compilation.
 
     Args:
         explored: the compilation, with the features of its flips.
-        credit: what changed against the compilation without the flips.
-        project: whose module it is of.
+        credit: of its changes against the compilation without the flips.
+        project: of the module.
         excluded: features to leave out.
     """
     # The regression wants the flips of a component next to each other.
@@ -100,7 +100,7 @@ def measured_effects(
 
 
 def project_weights(modules: Sequence[Module], compilations: Sequence[Compilation]) -> dict[str, dict[str, int]]:
-    """For each project, how many of its modules define each COMDAT signature, by their compilations."""
+    """Count for each project how many of its modules define each COMDAT signature."""
     return {
         project: link_weights(
             done.sizes
@@ -112,50 +112,10 @@ def project_weights(modules: Sequence[Module], compilations: Sequence[Compilatio
 
 
 def weighted_build(done: Compilation, weights: Mapping[str, int], objective: Objective) -> ScoredBuild:
-    """A compilation with the scores of its functions, ready for credit.
+    """Score the functions of a compilation, for credit assignment.
 
     Raises:
         UsageError: there is no object.
     """
     names, scores, _ = function_scores(done.measured, weights, objective=objective)
     return scored_build(done, tuple(names), scores)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleEffects:
-    """What the explorations of one module taught.
-
-    Attributes:
-        measured: flips and changes by component, or ``None``.
-        changed_bytes: sum of the absolute changes that have an owner.
-        unattributed_bytes: sum of the absolute changes that no flip explains.
-    """
-
-    measured: MeasuredEffects | None
-    changed_bytes: float
-    unattributed_bytes: float
-
-
-def module_effects(
-    module: Module,
-    base: Compilation,
-    explorations: Iterable[Compilation],
-    *,
-    weights: Mapping[str, int],
-    objective: Objective = Objective.LINK_AWARE,
-    excluded: Sequence[str] = (),
-) -> ModuleEffects:
-    """Components of flips and their changes, of all explorations of one module."""
-    parts: list[MeasuredEffects] = []
-    changed = missed = 0.0
-    before = weighted_build(base, weights, objective) if base.ok else None
-    for explored in explorations:
-        if before is None or not explored.ok or not explored.decisions.flipped.any():
-            continue
-        credit = attribute(before, weighted_build(explored, weights, objective))
-        parts.append(measured_effects(explored, credit, project=module.project, excluded=excluded))
-        changed += float(np.abs(credit.change).sum())
-        missed += credit.unattributed
-    return ModuleEffects(
-        measured=join_effects(parts) if parts else None, changed_bytes=changed, unattributed_bytes=missed
-    )

@@ -1,7 +1,7 @@
-"""Evolution strategies: perturb the weights, compile, and move to where the scores are lower; no gradient of anything.
+"""Evolution strategies: perturb the weights, compile, and move to where the scores are lower.
 
-Antithetic pairs (Salimans et al., 2017) with Adam from optax, or CMA-ES (``cma.py``). Both ask for
-whole policies that do not explore decision by decision, so they need nothing of a compilation but its score.
+Antithetic pairs (Salimans et al., 2017) with Adam from optax, or CMA-ES (``cma.py``). Both propose whole policies that
+do not explore decision by decision, so they need nothing of a compilation but its score.
 """
 
 # optax annotates its functions only in part, which strict mode would report at every call.
@@ -17,17 +17,17 @@ import optax
 from mlgokit.algorithms import cma, network
 from mlgokit.algorithms.config import EsConfig
 from mlgokit.algorithms.learner import Experience, Floats, Learner, Proposal, State, Task
-from mlgokit.algorithms.proposals import drawn_modules, followed
+from mlgokit.algorithms.proposals import draw_modules, propose_following
 from mlgokit.algorithms.rewards import relative_gain, relative_reward
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import Policy
 
 
 def make(task: Task, settings: EsConfig) -> Learner:
-    """Evolution strategies for ``task``.
+    """Make the learner for ``task``.
 
     Raises:
-        UsageError: the penalty of the regression is negative, or belongs to another strategy.
+        UsageError: the ridge penalty is negative, or does not apply to the strategy.
     """
     if not settings.ridge >= 0 or (settings.ridge and settings.strategy != "antithetic"):
         raise UsageError(
@@ -35,18 +35,18 @@ def make(task: Task, settings: EsConfig) -> Learner:
         )
     shapes = network.initial(task, settings.hidden, np.random.default_rng(0))
     strategy = _cma(settings) if settings.strategy == "cma" else _antithetic(settings)
-    start_centre, networks, moved = strategy
+    start_centre, sample, update = strategy
 
     def start(rng: np.random.Generator) -> State:
-        return start_centre(_flat(network.initial(task, settings.hidden, rng)))
+        return start_centre(_flatten(network.initial(task, settings.hidden, rng)))
 
     def policy(weights: Floats) -> Policy:
-        return network.to_policy(task, _shaped(weights, shapes))
+        return network.to_policy(task, _unflatten(weights, shapes))
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        weights = networks(state, rng)
-        modules = drawn_modules(task.modules, min(settings.modules, task.modules), rng)
-        return tuple(followed(policy(row), modules) for row in weights)
+        weights = sample(state, rng)
+        modules = draw_modules(task.modules, min(settings.modules, task.modules), rng)
+        return tuple(propose_following(policy(row), modules) for row in weights)
 
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
@@ -58,16 +58,16 @@ def make(task: Task, settings: EsConfig) -> Learner:
         metrics = {"gain": relative_gain(experiences), "failed": float(np.count_nonzero(~known))}
         if not known.any():
             return state, metrics
-        return moved(state, tested, rewards), metrics | {"reward": float(rewards[known].mean())}
+        return update(state, tested, rewards), metrics | {"reward": float(rewards[known].mean())}
 
     return Learner(start=start, ask=ask, tell=tell, best=lambda state: policy(state["centre"]))
 
 
 def fitness(count: int, experiences: Sequence[Experience]) -> Floats:
-    """Mean reward of each of ``count`` proposals against the heuristic, NaN where nothing compiled.
+    """Compute the mean reward of each of ``count`` proposals against the heuristic; NaN where nothing compiled.
 
-    Only modules that compiled under every proposal with any result are compared: an easy module that one network
-    failed on would otherwise look like that network's merit.
+    Only modules that compiled under every proposal with a result count: a hard module on which one network failed would
+    otherwise be to that network's credit.
     """
     table: dict[int, dict[int, float]] = {}
     for one in experiences:
@@ -81,7 +81,7 @@ def fitness(count: int, experiences: Sequence[Experience]) -> Floats:
 
 
 def centred_ranks(rewards: Floats) -> Floats:
-    """Order of ``rewards``, from -0.5 to 0.5.
+    """Centred ranks of ``rewards``, from -0.5 to 0.5.
 
     Example:
         >>> centred_ranks(np.array([3.0, 100.0, -5.0])).tolist()
@@ -93,7 +93,7 @@ def centred_ranks(rewards: Floats) -> Floats:
 
 
 def ridge_gradient(noise: Floats, slopes: Floats, penalty: float) -> Floats:
-    """The gradient that explains ``slopes`` [N] along ``noise`` [N, W] by ridge regression, or the mean of products.
+    """Estimate the gradient [W] from ``slopes`` [N] along ``noise`` [N, W] by ridge regression, or as a mean.
 
     Example:
         >>> noise, wanted = np.array([[1.0, 1.0], [1.0, -1.0], [0.0, 2.0]]), np.array([3.0, -2.0])
@@ -106,7 +106,7 @@ def ridge_gradient(noise: Floats, slopes: Floats, penalty: float) -> Floats:
     """
     if not penalty:
         return (slopes[:, None] * noise).mean(axis=0)
-    # There are fewer pairs than weights, so the system of the pairs is the small one.
+    # There are fewer pairs than weights, so the dual system is the smaller one.
     return noise.T @ np.linalg.solve(noise @ noise.T + penalty * np.eye(len(noise)), slopes)
 
 
@@ -116,11 +116,11 @@ def _antithetic(settings: EsConfig) -> Any:
     def start(weights: Floats) -> State:
         return {"centre": weights, **network.pack("optimiser", optimiser.init(weights))}
 
-    def networks(state: State, rng: np.random.Generator) -> Floats:
+    def sample(state: State, rng: np.random.Generator) -> Floats:
         noise = rng.normal(size=(settings.perturbations, len(state["centre"]))) * settings.spread
         return state["centre"] + np.concatenate([noise, -noise])
 
-    def moved(state: State, tested: Floats, rewards: Floats) -> State:
+    def update(state: State, tested: Floats, rewards: Floats) -> State:
         first, second = np.split(rewards, 2)
         paired = np.isfinite(first) & np.isfinite(second)
         if not paired.any():
@@ -135,7 +135,7 @@ def _antithetic(settings: EsConfig) -> Any:
         centre = state["centre"] + np.asarray(updates, np.float64)
         return {"centre": centre, **network.pack("optimiser", optimiser_state)}
 
-    return start, networks, moved
+    return start, sample, update
 
 
 def _cma(settings: EsConfig) -> Any:
@@ -147,11 +147,11 @@ def _cma(settings: EsConfig) -> Any:
     return start, cma.ask, cma.tell
 
 
-def _flat(parameters: network.Parameters) -> Floats:
+def _flatten(parameters: network.Parameters) -> Floats:
     return np.concatenate([layer[name].ravel() for layer in parameters for name in ("weight", "bias")]).astype(float)
 
 
-def _shaped(weights: npt.NDArray[Any], like: network.Parameters) -> network.Parameters:
+def _unflatten(weights: npt.NDArray[Any], like: network.Parameters) -> network.Parameters:
     parameters: network.Parameters = []
     begin = 0
     for layer in like:
@@ -165,7 +165,7 @@ def _shaped(weights: npt.NDArray[Any], like: network.Parameters) -> network.Para
 
 
 def _weights_of(actor: Policy | str) -> Floats:
-    """The weights that were tested: those of the policy, which has them in single precision."""
+    """The weights of a tested policy, which are in single precision."""
     if isinstance(actor, str):
         raise TypeError("evolution strategies propose policies, not rules")
-    return _flat([{"weight": layer.weight, "bias": layer.bias} for layer in actor.layers])
+    return _flatten([{"weight": layer.weight, "bias": layer.bias} for layer in actor.layers])

@@ -1,16 +1,16 @@
-"""The gate of a policy: for which call sites departing from LLVM's own decision has paid on projects never seen.
+"""The gate of a policy: the call sites for which overriding LLVM's heuristic paid on projects outside the fit.
 
-A policy that is wrong about a kind of code it hardly saw makes that code larger than plain ``-Oz``. So every flip that
-is alone in its component is asked what the members of the ensemble that were not fitted on its project say. Where they
-would depart from the heuristic, the flip measured what that does. docs/scores.md, "The gate", has the figures.
+A policy that is wrong about a kind of code that it was hardly trained on makes that code larger than plain ``-Oz``. So
+for every flip that is alone in its component, the members that were not fitted on its project predict its effect. Where
+they would override the heuristic, the flip measured what that does. docs/scores.md, "The gate", has the figures.
 
-What pays in C++ may cost in C, whose functions are none that the linker may drop, and which has hardly a flip among
-those of C++. So projects in which no call has the feature are asked by themselves, too. The actor that explores does
-not wait for that, or nothing more would be learned there.
+What pays in C++ may cost in C, which has no functions that the linker may drop, and hardly a flip among those of C++.
+So projects in which no call has the feature must pay by themselves, too. The exploring policy does not wait for that,
+or nothing more would be learned there.
 
-Single flips say on which side departures pay, not how sure one must be: by them the best margin is 5 bytes or more,
-with which whole builds get larger than with 2. What pays only once every call is inlined, so that the body dies, costs
-in a single flip.
+Single flips tell on which side overriding pays, but not the margin: by them the best margin is 5 bytes or more, with
+which whole builds are larger than with 2. A decision that pays only once every call is inlined, so that the body dies,
+costs bytes in a single flip.
 """
 
 import math
@@ -24,23 +24,23 @@ from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.policy.network import Gate
 
 ERRORS = 2.0
-"""Standard errors that departures must have saved. With one, a corpus of many projects in C++ opened the gate for calls
-of functions that stay, by which C became larger (docs/results/experiments.md)."""
+"""Standard errors that the savings must exceed. With one, a corpus of many C++ projects opened the gate for calls of
+functions that stay, which made C larger (docs/results/experiments.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateEvidence:
-    """What departures from the heuristic did, of the call sites on one side of the gate's feature.
+    """What overriding the heuristic did at the call sites on one side of the gate's feature.
 
     Attributes:
-        feature_is_set: which side: whether the feature is not 0.
-        departures: flips for which members that had not seen the project would depart from the heuristic.
-        saved_bytes: what these departures saved, all together; negative if they cost.
-        error_bytes: standard error of that.
-        alone_saved_bytes: what those of them saved that are in projects in which no call has the feature.
-        alone_error_bytes: standard error of that.
-        explored_margin: the margin of the actor that explores; infinite where it is to follow the heuristic.
-        margin: the margin that was chosen, in bytes; infinite where the heuristic is to decide.
+        feature_is_set: the side: whether the feature is not 0.
+        departures: number of flips where members that were not fitted on the project would override the heuristic.
+        saved_bytes: sum of what these flips saved; negative if they cost.
+        error_bytes: its standard error.
+        alone_saved_bytes: the part of the sum from projects in which no call has the feature.
+        alone_error_bytes: its standard error.
+        explored_margin: margin of the exploring policy in bytes; infinite where it follows the heuristic.
+        margin: margin of the policy in bytes; infinite where the heuristic decides.
     """
 
     feature_is_set: bool
@@ -56,22 +56,22 @@ class GateEvidence:
 def choose_gate(
     effects: MeasuredEffects, predicted: npt.NDArray[np.floating[Any]], *, feature: str, margin: float
 ) -> tuple[Gate | None, tuple[GateEvidence, ...]]:
-    """Open the gate on each side of ``feature`` if departures have saved more there than chance would, by `ERRORS`.
+    """Open the gate on each side of ``feature`` where overriding saved more than `ERRORS` standard errors.
 
-    No single project opens a side: they must have saved more than chance without it too, if there are others. If there
-    are projects in which no call has the feature, the side without it must have paid in these by themselves, too.
+    No single project opens a side: the savings must hold without any one of them, if there are several. If there are
+    projects in which no call has the feature, the side without it must have paid in these by themselves, too.
 
     Args:
-        effects: N flips; who decided otherwise than the heuristic must be known.
-        predicted: [N] bytes that inlining adds, as foretold by members that were not fitted on the flip's project.
-        feature: the feature that divides call sites, one of those of ``effects``.
+        effects: N flips, with what the heuristic decides.
+        predicted: [N] bytes that inlining adds, as predicted by members that were not fitted on the flip's project.
+        feature: that divides the call sites, one of ``effects``.
         margin: bytes that an effect must exceed where the gate is open.
 
     Returns:
-        The gate and what it rests on; no gate if the heuristic's decisions or the feature are not known.
+        The gate and its evidence; no gate if the heuristic's decisions or the feature are not known.
 
     Example:
-        Ten refused calls are inlined. All were believed to save; the five of the first kind cost.
+        Ten calls that the heuristic refuses are inlined. All were predicted to save; the first five cost bytes.
 
         >>> effects = MeasuredEffects(
         ...     names=("discardable",), values=np.repeat([[0], [1]], 5, axis=0), sign=np.ones(10, np.float32),
@@ -83,7 +83,7 @@ def choose_gate(
     if effects.away is None or feature not in effects.names:
         return None, ()
     single = np.bincount(effects.component)[effects.component] == 1
-    # A flip back to the heuristic measured the departure the other way round.
+    # A flip back to the heuristic's decision measured the opposite of overriding it.
     direction = np.where(effects.away, effects.sign, -effects.sign)
     saved = np.where(effects.away, -1, 1) * effects.change[effects.component]
     chosen = single & (predicted * direction < -margin)
@@ -95,7 +95,7 @@ def choose_gate(
         here = chosen & (side == is_set)
         alone = here & without
         paid = pays(saved[here], project[here], errors=ERRORS)
-        # A corpus without such projects has nothing to say about them.
+        # A corpus without such projects says nothing about them.
         paid_alone = is_set or not without.any() or pays(saved[alone], project[alone], errors=ERRORS)
         total, error = sum_and_error(saved[here])
         alone_total, alone_error = sum_and_error(saved[alone])
@@ -115,12 +115,12 @@ def choose_gate(
 
 
 def pays(saved: npt.NDArray[np.floating[Any]], project: npt.NDArray[np.int64], *, errors: float = 1.0) -> bool:
-    """Whether departures saved more than so many of their standard errors, whichever project is left out."""
+    """Whether the sum of savings exceeds so many standard errors, whichever project is left out."""
     parts = [saved] + [saved[project != one] for one in np.unique(project)]
-    # A side that one project alone has anything to say about is judged by that one.
+    # A single project is judged by itself.
     return all(total > errors * error for total, error in map(sum_and_error, parts if len(parts) > 2 else parts[:1]))
 
 
 def sum_and_error(saved: npt.NDArray[np.floating[Any]]) -> tuple[float, float]:
-    """The sum of savings, and its standard error."""
+    """Compute the sum of savings and its standard error."""
     return float(saved.sum()), float(np.sqrt(np.square(saved).sum()))

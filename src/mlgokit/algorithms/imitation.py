@@ -1,4 +1,4 @@
-"""To fit networks to decisions: what behavioural cloning, BC-Max and local search have in common."""
+"""Supervised fits of networks to decisions, for behavioural cloning, BC-Max and local search."""
 
 # JAX and optax annotate their functions only in part, which strict mode would report at every call.
 # pyright: basic
@@ -31,7 +31,7 @@ Rows = Mapping[str, npt.NDArray[Any]]
 
 
 def start(task: Task, settings: ImitationConfig, rng: np.random.Generator) -> State:
-    """Parameters and optimiser; no decisions yet, and no module visited."""
+    """Make the first state: parameters and optimiser, no decisions, and no module visited."""
     parameters = network.initial(task, settings.hidden, rng)
     return {
         _VISITED: np.zeros(task.modules, bool),
@@ -41,34 +41,34 @@ def start(task: Task, settings: ImitationConfig, rng: np.random.Generator) -> St
 
 
 def parameters_of(task: Task, settings: ImitationConfig, state: State) -> network.Parameters:
-    """The parameters in ``state``."""
+    """Unpack the parameters in ``state``."""
     return network.unpack("parameters", state, network.initial(task, settings.hidden, np.random.default_rng(0)))
 
 
 def policy_of(task: Task, settings: ImitationConfig, state: State) -> Policy:
-    """The policy with the parameters in ``state``."""
+    """Make the policy with the parameters in ``state``."""
     return network.to_policy(task, parameters_of(task, settings, state))
 
 
-def unvisited(state: State, most: int, rng: np.random.Generator) -> Ints:
-    """Up to ``most`` modules, drawn from those that no proposal has named yet."""
+def draw_unvisited(state: State, most: int, rng: np.random.Generator) -> Ints:
+    """Draw up to ``most`` modules from those that no proposal has named yet."""
     new = np.flatnonzero(~state[_VISITED])
     return np.sort(rng.permutation(new)[:most]).astype(np.int64)
 
 
-def kept_rows(state: State) -> Rows:
-    """The decisions that ``state`` holds."""
+def stored_rows(state: State) -> Rows:
+    """Return the decisions in ``state``."""
     return {name.removeprefix(_KEPT): value for name, value in state.items() if name.startswith(_KEPT)}
 
 
-def with_rows(state: State, rows: Rows) -> State:
-    """``state`` with these decisions instead of its own."""
+def store_rows(state: State, rows: Rows) -> State:
+    """Return ``state`` with other decisions."""
     others = {name: value for name, value in state.items() if not name.startswith(_KEPT)}
     return others | {_KEPT + name: value for name, value in rows.items()}
 
 
-def rows_of(experience: Experience) -> Rows:
-    """All decisions of one compilation, each with the score of its context."""
+def experience_rows(experience: Experience) -> Rows:
+    """Make rows of all decisions of one compilation, each with the score of its context."""
     count = len(experience.decisions)
     rows: dict[str, npt.NDArray[Any]] = {
         "features": experience.features,
@@ -82,27 +82,27 @@ def rows_of(experience: Experience) -> Rows:
     return rows if experience.mask is None else rows | {"mask": experience.mask}
 
 
-def chosen_rows(rows: Rows, keep: npt.NDArray[Any]) -> Rows:
-    """The rows that ``keep`` (a mask, or positions) names."""
+def select_rows(rows: Rows, keep: npt.NDArray[Any]) -> Rows:
+    """Select rows by a mask or by positions."""
     return {name: value[keep] for name, value in rows.items()}
 
 
-def stacked(parts: Sequence[Rows]) -> Rows:
-    """All rows of ``parts`` with any, in their order."""
+def stack_rows(parts: Sequence[Rows]) -> Rows:
+    """Concatenate the parts that are not empty."""
     parts = [part for part in parts if part and len(part["decisions"])]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
-def replaced(rows: Rows, by: Rows) -> Rows:
-    """``rows`` without the contexts that ``by`` has decisions of, and then those of ``by``."""
+def replace_contexts(rows: Rows, by: Rows) -> Rows:
+    """Replace the contexts that ``by`` has decisions of by those decisions."""
     if not rows or not by:
         return by or rows
     new = set(zip(by["module"].tolist(), by["context"].tolist(), strict=True))
     old = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
-    return stacked([chosen_rows(rows, np.array([key not in new for key in old], bool)), by])
+    return stack_rows([select_rows(rows, np.array([key not in new for key in old], bool)), by])
 
 
-def told(
+def store_and_fit(
     task: Task,
     settings: ImitationConfig,
     state: State,
@@ -112,19 +112,19 @@ def told(
     rows: Rows,
     rng: np.random.Generator,
 ) -> tuple[State, dict[str, float]]:
-    """What a learner's ``tell`` ends with: the modules are visited, ``rows`` kept and fitted to."""
+    """End a learner's ``tell``: mark the proposed modules as visited, store ``rows``, and fit to them."""
     visited = state[_VISITED].copy()
     for proposal in proposals:
         visited[proposal.modules] = True
-    state, metrics = fit(task, settings, with_rows({**state, _VISITED: visited}, rows), rng=rng)
+    state, metrics = fit(task, settings, store_rows({**state, _VISITED: visited}, rows), rng=rng)
     return state, metrics | {"gain": relative_gain(experiences)}
 
 
 def fit(
     task: Task, settings: ImitationConfig, state: State, *, rng: np.random.Generator
 ) -> tuple[State, dict[str, float]]:
-    """Go on with the fit to the decisions that ``state`` holds, for the steps of one turn."""
-    rows = kept_rows(state)
+    """Continue the fit to the decisions in ``state`` by the steps of one turn."""
+    rows = stored_rows(state)
     if not rows or not rows["weight"].sum() > 0:
         return state, {}
     features = rows["features"]
@@ -157,7 +157,7 @@ def train(
     settings: ImitationConfig,
     rng: np.random.Generator,
 ) -> tuple[network.Parameters, Any, npt.NDArray[np.float32]]:
-    """``steps`` gradient steps on ``data``: ``inputs`` [N, ...], ``decisions`` and ``weight`` [N], perhaps ``mask``.
+    """Perform gradient steps on ``data``: ``inputs`` [N, ...], ``decisions`` and ``weight`` [N], perhaps ``mask``.
 
     Returns:
         Parameters, the optimiser's state, and the loss of each step.
@@ -167,7 +167,7 @@ def train(
     passes = -(-steps * batch // rows)
     order = np.concatenate([rng.permutation(rows) for _ in range(passes)])[: steps * batch]
     order = order.reshape(steps, batch).astype(np.int32)
-    arrays = jax.device_put(network.padded(data))
+    arrays = jax.device_put(network.pad_rows(data))
     losses: list[Any] = []
     for begin in range(0, steps, _CHUNK):
         key = jax.random.key(int(rng.integers(2**31)))

@@ -1,4 +1,4 @@
-"""The contract of all learners: ask which compilations to run, tell how they went, take the best policy.
+"""The contract of all learners: ask for compilations, be told their results, return the best policy.
 
 A learner is a few pure functions over one state, and knows neither compiler nor disk::
 
@@ -9,8 +9,8 @@ A learner is a few pure functions over one state, and knows neither compiler nor
         state, metrics = learner.tell(state, proposals, compile_all(proposals), rng)
     policy = learner.best(state)
 
-A state is a flat mapping from names to arrays, so that a checkpoint is its bytes, and learning that continues from
-them gives bit by bit what it would have given without the interruption.
+A state is a flat mapping from names to arrays, so that a checkpoint is its bytes, and a run that continues from them
+ends with the same bits as one that was not interrupted.
 """
 
 import json
@@ -41,20 +41,21 @@ Detail = Literal["all", "departures", "scores"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is learned; M modules.
+    """What is learned, from M modules.
 
     Attributes:
-        problem: its name, for the policy.
-        kind: what one decision is.
+        problem: name of the problem.
+        kind: of advice.
         features: names of the F features that the policy may see, in the order of the experiences' columns.
-        normaliser: for learners that do not fit one of their own; fitted on a trace of the heuristic.
+        normaliser: for learners that do not fit their own; fitted on a trace of the heuristic.
         project: int64 [M] the project of each module; modules of one project are held out together.
-        start: where to start from, a policy with these features, or nothing.
-        mask: name of the feature that says which columns are legal, for the policy; empty without columns.
-        decisions: int64 [M] how many decisions each module has under the heuristic; nothing if not known.
+        start: policy with these features to start from, if any.
+        mask: name of the feature that masks illegal columns; empty without columns.
+        decisions: int64 [M] number of decisions of each module under the heuristic; ``None`` if not known.
         seed: of the run, for learners whose draws are one stream over all turns.
-        place: int64 [M] each module's place among all that compile, decisions or not; nothing if all have decisions.
-        compiled: how many compile.
+        place: int64 [M] position of each module among all that compile, with decisions or not; ``None`` if all have
+            decisions.
+        compiled: number of modules that compile.
     """
 
     problem: str
@@ -77,11 +78,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForcedDecisions:
-    """Decisions that are given rather than asked for, by site; all other sites are the actor's.
+    """Decisions of single sites that override the actor's.
 
     Attributes:
         sites: int64 [S] as in :attr:`Experience.sites`.
-        decisions: [S] what to decide there.
+        decisions: [S] the decision at each.
     """
 
     sites: Ints
@@ -92,26 +93,26 @@ class ForcedDecisions:
 class Proposal:
     """R compilations under one actor.
 
-    How decisions depart from the actor's, with the temperature T: a **binary** decision is drawn from the logistic of
-    preference / T and then flipped with the flip probability; a **masked choice** is drawn from the softmax of
-    preference / T over the legal columns, and then with the flip probability another of them is taken; a **real**
-    answer gets normal noise with the standard deviation T, and is not flipped. At T = 0 the actor is followed.
+    Exploration with temperature T: a **binary** decision is drawn from the logistic of preference / T and then flipped
+    with the flip probability; a **masked choice** is drawn from the softmax of preference / T over the legal columns,
+    and then with the flip probability replaced by another of them; a **real** answer gets Gaussian noise with standard
+    deviation T, and is not flipped. At T = 0 the actor is followed.
 
     Attributes:
         actor: a policy, or a rule such as ``:default``.
-        modules: int64 [R] the modules to compile, the same one more than once if wanted.
+        modules: int64 [R] the modules to compile; a module may be repeated.
         seeds: int64 [R] of the exploration.
         temperature: T.
         flip_probability: float64 [R].
-        forced: nothing, or one :class:`ForcedDecisions` per compilation, which goes before all exploration.
-        independent: 0, or how many moves are made at most from the base's decisions, all others of which stay: one
-            decision is flipped, or all like ones about a callee. The seed draws moves of which no two can change
-            the same function; explorations of a module that are alike are told once. Temperature and flip
-            probability only count for modules in which the compiler cannot be given decisions of single sites.
-        base: position of another proposal in the same request: its compilation of the same module is what this one's
-            are compared with for credit.
-        detail: which decisions the learner looks at: all, those that depart from the base, or none but the scores.
-            Of the others its experiences may have nothing, so that whole corpora fit into memory.
+        forced: empty, or one :class:`ForcedDecisions` per compilation, which override all exploration.
+        independent: 0, or the maximum number of moves from the base's decisions: a move flips one decision, or all like
+            ones about a callee. The seed draws moves of which no two can change the same function; explorations of a
+            module that turn out the same are told once. Temperature and flip probability only count for modules in
+            which the compiler cannot be given decisions of single sites.
+        base: position of another proposal in the same request, whose compilation of the same module is the baseline of
+            credit assignment.
+        detail: decisions that the learner needs: all, those that depart from the base, or the scores alone. Others may
+            be missing in its experiences, so that whole corpora fit into memory.
     """
 
     actor: Actor
@@ -127,31 +128,30 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experience:
-    """One compilation that worked, of N decisions in X contexts; C columns where there are any.
+    """One successful compilation with N decisions in X contexts; C columns where there are any.
 
-    Compilations that fail are left out of what is told, so a learner must not count on all that it asked for.
+    Failed compilations have no experience, so a learner must not count on all that it asked for.
 
     Attributes:
         proposal: position of the proposal in what was asked.
         compilation: position in the proposal.
-        module: the module.
+        module: of the task.
         features: [N, F], or [N, C, F] with columns; as the compiler sent them.
-        mask: bool [N, C] the legal columns; nothing without columns.
+        mask: bool [N, C] the legal columns; ``None`` without columns.
         decisions: int64 [N]; float64 [N] for real advice, in the unit of a policy's output and not of the compiler.
-        log_probability: float64 [N] natural logarithm of the chance, or of the density, of each decision; NaN where
-            only departures are told.
+        log_probability: float64 [N] log-probability, or log-density, of each decision; NaN if the detail is departures.
         defaults: as ``decisions``, the heuristic's at the same question.
-        sites: int64 [N] what names a question across compilations of the module, such as a hash of caller, callee
-            and which of their calls it is.
+        sites: int64 [N] identity of each question across compilations of the module, such as a hash of caller, callee
+            and the number of the call.
         context: int64 [N] position of each decision's context.
-        context_ids: int64 [X] what names a context across compilations of the module.
+        context_ids: int64 [X] identity of each context across compilations of the module.
         scores: float64 [X] smaller is better.
         default_scores: float64 [X] under the heuristic.
-        component: int64 [N] the component that each departure from the base belongs to, -1 where there is none;
-            nothing if no base was asked for, or it failed. See :mod:`mlgokit.algorithms.credit`.
+        component: int64 [N] component of each departure from the base, -1 for other decisions; ``None`` if there is no
+            base, or it failed. See :mod:`mlgokit.algorithms.credit`.
         change: float64 [number of components] change of the score against the base.
         unattributed: sum of the absolute changes of the score that no departure explains.
-        base_decisions: [N] what the base decided at the same site; at a site that it lacks, ``decisions``.
+        base_decisions: [N] the base's decision at the same site; at a site that it lacks, ``decisions``.
     """
 
     proposal: int
@@ -175,15 +175,15 @@ class Experience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """Pure functions; none changes its arguments, and all that is random comes from ``rng``.
+    """Pure functions; none changes its arguments, and all randomness comes from ``rng``.
 
     Attributes:
-        start: the first state.
-        ask: the compilations wanted next: at least one.
-        tell: the state after them, and numbers for a table or a plot. The proposals are the ones asked for.
-        best: the policy to use if learning stops here.
-        without: what of that policy knows nothing of one of the task's projects, so that it can be judged there
-            though the project teaches; nothing if all of it does. Only ensembles that leave projects out have it.
+        start: makes the first state.
+        ask: proposes the next compilations, at least one.
+        tell: returns the state after them, and numbers to report; the proposals are those of ``ask``.
+        best: returns the policy of a state.
+        without: returns the members of that policy that were not fitted on one of the task's projects, for validation
+            there; ``None`` if all were. Only ensembles that leave projects out have it.
     """
 
     start: Callable[[np.random.Generator], State]
@@ -196,7 +196,7 @@ class Learner:
 
 
 def state_bytes(state: State, *, learner: str) -> bytes:
-    """``state`` as a file, safetensors again; the same state always gives the same bytes.
+    """Serialize a state as safetensors; the same state always gives the same bytes.
 
     Example:
         >>> state = {"step": np.array(3), "weight": np.zeros((2, 0), np.float32)}
@@ -210,7 +210,7 @@ def state_bytes(state: State, *, learner: str) -> bytes:
 
 
 def state_from_bytes(data: bytes, *, learner: str) -> State:
-    """The state in ``data``.
+    """Read a state.
 
     Raises:
         InputError: these are not the bytes of a state of this learner.

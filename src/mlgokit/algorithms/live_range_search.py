@@ -1,26 +1,81 @@
-"""A linear policy about live ranges: a weighted sum of what is known about one is its priority, or scales its weight.
+"""Linear policies about live ranges, and their scores: spills, executed instructions, or bytes of code.
 
-Of priorities the order is all that counts, so the policy's weights have no scale of their own; a sum that scales spill
-weights is taken as it is. The policy's weights are found by CMA-ES (``cma.py``), which asks for whole policies and
-needs nothing of them but what they did to functions.
+A weighted sum of a live range's features is its priority, or scales its spill weight. Only the order of priorities
+matters, so the scale of their weights is free; a sum that scales spill weights is taken as it is. CMA-ES (``cma.py``)
+searches the weights.
 """
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.allocation_score import AllocationScore, in_score
 from mlgokit.algorithms.learner import Floats
+from mlgokit.compiler.reuse.trials import IMAGE_BYTES, MEASURES, SPILL_COST
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.problems import REGALLOC_PRIORITY, Problem
 
+AllocationScore = Literal["spill-cost", "executed", "bytes"]
+
+_LEAST_COST = 0.3
+_REST = 0.2
+"""Weight of an instruction that is no spill, reload or copy: what LLVM's own score gives a rematerialized one
+(``llvm/lib/CodeGen/RegAllocScore.cpp``). LLVM's remarks leave those out, and saves of callee-saved registers."""
+_MOST_EXECUTED = 0.03
+_EXECUTED = MEASURES.index("executed")
+_WITH_THE_REST = SPILL_COST - np.isin(MEASURES, ("spills", "reloads", "copies")) * _REST
+_WITH_THE_REST[_EXECUTED] = _REST
+_TO_MEMORY = ("spills", "reloads", "folded_spills", "folded_reloads")
+_WITH_MEMORY = np.isin(MEASURES, ("executed", *_TO_MEMORY)).astype(np.float64)
+"""Executed instructions, with the allocator's loads and stores counted twice."""
+_OF_BYTES = np.where(np.arange(len(MEASURES)) > _EXECUTED, IMAGE_BYTES, 0.0)
+
+
+def changes(before: Floats, after: Floats, score: AllocationScore) -> Floats:
+    """Compute how much worse functions [N] became.
+
+    Args:
+        before: [N, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`.
+        after: [N, 9] the same.
+        score: percent of the cost of spills, reloads, copies and added instructions, clipped to 100; thousandths of the
+            instructions that one call executes by LLVM's estimate, with spills and reloads counted twice, clipped to 30
+            so that no single function dominates; or bytes of code and tables.
+
+    Example:
+        >>> before, after = np.zeros((1, 9)), np.zeros((1, 9))
+        >>> before[0, 1], after[0, 1] = 10.0, 9.0
+        >>> changes(before, after, "spill-cost").round(2).tolist()
+        [-9.9]
+    """
+    if score == "spill-cost":
+        then, more = before @ SPILL_COST, (after - before) @ _WITH_THE_REST
+        return 100 * np.clip(np.log((np.maximum(then + more, 0) + _LEAST_COST) / (then + _LEAST_COST)), -1, 1)
+    if score == "executed":
+        then, now = before @ _WITH_MEMORY, after @ _WITH_MEMORY
+        return 1000 * np.clip((now - then) / np.maximum(then, 1e-9), -_MOST_EXECUTED, _MOST_EXECUTED)
+    return (after - before) @ _OF_BYTES
+
+
+def in_score(before: Floats, after: Floats, score: AllocationScore) -> tuple[Floats, Floats]:
+    """Compute additive scores [N] of functions before and after; relative ones begin at 100 or 1000.
+
+    Args:
+        before: [N, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`.
+        after: [N, 9] the same.
+        score: as in :func:`changes`.
+    """
+    worse = changes(before, after, score)
+    then = before @ _OF_BYTES if score == "bytes" else np.full(len(before), 100.0 if score == "spill-cost" else 1000.0)
+    return then, then + worse
+
+
 _MOST_UNITS = 15.5
-"""No live range's unit number is beyond it, so none is clipped (docs/formats.md, "The arithmetic")."""
+"""Bound of the units of all live ranges, so that none is clipped (docs/formats.md, "The arithmetic")."""
 FAILED = 2.0
-"""Times the score of a function that a policy fails on."""
+"""Multiple of a function's score that a policy which fails on it gets."""
 
 
 GATES: dict[AllocationScore, Gate] = {
@@ -28,13 +83,13 @@ GATES: dict[AllocationScore, Gate] = {
     "executed": Gate(feature="is_minsize", margins=(0.0, math.inf)),
     "spill-cost": Gate(feature="is_minsize", margins=(0.0, math.inf)),
 }
-"""Where a policy for a score leaves the decision to LLVM: in functions that are compiled for the other thing."""
+"""Gates of policies by score: functions that are not compiled for the score are left to LLVM."""
 
 
 def linear_policy(
     problem: Problem, features: Sequence[str], normaliser: SignedLog, weights: Floats, *, gate: Gate | None = None
 ) -> Policy:
-    """The policy with one weight [F] for each feature; the gate's is another one, without a weight.
+    """Make the policy with weights [F], one for each feature; the gate's feature is added without a weight.
 
     Example:
         >>> ones = np.ones(2, np.float32)
@@ -61,18 +116,18 @@ def linear_policy(
 
 
 def single_weights(count: int) -> Floats:
-    """[2 F, F] the policies by one feature alone, either way."""
+    """Make weights [2 F, F] of the policies by one feature alone, in either direction."""
     return np.concatenate([np.eye(count), -np.eye(count)])
 
 
 def rewards(measured: Floats, project: npt.NDArray[np.int64], score: AllocationScore) -> Floats:
-    """[P] by how many percent functions got better under each policy, projects weighted by the root of their functions.
+    """Compute rewards [P]: percent of improvement, projects weighted by the root of their number of functions.
 
     Args:
         measured: [N, 1 + P, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`: N functions as LLVM allocates them,
-            and by P policies; NaN where a policy failed.
+            and under P policies; NaN where a policy failed.
         project: [N] number of the function's project.
-        score: what counts.
+        score: to improve.
     """
     before = measured[:, 0]
     then = in_score(before, before, score)[0]

@@ -1,8 +1,8 @@
-"""Local search, then imitation: try single departures from the best known decisions, and fit a policy to what wins.
+"""Local search and imitation: flip single decisions of the best known build, and fit a policy to the best decisions.
 
-Each module keeps its best decisions, at first the start policy's or the heuristic's. A turn forces them, departs at a
-few sites, and keeps the departures whose component got smaller. What a site's trial was worth in bytes is the weight
-of its label, so that the policy learns most from the decisions that matter.
+Each module keeps its best decisions, at first the start policy's or the heuristic's. A turn forces them, flips a few
+sites, and keeps the flips whose component became smaller. The change in bytes is the weight of a site's label, so that
+the policy learns most from the decisions that matter.
 """
 
 from collections.abc import Sequence
@@ -14,37 +14,37 @@ import numpy.typing as npt
 from mlgokit.algorithms import imitation
 from mlgokit.algorithms.config import LocalSearchConfig
 from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, ForcedDecisions, Learner, Proposal, State, Task
-from mlgokit.algorithms.proposals import drawn_modules, followed
+from mlgokit.algorithms.proposals import draw_modules, propose_following
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
 _NEVER = 1 << 62
-"""Times that a site counts as tried where there is nothing else to decide."""
+"""Number of trials of a site without an alternative."""
 
 
 def make(task: Task, settings: LocalSearchConfig) -> Learner:
-    """Local search for ``task``."""
+    """Make the learner for ``task``."""
     actor = DEFAULT_RULE if task.start is None else task.start
 
     def start(rng: np.random.Generator) -> State:
         return imitation.start(task, settings.imitation, rng)
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        new = imitation.unvisited(state, settings.modules, rng)
+        new = imitation.draw_unvisited(state, settings.modules, rng)
         if len(new):
-            return (followed(actor, new),)
-        modules = np.unique(drawn_modules(task.modules, min(settings.modules, task.modules), rng))
-        rows = imitation.kept_rows(state)
+            return (propose_following(actor, new),)
+        modules = np.unique(draw_modules(task.modules, min(settings.modules, task.modules), rng))
+        rows = imitation.stored_rows(state)
         policy = best(state)
         known: list[ForcedDecisions] = []
         tried: list[ForcedDecisions] = []
         for module in modules.tolist():
-            mine = imitation.chosen_rows(rows, rows["module"] == module) if rows else rows
-            known.append(_forced(mine))
-            tried.append(_departures(mine, policy, task, settings, rng))
+            mine = imitation.select_rows(rows, rows["module"] == module) if rows else rows
+            known.append(_force(mine))
+            tried.append(_choose_flips(mine, policy, task, settings, rng))
         zeros = np.zeros(len(modules), np.int64)
         share = np.zeros(len(modules))
-        together = [_joined(first, then) for first, then in zip(known, tried, strict=True)]
+        together = [_override(first, then) for first, then in zip(known, tried, strict=True)]
         return tuple(
             Proposal(
                 actor=actor,
@@ -61,12 +61,16 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        rows = imitation.kept_rows(state)
-        firsts = [_first(one) for one in experiences if one.component is None and not proposals[one.proposal].forced]
-        rows = imitation.replaced(rows, imitation.stacked(firsts))
+        rows = imitation.stored_rows(state)
+        firsts = [
+            _first_rows(one) for one in experiences if one.component is None and not proposals[one.proposal].forced
+        ]
+        rows = imitation.replace_contexts(rows, imitation.stack_rows(firsts))
         for experience in experiences:
-            rows = _judged(rows, experience, real=task.kind is AdviceKind.REAL)
-        state, metrics = imitation.told(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
+            rows = _update_rows(rows, experience, real=task.kind is AdviceKind.REAL)
+        state, metrics = imitation.store_and_fit(
+            task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng
+        )
         return state, metrics | {"tried": float(np.count_nonzero(rows["tried"])) if rows else 0.0}
 
     def best(state: State) -> Policy:
@@ -75,20 +79,20 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
     return Learner(start=start, ask=ask, tell=tell, best=best)
 
 
-def _first(experience: Experience) -> imitation.Rows:
-    """The decisions of a module that was not seen before, none of them tried yet."""
-    rows = imitation.rows_of(experience)
+def _first_rows(experience: Experience) -> imitation.Rows:
+    """Make rows of a module's first decisions, none of them tried yet."""
+    rows = imitation.experience_rows(experience)
     return {**rows, "weight": np.zeros(len(rows["site"])), "tried": np.zeros(len(rows["site"]), np.int64)}
 
 
-def _forced(rows: imitation.Rows) -> ForcedDecisions:
+def _force(rows: imitation.Rows) -> ForcedDecisions:
     if not rows:
         return ForcedDecisions(sites=np.zeros(0, np.int64), decisions=np.zeros(0))
     return ForcedDecisions(sites=rows["site"], decisions=rows["decisions"])
 
 
-def _joined(first: ForcedDecisions, then: ForcedDecisions) -> ForcedDecisions:
-    """``first``, with the sites of ``then`` decided as there."""
+def _override(first: ForcedDecisions, then: ForcedDecisions) -> ForcedDecisions:
+    """Override decisions of ``first`` by those of ``then``."""
     stays = ~np.isin(first.sites, then.sites)
     return ForcedDecisions(
         sites=np.concatenate([first.sites[stays], then.sites]),
@@ -96,15 +100,15 @@ def _joined(first: ForcedDecisions, then: ForcedDecisions) -> ForcedDecisions:
     )
 
 
-def _departures(
+def _choose_flips(
     rows: imitation.Rows, policy: Policy, task: Task, settings: LocalSearchConfig, rng: np.random.Generator
 ) -> ForcedDecisions:
-    """Other decisions at the sites that were tried least, first of all where the fitted policy would decide otherwise.
+    """Choose other decisions at the sites that were tried least, those where the fitted policy disagrees first.
 
-    A column is the policy's favourite, or any other if that is known already; a real number is near the policy's.
+    A column is the policy's choice, or a random one if that is the known one; a real number is near the policy's.
     """
     if not rows:
-        return _forced(rows)
+        return _force(rows)
     features, known, tried = rows["features"], rows["decisions"], rows["tried"]
     guess: npt.NDArray[Any]
     preference = policy.answers(features.reshape(-1, features.shape[-1])).mean(axis=0).reshape(features.shape[:-1])
@@ -127,8 +131,8 @@ def _departures(
     return ForcedDecisions(sites=rows["site"][order], decisions=guess)
 
 
-def _judged(rows: imitation.Rows, experience: Experience, *, real: bool) -> imitation.Rows:
-    """``rows`` after one trial: departures that won are kept, and all that were tried have weights."""
+def _update_rows(rows: imitation.Rows, experience: Experience, *, real: bool) -> imitation.Rows:
+    """Update ``rows`` after one trial: keep the flips that won, and weight all sites that were tried."""
     if experience.component is None or experience.change is None:
         return rows
     departed = np.flatnonzero(experience.component >= 0)
@@ -146,7 +150,7 @@ def _judged(rows: imitation.Rows, experience: Experience, *, real: bool) -> imit
     weight, tried = rows["weight"].copy(), rows["tried"].copy()
     won = change[where] < 0
     decisions[at[won]] = experience.decisions[departed][where[won]]
-    # A number that lost says nothing about how good the known one is.
+    # A number that lost says nothing about the known one.
     counts = won if real else np.ones_like(won)
     weight[at] = np.where(counts, np.maximum(weight[at], np.abs(change[where])), weight[at])
     tried[at] += 1

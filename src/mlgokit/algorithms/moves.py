@@ -1,7 +1,7 @@
-"""Moves larger than those of a local search, for where no single one of them pays.
+"""Larger moves than those of a local search, for local optima.
 
-Two callees may have to be decided together, all calls inside one function, or a callee with what it calls. There are
-too many of these to try all, so some are drawn.
+Two callees may have to be decided together, all calls inside one function, or a callee with its own calls. There are
+too many of these to try all, so they are sampled.
 """
 
 import itertools
@@ -16,13 +16,13 @@ from mlgokit.algorithms.credit import ScoredBuild
 Moves = list[tuple[int, ...]]
 _Key = TypeVar("_Key", bound=Hashable)
 _PAIRS = 32
-"""Pairs that are drawn for each caller at most."""
+"""Maximum pairs drawn for each caller."""
 _BRANCHES = 3
-"""Decisions that follow one another in a neighbourhood at most, so that it is no star around a function."""
+"""Maximum branches of a neighbourhood at one decision, so that it is no star around a function."""
 
 
 def _positions_by(keys: Iterable[tuple[int, _Key]]) -> dict[_Key, list[int]]:
-    """The positions with each key, in the order in which they come."""
+    """Group positions by key, in order."""
     found: dict[_Key, list[int]] = {}
     for position, key in keys:
         found.setdefault(key, []).append(position)
@@ -30,7 +30,7 @@ def _positions_by(keys: Iterable[tuple[int, _Key]]) -> dict[_Key, list[int]]:
 
 
 def like_decisions(compiled: ScoredBuild, *, by_caller: bool = False) -> Moves:
-    """All decisions, in groups that are about one callee, or in one caller, and alike; groups of one are among them.
+    """Group decisions that are alike by callee or by caller; groups of one are included.
 
     Example:
         >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
@@ -45,7 +45,7 @@ def like_decisions(compiled: ScoredBuild, *, by_caller: bool = False) -> Moves:
 
 
 def towards(compiled: ScoredBuild, wanted: npt.NDArray[np.bool_], *, by_caller: bool) -> Moves:
-    """What it takes that all calls in one caller, or of one callee, are decided as ``wanted`` [T] has it.
+    """For each caller, or callee, the flips after which all its calls are decided as in ``wanted`` [T].
 
     Example:
         >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
@@ -61,7 +61,7 @@ def towards(compiled: ScoredBuild, wanted: npt.NDArray[np.bool_], *, by_caller: 
 
 
 def related_pairs(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
-    """Two groups of like decisions about callees that have a caller in common: of each caller all, or some if many."""
+    """Pairs of groups of like decisions about callees with a common caller; sampled where a caller has many."""
     groups = like_decisions(compiled)
     inside: dict[int, set[int]] = {}
     for index, group in enumerate(groups):
@@ -80,7 +80,7 @@ def related_pairs(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
 
 
 def chains(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
-    """Like decisions about a callee, and some of those inside it: all inlined ones, all others, and a drawn half."""
+    """Like decisions about a callee with some of those inside it: the inlined ones, the others, and a random half."""
     callers: list[int] = compiled.caller.tolist()
     inside = _positions_by(enumerate(callers))
     moves: Moves = []
@@ -93,13 +93,13 @@ def chains(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
 
 
 def drawn_halves(groups: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Moves:
-    """Of each group a drawn half; those with fewer than two members are left out."""
+    """A random half of each group; halves with fewer than two members are left out."""
     halves = [tuple(each for each in group if rng.random() < 0.5) for group in groups]
     return [half for half in halves if len(half) > 1]
 
 
 def neighbourhood(compiled: ScoredBuild, size: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """Decisions that are near one another in the call graph, grown from a drawn one; ``size`` of them at most.
+    """Grow a connected set of at most ``size`` decisions in the call graph from a random one.
 
     Example:
         >>> ids, none = np.array([1, 2, 7]), np.zeros(3, bool)

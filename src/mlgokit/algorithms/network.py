@@ -1,4 +1,4 @@
-"""Networks of the learners: small ensembles in JAX, the distributions they stand for, and the way to a policy."""
+"""Networks of the learners: small ensembles of dense layers in JAX, and the distributions of decisions."""
 
 # JAX and optax annotate their functions only in part, which strict mode would report at every call.
 # pyright: basic
@@ -22,15 +22,15 @@ _OUTPUTS = {
 }
 
 Parameters = list[dict[str, Any]]
-"""For each dense layer ``weight`` [K, I, O] and ``bias`` [K, O]."""
+"""``weight`` [K, I, O] and ``bias`` [K, O] of each dense layer; K members."""
 
 
 def initial(
     task: Task, hidden: Sequence[int], rng: np.random.Generator, *, members: int = 1, last: float = 0.01
 ) -> Parameters:
-    """He-normal hidden layers and a small last layer, so that the first policy hardly prefers anything.
+    """Initialise the parameters: He-normal hidden layers, and a small last layer for a nearly indifferent policy.
 
-    A task with a start of the same shape gives that one's parameters.
+    If the task starts from a policy, its parameters are taken.
     """
     if task.start is not None:
         return [{"weight": layer.weight.copy(), "bias": layer.bias.copy()} for layer in task.start.layers]
@@ -44,7 +44,7 @@ def initial(
 
 
 def to_policy(task: Task, parameters: Parameters) -> Policy:
-    """The policy with these parameters."""
+    """Make the policy with these parameters."""
     return Policy(
         problem=task.problem,
         features=task.features,
@@ -59,7 +59,7 @@ def to_policy(task: Task, parameters: Parameters) -> Policy:
 
 
 def outputs(parameters: Parameters, hidden: Any, keys: Any = None, dropout: float = 0.0) -> Any:
-    """The last layer [K, B, O] for inputs [1, B, W]; with ``keys``, a part of the hidden units is left out."""
+    """Compute the last layer [K, B, O] for inputs [1, B, W], with dropout if there are ``keys``."""
     for index, layer in enumerate(parameters):
         hidden = jnp.matmul(hidden, layer["weight"]) + layer["bias"][:, None, :]
         if index + 1 < len(parameters):
@@ -71,15 +71,15 @@ def outputs(parameters: Parameters, hidden: Any, keys: Any = None, dropout: floa
 
 
 def columns_of(inputs: Any) -> Any:
-    """Inputs [..., W] as [W, B], a column for each question.
+    """Transpose inputs [..., W] to [W, B].
 
-    Large batches are a third faster so, once they are there: the compiler would undo the exchange in each product.
+    Large batches are a third faster so. The barrier keeps the compiler from undoing the transposition in each product.
     """
     return jax.lax.optimization_barrier(inputs.reshape(-1, inputs.shape[-1]).T)
 
 
 def column_answers(parameters: Parameters, columns: Any) -> Any:
-    """Each member's preference [K, B] for inputs [W, B]; to rounding the same as ``answers``."""
+    """Compute each member's preference [K, B] for inputs [W, B]; as ``answers`` but for rounding."""
     hidden = columns[None]
     for index, layer in enumerate(parameters):
         hidden = jnp.matmul(jnp.swapaxes(layer["weight"], 1, 2), hidden) + layer["bias"][:, :, None]
@@ -89,14 +89,14 @@ def column_answers(parameters: Parameters, columns: Any) -> Any:
 
 
 def answers(parameters: Parameters, inputs: Any, keys: Any = None, dropout: float = 0.0) -> Any:
-    """Each member's preference [K, ...] for inputs [..., W]."""
+    """Compute each member's preference [K, ...] for inputs [..., W]."""
     last = outputs(parameters, inputs.reshape(1, -1, inputs.shape[-1]), keys, dropout)
     answer = last[:, :, 1] - last[:, :, 0] if last.shape[2] == 2 else last[:, :, 0]
     return answer.reshape(-1, *inputs.shape[:-1])
 
 
 def log_probability(kind: AdviceKind, answer: Any, decisions: Any, mask: Any, spread: float) -> Any:
-    """Of ``decisions`` [...] under preferences ``answer`` [..., B], or [..., B, C] for a masked choice."""
+    """Log-probability of ``decisions`` [...] under preferences ``answer`` [..., B], [..., B, C] for a masked choice."""
     if kind is AdviceKind.BINARY:
         return jax.nn.log_sigmoid(jnp.where(decisions > 0, answer, -answer))
     if kind is AdviceKind.MASKED_CHOICE:
@@ -107,7 +107,7 @@ def log_probability(kind: AdviceKind, answer: Any, decisions: Any, mask: Any, sp
 
 
 def entropy(kind: AdviceKind, answer: Any, mask: Any, spread: float) -> Any:
-    """Of the distributions with preferences ``answer``."""
+    """Entropy of the distributions with preferences ``answer``."""
     if kind is AdviceKind.BINARY:
         chance = jax.nn.sigmoid(answer)
         return jax.nn.softplus(answer) - chance * answer
@@ -118,7 +118,7 @@ def entropy(kind: AdviceKind, answer: Any, mask: Any, spread: float) -> Any:
 
 
 def divergence(kind: AdviceKind, before: Any, after: Any, mask: Any, spread: float) -> Any:
-    """Kullback and Leibler's, of the distributions with preferences ``before`` from those with ``after``."""
+    """KL divergence of the distributions with preferences ``before`` from those with ``after``."""
     if kind is AdviceKind.BINARY:
         chance = jax.nn.sigmoid(before)
         return chance * (before - after) + jax.nn.softplus(after) - jax.nn.softplus(before)
@@ -130,18 +130,18 @@ def divergence(kind: AdviceKind, before: Any, after: Any, mask: Any, spread: flo
 
 
 def pack(name: str, tree: Any) -> dict[str, npt.NDArray[Any]]:
-    """The leaves of ``tree`` as entries of a state."""
+    """Pack the leaves of ``tree`` into entries of a state."""
     return {f"{name}/{index}": np.asarray(leaf) for index, leaf in enumerate(jax.tree.leaves(tree))}
 
 
 def unpack(name: str, state: State, like: Any) -> Any:
-    """The tree of which :func:`pack` made entries, with the structure of ``like``."""
+    """Unpack what :func:`pack` made, into the structure of ``like``."""
     leaves = jax.tree.leaves(like)
     return jax.tree.unflatten(jax.tree.structure(like), [state[f"{name}/{index}"] for index in range(len(leaves))])
 
 
-def padded(arrays: Mapping[str, npt.NDArray[Any]], *, least: int = 256) -> dict[str, npt.NDArray[Any]]:
-    """``arrays`` with their rows padded with zeros to a power of two, so that few shapes are compiled."""
+def pad_rows(arrays: Mapping[str, npt.NDArray[Any]], *, least: int = 256) -> dict[str, npt.NDArray[Any]]:
+    """Pad the rows with zeros to a power of two, so that JAX compiles few shapes."""
     rows = max(least, *(len(array) for array in arrays.values()))
     size = 1 << (rows - 1).bit_length()
     return {

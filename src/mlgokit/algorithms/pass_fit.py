@@ -1,8 +1,8 @@
-"""A policy of passes from labels: which passes are worth leaving out, and in which functions.
+"""A policy of passes from labels: which passes to leave out, and of which functions.
 
-What a pass saves where it is left out is fitted as effects are (``effect_fit.py``), with one label for each question. A
-pass remains among those that the policy decides about if leaving it out where members foretell a saving did save, on
-projects that these members were not fitted on, whichever of the projects is not counted.
+The change of size without a pass is fitted by effect regression (``effect_fit.py``), with one label for each question.
+The policy decides about a pass if leaving it out where members predict a saving did save on projects that these members
+were not fitted on, whichever project is left out of the sum.
 """
 
 import dataclasses
@@ -24,17 +24,17 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _MINSIZE = "is_minsize"
 _CHUNK = 4096
-"""Questions that numpy answers at once."""
+"""Questions that the policy answers at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassLabels:
-    """What leaving out one pass did, question by question.
+    """The change of a function without one pass, for N questions.
 
     Attributes:
         values: int64 [N, F] features of :data:`~mlgokit.problems.PASS_SELECTION`.
         change: float64 [N] bytes of the function, without the pass minus with it.
-        slowdown: float64 [N] by which part more is executed, by LLVM's estimate; negative for less.
+        slowdown: float64 [N] added share of executed instructions, by LLVM's estimate; negative for fewer.
         size: float64 [N] bytes of the function with all passes.
         project: int64 [N] index into ``projects``.
         projects: project names.
@@ -49,26 +49,26 @@ class PassLabels:
 
     @property
     def passes(self) -> Ints:
-        """[N] the pass that asks, as a place in :data:`~mlgokit.problems.DECIDED_PASSES`."""
+        """[N] the pass that asks, as a position in :data:`~mlgokit.problems.DECIDED_PASSES`."""
         return self.values[:, -len(DECIDED_PASSES) :].argmax(axis=1)
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> "PassLabels":
-        """The ``chosen`` [N] alone."""
+        """Take the ``chosen`` [N] questions."""
         parts = {name: getattr(self, name)[chosen] for name in ("values", "change", "slowdown", "size", "project")}
         return PassLabels(**parts, projects=self.projects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassEvidence:
-    """What leaving one pass out did, where members that had not seen the project foretold a saving.
+    """What leaving one pass out did where members that were not fitted on the project predicted a saving.
 
     Attributes:
         name: of the pass.
-        departures: how often that was.
-        saved_bytes: what it saved, all together; negative if it cost.
-        error_bytes: standard error of that.
-        possible_bytes: what it saves wherever it saves at all.
-        chosen: whether the policy decides about it.
+        departures: number of such questions.
+        saved_bytes: sum of what it saved there; negative if it cost.
+        error_bytes: its standard error.
+        possible_bytes: sum of all savings, predicted or not.
+        chosen: whether the policy decides about the pass.
     """
 
     name: str
@@ -81,12 +81,12 @@ class PassEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassFit:
-    """A policy, and what it rests on.
+    """A policy and its evidence.
 
     Attributes:
-        policy: it.
-        evidence: by pass.
-        correlation: of foretold and measured changes on projects that members were not fitted on.
+        policy: the policy.
+        evidence: of each pass.
+        correlation: of predicted and measured changes on projects that members were not fitted on.
         fitted_on: bool [K, P] which projects each member was fitted on.
     """
 
@@ -95,22 +95,18 @@ class PassFit:
     correlation: float
     fitted_on: npt.NDArray[np.bool_]
 
-    def without(self, project: int) -> Policy | None:
-        """The members that were not fitted on a project; nothing if all were."""
-        return self.policy.of_members(~self.fitted_on[:, project])
-
 
 def fit_passes(labels: PassLabels, settings: PassTrialsConfig, *, features: Sequence[str], seed: int) -> PassFit:
-    """Fit an ensemble twice: to all passes, and to those that pay by the first.
+    """Fit an ensemble twice: to all passes, then to those that pay by the first fit.
 
     Args:
-        labels: questions about functions that are all different.
+        labels: questions about different functions.
         settings: hyper-parameters.
-        features: those that the policy may see beside the pass that asks.
-        seed: of split, weights and order.
+        features: that the policy may see beside the pass that asks.
+        seed: of the split, the weights and the order.
 
     Raises:
-        UsageError: there are no labels, or no pass pays.
+        UsageError: there are no labels, or leaving no pass out pays.
     """
     kept = [place for place, name in enumerate(DECIDED_PASSES) if name in settings.kept]
     labels = labels.take(~np.isin(labels.passes, kept))
@@ -152,7 +148,7 @@ def _evidence(name: str, labels: PassLabels, departs: npt.NDArray[np.bool_]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Fitted:
-    """An ensemble, and where members that had not seen the project would leave the pass out, [N]."""
+    """An ensemble, and the questions [N] where members that were not fitted on the project would leave the pass out."""
 
     policy: Policy
     departs: npt.NDArray[np.bool_]
@@ -184,17 +180,17 @@ def _fit(labels: PassLabels, settings: PassTrialsConfig, names: tuple[str, ...],
     policy = dataclasses.replace(policy, gate=Gate(feature=_MINSIZE, margins=(math.inf, settings.margin)))
     fitted_on = np.ones((policy.members, len(labels.projects)), bool)
     fitted_on[:, present] = report.fitted_on
-    average, deviation = _unseen(policy, values, ~fitted_on[:, labels.project])
+    average, deviation = _predict_unseen(policy, values, ~fitted_on[:, labels.project])
     departs = -average > settings.margin + settings.fit.doubt * deviation
     return _Fitted(policy=policy, departs=departs, correlation=report.correlation, fitted_on=fitted_on)
 
 
-def _unseen(policy: Policy, values: Ints, judges: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """[N] average and standard deviation of the answers of those members that judge [K, N]; 0 where none does."""
+def _predict_unseen(policy: Policy, values: Ints, validating: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Compute mean and standard deviation [N] of the answers of the members that validate [K, N]; 0 where none does."""
     average, deviation = np.zeros(len(values)), np.zeros(len(values))
     for begin in range(0, len(values), _CHUNK):
         part = slice(begin, begin + _CHUNK)
-        answers, mine = policy.answers(values[part]), judges[:, part]
+        answers, mine = policy.answers(values[part]), validating[:, part]
         count = np.maximum(mine.sum(axis=0), 1)
         average[part] = (answers * mine).sum(axis=0) / count
         square = (answers * answers * mine).sum(axis=0) / count

@@ -1,9 +1,8 @@
-"""PPO (Schulman et al., 2017) on single decisions: clipped, kept near the policy that explored, no value network.
+"""PPO (Schulman et al., 2017) on single decisions: clipped, with an adaptive KL penalty, and without a value network.
 
-Each decision is a bandit of its own: it earns its reward at once and leads nowhere, which is the reference's discount
-of 0. ``PPO_REFERENCE`` is the reference's learner to the formula (``tf_agents``' ``PPOAgent`` with the settings of
-google/ml-compiler-opt); the default rewards each departure with what its component saved, and so has far less noise to
-average out.
+Each decision is a contextual bandit: its reward is immediate, which is google/ml-compiler-opt's discount of 0.
+``PPO_REFERENCE`` is that project's learner to the formula (``tf_agents``' ``PPOAgent`` with its settings). The default
+rewards each flipped decision with what its component saved, whose variance is far lower.
 """
 
 # JAX and optax annotate their functions only in part, which strict mode would report at every call.
@@ -22,8 +21,8 @@ import optax
 from mlgokit.algorithms import network
 from mlgokit.algorithms.config import Credit, PpoConfig
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
-from mlgokit.algorithms.proposals import explored, joined
-from mlgokit.algorithms.rewards import decision_rewards, no_averages, relative_gain
+from mlgokit.algorithms.proposals import propose_exploring, stack_decisions
+from mlgokit.algorithms.rewards import decision_rewards, initial_averages, relative_gain
 from mlgokit.spec import AdviceKind
 
 _ADAM_EPSILON = 3.125e-4
@@ -31,7 +30,7 @@ _VARIANCE_EPSILON = 1e-8
 
 
 def make(task: Task, settings: PpoConfig) -> Learner:
-    """PPO for ``task``."""
+    """Make the learner for ``task``."""
     optimiser = _optimiser(settings)
     temperature = settings.spread if task.kind is AdviceKind.REAL else 1.0
 
@@ -41,7 +40,7 @@ def make(task: Task, settings: PpoConfig) -> Learner:
             **network.pack("parameters", parameters),
             **network.pack("optimiser", optimiser.init(parameters)),
             "beta": np.array(settings.kl_beta, np.float32),
-            **no_averages(),
+            **initial_averages(),
         }
 
     def current(state: State) -> network.Parameters:
@@ -49,7 +48,7 @@ def make(task: Task, settings: PpoConfig) -> Learner:
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
         policy = network.to_policy(task, current(state))
-        return explored(
+        return propose_exploring(
             policy,
             modules=task.modules,
             count=settings.modules,
@@ -70,9 +69,9 @@ def make(task: Task, settings: PpoConfig) -> Learner:
         if rows < settings.sequence:
             return {**state, **averages}, metrics
         data = {name: np.concatenate([frame[name] for frame in frames]) for name in ("reward", "weight")}
-        data |= joined(task, [one for one in drawn if _kept(one, settings)])
+        data |= stack_decisions(task, [one for one in drawn if _is_used(one, settings)])
         parameters = current(state)
-        ready = jax.device_put(network.padded(data))
+        ready = jax.device_put(network.pad_rows(data))
         ready["before"] = _preferences(parameters, ready["inputs"])
         order = window_order(rows, settings, rng)
         fitted, optimiser_state, beta, measured = train(
@@ -89,7 +88,7 @@ def make(task: Task, settings: PpoConfig) -> Learner:
             **network.pack("parameters", fitted),
             **network.pack("optimiser", optimiser_state),
             "beta": np.asarray(beta),
-            **{name: averages[name] for name in no_averages()},
+            **{name: averages[name] for name in initial_averages()},
         }, metrics
 
     return Learner(start=start, ask=ask, tell=tell, best=lambda state: network.to_policy(task, current(state)))
@@ -103,15 +102,15 @@ def _mean(rewards: Sequence[npt.NDArray[np.float64]]) -> float:
     return float(np.concatenate(rewards).mean()) if rewards and sum(map(len, rewards)) else 0.0
 
 
-def _kept(experience: Experience, settings: PpoConfig) -> bool:
+def _is_used(experience: Experience, settings: PpoConfig) -> bool:
     return len(experience.decisions) > (2 if settings.reference_frames else 0)
 
 
 def _frames(
     experience: Experience, reward: npt.NDArray[np.float64], settings: PpoConfig
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """Reward and weight [N] of the decisions, none where the compilation is left out."""
-    if not _kept(experience, settings):
+    """Reward and weight [N] of the decisions; empty if the compilation is not used."""
+    if not _is_used(experience, settings):
         reward = reward[:0]
     weight = np.ones(len(reward), np.float32)
     if settings.reference_frames and len(weight):
@@ -121,7 +120,7 @@ def _frames(
 
 
 def window_order(rows: int, settings: PpoConfig, rng: np.random.Generator) -> npt.NDArray[np.int32]:
-    """Which windows each gradient step sees, [steps, batch]: all whole ones, shuffled anew for each pass."""
+    """Draw the windows of each gradient step [steps, batch]: all whole ones, shuffled anew in each epoch."""
     windows = rows // settings.sequence
     wanted = settings.steps * settings.batch
     passes = [rng.permutation(windows) for _ in range(-(-wanted // windows))]
@@ -168,7 +167,7 @@ def loss_terms(after: Any, batch: dict[str, Any], beta: Any, kind: AdviceKind, s
 
 
 def adapted_beta(beta: Any, divergence: Any, settings: PpoConfig) -> Any:
-    """The weight of the divergence for the next step."""
+    """Adapt the coefficient of the KL penalty for the next step."""
     low, high = 1 - settings.kl_tolerance, 1 + settings.kl_tolerance
     factor = jnp.where(
         divergence < settings.kl_target * low, 1 / 1.5, jnp.where(divergence > settings.kl_target * high, 1.5, 1.0)

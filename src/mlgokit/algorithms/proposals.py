@@ -1,4 +1,4 @@
-"""What several learners ask for and do with what they are told: proposals around a policy, experiences as arrays."""
+"""Proposals and arrays that several learners need: compilations around a policy, experiences stacked."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,18 +9,18 @@ import numpy.typing as npt
 from mlgokit.algorithms.learner import Actor, Experience, Ints, Proposal, Task
 
 
-def drawn_seeds(count: int, rng: np.random.Generator) -> Ints:
-    """Seeds for as many explorations."""
+def draw_seeds(count: int, rng: np.random.Generator) -> Ints:
+    """Draw the seeds of ``count`` explorations."""
     return rng.integers(0, 2**62, count, dtype=np.int64)
 
 
-def drawn_modules(modules: int, count: int, rng: np.random.Generator) -> Ints:
-    """``count`` of ``modules``, each at most once more than any other.
+def draw_modules(modules: int, count: int, rng: np.random.Generator) -> Ints:
+    """Draw ``count`` of ``modules``, each at most once more than any other.
 
     Example:
-        >>> drawn_modules(3, 3, np.random.default_rng(0)).tolist()
+        >>> draw_modules(3, 3, np.random.default_rng(0)).tolist()
         [0, 1, 2]
-        >>> len(drawn_modules(3, 7, np.random.default_rng(0)))
+        >>> len(draw_modules(3, 7, np.random.default_rng(0)))
         7
     """
     whole, rest = divmod(count, modules)
@@ -28,7 +28,7 @@ def drawn_modules(modules: int, count: int, rng: np.random.Generator) -> Ints:
     return np.sort(drawn).astype(np.int64)
 
 
-def explored(
+def propose_exploring(
     actor: Actor,
     *,
     modules: int,
@@ -38,25 +38,25 @@ def explored(
     base: bool,
     rng: np.random.Generator,
 ) -> tuple[Proposal, ...]:
-    """``count`` explorations around ``actor``; with ``base`` also one of each of their modules that follows it."""
-    chosen = drawn_modules(modules, count, rng)
+    """Propose ``count`` explorations around ``actor``; with ``base`` also one that follows it of each module."""
+    chosen = draw_modules(modules, count, rng)
     proposals = [
         Proposal(
             actor=actor,
             modules=chosen,
-            seeds=drawn_seeds(count, rng),
+            seeds=draw_seeds(count, rng),
             temperature=temperature,
             flip_probability=np.full(count, flip_probability),
             base=1 if base else None,
         )
     ]
     if base:
-        proposals.append(followed(actor, np.unique(chosen)))
+        proposals.append(propose_following(actor, np.unique(chosen)))
     return tuple(proposals)
 
 
-def followed(actor: Actor, modules: Ints) -> Proposal:
-    """Compilations of ``modules`` that do as ``actor`` says."""
+def propose_following(actor: Actor, modules: Ints) -> Proposal:
+    """Propose compilations of ``modules`` that follow ``actor``."""
     count = len(modules)
     return Proposal(
         actor=actor,
@@ -67,8 +67,8 @@ def followed(actor: Actor, modules: Ints) -> Proposal:
     )
 
 
-def joined(task: Task, experiences: Sequence[Experience]) -> dict[str, npt.NDArray[Any]]:
-    """All decisions in a row: ``inputs`` [N, W] or [N, C, W], ``decisions``, ``log_probability`` and ``mask``."""
+def stack_decisions(task: Task, experiences: Sequence[Experience]) -> dict[str, npt.NDArray[Any]]:
+    """Stack all decisions: ``inputs`` [N, W] or [N, C, W], ``decisions``, ``log_probability`` and ``mask``."""
     features = np.concatenate([experience.features for experience in experiences])
     flat = features.reshape(-1, features.shape[-1])
     arrays: dict[str, npt.NDArray[Any]] = {

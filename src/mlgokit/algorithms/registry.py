@@ -1,4 +1,4 @@
-"""All learners by name. An entry names its module, so that the table can be read without loading JAX."""
+"""The table of all learners. An entry names its module, so that the table can be read without loading JAX."""
 
 import dataclasses
 import importlib
@@ -25,7 +25,6 @@ from mlgokit.algorithms.config import (
     DqnConfig,
     EffectRegressionConfig,
     EsConfig,
-    EvictionTrialsConfig,
     LocalSearchConfig,
     PassTrialsConfig,
     PpoConfig,
@@ -33,6 +32,7 @@ from mlgokit.algorithms.config import (
 )
 from mlgokit.algorithms.learner import Learner, Task
 from mlgokit.errors import ToolError, UsageError
+from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.spec import AdviceKind
 
 BINARY_ONLY = frozenset({AdviceKind.BINARY})
@@ -42,14 +42,14 @@ ALL_KINDS = frozenset(AdviceKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopDefaults:
-    """How the loop runs a preset, where a user says nothing else.
+    """Defaults of the loop for a preset.
 
     Attributes:
-        iterations: turns of a run that has no budget.
-        evaluate_every: turns from one validation to the next; 0 for never.
-        validation_share: part of the training projects that is kept apart for validation. Without one, members of an
-            ensemble judge on projects that they were not fitted on.
-        normaliser: what is fitted to a trace of the heuristic.
+        iterations: turns of a run without a budget.
+        evaluate_every: turns between validations; 0 for never.
+        validation_share: share of the training projects that is kept apart for validation. Without one, members of an
+            ensemble are validated on projects that they were not fitted on.
+        normaliser: kind of normaliser that is fitted to a trace of the heuristic.
     """
 
     iterations: int = 20
@@ -59,14 +59,14 @@ class LoopDefaults:
 
 
 FEW_TURNS = LoopDefaults(iterations=3, evaluate_every=1, validation_share=0.0)
-"""All training projects teach, and members of the ensemble judge on those they were not fitted on."""
+"""All projects are fitted on; members of the ensemble are validated on those that they were not fitted on."""
 
 ONE_TURN = LoopDefaults(iterations=1, evaluate_every=0, validation_share=0.0, normaliser="quantile")
-"""Nothing to choose from, so nothing is validated."""
+"""There is one policy to choose from, so nothing is validated."""
 
 
 TRIALS = "trials"
-"""The preset of learners that try whole policies on single functions, in copies of one compiler."""
+"""The preset of whole policies tried on single functions, in copies of one compiler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +75,15 @@ class Entry:
 
     Attributes:
         summary: one line for help texts.
-        module: where its function ``make(task, settings)`` is.
-        kinds: the kinds of advice that it can learn.
-        presets: settings by name; ``default`` is always there.
-        of_problem: settings in the place of every preset, by problem, where the learner has others for it.
-        reference: the preset ``reference`` by problem, for those that the reference implementation trains so.
-        trials: the preset ``trials`` by problem, for those that it learns from trials of single functions instead.
-        loops: how the loop runs presets, of those that differ from the ordinary.
-        fits_normaliser: whether it fits a normaliser to what it is told, and so needs no trace of all features.
+        module: that has its function ``make(task, settings)``.
+        kinds: kinds of advice that it can learn.
+        presets: settings by name; there is always ``default``.
+        of_problem: settings that replace all presets, by problem.
+        reference: the preset ``reference`` by problem, where google/ml-compiler-opt trains that problem so.
+        trials: the preset ``trials`` by problem, for problems that can be learned from trials of single functions.
+        loops: defaults of the loop by preset, where they are not the ordinary ones.
+        fits_normaliser: whether it fits its own normaliser, and so needs no trace with all features.
+        forces_decisions: whether it gives the compiler decisions of single call sites.
     """
 
     summary: str
@@ -94,14 +95,15 @@ class Entry:
     trials: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     loops: Mapping[str, LoopDefaults] = dataclasses.field(default_factory=dict[str, LoopDefaults])
     fits_normaliser: bool = False
+    forces_decisions: bool = False
 
     @property
     def preset_names(self) -> tuple[str, ...]:
-        """All presets."""
+        """Names of all presets."""
         return (*self.presets, *(("reference",) if self.reference else ()), *((TRIALS,) if self.trials else ()))
 
     def settings(self, preset: str, problem: str, *, name: str) -> Any:
-        """The settings of a preset for a problem; ``name`` is the learner's own, for the error.
+        """Look up the settings of a preset for a problem; ``name`` is the learner's, for the error.
 
         Raises:
             UsageError: there is no such preset, or it has no settings for this problem.
@@ -126,7 +128,7 @@ class Entry:
         return by_problem[problem]
 
     def loop(self, preset: str) -> LoopDefaults:
-        """How the loop runs a preset; the reference implementation's inputs are quantiles."""
+        """Look up the defaults of the loop; google/ml-compiler-opt normalises by quantiles."""
         ordinary = LoopDefaults(normaliser="quantile") if preset == "reference" else LoopDefaults()
         return self.loops.get(preset, ordinary)
 
@@ -141,23 +143,23 @@ LEARNERS: dict[str, Entry] = {
         loops={"default": ONE_TURN},
     ),
     "dqn": Entry(
-        summary="a value for each answer, the highest is taken",
+        summary="deep Q-learning of single decisions",
         module="mlgokit.algorithms.dqn",
         kinds=DISCRETE,
         presets={"default": DqnConfig()},
         reference={"inline-size": DQN_REFERENCE},
     ),
     "effect-regression": Entry(
-        summary="what a decision does to the score in bytes, decided by its sign",
+        summary="regression of what each decision changes in bytes, decided by its sign",
         module="mlgokit.algorithms.effect_learner",
         kinds=BINARY_ONLY,
         presets={"default": EffectRegressionConfig(), "random": EFFECT_RANDOM, "small": EFFECT_SMALL},
-        of_problem={"pass-selection": PassTrialsConfig(), "regalloc-eviction": EvictionTrialsConfig()},
+        of_problem={"pass-selection": PassTrialsConfig()},
         loops={"default": FEW_TURNS, "random": FEW_TURNS},
         fits_normaliser=True,
     ),
     "es": Entry(
-        summary="evolution strategies: perturbed networks, and the direction in which scores fall",
+        summary="evolution strategies: perturbed networks, antithetic or by CMA-ES",
         module="mlgokit.algorithms.es",
         kinds=ALL_KINDS,
         presets={
@@ -180,19 +182,20 @@ LEARNERS: dict[str, Entry] = {
         reference={"inline-size": ES_REFERENCE, "regalloc-eviction": ES_REFERENCE_EVICTION},
     ),
     "bc-max": Entry(
-        summary="imitation of whichever of several advisors did best",
+        summary="imitation of the best of several advisors, context by context",
         module="mlgokit.algorithms.bc_max",
         kinds=ALL_KINDS,
         presets={"default": BcMaxConfig()},
     ),
     "local-search": Entry(
-        summary="imitation of what single departures found to be better",
+        summary="local search over single decisions, and imitation of the result",
         module="mlgokit.algorithms.local_search",
         kinds=ALL_KINDS,
         presets={"default": LocalSearchConfig()},
+        forces_decisions=True,
     ),
     "ppo": Entry(
-        summary="clipped policy gradient, as the reference implementation's",
+        summary="proximal policy optimization: clipped policy gradient",
         module="mlgokit.algorithms.ppo",
         kinds=ALL_KINDS,
         presets={"default": PpoConfig()},
@@ -206,7 +209,7 @@ LEARNERS: dict[str, Entry] = {
 
 
 def check_framework() -> None:
-    """Make sure that JAX is there; only learning needs it, so nothing else imports it.
+    """Check that JAX and optax are installed, which only learning imports.
 
     Raises:
         ToolError: a package that training needs is not installed.
@@ -219,20 +222,59 @@ def check_framework() -> None:
 
 
 def missing_framework() -> list[str]:
-    """The Python packages that learning needs and that are not installed."""
+    """List the Python packages that learning needs and that are not installed."""
     return [name for name in ("jax", "optax") if importlib.util.find_spec(name) is None]
 
 
+def default_learner(problem: str) -> tuple[str, str]:
+    """Look up the learner of a problem for users that name none, and its preset.
+
+    Example:
+        >>> default_learner("inline-size"), default_learner("regalloc-weight")
+        (('effect-regression', 'default'), ('es', 'trials'))
+    """
+    names = [name for name, entry in LEARNERS.items() if problem in entry.trials]
+    return (names[0], TRIALS) if names else ("effect-regression", "default")
+
+
+def check_learner(name: str, problem: Problem) -> None:
+    """Check that a learner can learn a problem, before anything is compiled.
+
+    Raises:
+        UsageError: there is no such learner, it cannot learn this kind of advice, or the compiler cannot be given the
+            decisions that it asks for.
+    """
+    entry = _entry(name)
+    _check_kind(name, problem.name, problem.advice_kind)
+    if entry.forces_decisions and not problem.takes_sites:
+        raise UsageError(
+            f"algorithm {name}: expected the problem {INLINE_SIZE.name}, for which the compiler can be given the "
+            f"decisions of single sites, found {problem.name}; use bc-max"
+        )
+
+
+def _entry(name: str) -> Entry:
+    if name not in LEARNERS:
+        raise UsageError(f"algorithm: expected one of {', '.join(LEARNERS)}, found {name!r}; name one of these")
+    return LEARNERS[name]
+
+
+def _check_kind(name: str, problem: str, kind: AdviceKind) -> None:
+    if kind not in LEARNERS[name].kinds:
+        able = ", ".join(key for key, other in LEARNERS.items() if kind in other.kinds)
+        raise UsageError(
+            f"algorithm {name}: expected one that learns {kind.value} advice, as {problem} needs; use one of {able}"
+        )
+
+
 def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "default") -> Learner:
-    """The learner ``name`` for ``task``, with ``settings`` or those of a preset.
+    """Make the learner ``name`` for ``task``, with ``settings`` or those of a preset.
 
     Raises:
         UsageError: there is no such learner or preset, the settings are another learner's, or the learner cannot learn
             this kind of advice.
     """
-    if name not in LEARNERS:
-        raise UsageError(f"algorithm: expected one of {', '.join(LEARNERS)}, found {name!r}; name one of these")
-    entry = LEARNERS[name]
+    entry = _entry(name)
     chosen = entry.settings(preset, task.problem, name=name) if settings is None else settings
     wanted = cast("type[object]", type(entry.presets["default"]))
     if not isinstance(chosen, wanted):
@@ -240,10 +282,5 @@ def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "
             f"algorithm {name}: expected settings of the class {wanted.__name__}, found {type(chosen).__name__}; "
             "give it its own settings"
         )
-    if task.kind not in entry.kinds:
-        able = ", ".join(key for key, other in LEARNERS.items() if task.kind in other.kinds)
-        raise UsageError(
-            f"algorithm {name}: expected one that learns {task.kind.value} advice, as {task.problem} needs; "
-            f"use one of {able}"
-        )
+    _check_kind(name, task.problem, task.kind)
     return cast("Learner", importlib.import_module(entry.module).make(task, chosen))

@@ -1,4 +1,4 @@
-"""From scores to what each decision is rewarded with."""
+"""Rewards of decisions from scores of contexts and changes of components."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _EPSILON = 0.01
 
 
 def relative_reward(score: Floats, baseline: Floats) -> Floats:
-    """How much smaller ``score`` is than ``baseline``, as a part of it; the reference's ``calculate_reward``.
+    """Relative reduction of ``score`` against ``baseline``; google/ml-compiler-opt's ``calculate_reward``.
 
     Example:
         >>> relative_reward(np.array([8.0]), np.array([10.0])).round(7).tolist()
@@ -20,13 +20,13 @@ def relative_reward(score: Floats, baseline: Floats) -> Floats:
     return 1 - (score + _EPSILON) / (baseline + _EPSILON)
 
 
-def no_averages() -> State:
-    """The moving averages before anything is known: [A, 2] module and context, [A] the average."""
+def initial_averages() -> State:
+    """Make empty moving averages: keys [A, 2] of module and context, and values [A]."""
     return {"average/key": np.zeros((0, 2), np.int64), "average/value": np.zeros(0)}
 
 
 def context_rewards(experiences: Sequence[Experience], averages: State, decay: float) -> tuple[list[Floats], State]:
-    """Rewards [X] of each compilation's contexts against the moving averages of their scores, and the new averages.
+    """Compute rewards [X] of each compilation's contexts against moving averages of their scores; update the averages.
 
     The first average of a context is its score under the heuristic, or its own if that is not known. A compilation
     moves the average after it was rewarded, in the order given.
@@ -37,7 +37,7 @@ def context_rewards(experiences: Sequence[Experience], averages: State, decay: f
         ...     Experience(proposal=0, compilation=0, module=0, features=ones, decisions=ones, log_probability=ones,
         ...     defaults=ones, sites=ones, context=0 * ones, context_ids=ones, scores=np.array([8.0]),
         ...     default_scores=np.array([10.0]))]
-        >>> rewards, averages = context_rewards(seen, no_averages(), 0.8)
+        >>> rewards, averages = context_rewards(seen, initial_averages(), 0.8)
         >>> rewards[0].round(7).tolist(), averages["average/value"].tolist()
         ([0.1998002], [9.6])
     """
@@ -60,11 +60,11 @@ def context_rewards(experiences: Sequence[Experience], averages: State, decay: f
 def decision_rewards(
     experiences: Sequence[Experience], credit: Credit, averages: State, decay: float
 ) -> tuple[list[Floats], State]:
-    """The reward [N] of each decision, and the new averages.
+    """Compute the reward [N] of each decision, and update the averages.
 
-    With credit by component a departure earns what its component saved against the base, in the unit of the score, and
-    a decision that follows the base earns 0: the base is the baseline, so there is no need for a learned value.
-    Compilations without a base get nothing there. They are neither rewarded nor do they move the averages with it.
+    With credit by component a flipped decision is rewarded with what its component saved against the base, in the unit
+    of the score, and a decision that follows the base with 0: the base is the baseline, so no value function is needed.
+    Compilations without a base have rewards of 0, and the averages are not updated.
     """
     if credit is Credit.COMPONENT:
         rewards: list[Floats] = []
@@ -85,7 +85,7 @@ def decision_rewards(
 
 
 def _whole_module(experience: Experience) -> Experience:
-    """The same compilation with one context."""
+    """Merge the contexts of a compilation into one."""
     return Experience(
         proposal=experience.proposal,
         compilation=experience.compilation,
@@ -104,7 +104,7 @@ def _whole_module(experience: Experience) -> Experience:
 
 
 def relative_gain(experiences: Sequence[Experience]) -> float:
-    """How much smaller all scores together are than the heuristic's, as a part of these; 0 where nothing is known."""
+    """Relative reduction of the sum of all scores against the heuristic's; 0 without experiences."""
     score = sum(float(experience.scores.sum()) for experience in experiences)
     default = sum(float(experience.default_scores.sum()) for experience in experiences)
     return 1 - score / default if default > 0 else 0.0

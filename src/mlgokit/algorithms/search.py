@@ -1,7 +1,7 @@
 """Local search over the decisions of one module: many independent flips in one compilation, kept by component.
 
-Two flips are independent if no function can change through both. So one compilation tries one flip in each of many
-parts of the call graph, and :func:`mlgokit.algorithms.credit.attribute` says what each part gained.
+Two flips are independent if they cannot change the same function. So one compilation tries flips in many parts of the
+call graph, and :func:`mlgokit.algorithms.credit.attribute` tells their gains apart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ LARGEST_MOVE = 12
 
 
 def moves_of(compiled: ScoredBuild) -> list[tuple[int, ...]]:
-    """What a search may flip at once: every decision by itself, and all like decisions about one callee together.
+    """List the moves of a search: every single decision, and all like decisions about one callee together.
 
     A local function dies only when all its calls are inlined, so that no single flip shows what that is worth.
 
@@ -37,7 +37,7 @@ def moves_of(compiled: ScoredBuild) -> list[tuple[int, ...]]:
 def independent_moves(
     compiled: ScoredBuild, moves: Sequence[tuple[int, ...]], order: Iterable[int], *, most: int
 ) -> list[int]:
-    """Which moves to make in one compilation: no two of them can change the same function.
+    """Choose moves for one compilation, no two of which can change the same function.
 
     Args:
         compiled: the compilation to start from; T decisions.
@@ -76,7 +76,7 @@ def independent_moves(
 
 
 def independent_flips(base: ScoredBuild, sites: npt.NDArray[np.int64], *, most: int, seed: int) -> ForcedDecisions:
-    """All decisions of ``base``, some of them flipped by moves of which no two can change the same function.
+    """Flip decisions of ``base`` by moves of which no two can change the same function; returns all decisions.
 
     Args:
         base: a compilation; T decisions.
@@ -103,11 +103,11 @@ def independent_flips(base: ScoredBuild, sites: npt.NDArray[np.int64], *, most: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What one compilation with flips says; N flips.
+    """The flips to keep of one compilation; N flips.
 
     Attributes:
-        kept: [N] whether the flip's component got smaller.
-        gain: bytes that the kept components save, as far as the components are independent.
+        kept: [N] whether the flip's component became smaller.
+        gain: sum of bytes that the kept components save, if components are independent.
     """
 
     kept: npt.NDArray[np.bool_]
@@ -115,15 +115,15 @@ class Verdict:
 
 
 def judge(credit: Credit, *, least_bytes: float = 0.5) -> Verdict:
-    """Keep the flips of every component that got smaller by at least ``least_bytes``."""
+    """Keep the flips of every component that became smaller by at least ``least_bytes``."""
     better = credit.change <= -least_bytes
     return Verdict(kept=better[credit.component], gain=-float(credit.change[better].sum()))
 
 
 def functions_as_before(credit: Credit, kept: npt.NDArray[np.bool_]) -> Ints:
-    """Ids of the functions that are as in the base, if only the flips of some components are made.
+    """Ids of the functions that are as in the base if only the kept flips are made.
 
-    All others are as in the explored compilation: those that only kept components reach, and those that none does.
+    All others are as in the explored compilation: those that only kept components reach, and those that none reaches.
 
     Args:
         credit: of the explored compilation; N flips.

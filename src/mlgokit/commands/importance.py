@@ -1,4 +1,4 @@
-"""The command that says which features a policy goes by."""
+"""The command that measures feature importance."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ from mlgokit.progress import Report, say_nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importance:
-    """Measure which features a policy's decisions depend on, and draw them."""
+    """Measure which features a policy's decisions depend on, and plot them."""
 
     policy: Annotated[Path, tyro.conf.Positional]
     """Policy file, or builtin:size, which comes with mlgokit."""
@@ -54,7 +54,7 @@ class Importance:
 
 
 def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
-    """Measure, and write the JSON with its report.
+    """Write the importance of each feature as JSON, with its report.
 
     Raises:
         BusyError: another process traces into the folder.
@@ -101,7 +101,7 @@ def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
 
 
 def importance_of(policy: Policy, config: Importance, *, report: Report = say_nothing) -> Measured:
-    """What a policy goes by, on observations of traces.
+    """Measure the importance of a policy's features on observations of traces.
 
     Raises:
         BusyError: another process traces into the folder.

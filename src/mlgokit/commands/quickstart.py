@@ -39,7 +39,7 @@ from mlgokit.evaluation.run import (
 )
 from mlgokit.export.plugin import export_plugin
 from mlgokit.files import atomic_write, digest_file
-from mlgokit.learning.metrics import rounds_of
+from mlgokit.learning.run_folder import rounds_of
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.locks import locked
 from mlgokit.manifest import package_version, sign_new

@@ -1,15 +1,13 @@
-"""The command that keeps the training logs and scores of modules."""
+"""The command that writes training logs and scores of modules."""
 
-import contextlib
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.builds.compilers import clang_for, open_compiler
+from mlgokit.builds.compilers import clang_for
 from mlgokit.commands.options import COMPILER, NO_CHANGES, NO_CLUSTER, Changes, Clustering, Compiling, ProblemName
-from mlgokit.commands.workplace import claim_folder, open_workshop
+from mlgokit.commands.workspace import claim_folder, open_workspace
 from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.compiler.toolchain import find_toolchain
@@ -41,7 +39,7 @@ class Trace:
     """Use of a clang that was built with TFLite, which writes the logs itself; --policy is a folder with a model then
     (`mlgokit export tflite`), or :default."""
     sampling_rate: float = 1.0
-    """Share of the modules that is compiled, drawn at random."""
+    """Share of the modules to compile, drawn at random."""
     seed: int = 1
     """Random seed of the draw."""
     module_filter: str = ""
@@ -72,11 +70,6 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
     Raises:
         BusyError: another process works in the output folder, or changes the corpus.
     """
-    with locked(config.output), reading(config.corpus), contextlib.ExitStack() as stack:
-        return _trace(config, stack, report)
-
-
-def _trace(config: Trace, stack: contextlib.ExitStack, report: Report) -> dict[str, Any]:
     problem = PROBLEMS[config.problem]
     selection = tracing.select(
         modules=config.module_filter,
@@ -87,63 +80,71 @@ def _trace(config: Trace, stack: contextlib.ExitStack, report: Report) -> dict[s
     )
     if config.development:
         return _trace_development(config, problem, selection, report)
-    policy = config.policy
-    if not policy.startswith(":"):
-        config = dataclasses.replace(config, policy=str(policy_file(policy)))
-        load_policy(Path(config.policy), problem=problem.name)
-        policy = digest_file(Path(config.policy))
-    elif policy not in problem.rules:
-        rules = ", ".join(problem.rules)
-        raise UsageError(f"policy {policy}: expected a file or {rules} for {problem.name}; correct the name")
-    edits = config.changes.edits()
-    corpus = load_measurable(config.corpus, edits)
-    modules = selection.draw(corpus.modules)
-    if problem is INLINE_SIZE:
-        tell_levels(modules, report)
-    clang = open_compiler(config.compiler, corpus=config.corpus, folder=config.output, files=edits.files, report=report)
-    store = config.store or config.output / "store"
-    compiler = stack.enter_context(
-        contextlib.closing(
-            open_workshop(
-                clang, config.compiler, store, cluster=config.cluster, shared=config.shared_store, report=report
-            )
+    policy, identity = _policy(config.policy, problem)
+    with open_workspace(
+        config.output,
+        corpus=config.corpus,
+        compiler=config.compiler,
+        changes=config.changes,
+        store=config.store,
+        shared_store=config.shared_store,
+        cluster=config.cluster,
+        report=report,
+    ) as workspace:
+        modules = selection.draw(workspace.corpus.modules)
+        if problem is INLINE_SIZE:
+            tell_levels(modules, report)
+        settings = {"problem": problem.name, "policy": identity, "module_filter": config.module_filter}
+        settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
+        workspace.claim(kind="trace", config=settings, modules=modules)
+        traces = tracing.trace_modules(
+            workspace.compiler, modules, problem, policy=policy, folder=config.output / "logs", report=report
         )
-    )
-    settings = {"problem": problem.name, "policy": policy, "module_filter": config.module_filter}
-    settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
-    claim_folder(
-        config.output, kind="trace", config=settings, edits=edits, workshop=compiler, corpus=corpus, modules=modules
-    )
-    traces = tracing.trace_modules(
-        compiler, modules, problem, policy=config.policy, folder=config.output / "logs", report=report
-    )
-    return _written(config, problem, selection, traces)
+        return _write(config, problem, selection, traces)
+
+
+def _policy(name: str, problem: Problem) -> tuple[str, str]:
+    """The policy file or rule that decides, and what identifies it."""
+    if not name.startswith(":"):
+        path = policy_file(name)
+        load_policy(path, problem=problem.name)
+        return str(path), digest_file(path)
+    if name not in problem.rules:
+        rules = ", ".join(problem.rules)
+        raise UsageError(f"policy {name}: expected a file or {rules} for {problem.name}; correct the name")
+    return name, name
 
 
 def _trace_development(config: Trace, problem: Problem, selection: tracing.Selection, report: Report) -> dict[str, Any]:
-    """The same by LLVM's own development mode; nothing is remembered between runs, as it writes other logs."""
-    edits = config.changes.edits()
-    corpus = load_measurable(config.corpus, edits)
-    modules = selection.draw(corpus.modules)
-    toolchain = find_toolchain(config.compiler.llvm)
-    clang = clang_for(
-        config.compiler, toolchain, corpus=config.corpus, folder=config.output, files=edits.files, report=report
-    )
-    compiler = DevelopmentCompiler(clang=clang)
-    settings = {"problem": problem.name, "policy": config.policy, "development": True}
-    claim_folder(
-        config.output, kind="trace", config=settings, edits=edits, workshop=compiler, corpus=corpus, modules=modules
-    )
-    traces = tracing.trace_modules(
-        compiler, modules, problem, policy=config.policy, folder=config.output / "logs", report=report, regalloc=False
-    )
-    return _written(config, problem, selection, traces)
+    """Trace by LLVM's own development mode; there is no store, as this clang writes other logs."""
+    with locked(config.output), reading(config.corpus):
+        edits = config.changes.edits()
+        corpus = load_measurable(config.corpus, edits)
+        modules = selection.draw(corpus.modules)
+        clang = clang_for(
+            config.compiler,
+            find_toolchain(config.compiler.llvm),
+            corpus=config.corpus,
+            folder=config.output,
+            files=edits.files,
+            report=report,
+        )
+        compiler = DevelopmentCompiler(clang=clang)
+        settings = {"problem": problem.name, "policy": config.policy, "development": True}
+        claim_folder(
+            config.output, kind="trace", config=settings, edits=edits, compiler=compiler, corpus=corpus, modules=modules
+        )
+        folder = config.output / "logs"
+        traces = tracing.trace_modules(
+            compiler, modules, problem, policy=config.policy, folder=folder, report=report, regalloc=False
+        )
+        return _write(config, problem, selection, traces)
 
 
-def _written(
+def _write(
     config: Trace, problem: Problem, selection: tracing.Selection, traces: Sequence[tracing.ModuleTrace]
 ) -> dict[str, Any]:
-    """Write what was traced, beside the logs."""
+    """Write scores, summary and training set of what was traced."""
     logs = config.output / "logs"
     written: dict[str, Any] = {}
     if config.tfrecord is not None:

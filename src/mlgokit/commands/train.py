@@ -1,9 +1,7 @@
 """The command that learns a policy."""
 
-import contextlib
 import dataclasses
 import enum
-import functools
 import json
 import math
 import shlex
@@ -16,8 +14,7 @@ from typing import Annotated, Any, Literal, cast
 
 import tyro
 
-from mlgokit.algorithms.registry import TRIALS
-from mlgokit.builds.compilers import open_compiler
+from mlgokit.algorithms.registry import default_learner
 from mlgokit.commands.options import (
     COMPILER,
     LEAN_REUSE,
@@ -29,38 +26,26 @@ from mlgokit.commands.options import (
     ProblemName,
     Reusing,
 )
-from mlgokit.commands.workplace import claim_folder, open_workshop
+from mlgokit.commands.workspace import open_workspace
 from mlgokit.corpus.build_notes import tell_levels
-from mlgokit.corpus.corpus import load_measurable
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.files import atomic_write, remove_leftovers
-from mlgokit.learning.evictions import learn_evictions
-from mlgokit.learning.live_ranges import ALGORITHM as EVOLUTION, learn_live_ranges
-from mlgokit.learning.loop import Learned, learn
+from mlgokit.learning.loop import learn
 from mlgokit.learning.page import training_page
-from mlgokit.learning.passes import learn_passes
 from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.settings import LIKE_PRESET, Learning
-from mlgokit.learning.trials import ALGORITHM as EFFECT_REGRESSION
-from mlgokit.locks import locked, reading
+from mlgokit.learning.training import Learned
 from mlgokit.manifest import package_version
 from mlgokit.pages.html import write_page
 from mlgokit.policy.store import save_policy
 from mlgokit.policy.targets import for_modules
-from mlgokit.problems import (
-    INLINE_SIZE,
-    PASS_SELECTION,
-    PROBLEMS,
-    REGALLOC_EVICTION,
-    REGALLOC_PRIORITY,
-    REGALLOC_WEIGHT,
-)
+from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train:
-    """Learn a policy from a corpus; held-out projects are not looked at."""
+    """Learn a policy from the projects of a corpus that are not held out."""
 
     corpus: Path = Path("quickstart/corpus")
     """Folder of the corpus."""
@@ -71,8 +56,8 @@ class Train:
     algorithm: (
         Literal["effect-regression", "behavioural-cloning", "bc-max", "dqn", "es", "local-search", "ppo"] | None
     ) = None
-    """Learning algorithm; effect-regression if not given, and es with the preset trials for regalloc-priority and
-    regalloc-weight."""
+    """Learning algorithm; if not given, effect-regression, or es with the preset trials for regalloc-priority and
+    regalloc-weight. One must be given for regalloc-eviction, which effect-regression does not learn."""
     store: Path | None = None
     """Folder of finished compilations, which are not repeated; <output>/store if not given."""
     shared_store: str = ""
@@ -85,7 +70,7 @@ class Train:
     reuse: Reusing = LEAN_REUSE
     """Reuse between the compilations of a module."""
     minutes: float = math.inf
-    """Minutes after which no turn but the first begins; a run that is cut short depends on the machine's speed."""
+    """Minutes after which no further iteration begins; the result then depends on the machine's speed."""
     learning: Annotated[Learning, tyro.conf.OmitArgPrefixes] = LIKE_PRESET
     """Settings of the learning loop."""
     changes: Changes = NO_CHANGES
@@ -94,7 +79,7 @@ class Train:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """The file of the policy that training ended with, how the run went, and what made it."""
+    """The file of the final policy, how the run went, and what made it."""
 
     policy: Path
     learned: Learned
@@ -111,51 +96,36 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
 
     Raises:
         BusyError: another process works in the output folder, or changes the corpus.
+        CorpusError: there is nothing to learn from.
+        ReuseError: another training made the output folder.
+        UsageError: the settings contradict themselves or do not apply, or no policy pays.
     """
-    with locked(config.output), reading(config.corpus), contextlib.ExitStack() as stack:
-        return _train(config, stack, report)
-
-
-def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Trained:
     deadline = time.monotonic() + 60 * config.minutes
-    edits = config.changes.edits()
-    corpus = load_measurable(config.corpus, edits)
-    modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
-    if config.problem == INLINE_SIZE.name:
-        tell_levels(modules, report)
-    clang = open_compiler(config.compiler, corpus=config.corpus, folder=config.output, files=edits.files, report=report)
-    clang = config.reuse.applied(clang, recheck=config.compiler.recheck())
-    store = config.store or config.output / "store"
-    compiler = stack.enter_context(
-        contextlib.closing(
-            open_workshop(
-                clang, config.compiler, store, cluster=config.cluster, shared=config.shared_store, report=report
-            )
-        )
-    )
-    algorithm, learning = _learner(config)
-    settings = {"algorithm": algorithm, "problem": config.problem, **learning.deciding()}
-    claim_folder(
+    with open_workspace(
         config.output,
-        kind="policy",
-        config=settings,
-        edits=edits,
-        workshop=compiler,
-        corpus=corpus,
-        modules=modules,
-    )
-    remove_leftovers(config.output)
-    from_trials = {PASS_SELECTION.name: learn_passes}
-    if algorithm == EFFECT_REGRESSION:
-        from_trials[REGALLOC_EVICTION.name] = learn_evictions
-    if learning.preset == TRIALS:
-        for problem in (REGALLOC_PRIORITY, REGALLOC_WEIGHT):
-            from_trials[problem.name] = functools.partial(learn_live_ranges, problem=problem, deadline=deadline)
-    learned = (
-        from_trials[config.problem](compiler, modules, algorithm, learning, folder=config.output, report=report)
-        if config.problem in from_trials
-        else learn(
-            compiler,
+        corpus=config.corpus,
+        compiler=config.compiler,
+        changes=config.changes,
+        store=config.store,
+        shared_store=config.shared_store,
+        cluster=config.cluster,
+        reuse=config.reuse,
+        report=report,
+    ) as workspace:
+        corpus = workspace.corpus
+        modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
+        if config.problem == INLINE_SIZE.name:
+            tell_levels(modules, report)
+        algorithm, learning = _algorithm_and_preset(config)
+        settings = learning.deciding()
+        workspace.claim(
+            kind="policy",
+            config={"algorithm": algorithm, "problem": config.problem, **settings},
+            modules=modules,
+        )
+        remove_leftovers(config.output)
+        learned = learn(
+            workspace.compiler,
             modules,
             PROBLEMS[config.problem],
             algorithm,
@@ -164,44 +134,41 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
             report=report,
             deadline=deadline,
         )
-    )
-    learned = dataclasses.replace(learned, policy=for_modules(learned.policy, modules))
-    final = config.output / "final.policy"
-    save_policy(learned.policy, final)
-    metrics = config.output / "metrics.json"
-    trained = Trained(
-        policy=final,
-        learned=learned,
-        made_by={
+        learned = dataclasses.replace(learned, policy=for_modules(learned.policy, modules))
+        made_by = {
             "algorithm": algorithm,
             "problem": config.problem,
-            "settings": {
-                name: _said(value) for name, value in learning.deciding().items() if value not in (None, (), {})
-            },
+            "settings": {name: _in_words(value) for name, value in settings.items() if value not in (None, (), {})},
             "source": str(config.corpus),
             "command": shlex.join(["mlgokit", *sys.argv[1:]]),
             "mlgokit_version": package_version(),
-            "toolchain": clang.toolchain.describe(),
-            "report": str(metrics.with_suffix(".html")),
-        },
-    )
+            "toolchain": workspace.toolchain.describe(),
+        }
+        return _write(config.output, learned, made_by)
+
+
+def _write(folder: Path, learned: Learned, made_by: dict[str, Any]) -> Trained:
+    """Write the policy, the metrics and their report."""
+    policy, metrics = folder / "final.policy", folder / "metrics.json"
+    save_policy(learned.policy, policy)
+    made_by = {**made_by, "report": str(metrics.with_suffix(".html"))}
+    trained = Trained(policy=policy, learned=learned, made_by=made_by)
     atomic_write(metrics, json.dumps(trained.to_json(), indent=1), durable=True)
     write_page(training_page(TrainingRecord.from_json(trained.to_json())), metrics)
     return trained
 
 
-def _learner(config: Train) -> tuple[str, Learning]:
-    """The algorithm, and its loop's settings; the problem chooses where nothing is said."""
-    algorithm, learning = config.algorithm or EFFECT_REGRESSION, config.learning
-    if config.algorithm is None and config.problem in (REGALLOC_PRIORITY.name, REGALLOC_WEIGHT.name):
-        algorithm = EVOLUTION
+def _algorithm_and_preset(config: Train) -> tuple[str, Learning]:
+    """The algorithm, and the loop's settings with nothing left to the preset; the problem decides the defaults."""
+    algorithm, learning = config.algorithm, config.learning
+    if algorithm is None:
+        algorithm, preset = default_learner(config.problem)
         if learning.preset == LIKE_PRESET.preset:
-            learning = dataclasses.replace(learning, preset=TRIALS)
+            learning = dataclasses.replace(learning, preset=preset)
     return algorithm, learning.resolved(algorithm)
 
 
-def _said(value: object) -> str:
-    """A setting in words."""
+def _in_words(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, cast("tuple[object, ...]", value)))
     return str(value.value if isinstance(value, enum.Enum) else value)

@@ -1,4 +1,4 @@
-"""The command that makes a vocabulary: quantiles of each feature, from traces or training sets, a batch at a time."""
+"""The command that writes a vocabulary: quantiles of each feature, from traces or training sets."""
 
 import contextlib
 from collections.abc import Iterator
@@ -32,18 +32,18 @@ class Vocab:
     sampling_fraction: float = 1.0
     """Share of the observations to read, drawn at random."""
     num_buckets: int = DEFAULT_BUCKETS
-    """Number of lines of each file."""
+    """Number of buckets, one a line of each file."""
     seed: int = 1
     """Random seed of the draw."""
 
 
 def run(config: Vocab, *, report: Report = say_nothing) -> dict[str, Any]:
-    """Read everything, as often as bounded memory needs, and write the files.
+    """Read all observations, in as many passes as bounded memory needs, and write the files.
 
     Raises:
         BusyError: another process writes into the output folder, or traces.
         InputError: there is no log, or one is damaged.
-        UsageError: not just one source is named, the share is none, or there are no observations.
+        UsageError: not exactly one source is named, the share is outside 0 to 1, or there are no observations.
     """
     if (config.traces is None) == (config.tfrecord is None):
         raise UsageError("vocab: expected either --traces or --tfrecord, found both or neither; name one")
@@ -74,7 +74,7 @@ def run(config: Vocab, *, report: Report = say_nothing) -> dict[str, Any]:
 def trace_logs(
     traces: Path | None, tfrecord: Path | None = None, *, report: Report = say_nothing, label: str = "read"
 ) -> Iterator[Log]:
-    """The logs below a folder, or those in a training set, in the memory of one batch.
+    """Read the logs below a folder, or those in a training set, batch by batch.
 
     Raises:
         InputError: there is no log, or one is damaged.

@@ -1,8 +1,6 @@
-"""Modules compiled under the heuristic: what all else that a learner has compiled is measured against."""
+"""Modules compiled under the heuristic: the baselines of a learner's compilations."""
 
 import dataclasses
-import math
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,36 +21,34 @@ from mlgokit.compiler.regalloc_cost import mean_change
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.errors import CorpusError
 from mlgokit.learning.decision_batch import feature_names, feature_rows
-from mlgokit.learning.validation import JudgedModule, Validation
 from mlgokit.module import Module
 from mlgokit.policy.exploration import Exploration
-from mlgokit.policy.network import Policy
 from mlgokit.policy.store import policy_bytes
 from mlgokit.policy.targets import for_modules
 from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.progress import Report, say_nothing
 
 FIT_ROWS = 1_000_000
-"""About as many rows of features are kept to fit a normaliser to, evenly from all modules."""
+"""Approximate number of rows of features to fit a normaliser to, evenly from all modules."""
 _KEEP: dict[Detail, Keep] = {"all": "log", "departures": "flips", "scores": "none"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Baselines:
-    """M modules that compile and have decisions; which of them teach and which only judge is the loop's business.
+    """M modules that compile and have decisions, for training or validation.
 
     Attributes:
-        compiler: compiles, and best remembers, all of them.
+        compiler: of all of them; it should cache.
         problem: whose decisions are learned.
         objective: which bytes count, for inlining.
         modules: [M].
-        defaults: [M] the same under the heuristic, without their logs.
-        weights: of each project's COMDAT signatures.
+        defaults: [M] compilations under the heuristic, without their logs.
+        weights: by project, of COMDAT signatures.
         available: names of the features that the compiler sends.
-        rows: [N, number of those] some of their values under the heuristic; N is 0 if they were not wanted.
-        left_out: reason to number of modules that did not compile or have nothing to decide.
-        place: int64 [M] each module's place among all that compile.
-        compiled: how many compile, those without decisions included.
+        rows: [N, number of features] a sample of their values under the heuristic; N is 0 if none was wanted.
+        left_out: reason to number of modules that did not compile or have no decision.
+        place: int64 [M] position of each module among all that compile.
+        compiled: number of modules that compile, those without decisions included.
     """
 
     compiler: Compiler
@@ -68,17 +64,17 @@ class Baselines:
     compiled: int
 
     def score(self, index: int, run: Compilation) -> float:
-        """The score of a whole module; smaller is better. That of register allocation is the sum over its functions."""
+        """Score a module; smaller is better. For register allocation, the sum over its functions."""
         if self.problem.by_regalloc_cost:
             return 0.0 if run.regalloc is None else float(run.regalloc.scores.sum())
         return size_score(run.measured, self.weights[self.modules[index].project], objective=self.objective)
 
     def scored_build(self, index: int, run: Compilation) -> ScoredBuild:
-        """A compilation of the inliner's, ready for credit."""
+        """Score the functions of a compilation, for credit assignment of inlining."""
         return weighted_build(run, self.weights[self.modules[index].project], self.objective)
 
     def reward(self, index: int, run: Compilation) -> float:
-        """By which part a module got better than by the heuristic; in register allocation the mean over functions."""
+        """Relative improvement over the heuristic; for register allocation, the mean over functions."""
         default = self.defaults[index]
         if not self.problem.by_regalloc_cost:
             before, after = np.array([self.score(index, default)]), np.array([self.score(index, run)])
@@ -104,8 +100,8 @@ def compile_defaults(
         modules: what to compile.
         problem: whose decisions are learned.
         objective: which bytes count, for inlining.
-        with_rows: whether values of features are wanted, to fit a normaliser to.
-        report: progress.
+        with_rows: whether to sample values of features, to fit a normaliser to.
+        report: receives the progress.
 
     Raises:
         CorpusError: none compiles and has a decision.
@@ -166,16 +162,16 @@ def compile_once(
     decisions: bytes = b"",
     flips: npt.NDArray[np.int64] | None = None,
 ) -> Compilation:
-    """Compile a module as a learner wants it.
+    """Compile a module under a policy.
 
     Args:
         compiler: compiles it.
-        module: what to compile.
+        module: to compile.
         problem: whose decisions are learned.
         policy: a policy file or a rule.
-        exploration: how decisions depart from the policy.
-        detail: which decisions are wanted; of problems other than inlining there are always all.
-        decisions: a decision table, which is asked before the policy.
+        exploration: of the policy.
+        detail: decisions to return; always all for problems other than inlining.
+        decisions: a decision table, which overrides the policy.
         flips: keys of the table, bit 0 the decision, that count as flips.
     """
     use = PluginUse(
@@ -200,53 +196,9 @@ def compile_once(
 
 
 def policy_file(actor: Actor, folder: Path, number: int, modules: Sequence[Module]) -> str:
-    """The name by which the compiler of ``modules`` finds an actor: a rule, or a file that is written."""
+    """Return an actor as the compiler takes it: a rule, or the path of a policy file, which is written."""
     if isinstance(actor, str):
         return actor
     path = folder / f"{number}.policy"
     path.write_bytes(policy_bytes(for_modules(actor, modules)))
     return str(path)
-
-
-def evaluate_policy(
-    baselines: Baselines,
-    policies: Sequence[tuple[Policy, Sequence[int]]],
-    *,
-    report: Report = say_nothing,
-    label: str = "validate",
-) -> Validation:
-    """How policies do on modules that they know nothing of.
-
-    Args:
-        baselines: what there is.
-        policies: a policy and the modules that judge it; one pair, unless parts of an ensemble are judged apart.
-        report: progress.
-        label: of the progress.
-    """
-    with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
-        files = [
-            policy_file(policy, Path(place), number, baselines.modules) for number, (policy, _) in enumerate(policies)
-        ]
-        pairs = [(file, index) for file, (_, judges) in zip(files, policies, strict=True) for index in judges]
-
-        def work(pair: tuple[str, int]) -> Compilation:
-            file, index = pair
-            module = baselines.modules[index]
-            return compile_once(baselines.compiler, module, baselines.problem, file, Exploration(), detail="scores")
-
-        runs = parallel(work, pairs, workers=baselines.compiler, report=report, label=label)
-    done = [(index, run) for (_, index), run in zip(pairs, runs, strict=True) if run.ok]
-    if not done:
-        return Validation(gain=-math.inf)
-    modules = tuple(
-        JudgedModule(
-            module=baselines.modules[index].name,
-            project=baselines.modules[index].project,
-            before=baselines.score(index, baselines.defaults[index]),
-            after=baselines.score(index, run),
-        )
-        for index, run in done
-    )
-    if baselines.problem.by_regalloc_cost:
-        return Validation(gain=float(np.mean([baselines.reward(index, run) for index, run in done])), modules=modules)
-    return Validation(gain=1 - sum(one.after for one in modules) / sum(one.before for one in modules), modules=modules)

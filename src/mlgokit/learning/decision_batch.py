@@ -1,4 +1,4 @@
-"""From the decisions of one compilation, as the plugin logged them, to the arrays that a learner is told."""
+"""From the decisions of one compilation, as the plugin logged them, to the arrays of an experience."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ from mlgokit.traces.log import function_id
 ABOUT_DECISIONS = frozenset(NOT_FEATURES) | {
     name for problem in PROBLEMS.values() for name in (problem.decision, problem.default_decision)
 }
-"""Columns of logs that describe the decision, so that no policy may see them."""
+"""Columns of logs that describe the decision and are no features."""
 
 _ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 _POLICY_PRIORITIES = 2.0**26
 _HEURISTIC_PRIORITIES = 2.0**27
-"""Priorities in one unit: a policy's unit numbers reach from 0 to 2**31, the heuristic's priorities to 2**32."""
+"""Priorities in one unit: a policy's range from 0 to 2**31, the heuristic's to 2**32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +60,12 @@ class DecisionBatch:
 
 
 def feature_names(problem: Problem, columns: Iterable[str]) -> tuple[str, ...]:
-    """The columns of a log that a policy may see, in their order; the mask is no feature, as it is always 1."""
+    """List the columns of a log that are features, in order; the mask is none, as it is always 1."""
     return tuple(name for name in columns if name not in ABOUT_DECISIONS and name != problem.mask)
 
 
 def feature_rows(problem: Problem, log: Log, features: Sequence[str]) -> npt.NDArray[Any]:
-    """[N, F], or [N, C, F] with columns, where a feature of one element is the same in every column.
+    """Stack features to [N, F], or [N, C, F] with columns, where scalars are repeated in every column.
 
     Raises:
         UsageError: the compiler does not send a feature.
@@ -90,7 +90,7 @@ def _check_features(problem: Problem, features: Sequence[str], columns: Iterable
 
 
 def batch_of_flips(found: InlineDecisions, features: Sequence[str]) -> DecisionBatch:
-    """The decisions of the inliner whose values were kept, of a compilation without its log.
+    """Make the batch of the inliner's decisions whose features were kept, without a log.
 
     Raises:
         UsageError: the compiler does not send a feature.
@@ -112,16 +112,15 @@ def batch_of_flips(found: InlineDecisions, features: Sequence[str]) -> DecisionB
 
 
 def batch_of_log(problem: Problem, log: Log, features: Sequence[str], *, heuristic: bool) -> DecisionBatch:
-    """All decisions in ``log`` from which there is something to learn.
+    """Make the batch of all decisions in a log that a policy could have made.
 
-    Left out are questions of a masked choice that leave no choice, or were answered with a forbidden column, as the
-    heuristic may: no policy could have answered so, and there is nothing to learn from them.
+    Left out are masked choices that were answered with a masked-out column, as the heuristic may.
 
     Args:
-        problem: whose log it is.
-        log: the log.
-        features: which features are wanted.
-        heuristic: whether it decided; its priorities are exact, and have a unit of their own.
+        problem: of the log.
+        log: of the compilation.
+        features: to stack.
+        heuristic: whether the heuristic decided; its priorities are exact, and have a unit of their own.
     """
     count = log.observation_count
     names: dict[str, int] = {}
@@ -165,7 +164,7 @@ def _possible(found: DecisionBatch, mask: npt.NDArray[np.bool_]) -> DecisionBatc
 
 
 def _sites(log: Log, context: Ints) -> Ints:
-    """What names each question: the plugin's own key, or a hash of caller, callee or function, and which it is."""
+    """Identify each question: the plugin's own key, or a hash of caller and callee, or function, and a count."""
     if "site" in log.columns:
         return log.columns["site"].reshape(-1).astype(np.int64)
     count = len(context)
@@ -188,10 +187,10 @@ def _sites(log: Log, context: Ints) -> Ints:
 def followed_decisions(
     problem: Problem, actor: Actor, features: Sequence[str], found: DecisionBatch
 ) -> npt.NDArray[Any]:
-    """What ``actor`` decides at the same questions without exploring; rules but the heuristic as they were decided.
+    """Compute what ``actor`` decides at the same questions without exploration; rules but the heuristic as decided.
 
     Args:
-        problem: what is decided.
+        problem: that is decided.
         actor: a policy or a rule.
         features: names of the columns of ``found.features``.
         found: the questions.

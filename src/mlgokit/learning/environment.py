@@ -1,8 +1,8 @@
-"""A compilation as a gymnasium environment, for people who bring their own learner; needs the extra ``gym``.
+"""A compilation as a gymnasium environment, for users with their own learner; needs the extra ``gym``.
 
-One compilation of a module of a corpus is one run from ``reset`` to the end: each question of the compiler, asked over
-LLVM's interactive channel, is an observation, and the last step's reward is by which part the module got better than
-under LLVM's heuristic. Stepping through Python costs far more than the plugin; see ``mlgokit train``.
+An episode is one compilation of a module of a corpus: each question of the compiler, asked over LLVM's interactive
+channel, is an observation, and the last step's reward is the relative improvement over LLVM's heuristic. Stepping
+through Python costs far more than the plugin; see ``mlgokit train``.
 """
 
 import contextlib
@@ -38,13 +38,13 @@ Step = tuple[Inputs, float, bool, bool, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a compilation is worth: bytes of text, or what register allocation cost each function."""
+    """The score of a compilation: bytes of text, or the costs of register allocation of each function."""
 
     text_bytes: float
     regalloc: RegallocCosts | None
 
     def reward(self, default: "Score") -> float:
-        """By which part this is better than ``default``; in register allocation the mean over functions."""
+        """Relative improvement over ``default``; for register allocation, the mean over functions."""
         if self.regalloc is None or default.regalloc is None:
             return 1 - self.text_bytes / max(default.text_bytes, 1.0)
         return mean_change(default.regalloc, self.regalloc)
@@ -52,7 +52,7 @@ class Score:
 
 @final
 class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
-    """Asks for the decisions of one problem in modules of a corpus; :func:`open_environment` makes one.
+    """The decisions of one problem in modules of a corpus as episodes; :func:`open_environment` makes one.
 
     Observations are the raw features, [F] or [C, F] with columns, without the mask, which is in ``info["mask"]`` (int8
     [C], as ``sample`` of the action space takes it). Actions are 0 or 1, a column, or for priorities a number from -1

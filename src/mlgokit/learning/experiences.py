@@ -1,4 +1,4 @@
-"""From what a learner asks for to what it is told: compilations, and which decisions changed the score."""
+"""From a learner's proposals to its experiences: compilations, and credit assignment of the changes in score."""
 
 import tempfile
 from collections import Counter
@@ -27,19 +27,19 @@ from mlgokit.spec import AdviceKind
 from mlgokit.tables.decisions import flipped_keys, site_table, strong_names
 
 MODULES_FOR_ROWS = 16
-"""For each worker, for a worker to compile all of a module: at the end of a turn some wait for the last row."""
+"""Modules per worker from which on a worker compiles all of a module in a row; at the end of a turn some wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What became of the compilations of one request.
+    """The results of one request.
 
     Attributes:
-        experiences: of those that worked, in the order of the request.
+        experiences: of the successful compilations, in the order of the request.
         rewards: [number of experiences] as :meth:`Baselines.reward`.
-        compilations: how many were asked for.
+        compilations: number of compilations that were asked for.
         failures: reason to number.
-        user_seconds: processor time of the compilers, remembered compilations included.
+        user_seconds: processor time of the compilers, cached compilations included.
     """
 
     experiences: tuple[Experience, ...]
@@ -51,7 +51,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One compilation that is asked for: of which proposal, its position there, the module of the baselines."""
+    """One requested compilation: its proposal, its position there, and its module in the baselines."""
 
     proposal: int
     position: int
@@ -59,7 +59,7 @@ class _Item:
 
 
 def check_proposal(problem: Problem, proposal: Proposal) -> None:
-    """Make sure that the compiler can be given the decisions of single sites that a proposal has or wants drawn.
+    """Check that the compiler can be given the decisions of single sites that a proposal forces or wants drawn.
 
     Raises:
         UsageError: the plugin would not take them, or would flip them.
@@ -87,14 +87,14 @@ def compile_proposals(
     report: Report = say_nothing,
     label: str = "compile",
 ) -> Collected:
-    """Compile what a learner asks for: first what needs no other compilation, then flips of what that decided.
+    """Compile a learner's proposals: first those that need no other compilation, then flips of their decisions.
 
     Args:
-        baselines: what there is.
-        task: what is learned.
-        taught: the module of the baselines that each module of the task is.
+        baselines: the modules, compiled under the heuristic.
+        task: of the learner.
+        taught: position in the baselines of each module of the task.
         proposals: the request.
-        report: progress.
+        report: receives the progress.
         label: of the progress.
 
     Raises:
@@ -147,7 +147,7 @@ def compile_proposals(
 
 
 def _independent(proposal: Proposal, item: _Item, base: Compilation, bases: "_Bases") -> ForcedDecisions:
-    """Flips of ``base`` that cannot meet."""
+    """Draw flips of ``base`` that cannot change the same function."""
     sites, seed = base.decisions.sites.view(np.int64), int(proposal.seeds[item.position])
     return independent_flips(bases.scored(proposal, item), sites, most=proposal.independent, seed=seed)
 
@@ -161,7 +161,7 @@ def _compile_all(
     report: Report,
     label: str,
 ) -> dict[_Item, Compilation]:
-    """``work`` on all items whose base, if they need one, compiled; the bases are put into ``bases``."""
+    """Do ``work`` on all items whose base, if they need one, compiled; bases are added to ``bases``."""
     compiler = bases.baselines.compiler
     finished: list[_Item] = []
     waits = [_needs_base(proposals[item.proposal]) for item in items]
@@ -188,15 +188,15 @@ def _compile_all(
 
 
 def in_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: int) -> list[list[list[int]]]:
-    """Which compilations one worker makes in a row, by their position, and which rows are made before others.
+    """Group compilations, by position, into rows that one worker makes; rows of a later group wait for earlier ones.
 
-    Those that wait for a base come after the others. Where there are many more modules than workers, all of a module
-    are one row, as its compiler may stay meanwhile.
+    Compilations that wait for a base come after the others. If there are many more modules than workers, all of a
+    module are one row, as its compiler may stay resident meanwhile.
 
     Args:
         modules: of each compilation.
-        waits: whether it waits for a base.
-        workers: how many rows are made at once.
+        waits: whether each waits for a base.
+        workers: number of rows that are made at once.
 
     Example:
         >>> in_rows([7, 8, 7, 8], [False, False, True, True], workers=2)
@@ -212,14 +212,14 @@ def in_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: int) -> l
 
 
 def _can_be_made(proposal: Proposal, item: _Item, bases: "_Bases") -> bool:
-    """Whether an item that waited for its base can do without it, or has it."""
+    """Whether an item needs no base, or its base compiled."""
     return bool(proposal.forced) or bases.run(proposal, item) is not None
 
 
 def _without_repeats(
     items: Sequence[_Item], runs: Mapping[_Item, Compilation], drawn: AbstractSet[_Item]
 ) -> list[_Item]:
-    """``items`` but for those ``drawn`` that flipped as an earlier one of their module: few moves are soon repeated."""
+    """Leave out ``drawn`` items with the flips of an earlier one: a module with few moves soon repeats them."""
     seen: dict[tuple[int, int], list[Compilation]] = {}
     kept: list[_Item] = []
     for item in items:
@@ -237,29 +237,29 @@ def _without_repeats(
 
 
 def _needs_base(proposal: Proposal) -> bool:
-    """Whether a base must be compiled before, to know which of the given decisions are flips."""
+    """Whether a base must be compiled first, to tell which of the forced decisions are flips."""
     return proposal.base is not None and bool(proposal.forced or proposal.independent)
 
 
 def _is_addressable(base: Compilation) -> bool:
-    """Whether the plugin finds this module in a decision table, by a function that is its own."""
+    """Whether a decision table can name this module, which needs a function of its own."""
     return len(base.decisions) > 0 and len(strong_names(base.measured)) > 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Bases:
-    """Compilations that others are compared with, by position of the proposal and module of the baselines."""
+    """Base compilations, by position of the proposal and module of the baselines."""
 
     baselines: Baselines
     runs: dict[tuple[int, int], Compilation] = field(default_factory=dict[tuple[int, int], Compilation])
     _scored: dict[tuple[int, int], ScoredBuild] = field(default_factory=dict[tuple[int, int], ScoredBuild])
 
     def run(self, proposal: Proposal, item: _Item) -> Compilation | None:
-        """The base of an item of ``proposal``; nothing if there is none or it failed."""
+        """The base of an item of ``proposal``; ``None`` if there is none or it failed."""
         return None if proposal.base is None else self.runs.get((proposal.base, item.index))
 
     def scored(self, proposal: Proposal, item: _Item) -> ScoredBuild:
-        """The same of a base that is there, ready for credit."""
+        """The scored build of a base."""
         key = proposal.base or 0, item.index
         if key not in self._scored:
             self._scored[key] = self.baselines.scored_build(item.index, self.runs[key])
@@ -267,10 +267,10 @@ class _Bases:
 
 
 def _exploration(task: Task, proposal: Proposal, position: int) -> Exploration:
-    """A real answer is never flipped, whatever the proposal says."""
+    """The exploration of a compilation; real-valued advice is never flipped."""
     flip = 0.0 if task.kind is AdviceKind.REAL else float(proposal.flip_probability[position])
     if not flip and not proposal.temperature:
-        # The seed decides nothing, so that the store knows the compilation by one name.
+        # Without exploration the seed has no effect, and must not split entries of the store.
         return Exploration()
     return Exploration(seed=int(proposal.seeds[position]), temperature=proposal.temperature, flip_probability=flip)
 
@@ -334,7 +334,7 @@ def _costs(run: Compilation, found: DecisionBatch) -> Floats:
 
 
 def _component_credit(before: ScoredBuild, explored: ScoredBuild, run: Compilation, found: DecisionBatch) -> _Credit:
-    """Flips of the inliner, drawn or given, and what their components changed, in bytes."""
+    """Credit of the inliner's flips: the components and their changes in bytes."""
     credit = attribute(before, explored)
     component = np.full(len(run.decisions), -1, np.int64)
     component[credit.flips] = credit.component
@@ -350,10 +350,10 @@ def _component_credit(before: ScoredBuild, explored: ScoredBuild, run: Compilati
 def _function_credit(
     problem: Problem, task: Task, found: DecisionBatch, actor: Actor, *, change: Floats, defaults: Floats
 ) -> _Credit:
-    """Departures of the register allocator, one component for each function.
+    """Credit of decisions of the register allocator, with one component for each function.
 
-    Functions are allocated one by one and do not change each other. A change is a part of what the function costs under
-    the heuristic, because costs of functions are not in one unit (docs/scores.md).
+    Functions are allocated one by one and do not change each other. Changes are relative to the function's cost under
+    the heuristic, because costs of functions have no common unit (docs/scores.md).
     """
     followed = followed_decisions(problem, actor, task.features, found)
     departed = found.decisions != followed

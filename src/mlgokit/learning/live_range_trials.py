@@ -1,45 +1,67 @@
-"""What policies about live ranges do to functions, measured: trials by whole policies.
+"""Functions on which policies about live ranges are tried, and what such policies do to them.
 
-Each trial allocates one function in a copy of the compiler (``compiler/reuse/trials.py``), all its priorities or spill
-weights by one policy, so all policies of a generation share one compilation of a module up to the allocator. What the
-first use of a callee-saved register costs is the compilation's, so policies that differ in it share none.
+Each module is compiled once for the questions of the allocator. A few policies by one feature alone tell the functions
+whose score depends on what live ranges get; no label comes from the others, until a search comes to policies that
+change them, too.
+
+A trial allocates one function in a copy of the compiler (``compiler/reuse/trials.py``), all its priorities or spill
+weights by one policy. So all policies of a generation share one compilation of a module up to the allocator. The cost
+of the first use of a callee-saved register is the compilation's, so policies that differ in it share none.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from mlgokit.algorithms.config import RangeTrialsConfig
+from mlgokit.algorithms.learner import Floats
+from mlgokit.algorithms.live_range_search import GATES, AllocationScore, in_score, linear_policy, single_weights
 from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import (
     FIRST_POLICY,
     IMAGE_BYTES,
     MEASURES,
     TRIAL,
-    Floats,
     Overrides,
     Series,
     Stage,
     executed_weights,
 )
-from mlgokit.learning.function_trials import ask_logged, compile_trials
-from mlgokit.learning.trials import module_draws
+from mlgokit.errors import CorpusError, UsageError
+from mlgokit.learning.from_trials import compile_logged, compile_trials, module_generator
+from mlgokit.learning.settings import Learning
+from mlgokit.learning.training import Training
+from mlgokit.learning.validation import ModuleFunctions
 from mlgokit.module import Module
-from mlgokit.policy.network import Policy
+from mlgokit.policy.network import Gate, Policy
+from mlgokit.policy.normaliser import SignedLog, fit_signed_log
 from mlgokit.policy.store import policy_bytes
-from mlgokit.problems import Problem
+from mlgokit.problems import REGALLOC_PRIORITY, Problem
+
+_PROBES = ("li_size", "weight")
+"""Policies by one of these features, in either direction, tell whether a function depends on the policy."""
+_NORMALISER_ROWS = 400
+"""Questions of a module that the normaliser is fitted to."""
+_LEAST_CHANGE = 1e-9
+_LLVM_FEATURES = REGALLOC_PRIORITY.feature_names
+"""What LLVM's own advisor knows of a live range."""
+
+FunctionId = tuple[int, int]
+"""The position of a function's module among the training modules, and the function's key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RangeQuestions:
-    """What the allocator asks about live ranges in one compilation.
+    """The questions about live ranges in one compilation.
 
     Attributes:
-        features: what the compiler tells of a live range.
-        rows: [Q, F] that, of some of the questions.
-        keys: of the functions that asked more than once, as trials name them.
+        features: names of the F features of a live range.
+        rows: [Q, F] the features in some of the questions.
+        keys: of the functions with more than one question, as trials name them.
     """
 
     features: tuple[str, ...]
@@ -50,21 +72,21 @@ class RangeQuestions:
 def ask_ranges(
     compiler: Compiler, module: Module, problem: Problem, *, rows: int, seed: int
 ) -> tuple[Compilation, RangeQuestions | None]:
-    """Compile a module as LLVM does; the compilation, and what was asked if anything was.
+    """Compile a module as LLVM does; returns the compilation, and the questions if there were any.
 
     Args:
         compiler: compiles.
-        module: what is compiled.
+        module: to compile.
         problem: whose questions are listed.
-        rows: questions that are kept, at most.
+        rows: questions to keep, at most.
         seed: of their draw.
     """
-    done, log = ask_logged(compiler, module, problem, Stage.REGISTERS)
+    done, log = compile_logged(compiler, module, problem, Stage.REGISTERS)
     if log is None:
         return done, None
-    later = (problem.default_decision, problem.decision, "log_probability")
-    features = tuple(name for name in log.columns if name not in later)
-    drawn = np.sort(module_draws(module, seed, rows).permutation(log.observation_count)[:rows])
+    decided = (problem.default_decision, problem.decision, "log_probability")
+    features = tuple(name for name in log.columns if name not in decided)
+    drawn = np.sort(module_generator(module, seed, rows).permutation(log.observation_count)[:rows])
     asked = {span.name: span.stop - span.start for span in log.contexts}
     return done, RangeQuestions(
         features=features,
@@ -75,11 +97,11 @@ def ask_ranges(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RangeTrials:
-    """What trials of one module found.
+    """The trials of one module under P policies.
 
     Attributes:
-        measured: by key of the function [1 + P, 9] what it measures as LLVM allocates it, then by each policy; NaN
-            where that trial failed.
+        measured: by key of the function its measures [1 + P, 9] as LLVM allocates it, then under each policy; NaN where
+            that trial failed.
         user_seconds: processor time.
     """
 
@@ -90,43 +112,42 @@ class RangeTrials:
 def try_ranges(
     compiler: Compiler, module: Module, problem: Problem, keys: Sequence[int], policies: Sequence[Policy]
 ) -> RangeTrials:
-    """Allocate functions by whole policies; those that fail as LLVM allocates them are left out.
+    """Allocate functions under each policy; functions that fail as LLVM allocates them are left out.
 
     Args:
         compiler: compiles.
         module: whose functions they are.
         problem: that the policies are for.
         keys: of the functions.
-        policies: what decides.
+        policies: P of them.
     """
-    at_cost: dict[int, list[int]] = {0: []}
-    for place, policy in enumerate(policies):
-        at_cost.setdefault(policy.csr_first_time_cost, []).append(place)
+    by_cost: dict[int, list[int]] = {0: []}
+    for index, policy in enumerate(policies):
+        by_cost.setdefault(policy.csr_first_time_cost, []).append(index)
     parts = [
-        _try_at(compiler, _turned(module, cost), problem, keys, [policies[place] for place in places])
-        for cost, places in at_cost.items()
+        _try_at_one_cost(compiler, _with_cost(module, cost), problem, keys, [policies[index] for index in indices])
+        for cost, indices in by_cost.items()
     ]
-    found: dict[int, Floats] = {}
+    measured: dict[int, Floats] = {}
     for key in parts[0].measured:
-        rows = found[key] = np.full((1 + len(policies), len(MEASURES)), np.nan)
-        for part, places in zip(parts, at_cost.values(), strict=True):
-            mine = part.measured.get(key)
-            if mine is not None:
-                rows[[1 + place for place in places]] = mine[1:]
+        rows = measured[key] = np.full((1 + len(policies), len(MEASURES)), np.nan)
+        for part, indices in zip(parts, by_cost.values(), strict=True):
+            if key in part.measured:
+                rows[[1 + index for index in indices]] = part.measured[key][1:]
         rows[0] = parts[0].measured[key][0]
-    return RangeTrials(measured=found, user_seconds=sum(part.user_seconds for part in parts))
+    return RangeTrials(measured=measured, user_seconds=sum(part.user_seconds for part in parts))
 
 
-def _turned(module: Module, cost: int) -> Module:
-    """The module with LLVM's cost of the first use of a callee-saved register; as it is for 0."""
+def _with_cost(module: Module, cost: int) -> Module:
+    """The module with another cost of the first use of a callee-saved register; LLVM's own for 0."""
     option = ("-mllvm", f"-regalloc-csr-first-time-cost={cost}") if cost else ()
     return dataclasses.replace(module, command_line=(*module.command_line, *option))
 
 
-def _try_at(
+def _try_at_one_cost(
     compiler: Compiler, module: Module, problem: Problem, keys: Sequence[int], policies: Sequence[Policy]
 ) -> RangeTrials:
-    """The same by policies to which that costs what it costs LLVM in this compilation."""
+    """The trials of policies that leave this cost as the module has it."""
     trials = np.zeros(1 + len(policies), TRIAL)
     trials["by_rule"][1:] = FIRST_POLICY + np.arange(len(policies))
     series = tuple(Series(key=key, base=Overrides(), score=-np.inf, trials=trials) for key in keys)
@@ -139,11 +160,210 @@ def _try_at(
         weights=executed_weights(IMAGE_BYTES),
         policies=[policy_bytes(policy) for policy in policies],
     )
-    nothing = np.full(len(MEASURES), np.nan)
-    found: dict[int, Floats] = {}
-    for one in done.tried if done.ok else ():
-        if len(one.outcomes) == len(trials) and one.outcomes[0].measured is not None:
-            found[one.key] = np.stack(
-                [nothing if outcome.measured is None else outcome.measured for outcome in one.outcomes]
+    failed = np.full(len(MEASURES), np.nan)
+    measured: dict[int, Floats] = {}
+    for function in done.tried if done.ok else ():
+        if len(function.outcomes) == len(trials) and function.outcomes[0].measured is not None:
+            measured[function.key] = np.stack(
+                [failed if outcome.measured is None else outcome.measured for outcome in function.outcomes]
             )
-    return RangeTrials(measured=found, user_seconds=done.user_seconds)
+    return RangeTrials(measured=measured, user_seconds=done.user_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RangeFunctions:
+    """The functions on which policies are tried, and what a policy sees.
+
+    Attributes:
+        problem: that a policy decides.
+        features: that a policy sees, without its gate's.
+        normaliser: of them.
+        gate: where a policy leaves the decision to LLVM; none if the compiler does not send the gate's feature.
+        training: the training modules with their functions.
+        dependent: those of these functions whose score policies by one feature change; labels come from them from the
+            first generation on.
+        validation: modules of projects kept apart, with their functions.
+        left_out: the reason for each module that was left out.
+        compilations: number of compilations that it took to find them.
+        user_seconds: processor time of these.
+    """
+
+    problem: Problem
+    features: tuple[str, ...]
+    normaliser: SignedLog
+    gate: Gate | None
+    training: tuple[ModuleFunctions, ...]
+    dependent: frozenset[FunctionId]
+    validation: tuple[ModuleFunctions, ...]
+    left_out: tuple[str, ...]
+    compilations: int
+    user_seconds: float
+
+    def policy(self, weights: Floats) -> Policy:
+        """Make the policy with weights [F], one for each feature."""
+        return linear_policy(self.problem, self.features, self.normaliser, weights, gate=self.gate)
+
+    def draw(self, functions: Iterable[FunctionId], most: int, rng: np.random.Generator) -> tuple[ModuleFunctions, ...]:
+        """Draw at most so many of the functions, evenly over projects; returns them with their modules."""
+        by_project: dict[str, list[FunctionId]] = {}
+        for index, key in sorted(functions):
+            by_project.setdefault(self.training[index][0].project, []).append((index, key))
+        counts = _share_evenly([len(mine) for mine in by_project.values()], most)
+        keys: dict[int, list[int]] = {}
+        for mine, count in zip(by_project.values(), counts, strict=True):
+            drawn: list[int] = np.sort(rng.permutation(len(mine))[:count]).tolist()
+            for number in drawn:
+                index, key = mine[number]
+                keys.setdefault(index, []).append(key)
+        return tuple((self.training[index][0], tuple(mine)) for index, mine in sorted(keys.items()))
+
+    def draw_modules(self, most: int, rng: np.random.Generator) -> tuple[ModuleFunctions, ...]:
+        """Draw at most so many of the training modules, evenly over projects; all for 0."""
+        by_project: dict[str, list[int]] = {}
+        for index, (module, _) in enumerate(self.training):
+            by_project.setdefault(module.project, []).append(index)
+        counts = _share_evenly([len(mine) for mine in by_project.values()], most or len(self.training))
+        drawn = [rng.permutation(mine)[:count] for mine, count in zip(by_project.values(), counts, strict=True)]
+        indices: list[int] = np.sort(np.concatenate(drawn)).tolist()
+        return tuple(self.training[index] for index in indices)
+
+
+def find_functions(training: Training, dependent: frozenset[FunctionId] | None) -> RangeFunctions:
+    """Find the functions that labels come from, and those for validation.
+
+    Args:
+        training: which projects validate, and what a policy may see.
+        dependent: those whose score the policy changes, if an interrupted run has found them.
+
+    Raises:
+        CorpusError: there are none to learn from.
+        UsageError: no feature is left.
+    """
+    config, problem = training.config, training.problem
+    settings: RangeTrialsConfig = training.settings
+    asked = parallel(
+        lambda module: ask_ranges(training.compiler, module, problem, rows=_NORMALISER_ROWS, seed=config.seed),
+        training.modules,
+        workers=training.compiler,
+        report=training.report,
+        label="what the allocator asks",
+    )
+    left_out = tuple(done.reason or done.status.value for done, _ in asked if not done.ok)
+    plan = _draw_functions(
+        training.modules, [questions for _, questions in asked], settings.module_functions, config.seed
+    )
+    if not plan:
+        raise CorpusError(
+            "training: expected at least one module that compiles and has live ranges to decide about, found none; "
+            "check the corpus with `mlgokit corpus info` and the compiler with `mlgokit doctor`"
+        )
+    features, gate = _features(plan[0][1].features, config, GATES[settings.score])
+    columns = [plan[0][1].features.index(name) for name in features]
+    rng = np.random.default_rng([config.seed, len(plan)])
+    normaliser = fit_signed_log(np.concatenate([questions.rows[:, columns] for _, questions, _ in plan]))
+    apart = _draw_validation_projects([module.project for module, _, _ in plan], config)
+    kept_apart = [(module, keys) for module, _, keys in plan if module.project in apart]
+    validating: list[int] = np.sort(rng.permutation(len(kept_apart))[: settings.judges]).tolist()
+    modules = tuple((module, keys) for module, _, keys in plan if module.project not in apart)
+    user_seconds = 0.0
+    if dependent is None:
+        single = settings.opening * single_weights(len(features))
+        probes = [row for row in single if features[int(np.abs(row).argmax())] in _PROBES]
+        dependent, user_seconds = changed_functions(
+            training,
+            modules,
+            [linear_policy(problem, features, normaliser, row, gate=gate) for row in probes],
+            label="which functions depend on them",
+        )
+    if not dependent:
+        raise CorpusError(
+            "training: expected functions that what live ranges get makes better or worse, found none; add projects "
+            "to the corpus, at Oz for the score bytes, at another level for the others"
+        )
+    return RangeFunctions(
+        problem=problem,
+        features=features,
+        normaliser=normaliser,
+        gate=gate,
+        training=modules,
+        dependent=dependent,
+        validation=tuple(kept_apart[index] for index in validating),
+        left_out=left_out,
+        compilations=len(training.modules) + len(modules),
+        user_seconds=sum(done.user_seconds for done, _ in asked) + user_seconds,
+    )
+
+
+def _features(sent: Sequence[str], config: Learning, gate: Gate) -> tuple[tuple[str, ...], Gate | None]:
+    """The features that a policy sees, and its gate if the gate's feature is among what the policy may see."""
+    allowed = _LLVM_FEATURES if config.features == "llvm" else sent
+    kept = gate if gate.feature in allowed else None
+    features = tuple(
+        name
+        for name in sent
+        if name in allowed and name not in config.excluded and (kept is None or name != kept.feature)
+    )
+    if not features:
+        raise UsageError("training: expected features to learn from, found none left after --excluded; exclude fewer")
+    return features, kept
+
+
+def changed_functions(
+    training: Training, modules: Sequence[ModuleFunctions], policies: Sequence[Policy], *, label: str
+) -> tuple[frozenset[FunctionId], float]:
+    """Find the functions whose score one of the policies changes; returns the processor time, too."""
+    score: AllocationScore = training.settings.score
+    trials = parallel(
+        lambda part: try_ranges(training.compiler, part[0], training.problem, part[1], policies),
+        modules,
+        workers=training.compiler,
+        report=training.report,
+        label=label,
+    )
+    changed: set[FunctionId] = set()
+    for index, one in enumerate(trials):
+        for key, measured in one.measured.items():
+            default = np.repeat(measured[:1], len(measured) - 1, axis=0)
+            before, after = in_score(default, np.where(np.isfinite(measured[1:]), measured[1:], default), score)
+            if np.any(np.abs(after - before) > _LEAST_CHANGE):
+                changed.add((index, key))
+    return frozenset(changed), sum(one.user_seconds for one in trials)
+
+
+def _draw_functions(
+    modules: Sequence[Module], asked: Sequence[RangeQuestions | None], most: int, seed: int
+) -> list[tuple[Module, RangeQuestions, tuple[int, ...]]]:
+    """Up to ``most`` functions of each module, all for 0, that no module before it has."""
+    known: set[int] = set()
+    plan: list[tuple[Module, RangeQuestions, tuple[int, ...]]] = []
+    for module, questions in zip(modules, asked, strict=True):
+        if questions is None:
+            continue
+        fresh = np.array([key for key in questions.keys if key not in known], np.uint64)
+        known |= set(fresh.tolist())
+        keys: list[int] = module_generator(module, seed).permutation(fresh)[: most or len(fresh)].tolist()
+        if keys:
+            plan.append((module, questions, tuple(keys)))
+    return plan
+
+
+def _draw_validation_projects(projects: Sequence[str], config: Learning) -> frozenset[str]:
+    names = sorted(set(projects))
+    wanted = min(len(names) - 1, round((config.validation_share or 0) * len(names)))
+    drawn: list[int] = np.random.default_rng([config.seed, len(names)]).permutation(len(names))[:wanted].tolist()
+    return frozenset(names[index] for index in drawn)
+
+
+def _share_evenly(counts: Sequence[int], most: int) -> list[int]:
+    """How many to take of each group, no more than ``most`` in all; small groups give all that they have.
+
+    Example:
+        >>> _share_evenly([3, 100, 50], 43)
+        [3, 20, 20]
+    """
+    taken = [0] * len(counts)
+    left = most
+    for rank, index in enumerate(sorted(range(len(counts)), key=lambda index: counts[index])):
+        taken[index] = min(counts[index], left // (len(counts) - rank))
+        left -= taken[index]
+    return taken

@@ -1,18 +1,14 @@
-"""Learning what the allocator is told of live ranges: generations of policies, each on the same functions, and judges.
+"""Learning what the allocator is told of live ranges: priorities or spill weights, by generations of whole policies.
 
-Priorities or spill weights: each generation allocates a part of the functions that teach (``live_range_functions.py``)
-by all its policies, and CMA-ES moves to where scores are lower. After some generations the search's centre is tried on
-all functions, and those that it changes teach, too: a function that needs no spill as LLVM allocates it may get one by
-no policy but such a one. What is found before the first generation is kept, and each generation when it ends, so a run
-that was interrupted goes on. At last functions of projects kept apart judge the policy.
+Each generation allocates a part of the functions (``live_range_trials.py``) under all its policies, and CMA-ES moves to
+where scores are lower. After some generations the search's centre is tried on all functions, and labels come from those
+that it changes, too: a function that needs no spill as LLVM allocates it may get one under no policy but such a one. At
+the end functions of projects kept apart validate the policy.
 """
 
 import dataclasses
-import time
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,262 +18,206 @@ from mlgokit.algorithms.config import RangeTrialsConfig
 from mlgokit.algorithms.learner import Floats, State
 from mlgokit.algorithms.live_range_search import FAILED, rewards, single_weights
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.learning.checkpoint import Counters, load_checkpoint, rows_up_to, save_checkpoint
-from mlgokit.learning.function_judges import ModuleFunctions, judge_functions
-from mlgokit.learning.live_range_functions import PlacedFunction, RangeBench, changed_functions, gather_functions
-from mlgokit.learning.live_range_trials import try_ranges
-from mlgokit.learning.loop import Learned
-from mlgokit.learning.metrics import Row, write_metrics
-from mlgokit.learning.settings import Learning, check_ready
-from mlgokit.learning.trials import refuse_loss, trial_row, trial_settings
-from mlgokit.learning.validation import Validation
-from mlgokit.locks import locked
+from mlgokit.learning.from_trials import Choice, Cost, Fitted, TrialProblem
+from mlgokit.learning.live_range_trials import (
+    FunctionId,
+    RangeFunctions,
+    changed_functions,
+    find_functions,
+    try_ranges,
+)
+from mlgokit.learning.run_folder import Counters
+from mlgokit.learning.settings import Learning
+from mlgokit.learning.training import Training
+from mlgokit.learning.validation import ModuleFunctions, Validation, validate_functions
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import MOST_COST
-from mlgokit.policy.targets import for_modules
 from mlgokit.problems import REGALLOC_WEIGHT, Problem
-from mlgokit.progress import Report, say_nothing
 
-ALGORITHM = "es"
-_DEPENDING = "depending"
-"""In the state [D, 2] of functions that teach from the beginning: places and keys."""
+_DEPENDENT = "depending"
+"""In the state [D, 2] of the functions that labels come from in every generation: position of the module, and key."""
 _JOINED = "joined"
-"""In the state [J, 2] of those that began to teach later, alike."""
-
-
-def learn_live_ranges(
-    compiler: Compiler,
-    modules: Sequence[Module],
-    algorithm: str,
-    config: Learning,
-    *,
-    problem: Problem,
-    folder: Path,
-    report: Report = say_nothing,
-    deadline: float = np.inf,
-) -> Learned:
-    """Learn a policy of priorities or of spill weights; generations that are in ``folder`` are not made again.
-
-    Args:
-        compiler: compiles.
-        modules: what to learn from, made at the level that the policy is for.
-        algorithm: evolution strategies, the only ones that learn this from trials.
-        config: how, with the preset ``trials``; turns and the policy to start from do not apply.
-        problem: whose decisions are learned.
-        folder: where generations and metrics go.
-        report: progress.
-        deadline: monotonic seconds after which no generation but the first begins.
-
-    Raises:
-        BusyError: another process works in the folder.
-        CorpusError: there is nothing to learn from.
-        InputError: what is in the folder is damaged.
-        ToolError: the packages for learning are not installed.
-        UsageError: the settings contradict themselves, or no departure from the heuristic pays; the policy is kept
-            under a name of its own then.
-    """
-    settings: RangeTrialsConfig = trial_settings(
-        problem,
-        algorithm,
-        config,
-        fewer="functions",
-        learns=ALGORITHM,
-        uses=("excluded", "features"),
-        at_least_one=("generations", "population", "functions"),
-    )
-    _check_costs(problem, settings)
-    check_ready(modules)
-    with locked(folder):
-        kept = load_checkpoint(folder, algorithm)
-        known = _functions_of(kept[0], _DEPENDING) if kept and _DEPENDING in kept[0] else None
-        bench = gather_functions(compiler, modules, problem, settings, config, known=known, report=report)
-        run = _Run(compiler=compiler, settings=settings, seed=config.seed, report=report, bench=bench)
-        state, counters = kept or (
-            run.opening(),
-            Counters(evaluations=bench.compilations, user_seconds=bench.user_seconds, failed=len(bench.left_out)),
-        )
-        if known is None:
-            state = {**state, _DEPENDING: _rows_of(bench.depending)}
-            save_checkpoint(folder, algorithm, state, counters)
-        rows = rows_up_to(counters.turn, folder)
-        while counters.turn < settings.generations and (not counters.turn or time.monotonic() < deadline):
-            state, counters, row = run.generation(state, counters)
-            rows.append(row)
-            write_metrics(folder, rows)
-            save_checkpoint(folder, algorithm, state, counters)
-        policy, compilations, user_seconds = run.costed(bench.policy(state["centre"]))
-        judged = run.judge(policy)
-        refuse_loss(problem, for_modules(policy, modules), judged, folder)
-        counters = dataclasses.replace(
-            counters,
-            compilations=counters.compilations + compilations,
-            user_seconds=counters.user_seconds + user_seconds,
-            evaluations=counters.evaluations + len(judged.modules),
-            best_turn=counters.turn,
-            best_gain=judged.gain,
-        )
-        rows[-1] = {**rows[-1], "validation_gain": float(judged.gain)}
-        if settings.csr_first_time_costs:
-            rows[-1] = {**rows[-1], "learner/csr_first_time_cost": float(policy.csr_first_time_cost)}
-        write_metrics(folder, rows)
-    return Learned(
-        policy=policy,
-        counters=counters,
-        rows=tuple(rows),
-        taught=len(run.taught(state, counters.turn)),
-        judged=len(judged.modules),
-        left_out=dict(Counter(bench.left_out)),
-        judged_modules=judged.modules,
-    )
+"""In the state [J, 2] of those that joined later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Run:
-    """What all generations share.
+class RangeLearning:
+    """A search for a policy about live ranges.
 
     Attributes:
-        compiler: compiles.
-        settings: of the search.
-        seed: of all draws.
-        report: progress.
-        bench: functions that teach and judge.
+        training: what was asked for.
+        functions: that policies are tried on.
     """
 
-    compiler: Compiler
-    settings: RangeTrialsConfig
-    seed: int
-    report: Report
-    bench: RangeBench
+    training: Training
+    functions: RangeFunctions
 
-    def opening(self) -> State:
-        """The search around the best policy by one feature alone."""
+    @property
+    def settings(self) -> RangeTrialsConfig:
+        """The settings of the search."""
+        return self.training.settings
+
+    @property
+    def turns(self) -> int:
+        """The number of generations."""
+        return self.settings.generations
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """The reason for each module that was left out."""
+        return self.functions.left_out
+
+    def start(self) -> tuple[State, Counters]:
+        """Begin the search at the best policy by one feature alone."""
         from mlgokit.algorithms import cma
 
-        rng = np.random.default_rng([self.seed, 0])
-        single = self.settings.opening * single_weights(len(self.bench.features))
-        taught = self.bench.drawn(self.bench.depending, self.settings.functions, rng)
-        gained, _, _ = self._rewards(taught, single, rng, "policies by one feature")
+        rng = np.random.default_rng([self.training.config.seed, 0])
+        single = self.settings.opening * single_weights(len(self.functions.features))
+        parts = self.functions.draw(self.functions.dependent, self.settings.functions, rng)
+        gained, _, _ = self._rewards(parts, single, rng, "policies by one feature")
         best = single[int(np.nanargmax(gained))]
         state = cma.start(best, spread=self.settings.spread, population=self.settings.population)
-        return {**state, _JOINED: _rows_of(())}
+        counters = Counters(
+            evaluations=self.functions.compilations,
+            user_seconds=self.functions.user_seconds,
+            failed=len(self.functions.left_out),
+        )
+        return {**state, _JOINED: _to_rows(()), _DEPENDENT: _to_rows(self.functions.dependent)}, counters
 
-    def taught(self, state: State, turn: int) -> tuple[ModuleFunctions, ...]:
-        """The functions that teach in a turn, with their modules; another draw after others have joined."""
-        depending = self.bench.depending | _functions_of(state, _JOINED)
-        renewals = (turn - 1) // self.settings.renewed if self.settings.renewed > 0 else 0
-        return self.bench.drawn(depending, self.settings.functions, np.random.default_rng([self.seed, renewals, 1]))
-
-    def generation(self, state: State, counters: Counters) -> tuple[State, Counters, Row]:
-        """One generation of the search, and the functions that join after it."""
+    def fit(self, state: State, turn: int) -> Fitted:
+        """Try one generation, move the search, and let functions join that its centre changes."""
         from mlgokit.algorithms import cma
 
-        begin = time.monotonic()
-        turn = counters.turn + 1
-        rng = np.random.default_rng([self.seed, turn])
-        label = f"generation {turn} of {self.settings.generations}"
-        taught = self.taught(state, turn)
+        rng = np.random.default_rng([self.training.config.seed, turn])
+        label = f"generation {turn} of {self.turns}"
+        parts = self._draw(state, turn)
         tested = cma.ask(state, rng)
-        gained, failed, user_seconds = self._rewards(taught, tested, rng, label)
-        functions = {name: state[name] for name in (_DEPENDING, _JOINED)}
-        state = {**cma.tell(state, tested, gained), **functions}
-        compilations = len(taught)
-        if self.settings.renewed > 0 and turn % self.settings.renewed == 0 and turn < self.settings.generations:
-            joined, more_seconds = changed_functions(
-                self.compiler,
-                self.bench.problem,
-                self.bench.teaching,
-                [self.bench.policy(state["centre"])],
-                self.settings.score,
-                report=self.report,
+        gained, failed, user_seconds = self._rewards(parts, tested, rng, label)
+        kept = {name: state[name] for name in (_DEPENDENT, _JOINED)}
+        state = {**cma.tell(state, tested, gained), **kept}
+        compilations = len(parts)
+        if self.settings.renewed > 0 and turn % self.settings.renewed == 0 and turn < self.turns:
+            changed, more_seconds = changed_functions(
+                self.training,
+                self.functions.training,
+                [self.functions.policy(state["centre"])],
                 label=f"{label}, which functions join",
             )
-            known = _functions_of(state, _JOINED) | (joined - self.bench.depending)
-            state = {**state, _JOINED: _rows_of(known)}
-            compilations += len(self.bench.teaching)
+            joined = _from_rows(state, _JOINED) | (changed - self.functions.dependent)
+            state = {**state, _JOINED: _to_rows(joined)}
+            compilations += len(self.functions.training)
             user_seconds += more_seconds
-        counters = dataclasses.replace(
-            counters,
-            turn=turn,
-            compilations=counters.compilations + compilations,
-            user_seconds=counters.user_seconds + user_seconds,
-            seconds=counters.seconds + time.monotonic() - begin,
-        )
         numbers = {
             "weight_norm": float(np.linalg.norm(state["centre"])),
             "failed_trials": float(failed),
-            "functions": float(sum(len(keys) for _, keys in taught)),
+            "functions": float(sum(len(keys) for _, keys in parts)),
             "joined": float(len(state[_JOINED])),
         }
-        return state, counters, trial_row(counters, numbers, gained)
+        cost = Cost(compilations=compilations, user_seconds=user_seconds)
+        return Fitted(state=state, numbers=numbers, rewards=gained, cost=cost)
 
-    def costed(self, policy: Policy) -> tuple[Policy, int, float]:
-        """The policy with the best cost of callee-saved registers; compilations and processor time to find it."""
+    def choose(self, state: State) -> Choice:
+        """Return the search's centre, with the best cost of the first use of a callee-saved register."""
+        policy = self.functions.policy(state["centre"])
         costs = (0, *self.settings.csr_first_time_costs)
         if len(costs) == 1:
-            return policy, 0, 0.0
+            return Choice(policy=policy)
         policies = [dataclasses.replace(policy, csr_first_time_cost=cost) for cost in costs]
-        parts = self.bench.drawn_modules(self.settings.cost_modules, np.random.default_rng([self.seed, 0, 2]))
-        gained, _, user_seconds = self._tried(parts, policies, "what callee-saved registers cost")
-        return policies[int(np.argmax(gained))], len(policies) * len(parts), user_seconds
-
-    def judge(self, policy: Policy) -> Validation:
-        """How a policy does on the functions of projects that were kept apart."""
-
-        def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
-            found = np.array(
-                list(try_ranges(self.compiler, module, self.bench.problem, keys, [policy]).measured.values())
-            )
-            before, after = found.reshape(-1, 2, len(MEASURES)).swapaxes(0, 1)
-            return before, np.where(np.isfinite(after), after, FAILED * before)
-
-        return judge_functions(
-            self.bench.judges, measure, self.settings.score, workers=self.compiler, report=self.report
+        rng = np.random.default_rng([self.training.config.seed, 0, 2])
+        parts = self.functions.draw_modules(self.settings.cost_modules, rng)
+        gained, _, user_seconds = self._try(parts, policies, "what callee-saved registers cost")
+        policy = policies[int(np.argmax(gained))]
+        return Choice(
+            policy=policy,
+            numbers={"csr_first_time_cost": float(policy.csr_first_time_cost)},
+            cost=Cost(compilations=len(policies) * len(parts), user_seconds=user_seconds),
         )
 
+    def judge(self, state: State, policy: Policy) -> tuple[Validation, int]:
+        """Validate on functions of the projects kept apart."""
+        del state
+
+        def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
+            trials = try_ranges(self.training.compiler, module, self.training.problem, keys, [policy])
+            measured = np.array(list(trials.measured.values())).reshape(-1, 2, len(MEASURES))
+            before, after = measured.swapaxes(0, 1)
+            return before, np.where(np.isfinite(after), after, FAILED * before)
+
+        validation = validate_functions(
+            self.functions.validation,
+            measure,
+            self.settings.score,
+            workers=self.training.compiler,
+            report=self.training.report,
+        )
+        return validation, len(validation.modules)
+
+    def training_modules(self, state: State, turn: int) -> int:
+        """The number of modules whose functions the last generation was drawn from."""
+        return len(self._draw(state, turn))
+
+    def _draw(self, state: State, turn: int) -> tuple[ModuleFunctions, ...]:
+        """The functions of a generation, with their modules; drawn anew when others have joined."""
+        functions = self.functions.dependent | _from_rows(state, _JOINED)
+        renewals = (turn - 1) // self.settings.renewed if self.settings.renewed > 0 else 0
+        rng = np.random.default_rng([self.training.config.seed, renewals, 1])
+        return self.functions.draw(functions, self.settings.functions, rng)
+
     def _rewards(
-        self, taught: Sequence[ModuleFunctions], weights: Floats, rng: np.random.Generator, label: str
+        self, parts: Sequence[ModuleFunctions], weights: Floats, rng: np.random.Generator, label: str
     ) -> tuple[Floats, int, float]:
-        """[P] of policies with ``weights`` [P, F], by a part of the functions that teach; failures; processor time."""
+        """Try policies with ``weights`` [P, F] on a drawn share of the functions; as :meth:`_try`."""
         drawn = [
             (module, tuple(np.array(keys, np.uint64)[rng.random(len(keys)) < self.settings.share].tolist()))
-            for module, keys in taught
+            for module, keys in parts
         ]
-        return self._tried([part for part in drawn if part[1]], [self.bench.policy(row) for row in weights], label)
+        policies = [self.functions.policy(row) for row in weights]
+        return self._try([part for part in drawn if part[1]], policies, label)
 
-    def _tried(
+    def _try(
         self, parts: Sequence[ModuleFunctions], policies: Sequence[Policy], label: str
     ) -> tuple[Floats, int, float]:
-        """The same of policies on all of those functions."""
+        """Try P policies; returns their rewards [P], the number of failed trials, and the processor time."""
         done = parallel(
-            lambda part: try_ranges(self.compiler, part[0], self.bench.problem, part[1], policies),
+            lambda part: try_ranges(self.training.compiler, part[0], self.training.problem, part[1], policies),
             parts,
-            workers=self.compiler,
-            report=self.report,
+            workers=self.training.compiler,
+            report=self.training.report,
             label=label,
         )
         names = sorted({module.project for module, _ in parts})
-        found = [
+        rows = [
             (row, names.index(module.project))
             for (module, _), trials in zip(parts, done, strict=True)
             for row in trials.measured.values()
         ]
-        if not found:
+        if not rows:
             raise CorpusError(
                 "training: expected at least one function whose registers can be allocated by a policy, found none; "
                 "check the compiler with `mlgokit doctor`"
             )
-        project = np.array([number for _, number in found], np.int64)
-        measured = np.stack([row for row, _ in found])
-        gained = rewards(measured, project, self.settings.score)
+        measured = np.stack([row for row, _ in rows])
+        gained = rewards(measured, np.array([number for _, number in rows], np.int64), self.settings.score)
         failed = int(np.isnan(measured).any(axis=2).sum())
         return gained, failed, sum(trials.user_seconds for trials in done)
 
 
-def _check_costs(problem: Problem, settings: RangeTrialsConfig) -> None:
+def open_ranges(training: Training, checkpoint: State | None) -> RangeLearning:
+    """Find the functions that labels come from, unless an interrupted run has found them.
+
+    Raises:
+        CorpusError: there are none.
+        UsageError: no feature is left.
+    """
+    known = _from_rows(checkpoint, _DEPENDENT) if checkpoint and _DEPENDENT in checkpoint else None
+    return RangeLearning(training=training, functions=find_functions(training, known))
+
+
+def _check(problem: Problem, config: Learning, settings: RangeTrialsConfig) -> None:
+    del config
     costs = settings.csr_first_time_costs
     if costs and problem is not REGALLOC_WEIGHT:
         raise UsageError(
@@ -291,10 +231,22 @@ def _check_costs(problem: Problem, settings: RangeTrialsConfig) -> None:
         )
 
 
-def _functions_of(state: State, name: str) -> frozenset[PlacedFunction]:
+def _from_rows(state: State, name: str) -> frozenset[FunctionId]:
     rows: list[list[int]] = state[name].tolist()
-    return frozenset((place, key) for place, key in rows)
+    return frozenset((index, key) for index, key in rows)
 
 
-def _rows_of(functions: Iterable[PlacedFunction]) -> npt.NDArray[Any]:
+def _to_rows(functions: Iterable[FunctionId]) -> npt.NDArray[Any]:
     return np.array(sorted(functions), np.uint64).reshape(-1, 2)
+
+
+LIVE_RANGES = TrialProblem(
+    algorithm="es",
+    opens=open_ranges,
+    fewer="functions",
+    uses=("excluded", "features"),
+    at_least_one=("generations", "population", "functions"),
+    checks=_check,
+    must_pay=True,
+)
+"""The label source of priorities and spill weights."""

@@ -1,11 +1,11 @@
-"""A training as a page: how each turn went, what its judges said by project and module, and what decides."""
+"""The report of a training: each turn, the validation by project and module, and the gate."""
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from mlgokit.learning.record import Round, TrainingRecord
-from mlgokit.learning.validation import JudgedModule
+from mlgokit.learning.validation import ValidatedModule
 from mlgokit.pages.model import (
     Cell,
     Curve,
@@ -27,7 +27,7 @@ from mlgokit.pages.model import (
 )
 
 _COUNTS = {"flips", "components"}
-"""Numbers of a learner that are in the table of turns, and need no plot."""
+"""Numbers of a learner that are in the table of turns, and have no plot."""
 _MOST_PLOTS = 6
 
 
@@ -113,10 +113,10 @@ def _number_plots(rounds: Sequence[Round]) -> list[Curves]:
     return found[:_MOST_PLOTS]
 
 
-def _judged_parts(rows: Sequence[JudgedModule]) -> list[Part | None]:
+def _judged_parts(rows: Sequence[ValidatedModule]) -> list[Part | None]:
     if not rows:
         return []
-    by_project: dict[str, list[JudgedModule]] = defaultdict(list)
+    by_project: dict[str, list[ValidatedModule]] = defaultdict(list)
     for one in rows:
         by_project[one.project].append(one)
     sums = [

@@ -1,20 +1,29 @@
-"""What leaving a pass of the code generator out does to a function, measured: a trial for each that asks about it.
+"""What it does to a function to leave a pass out: trials, one for each pass that asks about the function.
 
-Each trial makes the code of one function in a copy of the compiler (``compiler/reuse/trials.py``), so its change of
-bytes is exact, and belongs to one decision alone.
+A pass of the code generator is left out in a copy of the compiler (``compiler/reuse/trials.py``), which makes the code
+of one function. So its change of bytes is exact, and belongs to one decision.
+
+What the optimizer makes of a function goes on to all functions that it is inlined into, so there a copy for one
+function is of no use. Instead a module is compiled a few times, each time without passes in functions that cannot
+change the same function, and the change of each function is attributed by component (:mod:`mlgokit.algorithms.credit`).
+Components with one function that lost one pass are labels.
 """
 
 import dataclasses
 import io
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build, with_changes
+from mlgokit.algorithms.search import independent_moves
 from mlgokit.compiler.arrays import DAMAGE, arrays_in
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.request import Compiler
+from mlgokit.compiler.objects.measure import TEXT, Objective
+from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import (
     MEASURES,
     MOST_TOGGLES,
@@ -27,25 +36,31 @@ from mlgokit.compiler.reuse.trials import (
     Tried,
     pass_number,
 )
-from mlgokit.learning.function_trials import ask_logged, compile_trials
+from mlgokit.learning.from_trials import compile_logged, compile_trials, module_generator
 from mlgokit.module import Module
-from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, PASS_SELECTION
+from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
+from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, by_function, override_bytes
 from mlgokit.traces import Log
+from mlgokit.traces.log import function_id
 
 _LEAST_EXECUTED = 1e-9
+_AT_ONCE = 256
+"""Moves in one compilation, at most."""
+_OPTIMIZER_DRAWS = 1
+"""In the seed of the order in which passes of the optimizer are left out."""
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FunctionQuestions:
-    """What passes asked about one function.
+    """The Q questions of passes about one function.
 
     Attributes:
-        key: of the function.
+        key: of the function, as trials name it.
         name: of the function.
         values: [Q, F] features.
-        passes: [Q] places in :data:`DECIDED_PASSES`.
-        occurrences: [Q] how often each asked before.
+        passes: [Q] positions in :data:`DECIDED_PASSES`.
+        occurrences: [Q] how often each pass asked before.
     """
 
     key: int
@@ -55,12 +70,12 @@ class FunctionQuestions:
     occurrences: Ints
 
 
-def ask(compiler: Compiler, module: Module) -> tuple[Compilation, list[FunctionQuestions]]:
-    """Compile a module as LLVM does; the compilation, and what passes asked about its functions."""
-    done, log = ask_logged(compiler, module, PASS_SELECTION, Stage.PASSES)
+def ask_passes(compiler: Compiler, module: Module) -> tuple[Compilation, list[FunctionQuestions]]:
+    """Compile a module as LLVM does; returns the compilation, and what passes asked about its functions."""
+    done, log = compile_logged(compiler, module, PASS_SELECTION, Stage.PASSES)
     if log is None:
         return done, []
-    keys = {one.name: one.key for one in done.tried if one.stage is Stage.PASSES}
+    keys = {function.name: function.key for function in done.tried if function.stage is Stage.PASSES}
     return done, _questions(log, keys)
 
 
@@ -68,14 +83,14 @@ def _questions(log: Log, keys: dict[str, int]) -> list[FunctionQuestions]:
     columns = log.columns
     names = PASS_SELECTION.feature_names
     values = np.stack([columns[name].reshape(-1).astype(np.int64) for name in names], axis=1)
-    places = values[:, -len(DECIDED_PASSES) :].argmax(axis=1)
+    passes = values[:, -len(DECIDED_PASSES) :].argmax(axis=1)
     occurrences = values[:, names.index("occurrence")]
     rows: dict[str, list[int]] = {}
     for span in log.contexts:
         rows.setdefault(span.name, []).extend(range(span.start, span.stop))
     return [
         FunctionQuestions(
-            key=keys[name], name=name, values=values[mine], passes=places[mine], occurrences=occurrences[mine]
+            key=keys[name], name=name, values=values[mine], passes=passes[mine], occurrences=occurrences[mine]
         )
         for name, mine in rows.items()
         if name in keys
@@ -84,17 +99,17 @@ def _questions(log: Log, keys: dict[str, int]) -> list[FunctionQuestions]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModuleTrials:
-    """What trials of the functions of one module found; N of them succeeded.
+    """The N trials of one module's functions that succeeded.
 
     Attributes:
         values: int64 [N, F] features.
         change: float64 [N] bytes of the function, without the pass minus with it.
-        slowdown: float64 [N] by which part more is executed, by LLVM's estimate.
+        slowdown: float64 [N] added share of executed instructions, by LLVM's estimate.
         size: float64 [N] bytes of the function with all passes.
-        trials: how many were made.
-        compilations: in which they were.
-        user_seconds: processor time.
-        reason: why there are none; empty if the module compiled.
+        trials: number of trials, failed ones included.
+        compilations: number of compilations that they took.
+        user_seconds: processor time of these.
+        reason: why the module did not compile; empty if it did.
     """
 
     values: Ints
@@ -107,14 +122,14 @@ class ModuleTrials:
     reason: str = ""
 
     def to_bytes(self) -> bytes:
-        """The file that keeps them."""
+        """Return the file that keeps them."""
         out = io.BytesIO()
         numbers = {name: getattr(self, name) for name in _KEPT}
         np.savez(out, **numbers, reason=np.array(self.reason))
         return out.getvalue()
 
-    def beside(self, other: "ModuleTrials") -> "ModuleTrials":
-        """All of two kinds of trials."""
+    def join(self, other: "ModuleTrials") -> "ModuleTrials":
+        """Join two kinds of trials of a module."""
         return ModuleTrials(
             **{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in _COLUMNS},
             trials=self.trials + other.trials,
@@ -125,18 +140,18 @@ class ModuleTrials:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ModuleTrials | None":
-        """What a file keeps; nothing if it is damaged."""
+        """Read a file; ``None`` if it is damaged."""
         try:
-            found = arrays_in(data, {*_KEPT, "reason"})
+            arrays = arrays_in(data, {*_KEPT, "reason"})
             return cls(
-                values=found["values"].astype(np.int64).reshape(-1, len(PASS_SELECTION.features)),
-                change=found["change"].astype(np.float64),
-                slowdown=found["slowdown"].astype(np.float64),
-                size=found["size"].astype(np.float64),
-                trials=int(found["trials"]),
-                compilations=int(found["compilations"]),
-                user_seconds=float(found["user_seconds"]),
-                reason=str(found["reason"]),
+                values=arrays["values"].astype(np.int64).reshape(-1, len(PASS_SELECTION.features)),
+                change=arrays["change"].astype(np.float64),
+                slowdown=arrays["slowdown"].astype(np.float64),
+                size=arrays["size"].astype(np.float64),
+                trials=int(arrays["trials"]),
+                compilations=int(arrays["compilations"]),
+                user_seconds=float(arrays["user_seconds"]),
+                reason=str(arrays["reason"]),
             )
         except DAMAGE:
             return None
@@ -149,37 +164,39 @@ _KEPT = (*_COLUMNS, "trials", "compilations", "user_seconds")
 def try_passes(
     compiler: Compiler, module: Module, functions: Sequence[FunctionQuestions], *, weights: Floats
 ) -> ModuleTrials:
-    """Leave out each pass of the code generator that asks about one of the functions, by itself, where that works.
+    """Leave out each pass of the code generator that asks about one of the functions, one at a time.
 
     Args:
         compiler: compiles.
         module: whose functions they are.
-        functions: some of those that :func:`ask` found.
-        weights: [9] of what a trial measures, in bytes; what is executed must have one.
+        functions: some of those that :func:`ask_passes` listed.
+        weights: [9] of what a trial measures, in bytes; that of executed instructions must not be 0.
     """
-    functions = [_of_generator(one) for one in functions]
-    series = [_series(one) for one in functions if len(one.passes)]
+    functions = [_questions_of_generator(function) for function in functions]
+    series = [_series(function) for function in functions if len(function.passes)]
     done = compile_trials(compiler, module, PASS_SELECTION, series, stage=Stage.PASSES, weights=weights)
-    asked = {one.key: one for one in functions}
-    found = [
-        _measured(asked[one.key], one, weights) for one in done.tried if done.ok and one.key in asked and one.outcomes
+    by_key = {function.key: function for function in functions}
+    measured = [
+        _measure(by_key[tried.key], tried, weights)
+        for tried in done.tried
+        if done.ok and tried.key in by_key and tried.outcomes
     ]
-    values = [one[0] for one in found] or [np.zeros((0, len(PASS_SELECTION.features)), np.int64)]
-    columns = np.concatenate([one[1] for one in found] or [np.zeros((3, 0))], axis=1)
+    values = [rows for rows, _ in measured] or [np.zeros((0, len(PASS_SELECTION.features)), np.int64)]
+    columns = np.concatenate([part for _, part in measured] or [np.zeros((3, 0))], axis=1)
     return ModuleTrials(
         values=np.concatenate(values),
         change=columns[0],
         slowdown=columns[1],
         size=columns[2],
-        trials=sum(len(one.outcomes) for one in done.tried),
+        trials=sum(len(tried.outcomes) for tried in done.tried),
         compilations=1,
         user_seconds=done.user_seconds,
         reason="" if done.ok else done.reason or done.status.value,
     )
 
 
-def _of_generator(function: FunctionQuestions) -> FunctionQuestions:
-    """What passes of the code generator asked about a function."""
+def _questions_of_generator(function: FunctionQuestions) -> FunctionQuestions:
+    """The questions of passes of the code generator alone."""
     mine = function.passes < len(GENERATOR_PASSES)
     return dataclasses.replace(
         function,
@@ -189,8 +206,8 @@ def _of_generator(function: FunctionQuestions) -> FunctionQuestions:
     )
 
 
-def _measured(function: FunctionQuestions, tried: Tried, weights: Floats) -> tuple[Ints, Floats]:
-    """Features [Q, F]; and [3, Q] changes, slowdowns and sizes of the trials that succeeded."""
+def _measure(function: FunctionQuestions, tried: Tried, weights: Floats) -> tuple[Ints, Floats]:
+    """Features [Q, F] of the trials that succeeded; and [3, Q] their changes, slowdowns and sizes."""
     scores = np.array([outcome.score for outcome in tried.outcomes])
     executed = np.array([outcome.cost for outcome in tried.outcomes]) / weights[MEASURES.index("executed")]
     good = np.isfinite(scores[1:]) & np.isfinite(scores[0])
@@ -200,13 +217,148 @@ def _measured(function: FunctionQuestions, tried: Tried, weights: Floats) -> tup
 
 
 def _series(function: FunctionQuestions) -> Series:
-    """All passes run, then each is left out by itself; no trial departs from another."""
+    """A trial with all passes, then one without each of them."""
     count = len(function.passes)
     toggled = np.zeros((count + 1, MOST_TOGGLES), OVERRIDE)
-    places: list[int] = function.passes.tolist()
+    positions: list[int] = function.passes.tolist()
     occurrences: list[int] = function.occurrences.tolist()
-    for row, (place, nth) in enumerate(zip(places, occurrences, strict=True)):
-        toggled[row + 1, 0] = (pass_number(DECIDED_PASSES[place]), nth, 0)
+    for row, (position, nth) in enumerate(zip(positions, occurrences, strict=True)):
+        toggled[row + 1, 0] = (pass_number(DECIDED_PASSES[position]), nth, 0)
     trials = np.zeros(count + 1, TRIAL)
     trials["toggles"][1:] = 1
     return Series(key=function.key, base=Overrides(), score=-np.inf, trials=trials, toggled=toggled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Move:
+    """One pass left out of one function, each time that it asks.
+
+    Attributes:
+        function: without the pass.
+        row: of the pass, among the function's questions.
+        key: of the function in tables.
+        number: of the pass in tables.
+    """
+
+    function: FunctionQuestions
+    row: int
+    key: int
+    number: int
+
+
+def try_optimizer(
+    compiler: Compiler,
+    module: Module,
+    functions: Sequence[FunctionQuestions],
+    *,
+    objective: Objective,
+    rounds: int,
+    seed: int,
+) -> ModuleTrials:
+    """Leave passes of the optimizer out of functions in which they changed something; inlining is LLVM's.
+
+    Args:
+        compiler: compiles.
+        module: whose functions they are.
+        functions: some of those that :func:`ask_passes` listed.
+        objective: which bytes of functions count.
+        rounds: compilations, at most.
+        seed: of the order in which passes are left out.
+    """
+    base = _compile_without(compiler, module, ())
+    compiled = [base]
+    if not base.ok or base.changes is None:
+        return _trials([], compiled, reason="" if base.ok else base.reason or base.status.value)
+    moves = _moves(functions, base)
+    order = module_generator(module, seed, _OPTIMIZER_DRAWS).permutation(len(moves)).tolist()
+    sizes = dict(zip(base.measured.function_names, _bytes(base, objective).tolist(), strict=True))
+
+    def with_moves(build: Compilation, moves: Sequence[_Move], *, made: bool) -> ScoredBuild:
+        ids = np.array([function_id(move.function.name) for move in moves], np.int64)
+        scored = scored_build(build, build.measured.function_names, _bytes(build, objective))
+        return with_changes(scored, ids, made=made)
+
+    labels: list[tuple[Ints, float, float, float]] = []
+    single = [(len(base.decisions) + index,) for index in range(len(moves))]
+    before_moves = with_moves(base, moves, made=False)
+    for _ in range(rounds):
+        if not order:
+            break
+        chosen = independent_moves(before_moves, single, order, most=_AT_ONCE)
+        tried = set(chosen)
+        order = [index for index in order if index not in tried]
+        made = [moves[index] for index in chosen]
+        done = _compile_without(compiler, module, [(move.key, move.number, EACH_TIME) for move in made])
+        compiled.append(done)
+        if not done.ok or done.changes is None:
+            continue
+        credit = attribute(with_moves(base, made, made=False), with_moves(done, made, made=True))
+        executed = base.changes.executed, done.changes.executed
+        for move, change in _single_moves(credit, made, first=len(done.decisions)):
+            name = move.function.name
+            before, after = (counts.get(name, 0.0) for counts in executed)
+            slowdown = after / before - 1 if before and after else 0.0
+            labels.append((move.function.values[move.row], change, slowdown, sizes.get(name, 0.0)))
+    return _trials(labels, compiled)
+
+
+def _compile_without(compiler: Compiler, module: Module, left_out: Collection[LeftOut]) -> Compilation:
+    use = PluginUse(
+        policies={INLINE_SIZE.name: HEURISTIC},
+        logs=(INLINE_SIZE.name,),
+        log_default=False,
+        optimizer_passes=override_bytes(OPTIMIZER_PASSES, by_function(left_out)) if left_out else b"",
+        list_changes=True,
+    )
+    return compiler.compile(module, CompileRequest(use=use, keep="none"))
+
+
+def _moves(functions: Sequence[FunctionQuestions], base: Compilation) -> list[_Move]:
+    """Passes that changed a function whose body no other function of the module has."""
+    assert base.changes is not None  # noqa: S101
+    keys, changed = base.changes.keys, base.changes.changed
+    bodies = Counter(keys.values())
+    moves: list[_Move] = []
+    for function in functions:
+        key = keys.get(function.name)
+        if key is None or bodies[key] > 1:
+            continue
+        effective = {name for name, _ in changed.get(key, ())}
+        positions: list[int] = function.passes.tolist()
+        for row, position in enumerate(positions):
+            name = DECIDED_PASSES[position]
+            if position >= len(GENERATOR_PASSES) and name in effective:
+                moves.append(_Move(function=function, row=row, key=key, number=pass_number(name)))
+    return moves
+
+
+def _bytes(build: Compilation, objective: Objective) -> Floats:
+    """[F] bytes of each function: its code, and if the objective counts them its tables and unwind tables."""
+    columns = build.measured.function_bytes.astype(np.float64)
+    return columns[:, TEXT - 1] if objective is Objective.LINK_AWARE_TEXT else columns.sum(axis=1)
+
+
+def _single_moves(credit: Credit, moves: Sequence[_Move], *, first: int) -> list[tuple[_Move, float]]:
+    """The moves that are alone in their component, with its change in bytes."""
+    sizes = np.bincount(credit.component, minlength=len(credit.change))
+    return [
+        (moves[position - first], float(credit.change[component]))
+        for position, component in zip(credit.flips.tolist(), credit.component.tolist(), strict=True)
+        if sizes[component] == 1
+    ]
+
+
+def _trials(
+    labels: Sequence[tuple[Ints, float, float, float]], compiled: Sequence[Compilation], reason: str = ""
+) -> ModuleTrials:
+    columns = np.array([label[1:] for label in labels], np.float64).reshape(-1, 3).T
+    return ModuleTrials(
+        values=np.array([label[0] for label in labels], np.int64).reshape(len(labels), len(PASS_SELECTION.features)),
+        change=columns[0],
+        slowdown=columns[1],
+        size=columns[2],
+        trials=len(labels),
+        compilations=len(compiled),
+        user_seconds=sum(done.user_seconds for done in compiled),
+        reason=reason,
+    )

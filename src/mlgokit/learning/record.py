@@ -1,4 +1,4 @@
-"""A finished training as a value again, from its ``metrics.json``: what its report is made of."""
+"""The record of a finished training, read from its ``metrics.json``: the input of its report."""
 
 import math
 from collections.abc import Mapping
@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mlgokit.decode import decode, of_format
-from mlgokit.learning.validation import JudgedModule
+from mlgokit.learning.validation import ValidatedModule
 
 FORMAT = "mlgokit training"
 FORMAT_VERSION = 1
 _OF_ALL = ("round", "compilations", "user_seconds", "wall_seconds", "failures", "validation_gain", "reward", "gate")
-"""What each round has, whoever learns; all else are the learner's own numbers."""
+"""Keys of every round; all others are the learner's own numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSide:
-    """What one side of a gate rests on, see ``docs/formats.md``."""
+    """The evidence of one side of a gate, see ``docs/formats.md``."""
 
     feature_is_set: bool
     departures: int
@@ -33,11 +33,11 @@ class Round:
 
     Attributes:
         round: counted from 0.
-        compilations: how many there were.
+        compilations: number of compilations.
         user_seconds: their processor time.
-        wall_seconds: of the turn, elapsed.
+        wall_seconds: elapsed time of the turn.
         failures: reason to number.
-        validation_gain: of the policy after the turn; NaN if it was not judged.
+        validation_gain: of the policy after the turn; NaN if it was not validated.
         reward: mean over the turn's compilations.
         numbers: the learner's own.
         gate: each side of it.
@@ -61,16 +61,16 @@ class TrainingRecord:
     Attributes:
         policy: the file of the policy.
         counters: how far it went.
-        taught: modules that taught.
-        judged: modules that judged.
+        taught: number of training modules.
+        judged: number of validation modules.
         left_out: reason to number of modules that could not be used.
         rounds: one each.
-        judged_modules: what the judges of the best policy said.
-        algorithm: who learned.
-        problem: whose decisions.
+        judged_modules: scores of the validation modules under the best policy.
+        algorithm: name of the algorithm.
+        problem: name of the problem.
         settings: by name.
         source: the corpus.
-        command: what was typed.
+        command: the command line.
         mlgokit_version: of this package.
         toolchain: tool name -> version.
     """
@@ -81,7 +81,7 @@ class TrainingRecord:
     judged: int
     left_out: dict[str, int]
     rounds: tuple[Round, ...]
-    judged_modules: tuple[JudgedModule, ...] = ()
+    judged_modules: tuple[ValidatedModule, ...] = ()
     algorithm: str = ""
     problem: str = ""
     settings: dict[str, str] = field(default_factory=dict[str, str])
@@ -92,7 +92,7 @@ class TrainingRecord:
 
     @classmethod
     def from_json(cls, value: object) -> "TrainingRecord":
-        """The training that ``metrics.json`` has; keys that are not known are ignored.
+        """Decode ``metrics.json``; unknown keys are ignored.
 
         Raises:
             InputError: another format or version, a missing key, or a value of another type.

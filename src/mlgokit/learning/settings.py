@@ -1,4 +1,4 @@
-"""Settings of the loop, and changes to a learner's preset as a user types them."""
+"""Settings of the training loop, and changes to a learner's preset as a user types them."""
 
 import contextlib
 import dataclasses
@@ -20,48 +20,47 @@ from mlgokit.module import Module
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learning:
-    """How a learner is run.
+    """Settings of the training loop.
 
-    Where nothing is said of turns and validation, a preset decides (``LoopDefaults`` in the registry).
+    Iterations and validation that are not given are the preset's (``LoopDefaults`` in the registry).
     """
 
     preset: str = "default"
-    """Name of a set of settings of the algorithm; `reference` has those that google/ml-compiler-opt has for the
-    problem."""
+    """Name of a set of settings of the algorithm; `reference` for those of google/ml-compiler-opt for the problem."""
     setting: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Setting of the algorithm to change, as in --setting modules=8 or --setting imitation.steps=50."""
     seed: int = 1
     """Random seed."""
     start: Path | None = None
-    """Policy file to start from; it decides features, normaliser and network."""
+    """Policy file to start from, with its features, normaliser and network."""
     vocab: Path | None = None
-    """Folder of .buckets files that the features are normalised with, instead of what is fitted to
-    the trace; features that it lacks are not used."""
+    """Folder of .buckets files to normalise features with, in place of a normaliser fitted to the trace; features
+    without a file are not used."""
     normaliser: Literal["signed-log", "quantile"] | None = None
-    """Normaliser fitted to a trace of the heuristic; the preset decides if not given."""
+    """Normaliser fitted to a trace of the heuristic; the preset's if not given."""
     excluded: tuple[str, ...] = ("node_count", "edge_count")
-    """Features that the policy shall not see."""
+    """Features to exclude."""
     features: Literal["all", "llvm"] = "all"
-    """Features that the policy may see: all of the compiler with the plugin, or LLVM's own alone, as a build of LLVM
-    without the plugin has them (mlgokit export llvm)."""
+    """Features to use: all that the plugin sends, or LLVM's own alone, as in a build of LLVM without the plugin
+    (mlgokit export llvm)."""
     objective: Objective = Objective.LINK_AWARE
     """Measure of size, for inlining."""
     iterations: int | None = None
-    """Number of turns; without any budget what the preset says: 3 for effect-regression, 1 for behavioural-cloning,
-    20 for others."""
+    """Number of iterations; without any budget the preset's: 3 for effect-regression, 1 for behavioural-cloning, 20
+    for others."""
     compilations: int | None = None
-    """Compilations of the learner after which no turn begins."""
+    """Budget of the learner in compilations; no iteration begins after it is spent."""
     evaluate_every: int | None = None
-    """Turns between validations; 0 for never. If not given, the preset decides: 5 for most."""
+    """Iterations between validations, 0 for never; the preset's if not given: 5 for most."""
     validation_share: float | None = None
-    """Part of the training projects, or of the modules of an only project, that is kept apart for validation. If not
-    given, the preset decides: 0.2 for most, 0 for effect-regression, whose networks judge on projects that they were
-    not fitted on."""
+    """Share of the training projects, or of the modules of a single project, to keep apart for validation; the
+    preset's if not given: 0.2 for most, 0 for effect-regression, whose networks are validated on projects that they
+    were not fitted on."""
     patience: int = 0
-    """Validations in a row without improvement after which training stops; 0 for never."""
+    """Consecutive validations without improvement after which training stops; 0 for never."""
 
     def resolved(self, algorithm: str) -> "Learning":
-        """The same with turns and validation decided."""
+        """Fill in what is the preset's."""
         loop = LEARNERS[algorithm].loop(self.preset)
         iterations = loop.iterations if self.iterations is None and self.compilations is None else self.iterations
         every, share = self.evaluate_every, self.validation_share
@@ -73,7 +72,7 @@ class Learning:
         )
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the course of a run; budgets only decide where it ends, and may be raised later.
+        """The settings that identify a run; budgets decide only where it ends, and may be raised later.
 
         Raises:
             InputError: a file that it names cannot be read.
@@ -95,11 +94,11 @@ class Learning:
 
 
 LIKE_PRESET = Learning()
-"""The preset decides everything."""
+"""All settings of the preset."""
 
 
 def replaced_option(words: Sequence[str]) -> str | None:
-    """What to give instead of the first option that older versions had for the two learners of ``mlgokit train``.
+    """The error for the first option of an older version of ``mlgokit train``, which names its replacement.
 
     Example:
         >>> replaced_option(["train", "--effects.rounds", "2"])
@@ -127,10 +126,10 @@ def replaced_option(words: Sequence[str]) -> str | None:
 
 
 def check_learning(config: Learning) -> None:
-    """Make sure that the numbers make sense.
+    """Check the ranges of all numbers.
 
     Raises:
-        UsageError: one does not.
+        UsageError: a number is out of range.
     """
     for name in ("iterations", "compilations"):
         value = getattr(config, name)
@@ -149,7 +148,7 @@ def check_learning(config: Learning) -> None:
 
 
 def check_ready(modules: Sequence[Module]) -> None:
-    """Make sure that there is something to learn from, and something to learn with.
+    """Check that there are modules, and that JAX is installed.
 
     Raises:
         CorpusError: there is no module.
@@ -163,7 +162,7 @@ def check_ready(modules: Sequence[Module]) -> None:
 
 
 def settings_of(algorithm: str, preset: str, changes: Sequence[str], *, problem: str = "inline-size") -> Any:
-    """The settings of a preset for a problem, with changes such as ``modules=8``.
+    """Look up the settings of a preset for a problem, and apply changes such as ``modules=8``.
 
     Raises:
         UsageError: there is no such algorithm, preset or setting, or its value is not of its type.
@@ -181,11 +180,11 @@ def settings_of(algorithm: str, preset: str, changes: Sequence[str], *, problem:
         name, found, value = change.partition("=")
         if not found:
             raise UsageError(f"--setting {change}: expected name=value, found no '='; write it as modules=8")
-        settings = _changed(settings, name.strip(), value.strip(), shown=change)
+        settings = _replace_setting(settings, name.strip(), value.strip(), shown=change)
     return settings
 
 
-def _changed(settings: Any, name: str, value: str, *, shown: str) -> Any:
+def _replace_setting(settings: Any, name: str, value: str, *, shown: str) -> Any:
     first, _, rest = name.partition(".")
     fields = [field.name for field in dataclasses.fields(settings)]
     if first not in fields:
@@ -194,12 +193,12 @@ def _changed(settings: Any, name: str, value: str, *, shown: str) -> Any:
     if rest or dataclasses.is_dataclass(old):
         if not rest or not dataclasses.is_dataclass(old):
             raise UsageError(f"--setting {shown}: expected a single setting, found {name!r}; name a part of {first}")
-        return dataclasses.replace(settings, **{first: _changed(old, rest, value, shown=shown)})
-    return dataclasses.replace(settings, **{first: _value(old, value, shown)})
+        return dataclasses.replace(settings, **{first: _replace_setting(old, rest, value, shown=shown)})
+    return dataclasses.replace(settings, **{first: _parse_value(old, value, shown)})
 
 
-def _value(old: object, text: str, shown: str) -> object:
-    """``text`` as a value of the type of ``old``."""
+def _parse_value(old: object, text: str, shown: str) -> object:
+    """Parse ``text`` as a value of the type of ``old``."""
     new: object = None
     with contextlib.suppress(ValueError):
         if isinstance(old, enum.Enum):

@@ -13,11 +13,10 @@ from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import Normaliser, SignedLog, fit_quantile, fit_signed_log
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.vocab import Boundaries, quantile_of, read_vocab
-from mlgokit.problems import INLINE_SIZE, Problem
 
 
 def split_modules(baselines: Baselines, config: Learning) -> tuple[list[int], list[int]]:
-    """Modules that teach, and modules that judge: whole projects, or a part of the modules of an only project."""
+    """Split the modules for training and validation, by project; a single project is split by module."""
     count = len(baselines.modules)
     if not config.evaluate_every or not config.validation_share:
         return list(range(count)), []
@@ -37,14 +36,14 @@ def split_modules(baselines: Baselines, config: Learning) -> tuple[list[int], li
 
 
 def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, algorithm: str) -> Task:
-    """The task.
+    """Make the task of a learner.
 
     Raises:
         PolicyError: the policy to start from is another problem's, or does not fit the learner or the compiler.
         UsageError: the vocabulary lacks a feature, or no feature is left.
     """
     problem = baselines.problem
-    start = None if config.start is None else _start(config, baselines, algorithm)
+    start = None if config.start is None else _load_start(config, baselines, algorithm)
     if start is not None:
         features, normaliser = start.features, start.normaliser
     else:
@@ -63,7 +62,7 @@ def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, 
     projects = [baselines.modules[index].project for index in taught]
     numbers = {name: number for number, name in enumerate(sorted(set(projects)))}
     place = baselines.place[list(taught)]
-    # What is kept apart to judge is not drawn to teach.
+    # Validation modules are not drawn for training.
     places = np.union1d(place, np.setdiff1d(np.arange(baselines.compiled), baselines.place))
     return Task(
         problem=problem.name,
@@ -98,8 +97,8 @@ def _normaliser(
     return fit_quantile(rows) if kind == "quantile" else fit_signed_log(rows)
 
 
-def _start(config: Learning, baselines: Baselines, algorithm: str) -> Policy:
-    """The policy to start from, in the form that the learner's networks have."""
+def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Policy:
+    """Load the policy to start from, in the form of the learner's networks."""
     assert config.start is not None  # noqa: S101  (looked at by the caller)
     if config.vocab is not None:
         raise UsageError("--start: expected a policy's own normaliser to be used, found --vocab too; leave one out")
@@ -116,9 +115,9 @@ def _start(config: Learning, baselines: Baselines, algorithm: str) -> Policy:
 
 
 def as_logits(policy: Policy) -> Policy:
-    """A policy with the output effect-bytes as one with two logits and the same preferences, but for rounding.
+    """Convert a policy with the output effect-bytes to two logits with the same preferences, but for rounding.
 
-    Gate and doubt are left behind: a learner that goes on from there makes its own decisions everywhere.
+    Gate and doubt are dropped, so that a learner which starts from it decides everywhere.
 
     Example:
         >>> from mlgokit.policy.normaliser import SignedLog
@@ -142,16 +141,3 @@ def as_logits(policy: Policy) -> Policy:
         layers=(*policy.layers[:-1], Layer(weight, bias)),
         output=OutputKind.LOGITS,
     )
-
-
-def check_carried_out(algorithm: str, problem: Problem) -> None:
-    """Make sure that the loop can carry out what a learner asks for.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    if algorithm == "local-search" and not problem.takes_sites:
-        raise UsageError(
-            f"algorithm local-search: expected the problem {INLINE_SIZE.name}, for which the compiler can be given the "
-            f"decisions of single sites, found {problem.name}; use bc-max"
-        )

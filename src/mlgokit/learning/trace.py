@@ -1,7 +1,6 @@
-"""Default traces: every module compiled under the heuristic or a policy, its log kept, and what both scored.
+"""Default traces: the log of every module under the heuristic or a policy, and its score beside the heuristic's.
 
-What is written is what the reference implementation's ``generate_default_trace`` writes; docs/formats.md, "A trace
-folder", has the files.
+The files are those of google/ml-compiler-opt's ``generate_default_trace``; docs/formats.md, "A trace folder", has them.
 """
 
 import csv
@@ -35,7 +34,7 @@ PERFORMANCE = "performance.csv"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which modules are compiled, and which of their keys are written.
+    """A selection of modules to compile, and of their keys to write.
 
     Attributes:
         modules: regular expression that a module's name must begin with.
@@ -53,7 +52,7 @@ class Selection:
     seed: int
 
     def draw(self, modules: Sequence[Module]) -> list[Module]:
-        """The chosen modules, in their order.
+        """Select the modules, in their order.
 
         Raises:
             UsageError: none is left.
@@ -76,11 +75,11 @@ class Selection:
 
 
 def select(*, modules: str, keys: str, keys_file: Path | None, share: float, seed: int) -> Selection:
-    """A selection of what a user typed; empty expressions fit everything.
+    """Parse a user's selection; empty expressions match everything.
 
     Raises:
         InputError: the file of keys cannot be read.
-        UsageError: an expression is none, or the share is not above 0 and at most 1.
+        UsageError: an expression is invalid, or the share is not above 0 and at most 1.
     """
     if not 0 < share <= 1:
         raise UsageError(f"sampling rate: expected a share above 0 and at most 1, found {share}; correct it")
@@ -107,12 +106,12 @@ def _expression(text: str, what: str) -> re.Pattern[str]:
 
 @dataclass(slots=True, kw_only=True)
 class ModuleTrace:
-    """What became of a module.
+    """The trace of a module.
 
     Attributes:
-        module: which one.
-        run: under the traced policy.
-        status: how that or the baseline ended.
+        module: the module.
+        run: compilation under the traced policy.
+        status: of that compilation or of the baseline's.
         reason: why there is no trace; empty for success.
         scores: key to the scores of the default and of the policy; empty after a failure.
         masked_defaults: observations whose mask does not allow what the heuristic would do.
@@ -161,7 +160,7 @@ def trace_modules(
 
 
 def count_masked_defaults(path: Path, problem: Problem) -> int:
-    """In how many observations of a log the mask forbids what the heuristic would do; a lost log has none.
+    """Count the observations of a log in which the heuristic's choice is masked out; 0 if the log is lost.
 
     LLVM 22 masks out what was evicted very often, so that a policy cannot go in circles; the heuristic has no such
     guard. A policy that imitates it cannot do so there.
@@ -178,7 +177,7 @@ def count_masked_defaults(path: Path, problem: Problem) -> int:
 
 
 def _module_scores(base: Compilation, run: Compilation) -> dict[str, tuple[float, float]]:
-    """What llvm-size calls text, of both objects."""
+    """The text sizes of both objects, as llvm-size reports them."""
     if base.sizes is None or run.sizes is None:
         return {}
     return {WHOLE_MODULE: (base.sizes.llvm_size_text, run.sizes.llvm_size_text)}
@@ -255,7 +254,7 @@ def _records(trace: ModuleTrace, problem: Problem, folder: Path, selection: Sele
 
 
 def write_summary(path: Path, traces: Sequence[ModuleTrace], problem: Problem) -> None:
-    """Write ``traces.json``: what became of each module.
+    """Write ``traces.json``, the outcome of each module.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -279,7 +278,7 @@ def write_summary(path: Path, traces: Sequence[ModuleTrace], problem: Problem) -
 
 
 def outcome(traces: Sequence[ModuleTrace]) -> dict[str, Any]:
-    """Numbers of modules, failures with their reasons, and how many of each kind."""
+    """Summarize: numbers of modules and decisions, and the failures with their reasons."""
     failed = [
         {"module": trace.module.name, "status": trace.status.name.lower(), "reason": trace.reason}
         for trace in traces

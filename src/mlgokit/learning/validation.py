@@ -1,20 +1,38 @@
-"""What modules that judge say of a policy: the gain of all together, and each by itself."""
+"""Validation: what a policy does to modules, or functions, that it was not fitted on."""
 
 import json
-from collections.abc import Sequence
+import math
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
+from mlgokit.algorithms.live_range_search import AllocationScore, in_score
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.pool import Workers, parallel
+from mlgokit.compiler.reuse.trials import Floats
 from mlgokit.decode import decode, read_json
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
+from mlgokit.learning.baselines import Baselines, compile_once, policy_file
+from mlgokit.module import Module
+from mlgokit.policy.exploration import Exploration
+from mlgokit.policy.network import Policy
+from mlgokit.progress import Report, say_nothing
 
 JUDGED_NAME = "judged.json"
+VALIDATION_MODULES = 40
+"""Training modules that validate members of an ensemble which were not fitted on their projects."""
+
+ModuleFunctions = tuple[Module, tuple[int, ...]]
+"""A module, and keys of functions of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedModule:
-    """A module that judged, with its score under the heuristic and under the policy; smaller is better."""
+class ValidatedModule:
+    """The scores of one module under the heuristic and under the policy; smaller is better."""
 
     module: str
     project: str
@@ -24,31 +42,115 @@ class JudgedModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """How a policy did.
+    """The result of a validation.
 
     Attributes:
-        gain: by which part all scores together are smaller than the heuristic's; for register allocation, where scores
-            do not add up, the mean over modules. Minus infinity if none compiled.
-        modules: those that compiled.
+        gain: the part by which the sum of all scores is below the heuristic's; for register allocation, whose scores do
+            not add up, the mean over modules. Minus infinity if no module compiled.
+        modules: the modules that compiled.
     """
 
     gain: float
-    modules: tuple[JudgedModule, ...] = ()
+    modules: tuple[ValidatedModule, ...] = ()
 
 
-def write_judged(folder: Path, modules: Sequence[JudgedModule]) -> None:
-    """Keep what the best policy's judges said.
+def write_validated(folder: Path, modules: Sequence[ValidatedModule]) -> None:
+    """Write the scores at the validation of the best policy.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
-    atomic_write(folder / JUDGED_NAME, json.dumps([asdict(one) for one in modules]))
+    atomic_write(folder / JUDGED_NAME, json.dumps([asdict(module) for module in modules]))
 
 
-def read_judged(folder: Path) -> tuple[JudgedModule, ...]:
-    """What was kept; nothing if there is none, or if it is damaged: only the report has it."""
+def read_validated(folder: Path) -> tuple[ValidatedModule, ...]:
+    """Read these scores; empty if the file is missing or damaged, since only the report shows them."""
     try:
         value = read_json(folder / JUDGED_NAME, expected="modules that judged", remedy="train again")
-        return decode(tuple[JudgedModule, ...], value, JUDGED_NAME)
+        return decode(tuple[ValidatedModule, ...], value, JUDGED_NAME)
     except InputError:
         return ()
+
+
+def validate_policies(
+    baselines: Baselines,
+    policies: Sequence[tuple[Policy, Sequence[int]]],
+    *,
+    report: Report = say_nothing,
+    label: str = "validate",
+) -> Validation:
+    """Compile modules under policies that were not fitted on them.
+
+    Args:
+        baselines: the modules, compiled under the heuristic.
+        policies: pairs of a policy and its modules; one pair, unless parts of an ensemble are validated separately.
+        report: receives the progress.
+        label: of the progress.
+    """
+    with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
+        files = [
+            policy_file(policy, Path(scratch), number, baselines.modules) for number, (policy, _) in enumerate(policies)
+        ]
+        pairs = [(file, index) for file, (_, indices) in zip(files, policies, strict=True) for index in indices]
+
+        def compile_pair(pair: tuple[str, int]) -> Compilation:
+            file, index = pair
+            module = baselines.modules[index]
+            return compile_once(baselines.compiler, module, baselines.problem, file, Exploration(), detail="scores")
+
+        runs = parallel(compile_pair, pairs, workers=baselines.compiler, report=report, label=label)
+    done = [(index, run) for (_, index), run in zip(pairs, runs, strict=True) if run.ok]
+    if not done:
+        return Validation(gain=-math.inf)
+    modules = tuple(
+        ValidatedModule(
+            module=baselines.modules[index].name,
+            project=baselines.modules[index].project,
+            before=baselines.score(index, baselines.defaults[index]),
+            after=baselines.score(index, run),
+        )
+        for index, run in done
+    )
+    if baselines.problem.by_regalloc_cost:
+        gain = float(np.mean([baselines.reward(index, run) for index, run in done]))
+    else:
+        gain = 1 - sum(module.after for module in modules) / sum(module.before for module in modules)
+    return Validation(gain=gain, modules=modules)
+
+
+def validate_functions(
+    parts: Sequence[ModuleFunctions],
+    measure: Callable[[Module, Sequence[int]], tuple[Floats, Floats]],
+    score: AllocationScore,
+    *,
+    workers: Workers,
+    report: Report,
+) -> Validation:
+    """Validate a policy of register allocation on single functions; the gain is the mean over projects.
+
+    Args:
+        parts: the modules with their functions.
+        measure: returns [N, 9] measures of functions as LLVM allocates them, and as the policy does; failed ones are
+            left out.
+        score: that is validated; a module's is the sum over its functions.
+        workers: modules at once.
+        report: receives the progress.
+    """
+
+    def validate(part: ModuleFunctions) -> ValidatedModule:
+        module, keys = part
+        before, after = in_score(*measure(module, keys), score)
+        return ValidatedModule(
+            module=module.name, project=module.project, before=float(before.sum()), after=float(after.sum())
+        )
+
+    done = parallel(validate, parts, workers=workers, report=report, label="judge")
+    modules = tuple(module for module in done if module.before)
+    by_project: dict[str, list[ValidatedModule]] = {}
+    for module in modules:
+        by_project.setdefault(module.project, []).append(module)
+    ratios = [
+        sum(module.after for module in mine) / sum(module.before for module in mine)
+        for _, mine in sorted(by_project.items())
+    ]
+    return Validation(gain=1 - float(np.mean(ratios)) if ratios else -math.inf, modules=modules)

@@ -1,0 +1,127 @@
+"""The workspace of a command that compiles a corpus into a folder: locks, the corpus, and a compiler with a store."""
+
+import contextlib
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, ReuseOptions, open_compiler, spread
+from mlgokit.commands.options import NO_CLUSTER, OptionChanges
+from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
+from mlgokit.compiler.development import DevelopmentCompiler
+from mlgokit.compiler.shared_store import open_shared
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import Corpus, load_measurable
+from mlgokit.corpus.identity import digest_modules
+from mlgokit.corpus.options.edits import CommandLineEdits
+from mlgokit.files import digest_file
+from mlgokit.locks import locked, reading
+from mlgokit.manifest import check_manifest, write_manifest
+from mlgokit.module import Module
+from mlgokit.progress import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """What a command works with while it holds its locks.
+
+    Attributes:
+        folder: for the results.
+        corpus: with the user's changes of options.
+        edits: these changes.
+        compiler: with a store of finished compilations.
+        toolchain: of the compiler on this machine.
+    """
+
+    folder: Path
+    corpus: Corpus
+    edits: CommandLineEdits
+    compiler: CachingCompiler
+    toolchain: Toolchain
+
+    def claim(self, *, kind: str, config: dict[str, Any], modules: Sequence[Module]) -> None:
+        """As :func:`claim_folder`."""
+        claim_folder(
+            self.folder,
+            kind=kind,
+            config=config,
+            edits=self.edits,
+            compiler=self.compiler,
+            corpus=self.corpus,
+            modules=modules,
+        )
+
+
+@contextlib.contextmanager
+def open_workspace(
+    folder: Path,
+    *,
+    corpus: Path,
+    compiler: CompilerOptions,
+    changes: OptionChanges,
+    store: Path | None,
+    shared_store: str = "",
+    cluster: ClusterChoice = NO_CLUSTER,
+    reuse: ReuseOptions | None = None,
+    report: Report,
+) -> Generator[Workspace]:
+    """Lock the folder and the corpus, and open a compiler of its modules; all is released at the end.
+
+    Args:
+        folder: for the results.
+        corpus: folder of the corpus.
+        compiler: which clang compiles.
+        changes: of the options in all command lines.
+        store: folder of finished compilations; ``folder``/store if ``None``.
+        shared_store: folder or URL of a store behind it; none if empty.
+        cluster: that compiles in place of this machine.
+        reuse: between the compilations of a module; none if ``None``.
+        report: receives notes about the sandbox and the store.
+
+    Raises:
+        BusyError: another process works in the folder, or changes the corpus.
+        ToolError: there is no such clang, or no sandbox although one was asked for.
+        UsageError: the options contradict themselves.
+    """
+    with locked(folder), reading(corpus):
+        edits = changes.edits()
+        loaded = load_measurable(corpus, edits)
+        clang = open_compiler(compiler, corpus=corpus, folder=folder, files=edits.files, report=report)
+        if reuse is not None:
+            clang = reuse.applied(clang, recheck=compiler.recheck())
+        store = store or folder / "store"
+        caching = open_caching(
+            spread(cluster, clang, report=report),
+            store,
+            recheck=compiler.recheck(),
+            shared=open_shared(shared_store) if shared_store else None,
+        )
+        with contextlib.closing(caching):
+            if older := older_results(store):
+                report(0, older, f"results of other versions in {store}, which are not read and may be deleted")
+            yield Workspace(folder=folder, corpus=loaded, edits=edits, compiler=caching, toolchain=clang.toolchain)
+
+
+def claim_folder(
+    folder: Path,
+    *,
+    kind: str,
+    config: dict[str, Any],
+    edits: CommandLineEdits,
+    compiler: CachingCompiler | DevelopmentCompiler,
+    corpus: Corpus,
+    modules: Sequence[Module],
+) -> None:
+    """Write the folder's manifest, or check that the folder was made by the same run.
+
+    Raises:
+        ReuseError: something else made the folder, such as other code under the names of ``modules``.
+    """
+    versions = compiler.toolchain.describe()
+    inputs = {"corpus": digest_file(corpus.folder / "corpus_description.json"), "workshop": compiler.identity}
+    inputs["modules"] = digest_modules(modules)
+    # Without changes the configuration is what it was before there could be any.
+    settings = {**config, "option_changes": edits.words} if edits.words else config
+    if not check_manifest(folder, kind=kind, config=settings, toolchain=versions, inputs=inputs):
+        write_manifest(folder, kind=kind, config=settings, toolchain=versions, inputs=inputs)

@@ -1,0 +1,383 @@
+"""Labels from trials: functions are compiled otherwise than LLVM does in copies of the compiler, and measured.
+
+A problem that is learned so provides a :class:`TrialProblem` (what applies to it) and :class:`Trials` (ask, try, fit,
+judge); what those have in common is here. What was tried may be kept module by module, so that an interrupted run does
+not try it again.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+
+from mlgokit.algorithms.learner import Floats, State
+from mlgokit.compiler.arrays import MOST_BYTES
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.trials import Series, Stage, TrialRequest
+from mlgokit.errors import UsageError
+from mlgokit.files import atomic_write, read_bounded
+from mlgokit.learning.run_folder import Counters, Row
+from mlgokit.learning.settings import LIKE_PRESET, Learning, settings_of
+from mlgokit.learning.training import Learned, Training
+from mlgokit.learning.validation import Validation
+from mlgokit.module import Module
+from mlgokit.policy.network import Policy
+from mlgokit.policy.store import save_policy
+from mlgokit.policy.targets import for_modules
+from mlgokit.problems import Problem
+from mlgokit.traces import Log
+
+REFUSED_NAME = "refused.policy"
+"""A policy that does not pay on projects outside its training set."""
+TRIAL_SECONDS = 10.0
+"""Processor time of one trial, at most."""
+_KEPT_FOLDER = "trials"
+_COMPLETED = ("reward", "reward_least", "reward_most", "validation_gain")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What compilations took.
+
+    Attributes:
+        compilations: how many there were.
+        user_seconds: their processor time.
+    """
+
+    compilations: int = 0
+    user_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fitted:
+    """The result of one turn.
+
+    Attributes:
+        state: after it.
+        numbers: of the learner, by name.
+        rewards: of the policies that were tried, in percent; ``None`` if trials are not of whole policies.
+        cost: of the trials.
+    """
+
+    state: State
+    numbers: Mapping[str, float]
+    rewards: Floats | None = None
+    cost: Cost = Cost()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Choice:
+    """The policy that a run ends with.
+
+    Attributes:
+        policy: the policy.
+        numbers: that were found with it, by name.
+        cost: of choosing it.
+    """
+
+    policy: Policy
+    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict[str, float])
+    cost: Cost = Cost()
+
+
+class Trials(Protocol):
+    """What is tried of one problem, and how policies are fitted to it; opened with the functions that ask."""
+
+    @property
+    def turns(self) -> int:
+        """The number of turns."""
+        ...
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """The reason for each module that was left out."""
+        ...
+
+    def start(self) -> tuple[State, Counters]:
+        """Make the state before the first turn, and count what finding the functions took."""
+        ...
+
+    def fit(self, state: State, turn: int) -> Fitted:
+        """Try, and fit the policy to what was measured."""
+        ...
+
+    def choose(self, state: State) -> Choice:
+        """Make the policy."""
+        ...
+
+    def judge(self, state: State, policy: Policy) -> tuple[Validation, int]:
+        """Validate the policy outside of its training set; returns the number of compilations, too."""
+        ...
+
+    def training_modules(self, state: State, turn: int) -> int:
+        """The number of modules whose functions the policy is fitted on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialProblem:
+    """The label source of a problem that is learned from trials of single functions.
+
+    Attributes:
+        algorithm: the only one that learns it so.
+        opens: compiles what every turn needs; given the state of an interrupted run, if there is one.
+        fewer: the setting that lowers the number of trials.
+        uses: options about features and objective that apply.
+        at_least_one: settings that may not be 0.
+        checks: raises a :class:`~mlgokit.errors.UsageError` for settings that contradict the problem or the options.
+        must_pay: whether a policy is refused that validates no better than LLVM's heuristic.
+    """
+
+    algorithm: str
+    opens: Callable[[Training, State | None], Trials]
+    fewer: str
+    uses: Collection[str]
+    at_least_one: Collection[str] = ()
+    checks: Callable[[Problem, Learning, Any], None]
+    must_pay: bool = False
+
+    def check(self, problem: Problem, algorithm: str, config: Learning) -> Any:
+        """Return the settings of the algorithm.
+
+        Raises:
+            UsageError: another algorithm, or an option that does not apply.
+        """
+        if algorithm != self.algorithm:
+            raise UsageError(
+                f"algorithm {algorithm}: expected {self.algorithm} for {problem.name}, which learns from trials of "
+                "single functions; leave --algorithm out"
+            )
+        for name in sorted({"excluded", "features", "normaliser", "objective"} - set(self.uses)):
+            if getattr(config, name) != getattr(LIKE_PRESET, name):
+                raise UsageError(
+                    f"--{name}: expected it to be left out for {problem.name}, where it decides nothing, found "
+                    f"{getattr(config, name)}; `mlgokit train --help` says which settings there are"
+                )
+        given = {"--start": config.start, "--vocab": config.vocab, "--compilations": config.compilations}
+        for option, value in given.items():
+            if value is not None:
+                raise UsageError(
+                    f"{option}: expected none for {problem.name}, whose trials are made once and fitted once, found "
+                    f"{value}; leave it out, and give --setting {self.fewer}=N for fewer trials"
+                )
+        settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
+        for name in self.at_least_one:
+            value = getattr(settings, name)
+            if value < 1:
+                raise UsageError(f"--setting {name}: expected at least 1, found {value}; give 1 or more")
+        self.checks(problem, config, settings)
+        return settings
+
+    def open(self, training: Training, checkpoint: State | None) -> "TrialRun":
+        """Ask which functions there are.
+
+        Raises:
+            CorpusError: there is nothing to learn from.
+        """
+        return TrialRun(training=training, trials=self.opens(training, checkpoint), must_pay=self.must_pay)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrialRun:
+    """A training from trials.
+
+    Attributes:
+        training: what was asked for.
+        trials: of its problem.
+        must_pay: whether a policy is refused that validates no better than LLVM's heuristic.
+    """
+
+    training: Training
+    trials: Trials
+    must_pay: bool
+
+    def start(self) -> tuple[State, Counters]:
+        """Make the state before the first turn."""
+        return self.trials.start()
+
+    def step(self, state: State, counters: Counters) -> tuple[State, Counters, Row]:
+        """Try, and fit."""
+        begin = time.monotonic()
+        turn = counters.turn + 1
+        fitted = self.trials.fit(state, turn)
+        counters = dataclasses.replace(
+            _with_cost(counters, fitted.cost), turn=turn, seconds=counters.seconds + time.monotonic() - begin
+        )
+        return fitted.state, counters, _row(counters, fitted)
+
+    def is_over(self, counters: Counters) -> bool:
+        """Decide whether turns or time are spent."""
+        late = counters.turn > 0 and time.monotonic() >= self.training.deadline
+        return counters.turn >= self.trials.turns or late
+
+    def finish(self, state: State, counters: Counters, rows: Sequence[Row]) -> Learned:
+        """Validate the policy, and complete the last row.
+
+        Raises:
+            UsageError: the policy does not pay; it is kept as ``refused.policy``.
+        """
+        training = self.training
+        choice = self.trials.choose(state)
+        validation, evaluations = self.trials.judge(state, choice.policy)
+        if self.must_pay and validation.modules and validation.gain <= 0:
+            refused = training.folder / REFUSED_NAME
+            save_policy(for_modules(choice.policy, training.modules), refused)
+            raise UsageError(
+                f"{training.problem.name}: expected that departing from LLVM's heuristic pays on projects that do not "
+                f"teach, found {-100 * validation.gain:+.2f} % on {len(validation.modules)} modules; leave the "
+                f"decision to LLVM, or collect from more projects. The policy is in {refused} all the same"
+            )
+        counters = dataclasses.replace(
+            _with_cost(counters, choice.cost),
+            evaluations=counters.evaluations + evaluations,
+            best_turn=counters.turn,
+            best_gain=validation.gain,
+        )
+        return Learned(
+            policy=choice.policy,
+            counters=counters,
+            rows=(*rows[:-1], _completed(rows[-1], validation, choice.numbers)),
+            taught=self.trials.training_modules(state, counters.turn),
+            judged=len(validation.modules),
+            left_out=dict(Counter(self.trials.left_out)),
+            judged_modules=validation.modules,
+        )
+
+
+def _with_cost(counters: Counters, cost: Cost) -> Counters:
+    return dataclasses.replace(
+        counters,
+        compilations=counters.compilations + cost.compilations,
+        user_seconds=counters.user_seconds + cost.user_seconds,
+    )
+
+
+def _row(counters: Counters, fitted: Fitted) -> Row:
+    rewards = np.array([math.nan]) if fitted.rewards is None else fitted.rewards
+    return {
+        "turn": counters.turn,
+        "compilations": counters.compilations,
+        "failed": counters.failed,
+        "reward": float(rewards.mean()),
+        "reward_spread": 0.0 if fitted.rewards is None else float(rewards.std()),
+        "reward_least": float(rewards.min()),
+        "reward_most": float(rewards.max()),
+        "validation_gain": math.nan,
+        "user_seconds": counters.user_seconds,
+        "seconds": counters.seconds,
+        "seconds_left": 0.0,
+        "time": time.time(),
+        **{f"learner/{name}": value for name, value in fitted.numbers.items()},
+    }
+
+
+def _completed(row: Row, validation: Validation, numbers: Mapping[str, float]) -> Row:
+    """The last row with the validation's gain, which is also the reward where trials are not of whole policies."""
+    gains = {name: validation.gain for name in _COMPLETED if math.isnan(row[name])}
+    return {**row, **gains, **{f"learner/{name}": value for name, value in numbers.items()}}
+
+
+class Kept(Protocol):
+    """What is kept in a file of its own."""
+
+    def to_bytes(self) -> bytes:
+        """Return the file."""
+        ...
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self | None:
+        """Read a file; ``None`` if it is damaged."""
+        ...
+
+
+T = TypeVar("T", bound=Kept)
+
+
+def load_or_make(kind: type[T], folder: Path, module: Module, make: Callable[[], T], *, part: str = "") -> T:
+    """Read a module's trials that an earlier run kept, or make and keep them.
+
+    Args:
+        kind: of what is kept.
+        folder: of the run.
+        module: whose trials they are.
+        make: makes them.
+        part: subfolder, where a module has several kinds of trials.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    path = folder / _KEPT_FOLDER / part / f"{_digest(module).hex()[:24]}.npz"
+    trials = None
+    with contextlib.suppress(OSError):
+        trials = kind.from_bytes(read_bounded(path, MOST_BYTES))
+    if trials is None:
+        trials = make()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, trials.to_bytes())
+    return trials
+
+
+def module_generator(module: Module, *numbers: int) -> np.random.Generator:
+    """A generator for one module, which does not depend on which other modules there are."""
+    return np.random.default_rng([*numbers, int.from_bytes(_digest(module)[:8], "little")])
+
+
+def _digest(module: Module) -> bytes:
+    return hashlib.sha256(module.name.encode("utf-8", "surrogateescape")).digest()
+
+
+def compile_logged(
+    compiler: Compiler, module: Module, problem: Problem, stage: Stage
+) -> tuple[Compilation, Log | None]:
+    """Compile a module as LLVM does, with its functions listed; the log of the problem's questions, if there were any.
+
+    Args:
+        compiler: compiles.
+        module: to compile.
+        problem: whose questions are logged.
+        stage: where functions are listed.
+    """
+    use = PluginUse(policies={problem.name: HEURISTIC}, logs=(problem.name,), trials=TrialRequest(stages=stage))
+    done = compiler.compile(module, CompileRequest(use=use, keep="log"))
+    log = done.logs.get(problem.name) if done.ok else None
+    return done, None if log is None or not log.observation_count else log
+
+
+def compile_trials(
+    compiler: Compiler,
+    module: Module,
+    problem: Problem,
+    series: Sequence[Series],
+    *,
+    stage: Stage,
+    weights: Floats,
+    policy: str = HEURISTIC,
+    policies: Sequence[bytes] = (),
+) -> Compilation:
+    """Compile a module once, and make all trials of its functions in copies of the compiler.
+
+    Args:
+        compiler: compiles.
+        module: whose functions they are.
+        problem: that is decided.
+        series: the trials.
+        stage: where they are made.
+        weights: [9] of what a trial measures.
+        policy: decides what a trial does not.
+        policies: files of policies that trials name.
+    """
+    trials = TrialRequest(
+        series=tuple(series), stages=stage, seconds=TRIAL_SECONDS, weights=weights, policies=tuple(policies)
+    )
+    use = PluginUse(policies={problem.name: policy}, trials=trials)
+    extra_seconds = 60 + 0.2 * sum(len(one.trials) for one in series)
+    return compiler.compile(module, CompileRequest(use=use, extra_seconds=extra_seconds))

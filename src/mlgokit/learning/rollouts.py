@@ -1,0 +1,251 @@
+"""Labels from rollouts: compile modules under a learner's policies, and tell the learner what that did to the score.
+
+Every random draw of turn t comes from a generator made of [seed, t], and the checkpoint of a turn holds all that the
+learner knows. So an interrupted run ends with the same bits as one that was not interrupted, except for times.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlgokit.algorithms.learner import Learner, State, Task
+from mlgokit.algorithms.registry import LEARNERS, check_learner, make_learner
+from mlgokit.learning.baselines import Baselines, compile_defaults
+from mlgokit.learning.experiences import Collected, compile_proposals
+from mlgokit.learning.run_folder import Counters, Row
+from mlgokit.learning.settings import Learning, settings_of
+from mlgokit.learning.task import make_task, split_modules
+from mlgokit.learning.training import Learned, Training
+from mlgokit.learning.validation import (
+    VALIDATION_MODULES,
+    Validation,
+    read_validated,
+    validate_policies,
+    write_validated,
+)
+from mlgokit.policy.network import Policy
+from mlgokit.policy.store import load_policy, save_policy
+from mlgokit.policy.targets import for_modules
+from mlgokit.problems import Problem
+from mlgokit.progress import Report
+
+BEST_NAME = "best.policy"
+INNER_MARGIN = 0.05
+"""How much better than the last policy an earlier one must validate where training modules validate."""
+
+
+class Rollouts:
+    """The label source of all learners in ``LEARNERS``, on all problems that they can learn."""
+
+    def check(self, problem: Problem, algorithm: str, config: Learning) -> Any:
+        """Return the settings of the algorithm.
+
+        Raises:
+            UsageError: they are none, or the algorithm cannot learn the problem.
+        """
+        settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
+        check_learner(algorithm, problem)
+        return settings
+
+    def open(self, training: Training, checkpoint: State | None) -> "RolloutRun":
+        """Compile all modules under the heuristic.
+
+        Raises:
+            CorpusError: no module compiles and has a decision.
+            PolicyError: the policy to start from does not fit.
+            UsageError: no feature is left, or the learner cannot learn the task.
+        """
+        del checkpoint
+        config = training.config
+        baselines = compile_defaults(
+            training.compiler,
+            training.modules,
+            training.problem,
+            objective=config.objective,
+            with_rows=not LEARNERS[training.algorithm].fits_normaliser,
+            report=training.report,
+        )
+        taught, judged = split_modules(baselines, config)
+        task = make_task(baselines, taught, config, algorithm=training.algorithm)
+        learner = make_learner(training.algorithm, task, training.settings)
+        if not judged and learner.without is not None and config.evaluate_every:
+            judged = _draw_validation_modules(task, taught, config)
+        return RolloutRun(
+            training=training, baselines=baselines, task=task, learner=learner, taught=taught, judged=judged
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RolloutRun:
+    """A training from rollouts.
+
+    Attributes:
+        training: what was asked for.
+        baselines: the modules, compiled under the heuristic.
+        task: of the learner.
+        learner: asks for compilations, and is told how they went.
+        taught: the training modules, as positions in the baselines.
+        judged: the validation modules, alike.
+    """
+
+    training: Training
+    baselines: Baselines
+    task: Task
+    learner: Learner
+    taught: Sequence[int]
+    judged: Sequence[int]
+
+    def start(self) -> tuple[State, Counters]:
+        """Make the learner's first state."""
+        return self.learner.start(np.random.default_rng([self.training.config.seed, 0])), Counters()
+
+    def step(self, state: State, counters: Counters) -> tuple[State, Counters, Row]:
+        """Ask, compile, tell; and validate the new policy if it is time to."""
+        begin = time.monotonic()
+        turn = counters.turn + 1
+        rng = np.random.default_rng([self.training.config.seed, turn])
+        proposals = self.learner.ask(state, rng)
+        asked = sum(len(proposal.modules) for proposal in proposals)
+        title = f"train {self.training.algorithm} · turn {turn}"
+        report = self._report_of_all_turns(counters, asked, title)
+        collected = compile_proposals(self.baselines, self.task, self.taught, proposals, report=report)
+        state, metrics = self.learner.tell(state, proposals, collected.experiences, rng)
+        counters = dataclasses.replace(
+            counters,
+            turn=turn,
+            compilations=counters.compilations + asked,
+            failed=counters.failed + sum(collected.failures.values()),
+            user_seconds=counters.user_seconds + collected.user_seconds,
+        )
+        validation = math.nan
+        if self.judged and turn % (self.training.config.evaluate_every or 1) == 0:
+            validation, counters = self._validate(state, counters)
+        counters = dataclasses.replace(counters, seconds=counters.seconds + time.monotonic() - begin)
+        row = self._row(counters, collected, metrics, validation=validation)
+        gain = f"{100 * row['reward']:+.2f} % ± {100 * row['reward_spread']:.2f}"
+        report(asked, asked, f"{title}: reward {gain}, {counters.compilations} compilations")
+        return state, counters, row
+
+    def is_over(self, counters: Counters) -> bool:
+        """Decide whether turns, compilations, patience or time are spent."""
+        config = self.training.config
+        return (
+            (config.iterations is not None and counters.turn >= config.iterations)
+            or (config.compilations is not None and counters.compilations >= config.compilations)
+            or (config.patience > 0 and counters.stale >= config.patience)
+            or (counters.turn > 0 and time.monotonic() > self.training.deadline)
+        )
+
+    def finish(self, state: State, counters: Counters, rows: Sequence[Row]) -> Learned:
+        """Choose the policy that validated best."""
+        return Learned(
+            policy=self._choose_policy(state, counters, rows),
+            counters=counters,
+            rows=tuple(rows),
+            taught=len(self.taught),
+            judged=len(self.judged),
+            left_out=self.baselines.left_out,
+            judged_modules=read_validated(self.training.folder) if counters.best_turn else (),
+        )
+
+    def _validation_of(self, state: State) -> Validation:
+        """Validate the policy, or on training modules those members that were not fitted on their projects."""
+        positions = {index: position for position, index in enumerate(self.taught)}
+        groups: dict[int, list[int]] = {}
+        for index in self.judged:
+            project = int(self.task.project[positions[index]]) if index in positions else -1
+            groups.setdefault(project, []).append(index)
+        policies: list[tuple[Policy, Sequence[int]]] = []
+        for project, indices in groups.items():
+            without = self.learner.without
+            policy = self.learner.best(state) if project < 0 or without is None else without(state, project)
+            if policy is not None:
+                policies.append((policy, indices))
+        return validate_policies(self.baselines, policies)
+
+    def _validate(self, state: State, counters: Counters) -> tuple[float, Counters]:
+        """The gain of the policy; the best policy so far is kept as a file."""
+        validation = self._validation_of(state)
+        counters = dataclasses.replace(counters, evaluations=counters.evaluations + len(self.judged))
+        if validation.gain <= counters.best_gain:
+            return validation.gain, dataclasses.replace(counters, stale=counters.stale + 1)
+        folder = self.training.folder
+        save_policy(for_modules(self.learner.best(state), self.baselines.modules), folder / BEST_NAME)
+        write_validated(folder, validation.modules)
+        return validation.gain, dataclasses.replace(
+            counters, best_turn=counters.turn, best_gain=validation.gain, stale=0
+        )
+
+    def _choose_policy(self, state: State, counters: Counters, rows: Sequence[Row]) -> Policy:
+        """The best policy by validation; the last one is validated too, outside of the checkpoint, as a run may go on.
+
+        Where training modules validate, each is compiled by a few members of an ensemble only, which says little of the
+        whole. There the last policy, which was fitted to most labels, stays unless another one is better by a margin.
+        """
+        last = self.learner.best(state)
+        if not self.judged:
+            return last
+        gains = [row["validation_gain"] for row in rows if math.isfinite(row["validation_gain"])]
+        if set(self.judged) <= set(self.taught) and gains and counters.best_gain <= gains[-1] + INNER_MARGIN:
+            return last
+        is_validated = counters.turn % (self.training.config.evaluate_every or 1) == 0
+        if not is_validated and self._validation_of(state).gain > counters.best_gain:
+            return last
+        return load_policy(self.training.folder / BEST_NAME) if counters.best_turn else last
+
+    def _report_of_all_turns(self, counters: Counters, asked: int, title: str) -> Report:
+        """A report that counts the compilations of all turns."""
+        config = self.training.config
+        last = config.iterations
+        ends = [counters.compilations + asked * (last - counters.turn)] if last is not None else []
+        ends += [config.compilations] if config.compilations is not None else []
+
+        def report(done: int, _total: int, text: str) -> None:
+            total = max(min(ends), counters.compilations + asked) if ends else -1
+            self.training.report(counters.compilations + done, total, text if " · " in text else title)
+
+        return report
+
+    def _row(self, counters: Counters, collected: Collected, metrics: dict[str, float], *, validation: float) -> Row:
+        rewards = collected.rewards
+        share = _spent_share(self.training.config, counters)
+        left = counters.seconds * (1 / share - 1) if share else math.inf
+        row: dict[str, float] = {
+            "turn": counters.turn,
+            "compilations": counters.compilations,
+            "failed": sum(collected.failures.values()),
+            "reward": float(rewards.mean()) if len(rewards) else 0.0,
+            "reward_spread": float(rewards.std()) if len(rewards) else 0.0,
+            "reward_least": float(rewards.min()) if len(rewards) else 0.0,
+            "reward_most": float(rewards.max()) if len(rewards) else 0.0,
+            "validation_gain": validation,
+            "user_seconds": counters.user_seconds,
+            "seconds": counters.seconds,
+            "seconds_left": max(0.0, min(left, self.training.deadline - time.monotonic())),
+            "time": time.time(),
+        }
+        row |= {f"failed/{reason}": count for reason, count in sorted(collected.failures.items())}
+        return row | {f"learner/{name}": value for name, value in metrics.items()}
+
+
+def _draw_validation_modules(task: Task, taught: Sequence[int], config: Learning) -> list[int]:
+    """Training modules that validate: the same in all turns, and none of the twentieth with most decisions.
+
+    Most of the score is in a few large modules, and a bad policy shows there first.
+    """
+    decisions = np.zeros(task.modules) if task.decisions is None else task.decisions
+    quick = np.flatnonzero(decisions <= np.quantile(decisions, 0.95))
+    drawn = np.random.default_rng([config.seed, 0, task.modules]).permutation(quick)[:VALIDATION_MODULES]
+    return [taught[module] for module in np.sort(drawn).tolist()]
+
+
+def _spent_share(config: Learning, counters: Counters) -> float:
+    """The share of the budget of turns or compilations that is spent."""
+    shares = [counters.turn / config.iterations] if config.iterations else []
+    shares += [counters.compilations / config.compilations] if config.compilations else []
+    return min(1.0, max(shares, default=0.0))

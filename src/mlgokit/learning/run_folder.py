@@ -1,0 +1,267 @@
+"""What a training run keeps in its folder: the checkpoint, a row of numbers for each turn, and TensorBoard's events.
+
+docs/formats.md has the bytes. The events are ``Event`` and ``Summary`` of TensorFlow's ``core/util/event.proto`` and
+``core/framework/summary.proto``, as TFRecords.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlgokit.algorithms.learner import State, state_bytes, state_from_bytes
+from mlgokit.errors import InputError
+from mlgokit.files import atomic_write, writing
+from mlgokit.manifest import finite_json
+from mlgokit.traces.messages import message_classes
+from mlgokit.traces.tfrecord import frame
+
+CHECKPOINT_NAME = "checkpoint.state"
+ROWS_NAME = "turns.json"
+CSV_NAME = "metrics.csv"
+EVENTS_NAME = "events.out.tfevents.0.mlgokit"
+"""TensorBoard recognises event files by the part in the middle."""
+
+Row = Mapping[str, float]
+"""The numbers of one turn by name; NaN for what was not measured in it."""
+
+_COUNTERS = "loop/"
+_REQUIRED = frozenset({"turn", "compilations", "reward", "validation_gain", "user_seconds", "seconds", "time"})
+
+_Event = message_classes(
+    "mlgokit.events",
+    {
+        "Value": {1: "optional string tag", 2: "optional float simple_value"},
+        "Summary": {1: "repeated Value value"},
+        "Event": {
+            1: "optional double wall_time",
+            2: "optional int64 step",
+            3: "optional string file_version",
+            5: "optional Summary summary",
+        },
+    },
+)["Event"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """How far a run is.
+
+    Attributes:
+        turn: turns that were finished.
+        compilations: that the learner asked for, failed and cached ones included.
+        failed: of these.
+        evaluations: compilations that validate policies; they count against no budget.
+        user_seconds: processor time of the learner's compilations.
+        seconds: elapsed time of all turns.
+        best_turn: the turn whose policy validated best; 0 if none was validated.
+        best_gain: the gain of that policy.
+        stale: validations since then.
+    """
+
+    turn: int = 0
+    compilations: int = 0
+    failed: int = 0
+    evaluations: int = 0
+    user_seconds: float = 0.0
+    seconds: float = 0.0
+    best_turn: int = 0
+    best_gain: float = -math.inf
+    stale: int = 0
+
+
+def save_checkpoint(folder: Path, algorithm: str, state: State, counters: Counters) -> None:
+    """Write the learner's state and the counters as one file.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    numbers: dict[str, Any] = {
+        _COUNTERS + name: np.array(value) for name, value in dataclasses.asdict(counters).items()
+    }
+    atomic_write(folder / CHECKPOINT_NAME, state_bytes({**state, **numbers}, learner=algorithm), durable=True)
+
+
+def load_checkpoint(folder: Path, algorithm: str) -> tuple[State, Counters] | None:
+    """Read the state and the counters of the checkpoint; ``None`` if there is no checkpoint.
+
+    Raises:
+        InputError: the checkpoint is damaged, or another learner's.
+    """
+    path = folder / CHECKPOINT_NAME
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        stored = state_from_bytes(data, learner=algorithm)
+        counters = _read_counters(stored)
+    except (InputError, KeyError, ValueError, TypeError, OverflowError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(
+            f"{path}: expected the checkpoint of this training, found another or a damaged file ({reason}); put back a "
+            "copy of it, or delete it to start the training anew: compilations in the store are not made again"
+        ) from error
+    return {name: value for name, value in stored.items() if not name.startswith(_COUNTERS)}, counters
+
+
+def _read_counters(stored: State) -> Counters:
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Counters):
+        value = stored[_COUNTERS + field.name].item()
+        is_number = not isinstance(value, bool) and isinstance(value, (int, float)) and not math.isnan(value)
+        if not is_number or (field.type in (int, "int") and (not isinstance(value, int) or value < 0)):
+            raise ValueError(f"{field.name}: {value!r:.100}")
+        values[field.name] = value
+    return Counters(**values)
+
+
+def write_metrics(folder: Path, rows: Sequence[Row]) -> None:
+    """Write the rows as JSON and as CSV; a number that is not finite is null in the one and empty in the other.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(names)
+    lines.writerows(finite_json([row.get(name, math.nan) for name in names]) for row in rows)
+    atomic_write(folder / CSV_NAME, text.getvalue())
+    atomic_write(folder / ROWS_NAME, json.dumps(finite_json(rows), allow_nan=False))
+
+
+def read_metrics(folder: Path) -> list[Row]:
+    """Read the rows.
+
+    Raises:
+        InputError: the file is missing or holds something else.
+    """
+    path = folder / ROWS_NAME
+    try:
+        rows = json.loads(path.read_bytes())
+        return [{name: _number(value) for name, value in row.items()} for row in rows]
+    except (OSError, ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
+        raise InputError(
+            f"metrics {path}: expected the rows of the checkpoint beside it, found: {error}; "
+            "delete the checkpoint to start the training anew"
+        ) from error
+
+
+def _number(value: object) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"expected a number, found {value!r:.100}")
+    return value
+
+
+def rows_up_to(turn: int, folder: Path) -> list[Row]:
+    """Read the rows of the finished turns; a killed run may have left one more.
+
+    Raises:
+        InputError: they are not the rows of these turns.
+    """
+    rows = [row for row in read_metrics(folder) if row.get("turn", 0) <= turn] if turn else []
+    if [row.get("turn") for row in rows] != list(range(1, turn + 1)) or any(_REQUIRED - row.keys() for row in rows):
+        raise InputError(
+            f"metrics {folder / ROWS_NAME}: expected a row of numbers for each of the {turn} turns of the checkpoint, "
+            f"found {len(rows)} rows, not all of them whole; put back a copy of it, or delete {CHECKPOINT_NAME} to "
+            "start the training anew: compilations in the store are not made again"
+        )
+    return rows
+
+
+def rounds_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Each turn by itself as JSON values: its cost, its failures, and the learner's own numbers.
+
+    Example:
+        >>> rows = [{"turn": 1, "compilations": 9, "user_seconds": 2.0, "seconds": 1.0, "failed/boom": 1,
+        ...          "learner/flips": 8.0, "learner/gate/set/margin": 2.0}]
+        >>> (first,) = rounds_of(rows)
+        >>> first["flips"], first["failures"], first["gate"][0]["margin"]
+        (8, {'boom': 1}, 2.0)
+    """
+    rounds: list[dict[str, Any]] = []
+    for before, row in zip([{}, *rows], rows, strict=False):
+
+        def spent(name: str, before: Row = before, row: Row = row) -> float:
+            return row[name] - before.get(name, 0)
+
+        known = {name: value for name, value in row.items() if not math.isnan(value)}
+        numbers = _with_prefix("learner/", known)
+        rounds.append(
+            {
+                "round": int(row["turn"]) - 1,
+                "compilations": int(spent("compilations")),
+                "user_seconds": spent("user_seconds"),
+                "wall_seconds": spent("seconds"),
+                "failures": {reason: int(count) for reason, count in _with_prefix("failed/", known).items()},
+                "validation_gain": row.get("validation_gain", math.nan),
+                "reward": row.get("reward", math.nan),
+                **{name: int(value) if value.is_integer() else value for name, value in numbers.items()
+                   if "/" not in name},
+                "gate": _gate(numbers),
+            }
+        )  # fmt: skip
+    return rounds
+
+
+def _with_prefix(prefix: str, row: Row) -> dict[str, float]:
+    return {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+
+
+def _gate(numbers: Row) -> list[dict[str, Any]]:
+    """The evidence of each side of a gate; the margin of a closed side is infinite."""
+    sides = {side: _with_prefix(f"gate/{side}/", numbers) for side in ("unset", "set")}
+    return [
+        {
+            "feature_is_set": side == "set",
+            "departures": int(facts.get("departures", 0)),
+            "saved_bytes": facts.get("saved_bytes", 0.0),
+            "error_bytes": facts.get("error_bytes", 0.0),
+            "alone_saved_bytes": facts.get("alone_saved_bytes", 0.0),
+            "alone_error_bytes": facts.get("alone_error_bytes", 0.0),
+            "margin": facts.get("margin", math.inf),
+        }
+        for side, facts in sides.items()
+        if facts
+    ]
+
+
+def event(step: int, numbers: Mapping[str, float], *, wall_seconds: float) -> bytes:
+    """The record of ``numbers`` at ``step``; ``wall_seconds`` since 1970.
+
+    Example:
+        >>> event(1, {"loss": 0.5}, wall_seconds=0.0).hex()
+        '09000000000000000010012a0d0a0b0a046c6f7373150000003f'
+    """
+    values = [{"tag": name, "simple_value": value} for name, value in numbers.items()]
+    return _Event(wall_time=wall_seconds, step=step, summary={"value": values}).SerializeToString()
+
+
+def start_events(path: Path, events: Iterable[bytes]) -> None:
+    """Write an event file with ``events``, replacing one that is there.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    first = _Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString()
+    atomic_write(path, b"".join(frame(record) for record in (first, *events)))
+
+
+def append_event(path: Path, record: bytes) -> None:
+    """Append a record, which a running TensorBoard picks up.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    with writing(path), path.open("ab") as file:
+        file.write(frame(record))

@@ -1,0 +1,127 @@
+"""The values of a training: what is learned from what, a run of it turn by turn, and what the run ends with."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from mlgokit.algorithms.learner import State
+from mlgokit.compiler.request import Compiler
+from mlgokit.learning.run_folder import Counters, Row, rounds_of
+from mlgokit.learning.settings import Learning
+from mlgokit.learning.validation import ValidatedModule
+from mlgokit.manifest import finite_json
+from mlgokit.module import Module
+from mlgokit.policy.network import Policy
+from mlgokit.problems import Problem
+from mlgokit.progress import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Training:
+    """A training that is asked for.
+
+    Attributes:
+        compiler: compiles; it should cache, or an interrupted training repeats compilations.
+        modules: to learn from; a part of them may be kept apart for validation.
+        problem: whose decisions are learned.
+        algorithm: a name in ``LEARNERS``.
+        config: how the loop runs, with nothing left to the preset.
+        settings: of the algorithm.
+        folder: for the checkpoint, the metrics, the events and the best policy.
+        report: receives the progress.
+        deadline: on :func:`time.monotonic`'s clock; no turn but the first begins after it.
+    """
+
+    compiler: Compiler
+    modules: tuple[Module, ...]
+    problem: Problem
+    algorithm: str
+    config: Learning
+    settings: Any
+    folder: Path
+    report: Report
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """The result of a training.
+
+    Attributes:
+        policy: the one that validated best; the last one if none was validated, or if training modules validated
+            members of an ensemble and the last policy is not clearly worse.
+        counters: how far the run went.
+        rows: the numbers of each turn.
+        taught: number of training modules.
+        judged: number of validation modules, whether kept apart or training modules of members that were not fitted on
+            their projects.
+        left_out: reason to number of modules that could not be used.
+        judged_modules: scores of the validation modules under the best policy.
+    """
+
+    policy: Policy
+    counters: Counters
+    rows: tuple[Row, ...]
+    taught: int
+    judged: int
+    left_out: dict[str, int]
+    judged_modules: tuple[ValidatedModule, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, without the policy."""
+        plain = {
+            "counters": dataclasses.asdict(self.counters),
+            "last_turn": dict(self.rows[-1]) if self.rows else {},
+            "taught": self.taught,
+            "judged": self.judged,
+            "left_out": self.left_out,
+            "rounds": rounds_of(self.rows),
+            "judged_modules": [dataclasses.asdict(module) for module in self.judged_modules],
+        }
+        return finite_json(plain)
+
+
+class Run(Protocol):
+    """A training under way; its methods change nothing but the folder."""
+
+    def start(self) -> tuple[State, Counters]:
+        """Make the state before the first turn."""
+        ...
+
+    def step(self, state: State, counters: Counters) -> tuple[State, Counters, Row]:
+        """Perform one turn: collect labels, and fit the policy to them."""
+        ...
+
+    def is_over(self, counters: Counters) -> bool:
+        """Decide whether the budget is spent."""
+        ...
+
+    def finish(self, state: State, counters: Counters, rows: Sequence[Row]) -> Learned:
+        """Choose and validate the policy.
+
+        Raises:
+            UsageError: the policy does not pay; it is kept under a name of its own.
+        """
+        ...
+
+
+class LabelSource(Protocol):
+    """Where a learner's labels come from: rollouts of its policies, or trials of single functions."""
+
+    def check(self, problem: Problem, algorithm: str, config: Learning) -> Any:
+        """Return the settings of the algorithm, before anything is compiled.
+
+        Raises:
+            UsageError: the settings contradict themselves, or do not apply.
+        """
+        ...
+
+    def open(self, training: Training, checkpoint: State | None) -> Run:
+        """Compile what every turn needs; ``checkpoint`` is the state of an interrupted run.
+
+        Raises:
+            CorpusError: there is nothing to learn from.
+        """
+        ...
