@@ -236,7 +236,7 @@ def test_a_description_is_made_inside(place: Place, toolchain: Toolchain, plugin
 def test_it_is_for_corpora_from_elsewhere(place: Place, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch):
     assert open_sandbox_for(CompilerOptions(), toolchain, corpus=place.folder) is not None
     assert open_sandbox_for(CompilerOptions(sandbox="off"), toolchain, corpus=place.folder) is None
-    monkeypatch.setattr("mlgokit.commands.options.is_made_here", lambda _: True)
+    monkeypatch.setattr("mlgokit.builds.compilers.is_made_here", lambda _: True)
     assert open_sandbox_for(CompilerOptions(), toolchain, corpus=place.folder) is None
     assert open_sandbox_for(CompilerOptions(sandbox="on"), toolchain, corpus=place.folder) is not None
 
