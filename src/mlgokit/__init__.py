@@ -75,7 +75,7 @@ _PLACES = {
     "commands.corpus.import_build": ("Import",),
     "commands.evaluate": ("Evaluate",),
     "commands.explain": ("Explain",),
-    "commands.options": ("CompilerOptions",),
+    "builds.compilers": ("CompilerOptions",),
     "commands.trace": ("Trace",),
     "commands.train": ("Train",),
     "commands.tune_options": ("Tune",),

@@ -200,7 +200,7 @@ def test_an_unsupported_major_compiles_but_takes_no_plugin(tmp_path: Path):
 def test_an_unsupported_major_is_answered_with_one_that_is_installed(
     tmp_path: Path, bare_machine: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with pytest.raises(ToolError, match=r"clang 21: expected LLVM major 19 or 22, .*; run `.*clang-22"):
+    with pytest.raises(ToolError, match=r"clang 21: expected LLVM major 19 or 22 for the plugin; run `.*clang-22"):
         find_toolchain(21, need_plugin=True)
     monkeypatch.setenv(LOCATION_VARIABLE, str(installation(tmp_path / "llvm", "19.1.7")))
     with pytest.raises(ToolError, match=r"clang 21: .*; give --llvm 19, which is installed, or leave it out"):
