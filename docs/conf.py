@@ -66,6 +66,9 @@ def resolve(_app: Sphinx, env: Any, node: Any, content: nodes.Node) -> nodes.Nod
     target: str = node["reftarget"]
     if node.get("refdomain") != "py" or not target.startswith("mlgokit."):
         return None
+    if target.endswith(".Annotated"):
+        # Sphinx names it after the module of what is annotated, which need not import it.
+        return content
     found = look_up(target)
     if found is None:
         return None

@@ -1,6 +1,7 @@
 """What the documents say can be typed, followed and found."""
 
 import dataclasses
+import itertools
 import re
 import shlex
 import subprocess
@@ -19,7 +20,11 @@ from mlgokit.problems import PROBLEMS
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md")),
-    *(path for pattern in ("*.md", "how-to/*.md", "reference/*.md") for path in sorted((ROOT / "docs").glob(pattern))),
+    *(
+        path
+        for pattern in ("*.md", "how-to/*.md", "internals/*.md", "reference/*.md")
+        for path in sorted((ROOT / "docs").glob(pattern))
+    ),
 ]
 COMPILERS = re.compile(
     r"(clang|clang\+\+|opt)(-\d+)?|cmake|mlgokit|make|cargo|dask|helm|kubectl|openssl|python|cat|umask|export"
@@ -85,7 +90,7 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_to_files_and_headings(path: Path) -> None:
     text = re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text(), flags=re.DOTALL)
     wrong: list[str] = []
@@ -143,11 +148,70 @@ def test_every_room_of_the_package_is_in_the_architecture() -> None:
     assert {room for room in rooms if f"`{room}`" not in text} == set()
 
 
+def rows_of(document: str, heading: str) -> list[list[str]]:
+    """The cells of the rows of the first table below a heading, without the table's own heading."""
+    lines = f"\n{(ROOT / document).read_text()}".split(f"\n{heading}\n", 1)[1].splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("|---"))
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[begin + 1 :])
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
+
+
+def missing_files(text: str) -> list[str]:
+    """Files that a text names, from the top of the repository or of the package, and that do not exist."""
+    names = re.findall(r"`([\w./-]+\.\w+)`", text)
+    assert names
+    return [name for name in names if not any((ROOT / folder / name).is_file() for folder in ("", "src/mlgokit"))]
+
+
+def test_names_of_each_room_in_the_architecture_are_defined_there() -> None:
+    package = ROOT / "src/mlgokit"
+    wrong: list[str] = []
+    for room, _, names in rows_of("docs/architecture.md", "## Rooms"):
+        paths = [package / name for name in re.findall(r"`([\w./]+)`", room)]
+        sources = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
+        text = "\n".join(source.read_text() for source in sources)
+        wrong += [
+            f"{room}: {name}"
+            for name in re.findall(r"`(\w+)`", names)
+            if not re.search(rf"^(?:(?:def|class) {name}\b|{name}(?::| =))", text, flags=re.MULTILINE)
+        ]
+    assert not wrong
+
+
+def test_every_command_is_in_the_table_of_commands_with_its_file() -> None:
+    rows = rows_of("docs/internals/commands.md", "# Commands")
+    assert sorted(row[0] for row in rows) == sorted(cli.COMMANDS)
+    modules = {name: command.run.__module__.removeprefix("mlgokit.commands.") for name, command in cli.COMMANDS.items()}
+    assert {row[0]: row[1].strip("`") for row in rows} == {
+        name: f"{module.replace('.', '/')}.py" for name, module in modules.items()
+    }
+
+
+def test_each_of_the_ten_changes_names_files_that_exist() -> None:
+    rows = rows_of("docs/architecture.md", "## Where do I change X")
+    assert len(rows) == 10
+    for change, files, tests in rows:
+        assert missing_files(files) == [], change
+        assert missing_files(tests) == [], change
+        assert all(name.startswith("tests/") for name in re.findall(r"`([\w./-]+/[\w.-]+)`", tests)), change
+
+
+def test_files_that_the_internals_name_exist() -> None:
+    plugin = ROOT / "src/mlgokit/plugin"
+    wrong: dict[str, list[str]] = {}
+    for page in sorted((ROOT / "docs/internals").glob("*.md")):
+        names = re.findall(r"`([\w.-]+/[\w./-]+\.(?:py|cpp|h|c|toml|md))`", page.read_text())
+        folders = (ROOT, ROOT / "src/mlgokit", ROOT / "src/mlgokit/commands", plugin)
+        missing = [name for name in names if not any((folder / name).is_file() for folder in folders)]
+        if missing:
+            wrong[page.name] = missing
+    assert not wrong
+
+
 def test_files_that_agents_are_sent_to_exist() -> None:
-    text = (ROOT / "AGENTS.md").read_text().split("## Key files", 1)[1].split("## Rules", 1)[0]
-    named = re.findall(r"`([\w./]+\.\w+)`", text)
-    assert named
-    assert [name for name in named if not (ROOT / name).exists() and not (ROOT / "src/mlgokit" / name).exists()] == []
+    rows = rows_of("AGENTS.md", "## Key files")
+    assert len(rows) <= 25
+    assert missing_files("\n".join(cell for row in rows for cell in row)) == []
 
 
 def test_glossary_entries_are_one_sentence_each_and_unique() -> None:

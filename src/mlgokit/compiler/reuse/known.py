@@ -3,7 +3,7 @@
 After the last pass over the IR the plugin drops the bodies of functions whose digest is known, and lists them
 (``plugin/reuse/KnownFunctions.cpp``; ``docs/formats.md``, "Known functions"). The object then has the others, and all
 data. Here the sizes of the dropped ones are put back, so that the account is that of the whole object, to the byte.
-``docs/architecture.md``, "Known functions are not generated again", says why that is exact. Whatever does not fit
+``docs/internals/reuse.md``, "Known functions are not generated again", says why that is exact. Whatever does not fit
 the argument is not remembered, and what contradicts it ends the use of the memory for the module.
 """
 
