@@ -305,7 +305,7 @@ def _tell_disk(command: Command, configuration: Any) -> None:
         if outside.is_dir():
             copies = folder_bytes(outside) / 2**20
             errors.print(
-                f"{outside}: {copies:,.1f} MiB of copies and builds that belong to it; a later run removes them when "
+                f"{outside}: {copies:,.1f} MiB of copies and builds of this run; a later run removes them when "
                 f"{folder} is gone",
                 markup=False,
                 highlight=False,

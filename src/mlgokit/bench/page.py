@@ -101,7 +101,7 @@ def _instruction_bars(bench: Bench) -> Bars | None:
             Bar(name=name, start=0, end=100 * change, text=percent(change) if change else "0")
             for name, change in changes
         ),
-        note="Executed instructions, after against before: to the left is less, and hatched is more.",
+        note="Change of executed instructions: bars to the left are fewer; hatched bars are more.",
     )
 
 

@@ -115,7 +115,7 @@ def run_once(stage: Stage, side: SideName, *, core: int | None = None) -> Ran:
         stage.prepare()
         argv = stage.argv
         if shutil.which(argv[0]) is None:
-            return Ran(reason=f"{argv[0]} is no program that can be run")
+            return Ran(reason=f"{argv[0]} is not an executable program")
         done = process.run(
             argv,
             timeout_seconds=stage.run_seconds,

@@ -249,7 +249,10 @@ def open_link(
             "build the project, and give the command with the paths of its objects"
         )
     if asked.compiler.sandbox == "on":
-        raise UsageError("--sandbox on: expected no -flto with it, as a link reads the whole build; leave one out")
+        raise UsageError(
+            "--sandbox on: not possible with -flto, as a link reads the whole build; use --sandbox "
+            "auto, or build without -flto"
+        )
     if (level := asked.database.level) is not None:
         raise UsageError(
             f"--level {level}: expected no -flto with it, as the link takes the build's own objects; "
@@ -487,8 +490,8 @@ def _thin_link(made: _LinkedOnce) -> LtoBuild:
         others = [one for one, text in spelled.items() if one != name and spelled[name] in text]
         if others:
             raise UsageError(
-                f"--link-command: expected paths of objects none of which is a part of another, found {spelled[name]} "
-                f"in {spelled[others[0]]}, which lld cannot compile one by one; link them by absolute paths"
+                f"--link-command: the path {spelled[name]} is a suffix or part of {spelled[others[0]]}, so lld "
+                "cannot select one of them; link objects by absolute paths"
             )
         language = "c" if Path(name.removesuffix(LINK_MODULE)).stem.endswith(".c") else "c++"
         modules.append(_module(made, name, outputs[name], back_end(call, spelled[name]), language))

@@ -365,8 +365,8 @@ def _nothing_recorded(
 
 def _reason(one: PassedObject) -> str:
     if one.is_new:
-        return f"it went past the wrappers, compiled by {one.compiler}"
-    return "it was there before the build and up to date: clean first"
+        return f"it bypassed the wrappers (compiled by {one.compiler})"
+    return "it was already up to date before the build: clean first"
 
 
 # --- Made again with a plugin ---
@@ -446,8 +446,8 @@ def try_plugin(
         made = {str(path) for call in calls for path in call.outputs}
         if missing := sorted(recorded.objects - made):
             notes.append(
-                f"{len(missing)} objects, such as {missing[0]}, were not compiled again, and have no plugin: "
-                "--clean leaves them there"
+                f"{len(missing)} objects, such as {missing[0]}, were not compiled again and so have no plugin: "
+                "--clean does not remove them"
             )
         if others := [path.name for call in calls if call.lto_linker == "other" for path in call.outputs]:
             notes.append(

@@ -31,21 +31,21 @@ from mlgokit.terminal import counted, say
 
 CHECK_SECONDS = 60.0
 _SIGNALLED = 128
-_NOT_RUSTC = "it is for what clang compiles; `mlgokit tune --cargo` makes one for it"
+_NOT_RUSTC = "the plugin is for clang; `mlgokit tune --cargo` makes one for rustc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """Run a build with a plugin in each compilation, no build file edited: build --plugin tuned.so -- make -j2."""
+    """Run a build with a plugin in each compilation, without editing build files: build --plugin tuned.so -- make
+    -j2."""
 
     command: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Build command, after --; it must compile everything that is to have the plugin, so clean up first."""
+    """Build command, after --. Only what it compiles gets the plugin, so clean first."""
     plugin: Path
     """Plugin that `mlgokit tune` or `mlgokit export plugin` made."""
     plugin_in: BuildPlace | None = None
-    """Steps that load the plugin: compilations, links with link-time optimization, both, calls of rustc that make
-    programs by full link-time optimization, or all; those that a tuned plugin is for, and all for a policy, if not
-    given."""
+    """Steps that load the plugin: compile, link (with link-time optimization), both, rustc (programs with fat LTO), or
+    all. By default the steps that a tuned plugin was tuned for, and all for a plugin of policies."""
     llvm: int | None = None
     """LLVM major version to use; that of a tuned plugin, else the newest supported one, if not given."""
     timeout_minutes: float = 240.0

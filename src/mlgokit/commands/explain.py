@@ -29,10 +29,11 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain:
-    """Show what a policy or a tuned plugin decides otherwise than LLVM in one module, what it weighs, and why."""
+    """Show where a policy or a tuned plugin departs from LLVM in one module, by how many bytes, and because of which
+    features."""
 
     module: Annotated[str, tyro.conf.Positional]
-    """Module of the corpus: its name, or an end of it that no other module has."""
+    """Module of the corpus, by its name or any unambiguous suffix."""
     policy: Texts = ()
     """Policy to explain, as of `mlgokit evaluate`: a file, or a rule for inlining such as :never."""
     plugin: Path | None = None
@@ -40,7 +41,7 @@ class Explain:
     corpus: Path = Path("quickstart/corpus")
     """Folder of the corpus."""
     functions: int = 10
-    """Number of functions to show that grew, and as many that shrank."""
+    """Number of functions to show of those that grew, and of those that shrank."""
     compiler: Compiling = COMPILER
     """The clang that compiles the module."""
     changes: Changes = NO_CHANGES

@@ -60,7 +60,8 @@ SLOWDOWN = 0.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tune:
-    """Make one project smaller: search its compiler's decisions, verify the result, and put it into one plugin."""
+    """Search the compiler's decisions of one project for the smallest build, verify the result, and write it as one
+    plugin."""
 
     compile_commands: Path | None = None
     """Compilation database (compile_commands.json) of the project; name this, --build or a corpus."""
@@ -69,26 +70,28 @@ class Tune:
     corpus: Path | None = None
     """Folder of a corpus with the project's modules."""
     cargo: str | None = None
-    """Cargo build of a Rust project in place of both, as in --cargo 'cargo build --release'; it runs in the current
-    folder or --link-folder, and each program with lto = "fat" is tuned, std and all crates in it."""
+    """Cargo build to tune, as in --cargo 'cargo build --release', in the current folder or --link-folder. Each program
+    with lto = "fat" is tuned, including std and all crates."""
     project: str | None = None
     """Name of the project to tune, in a corpus of several."""
     budget: str = "30m"
     """Time for the search, such as 90s, 30m or 2h."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("tuned.so")
-    """Plugin to write: a link to a file beside it whose name has a digest, which builds load."""
+    """Plugin to write. It becomes a symbolic link to a file beside it whose name contains a digest; builds load that
+    file."""
     artifact: Literal["plugin", "replay"] = "plugin"
-    """Result: the plugin alone; or beside it, in a folder of the plugin's name with -replay, its decisions of inlining
-    for compilers that load no plugin, verified. Registers and passes, which these cannot replay, are not searched."""
+    """plugin: write the plugin alone. replay: also write its verified inlining decisions for compilers that load no
+    plugin, into the folder <plugin>-replay; registers and passes, which cannot be replayed, are not searched."""
     replay_clang: Path | None = None
     """With `--artifact replay`: clang that is to use the list, such as clang-16; the one that tunes if not given."""
     folder: Path = Path("tune")
     """Folder where the search is kept, so that it can go on later."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False
-    """Go on where the search in the folder stopped."""
+    """Resume the search in the folder."""
     objective: Literal["image", "text", "object", "linked", "command", "spill-cost"] = "image"
-    """Bytes to save: code, read-only data and unwind tables as the linker keeps them; code alone; whole objects; what
-    the link command writes; or a number that a command prints. Or how often spills, reloads and copies are executed."""
+    """What to minimise. image: code, read-only data and unwind tables, each COMDAT once; text: code alone; object:
+    whole objects; linked: the output of the link command; command: a number that a command prints; spill-cost: executed
+    spills, reloads and copies."""
     problem: Literal["both", "regalloc-eviction", "regalloc-priority"] = "both"
     """With `spill-cost`: decisions of the register allocator that are searched."""
     link_command: str | None = None
@@ -96,32 +99,31 @@ class Tune:
     link_folder: Path | None = None
     """Folder where the link command runs; by default that of compile_commands.json, else the current one."""
     link_only: bool = False
-    """With a -flto build and `linked`: leave the compile steps as the build has them. Else they leave inlining to the
-    link where that makes the image about as small, so that the link can decide about all calls."""
+    """With a -flto build and `linked`: do not change the compile steps. By default they defer inlining to the link if
+    that costs at most 1 % before the search, so that the link decides about all calls."""
     command: str | None = None
     """With `command`: command that prints a number for the linked {output} or the {objects}; smaller is better."""
     start: Path | None = None
     """Plugin of an earlier version of the code; the search starts from its decisions that still apply."""
     allocation_share: float = ALLOCATION_SHARE
-    """Share of the budget for register allocation, for the bytes that it saves; 0 leaves it to LLVM."""
+    """Share of the budget for register allocation; 0 leaves it to LLVM."""
     pass_share: float = PASS_SHARE
-    """Share of the budget, as far as inlining does not gain more in it, for passes of the optimizer and of the code
-    generator that do not run on a function where it is smaller without them; at most what registers leave; 0 lets all
-    run."""
+    """Share of the budget for skipping optimizer and codegen passes in functions that are smaller without them.
+    Inlining uses this time as long as it gains more, and register allocation comes first. 0 runs all passes."""
     slowdown: float = SLOWDOWN
-    """Part by which a function may execute more instructions than with all passes, by LLVM's estimate, such as 0.01."""
+    """Relative increase of a function's executed instructions, by LLVM's estimate, that skipping passes may cause, such
+    as 0.01."""
     policy: Path | None = None
-    """Policy file to start from, as `mlgokit train` writes it, or none; with `spill-cost` one of evictions or
-    priorities. If not given, inlining starts from builtin:size, which comes with mlgokit, but for `cargo`."""
+    """Policy file to start from, or none; with `spill-cost` a policy for evictions or priorities. By default
+    builtin:size for inlining, and none with --cargo."""
     register_policies: Literal["auto", "on", "off"] = "auto"
-    """Policies of registers that come with mlgokit, in functions where they save more than the search found: on, off,
-    or on with --cargo alone."""
+    """Let the pretrained register policies decide in functions where they save more than the search: on, off, or auto
+    (on with --cargo only)."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
-    """Advisor for code that changed after the search: LLVM's heuristic, or the policy that the search ended with."""
+    """What decides in code that changed after the search: LLVM's heuristic, or the policy fitted during the search."""
     keep_hot: float = 0.0
-    """Percent of the executions in the build's profile whose functions stay as LLVM has them, calls and registers, such
-    as 99, to save size and leave hot code alone; 0 keeps none. LLVM knows 90, 95, 99, 99.9 and finer, and takes the
-    next of these."""
+    """Leave hot functions to LLVM: those that make up this percentage of the executions in the build's profile, such as
+    99. 0 leaves none. LLVM's cutoffs are 90, 95, 99, 99.9 and finer; the next one above is used."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands, and must be one for size."""
     database: Databases = ANY_COMMANDS

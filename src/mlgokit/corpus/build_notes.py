@@ -34,7 +34,7 @@ _LEFT_OUT = (
     (r"--?coverage|-fprofile-arcs|-ftest-coverage", "modules have no counters of coverage, as the build's objects do"),
     (
         r"-fplugin.*|-fpass-plugin.*|-Xclang -(load|plugin|add-plugin|fplugin|fpass-plugin).*",
-        "no other plugin is loaded, and modules are without what it does",
+        "other plugins are not loaded, so modules lack their changes",
     ),
 )
 """What is meant by leaving an option out; any other one is not known to clang, or not asked about."""

@@ -239,7 +239,7 @@ def _waterfall(projects: Sequence[ProjectComparison], measure: str) -> Bars | No
             Bar(name=project.project, start=0, end=100 * change, text=percent(change))
             for project, change in compared[:MOST_BARS]
         ),
-        note="What its register allocation costs, executed, as a geometric mean over functions.",
+        note="Cost of register allocation by block frequencies, as a geometric mean over functions.",
     )
 
 
@@ -517,14 +517,15 @@ def explanation_page(explanation: Explanation, *, functions: int) -> Page:
     if explanation.allocation:
         sums += f", {explanation.allocation:+,} by register allocation"
     sites = (
-        f"{len(explanation.sites):,} call sites, {differ:,} decided otherwise, in {len(explanation.components):,} "
-        "components of the call graph; the bytes of a component cannot be shared out among its differences"
+        f"{len(explanation.sites):,} call sites, {differ:,} decided differently, in "
+        f"{len(explanation.components):,} components of the call graph; the bytes of a component cannot be "
+        "divided among its decisions"
     )
     more = [f"{hidden:,} more functions changed; --functions shows more, --json has all"] if hidden > 0 else []
     summed: set[int] = set()
     return Page(
         title=title,
-        headline=f"{module}: {explanation.before:,} bytes by LLVM, {explanation.after:,} by {side}",
+        headline=f"{module}: {explanation.before:,} bytes with LLVM's decisions, {explanation.after:,} with {side}",
         sentences=(*more, sums, sites),
         warnings=explanation.left_alone,
         parts=tuple(

@@ -75,9 +75,7 @@ def _sentences(record: TrainingRecord) -> Iterable[str]:
         f"compilations, {counters.get('failed', 0):,.0f} of them failed; {counters.get('user_seconds', 0) / 60:.1f} "
         f"minutes of processor time, {counters.get('seconds', 0) / 60:.1f} minutes in all. Negative is smaller."
     )
-    yield (
-        "Validation is no result: mlgokit evaluate says what the policy does to projects that no part of it has seen."
-    )
+    yield ("Validation is not an evaluation: mlgokit evaluate measures the policy on held-out projects.")
 
 
 def _gain_plot(rounds: Sequence[Round]) -> Curves | None:

@@ -45,8 +45,7 @@ class Record:
     timeout_minutes: float = 240.0
     """Deadline of the build in minutes."""
     compiler: Compiling = COMPILER
-    """The clang that keeps sources, and whose front end runs when the build is imported; the build has its own
-    compilers."""
+    """The clang that preprocesses sources to keep and imports the build; the build itself uses its own compilers."""
 
 
 def run(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
