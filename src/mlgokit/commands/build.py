@@ -36,8 +36,7 @@ _NOT_RUSTC = "the plugin is for clang; `mlgokit tune --cargo` makes one for rust
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """Run a build with a plugin in each compilation, without editing build files: build --plugin tuned.so -- make
-    -j2."""
+    """Run a build with a plugin in each compilation, build files unedited: build --plugin tuned.so -- make -j2."""
 
     command: Annotated[tuple[str, ...], tyro.conf.Positional]
     """Build command, after --. Only what it compiles gets the plugin, so clean first."""
