@@ -54,8 +54,7 @@ from mlgokit.tables.file import tables_inside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate:
-    """Compare a candidate (policies, plugin or options) with a baseline, and say whether to ship it: exit code 0, or 1
-    if not."""
+    """Compare a candidate (policies, plugin, options) with a baseline, and say whether to ship: exit code 0, or 1."""
 
     policies: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """Candidate policies, as with --policy."""

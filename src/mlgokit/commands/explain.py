@@ -29,8 +29,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain:
-    """Show where a policy or a tuned plugin departs from LLVM in one module, by how many bytes, and because of which
-    features."""
+    """Show where a policy or tuned plugin departs from LLVM in one module, by how many bytes, and why."""
 
     module: Annotated[str, tyro.conf.Positional]
     """Module of the corpus, by its name or any unambiguous suffix."""

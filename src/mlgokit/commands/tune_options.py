@@ -60,8 +60,7 @@ SLOWDOWN = 0.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tune:
-    """Search the compiler's decisions of one project for the smallest build, verify the result, and write it as one
-    plugin."""
+    """Search the compiler's decisions of one project for the smallest build; verify them, and write one plugin."""
 
     compile_commands: Path | None = None
     """Compilation database (compile_commands.json) of the project; name this, --build or a corpus."""
