@@ -64,7 +64,7 @@ class Evaluate:
     plugin: Path | None = None
     """Plugin to judge, as `mlgokit tune` or `mlgokit export plugin` writes it."""
     options: str = ""
-    """clang options of the candidate, as in --options='-mllvm -inline-threshold=5' (with the equals sign). A corpus is
+    """Options of clang for the candidate, as in --options='-mllvm -inline-threshold=5' (with the equals sign). A corpus is
     bitcode, so options of the front end have no effect there."""
     link_options: str = ""
     """Options of the link to judge, with --build or --link-command."""
@@ -75,7 +75,7 @@ class Evaluate:
     against_plugin: Path | None = None
     """Plugin of the other side."""
     against_options: str = ""
-    """clang options of the baseline."""
+    """Options of clang for the baseline."""
     against_link_options: str = ""
     """Options of the other side's link."""
     plugin_in: PluginPlace = "compile"
@@ -146,8 +146,8 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
     costs = wants_costs(config.costs, before, after)
     if config.build and config.cluster.scheduler is not None:
         raise UsageError(
-            "--scheduler: expected no --build with it, as the build's own tools run here; leave one out, or name the "
-            "build's database with --compile-commands"
+            "--scheduler: cannot be combined with --build, whose tools run on this machine; remove one, or give "
+            "--compile-commands instead of --build"
         )
     if config.build:
         source = " && ".join(config.build)

@@ -26,7 +26,7 @@ class ExportTflite:
     columns: int = 33
     """Number of columns of an eviction."""
     heuristic: Heuristic = "refuse"
-    """What to do with a policy that leaves decisions to LLVM's heuristic (gate or doubt): refuse it, or make the
+    """Treatment of a policy that leaves decisions to LLVM's heuristic (gate or doubt): refuse it, or make the
     heuristic's decision an additional input of the model."""
 
 

@@ -79,8 +79,8 @@ class Tune:
     """Plugin to write. It becomes a symbolic link to a file beside it whose name contains a digest; builds load that
     file."""
     artifact: Literal["plugin", "replay"] = "plugin"
-    """plugin: write the plugin alone. replay: also write its verified inlining decisions for compilers that load no
-    plugin, into the folder <plugin>-replay; registers and passes, which cannot be replayed, are not searched."""
+    """Result to write. plugin: the plugin alone; replay: also its verified inlining decisions, for compilers that load
+    no plugin, in the folder <plugin>-replay. Registers and passes cannot be replayed, and are not searched then."""
     replay_clang: Path | None = None
     """With `--artifact replay`: clang that is to use the list, such as clang-16; the one that tunes if not given."""
     folder: Path = Path("tune")
@@ -161,7 +161,7 @@ def seconds_of(budget: str) -> float:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
     if found is None:
-        raise UsageError(f"budget: expected a number with s, m or h, such as 30m, found {budget!r}")
+        raise UsageError(f"--budget: expected a number with s, m or h, such as 30m, found {budget!r}; correct it")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -177,7 +177,10 @@ def check_objective(config: Tune) -> None:
             "add or leave out"
         )
     if config.command is not None and config.objective != "command":
-        raise UsageError(f"--command: expected --objective command with it, found {config.objective}; add or leave out")
+        raise UsageError(
+            f"--command: only for --objective command, found --objective {config.objective}; change "
+            "the objective, or remove --command"
+        )
     if config.link_command is not None and config.objective not in {"linked", "command"}:
         raise UsageError(
             f"--link-command: expected --objective linked or command with it, found {config.objective}; change one"
@@ -214,10 +217,10 @@ def check_shares(config: Tune) -> None:
     """
     for name, share in (("allocation", config.allocation_share), ("pass", config.pass_share)):
         if not 0 <= share <= 1:
-            raise UsageError(f"--{name}-share: expected a part from 0 to 1, found {share:g}; correct it")
+            raise UsageError(f"--{name}-share: expected a number from 0 to 1, found {share:g}; correct it")
     if not config.slowdown >= 0:
         raise UsageError(
-            f"--slowdown: expected a part of at least 0, such as 0.01, found {config.slowdown:g}; correct it"
+            f"--slowdown: expected a number of at least 0, such as 0.01, found {config.slowdown:g}; correct it"
         )
 
 
@@ -233,8 +236,8 @@ def check_keep_hot(config: Tune) -> None:
         )
     if config.keep_hot and config.fallback == "policy":
         raise UsageError(
-            "--keep-hot: expected --fallback heuristic with it, found policy, which would decide in hot functions; "
-            "leave one out"
+            "--keep-hot: cannot be combined with --fallback policy, which would decide in hot functions; give "
+            "only one of the two"
         )
 
 
@@ -306,15 +309,15 @@ def check_build(config: Tune) -> None:
                 raise UsageError(f"--{name}: expected --build with it, found none; add it or leave this out")
         return
     if config.compile_commands is not None or config.corpus is not None:
-        raise UsageError("tune: expected one of --build, --compile-commands and --corpus, found several; name one")
+        raise UsageError(
+            "tune: expected exactly one of --build, --compile-commands and --corpus, found several; give one"
+        )
     given = next((option for option, is_given in config.database.given.items() if is_given), None)
     if given is not None:
-        raise UsageError(
-            f"{given}: expected it with --compile-commands, found it with --build, which clang compiles; leave it out"
-        )
+        raise UsageError(f"{given}: only for --compile-commands; with --build clang always compiles; remove it")
     if config.level is not None:
         raise UsageError(
-            "--level: expected it with --compile-commands, found it with --build, which has its own; build with -Oz"
+            "--level: only for --compile-commands; a build by --build has its own level; build with -Oz instead"
         )
     folder = options.build_folder
     if not folder.is_dir():
@@ -379,8 +382,8 @@ def for_replay(config: Tune) -> Tune:
     }.items():
         if given:
             raise UsageError(
-                f"{option}: expected no --artifact replay with it, which has inlining alone, of sources that are "
-                "compiled again; leave one out"
+                f"{option}: cannot be combined with --artifact replay, which covers only inlining in compile "
+                "steps; give only one of the two"
             )
     check_writable(replay_folder(config), is_folder=True)
     return dataclasses.replace(config, allocation_share=0.0, pass_share=0.0)
@@ -399,6 +402,6 @@ def refuse_link(config: Tune) -> None:
     """
     if config.artifact == "replay":
         raise UsageError(
-            "--artifact replay: expected a search of compile steps, found one of a link with -flto, which takes its "
-            "options elsewhere; leave it out, or name another objective"
+            "--artifact replay: works for compile steps only, and this search is of a link with -flto; remove "
+            "it, or choose another --objective"
         )
