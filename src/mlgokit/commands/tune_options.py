@@ -88,7 +88,7 @@ class Tune:
     go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False
     """Resume the search in the folder."""
     objective: Literal["image", "text", "object", "linked", "command", "spill-cost"] = "image"
-    """What to minimise. image: code, read-only data and unwind tables, each COMDAT once; text: code alone; object:
+    """Quantity to minimise. image: code, read-only data and unwind tables, each COMDAT once; text: code alone; object:
     whole objects; linked: the output of the link command; command: a number that a command prints; spill-cost: executed
     spills, reloads and copies."""
     problem: Literal["both", "regalloc-eviction", "regalloc-priority"] = "both"
@@ -119,7 +119,7 @@ class Tune:
     """Let the pretrained register policies decide in functions where they save more than the search: on, off, or auto
     (on with --cargo only)."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
-    """What decides in code that changed after the search: LLVM's heuristic, or the policy fitted during the search."""
+    """Decider in code that changed after the search: LLVM's heuristic, or the policy fitted during the search."""
     keep_hot: float = 0.0
     """Leave hot functions to LLVM: those that make up this percentage of the executions in the build's profile, such as
     99. 0 leaves none. LLVM's cutoffs are 90, 95, 99, 99.9 and finer; the next one above is used."""
