@@ -35,7 +35,7 @@ def test_an_invalid_percentage_is_refused(percent: float):
 def test_a_policy_would_decide_in_hot_functions_later():
     check_keep_hot(Tune(keep_hot=99.0))
     check_keep_hot(Tune(fallback="policy"))
-    with pytest.raises(UsageError, match="--keep-hot: expected --fallback heuristic with it, found policy"):
+    with pytest.raises(UsageError, match="--keep-hot: cannot be combined with --fallback policy"):
         check_keep_hot(Tune(keep_hot=99.0, fallback="policy"))
 
 

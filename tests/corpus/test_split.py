@@ -162,14 +162,14 @@ def test_a_project_that_was_alone_keeps_its_split_when_others_join(tmp_path: Pat
 
 def test_a_list_wins_and_is_kept(tmp_path: Path):
     corpus = corpus_of(tmp_path, "a/m.o", "b/m.o", "c/m.o", held_out=("a",))
-    where = f"{tmp_path}: expected a corpus that nobody has split by name, found"
-    with pytest.raises(UsageError, match="a decided by the list of projects") as caught:
+    where = f"{tmp_path}: the corpus already has a split by name ("
+    with pytest.raises(UsageError, match=r"\(a by the list of projects") as caught:
         split_corpus(corpus, NOTHING_KNOWN)
     assert str(caught.value).startswith(where)
     result, listed = split_corpus(corpus, NOTHING_KNOWN, held_out=("b", "c"))
     assert sides(listed) == {"a/m.o": False, "b/m.o": True, "c/m.o": True} == sides(load_corpus(tmp_path))
     assert {row.by for row in result.projects} == {"listed"}
-    with pytest.raises(UsageError, match="a decided by --held-out; keep that split, or replace it with --force"):
+    with pytest.raises(UsageError, match=r"\(a by --held-out\); keep it, or replace it with --force"):
         split_corpus(load_corpus(tmp_path), NOTHING_KNOWN)
     result, _ = split_corpus(load_corpus(tmp_path), NOTHING_KNOWN, force=True)
     assert {row.by for row in result.projects} == {"project"}

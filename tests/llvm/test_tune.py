@@ -336,8 +336,8 @@ def test_continuing_never_loses(project: Project):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--budget", "soon"], "budget: expected a number with s, m or h"),
-        (["--allocation-share", "1.5"], "--allocation-share: expected a part from 0 to 1, found 1.5"),
+        (["--budget", "soon"], "--budget: expected a number with s, m or h"),
+        (["--allocation-share", "1.5"], "--allocation-share: expected a number from 0 to 1, found 1.5"),
         ([], "expected one of --build (a build command), --cargo, --compile-commands or --corpus, found none of them"),
     ],
 )

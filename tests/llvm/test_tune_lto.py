@@ -166,9 +166,14 @@ def test_what_cannot_be_searched_is_said_before_the_search(
     build = put_build(tmp_path / "build", toolchain)
     words = link_words(toolchain)
     refused = {
-        "expected the link of a build that is there, found: the link ended with 1": [*words, "missing.o"],
-        "expected a link by clang with lld, where -flto is searched, found ": ["/bin/true", *words[1:]],
-        "found {objects} in it; build the project": [*words[:-5], "{objects}", "-o", "tool"],
+        "--link-command: the command failed: the link ended with 1": [*words, "missing.o"],
+        "searching a -flto build needs a link by clang with lld, found ": ["/bin/true", *words[1:]],
+        "found the placeholder {objects}; build the project and give that command": [
+            *words[:-5],
+            "{objects}",
+            "-o",
+            "tool",
+        ],
     }
     for sentence, line in refused.items():
         if line[0] == "/bin/true":

@@ -390,7 +390,7 @@ def test_what_cannot_be_tuned_is_said(major: int, tmp_path: Path, capsys: pytest
         r"\s+", " ", capsys.readouterr().err
     )
     assert tune(package, tmp_path / "t", "--budget", "1s", "--level", "Oz") == 2
-    assert "--level: expected no --cargo with it" in re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert "--level: cannot be combined with --cargo" in re.sub(r"\s+", " ", capsys.readouterr().err)
     given = ["--build", "cargo build --release --offline", "--build-folder", str(package), "--llvm", str(major)]
     with pytest.raises(SystemExit):
         main(["tune", *given, "--folder", str(tmp_path / "b"), "--output", str(tmp_path / "b.so"), "--budget", "1s"])

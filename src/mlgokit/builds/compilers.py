@@ -89,7 +89,7 @@ class CompilerOptions:
             UsageError: the share is none.
         """
         if not 0 <= self.check_share <= 1:
-            raise UsageError(f"--check-share: expected a part from 0 to 1, found {self.check_share:g}; correct it")
+            raise UsageError(f"--check-share: expected a number from 0 to 1, found {self.check_share:g}; correct it")
         return Recheck(
             share=self.check_share, seed=secrets.randbits(32) if self.check_seed is None else self.check_seed
         )

@@ -207,7 +207,7 @@ class LtoBuild:
         if plain.value is None or tuned.value is None or (is_size and tuned.value > plain.value):
             reason = tuned.reason or plain.reason or f"{tuned.value:,.0f} bytes, plain {plain.value:,.0f}"
             raise ToolError(
-                f"--link-command: expected the link with {added[0]} to be no larger than the plain one, found "
+                f"--link-command: expected the image with {added[0]} to be no larger than the plain one, found "
                 f"{reason}; nothing was published"
             )
         change = tuned.value - plain.value
@@ -245,8 +245,8 @@ def open_link(
         return None
     if "{objects}" in words:
         raise UsageError(
-            "--link-command: expected the link of a build with -flto as the build has it, found {objects} in it; "
-            "build the project, and give the command with the paths of its objects"
+            "--link-command: with -flto, expected the build's own command with paths of objects, found the "
+            "placeholder {objects}; build the project and give that command"
         )
     if asked.compiler.sandbox == "on":
         raise UsageError(
@@ -255,8 +255,7 @@ def open_link(
         )
     if (level := asked.database.level) is not None:
         raise UsageError(
-            f"--level {level}: expected no -flto with it, as the link takes the build's own objects; "
-            f"build with -{level}"
+            f"--level {level}: not possible with -flto, as the link uses the build's own objects; build with -{level}"
         )
     folder = (asked.folder or asked.database.folder).resolve()
     plan = LinkPlan(words=words, folder=folder, modules=())
@@ -266,8 +265,8 @@ def open_link(
     real = link(plan, {}, scratch / "real", timeout_seconds=asked.timeout_seconds)
     if real.reason:
         raise UsageError(
-            f"--link-command: expected the link of a build that is there, found: {real.reason}; build the project "
-            "first, and name the command's folder with --link-folder"
+            f"--link-command: the command failed: {real.reason}; build the project first, and name the folder of "
+            "the command with --link-folder"
         )
     made = _LinkedOnce(
         asked=asked,

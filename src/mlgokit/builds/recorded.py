@@ -300,7 +300,7 @@ def _recalled(
         InputError: the file is damaged.
         ReuseError: another build was recorded.
     """
-    path, remedy = place / _RECORD, "put back a copy of it, or delete it: the plain build is then recorded anew"
+    path, remedy = place / _RECORD, "put back a copy of it, or delete it: the plain build is then recorded again"
     if not path.exists():
         return None
     value = read_json(path, expected="the build that was recorded there", remedy=remedy)
@@ -351,9 +351,9 @@ def _nothing_recorded(
     new = [one for one in passed if one.is_new]
     if new:
         return UsageError(
-            f"--build: expected compilers that are started by name, through CC, CXX or a whole path, found {len(new)} "
-            f"objects of one that went past, such as {new[0].path} by {new[0].compiler}; start it by its name, and "
-            "keep the environment"
+            f"--build: {len(new)} objects were made by a compiler that bypassed the wrappers, such as "
+            f"{new[0].path} by {new[0].compiler}; start compilers by name, by CC or CXX, or by an absolute path, "
+            "and do not clear the environment"
         )
     there = f"{len(passed)} objects that were there before" if passed else "no object"
     remedy = "have --clean remove them" if commands.clean else "add --clean, as in --clean 'make clean'"

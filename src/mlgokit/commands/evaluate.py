@@ -64,8 +64,8 @@ class Evaluate:
     plugin: Path | None = None
     """Plugin to judge, as `mlgokit tune` or `mlgokit export plugin` writes it."""
     options: str = ""
-    """Options of clang for the candidate, as in --options='-mllvm -inline-threshold=5' (with the equals sign). A corpus is
-    bitcode, so options of the front end have no effect there."""
+    """Options of clang for the candidate, as in --options='-mllvm -inline-threshold=5' (with the equals sign). A corpus
+    is bitcode, so options of the front end have no effect there."""
     link_options: str = ""
     """Options of the link to judge, with --build or --link-command."""
     plain: bool = False
@@ -211,7 +211,7 @@ def sides_of(config: Evaluate) -> tuple[Variant, Variant]:
     asked = bool(policies or config.plugin or config.options or config.link_options)
     if asked == config.plain:
         raise UsageError(
-            "evaluate: expected what is judged, a policy, --plugin, --options or --plain, found "
+            "evaluate: expected a candidate (a policy, --plugin, --options or --plain), found "
             f"{'one beside --plain' if asked else 'none'}; see `mlgokit evaluate --help`"
         )
     before = make_variant(

@@ -112,8 +112,8 @@ def named_module(modules: tuple[Module, ...], name: str, *, corpus: Path) -> Mod
     some = [module.name for module in (found or modules)]
     more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
     raise UsageError(
-        f"module {name}: expected one of the corpus {corpus}, found "
-        f"{f'{len(found)} that end so' if found else 'none'}; it has {', '.join(some[:_NAMED])}{more}"
+        f"module {name}: expected the name or an unambiguous suffix of a module in {corpus}, found "
+        f"{f'{len(found)} matches' if found else 'no match'}; the corpus has {', '.join(some[:_NAMED])}{more}"
     )
 
 

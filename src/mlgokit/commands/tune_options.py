@@ -306,7 +306,7 @@ def check_build(config: Tune) -> None:
     if not options.build:
         for name in ("test", "program", "clean"):
             if getattr(options, name) and not (name == "test" and config.cargo is not None):
-                raise UsageError(f"--{name}: expected --build with it, found none; add it or leave this out")
+                raise UsageError(f"--{name}: needs --build; add that, or remove --{name}")
         return
     if config.compile_commands is not None or config.corpus is not None:
         raise UsageError(
@@ -371,7 +371,7 @@ def for_replay(config: Tune) -> Tune:
     """
     if config.artifact != "replay":
         if config.replay_clang is not None:
-            raise UsageError("--replay-clang: expected --artifact replay with it, found plugin; add or leave out")
+            raise UsageError("--replay-clang: needs --artifact replay; add that, or remove --replay-clang")
         return config
     for option, given in {
         f"--objective {config.objective}": config.objective == "spill-cost",

@@ -246,8 +246,8 @@ def _check_replaceable(corpus: Corpus, facts: Mapping[str, Mapping[str, Any]]) -
         if decided == LISTED or (decided is None and module.held_out):
             who = "--held-out" if decided == LISTED else "the list of projects"
             raise UsageError(
-                f"{corpus.folder}: expected a corpus that nobody has split by name, found {module.project} decided by "
-                f"{who}; keep that split, or replace it with --force"
+                f"{corpus.folder}: the corpus already has a split by name ({module.project} by {who}); keep it, "
+                "or replace it with --force"
             )
 
 

@@ -156,9 +156,9 @@ def _expect_calls(made: MadeBuild) -> None:
     if made.passed and not made.modules:
         name, compiler = next(iter(made.passed.items()))
         raise UsageError(
-            f"--build: expected compilers that a wrapper can stand in for, found {len(made.passed)} new objects, such "
-            f"as {name} by {compiler}, and no call of a wrapper; start compilers by their names (clang, cc, c++) or by "
-            "CC and CXX, and leave the environment of the build as it is"
+            f"--build: no wrapped compiler was called, but {len(made.passed)} objects were made, such as {name} "
+            f"by {compiler}; start compilers by name (clang, cc, c++) or by CC and CXX, and do not clear the "
+            "environment"
         )
     if not made.calls:
         raise UsageError(
