@@ -60,5 +60,5 @@ def test_what_is_kept_is_said_with_the_number_of_modules():
     assert note_hot_functions(chosen, 0.0) is chosen
     assert note_hot_functions(chosen, 99.9).notes == (
         "first",
-        "functions in the most executed 99.9 % of the profile stay as LLVM has them, in 1 of 2 modules",
+        "functions in the hottest 99.9 % of the profile are left to LLVM, in 1 of 2 modules",
     )

@@ -113,12 +113,12 @@ def test_the_line_for_good_is_one_word_where_the_path_has_spaces(tmp_path: Path)
 @pytest.mark.parametrize(
     ("build", "files", "line"),
     [
-        ("make -j2", "Makefile", "to CFLAGS and CXXFLAGS of the Makefile, behind what they have: -fpass-plugin=/p.so"),
-        ("make", "Makefile CMakeLists.txt configure", "to CFLAGS and CXXFLAGS of configure, behind what they have: -f"),
+        ("make -j2", "Makefile", "at the end of CFLAGS and CXXFLAGS of the Makefile: -fpass-plugin=/p.so"),
+        ("make", "Makefile CMakeLists.txt configure", "at the end of CFLAGS and CXXFLAGS of configure: -f"),
         (
             "make 'CXXFLAGS=-Oz -g' LDFLAGS=-s",
             "Makefile",
-            'to the words of the build, in place of what is there: CXXFLAGS="-Oz -g -fpass-plugin=/p.so"',
+            'in the build command, replacing what is there: CXXFLAGS="-Oz -g -fpass-plugin=/p.so"',
         ),
         ("ninja -C b", "CMakeLists.txt", "in CMakeLists.txt: add_compile_options(-fpass-plugin=/p.so)"),
         ("cmake --build b", "CMakeLists.txt Makefile", "in CMakeLists.txt: add_compile_options(-fpass-plugin=/p.so)"),

@@ -140,8 +140,8 @@ def test_copies_within_a_single_project_stay_on_one_side(tmp_path: Path):
     assert 0 < sum(flags.values()) < 40
     assert result.notes == (
         (
-            "p: split by module, so that results say how a policy does on unseen modules of the same project, "
-            "and nothing of other projects."
+            "p: split by module, so results show how a policy does on unseen modules of the same project, "
+            "not on other projects."
         ),
     )
     assert [(row.by, row.held_out + row.training + row.copies) for row in result.projects] == [("module", 40)]
@@ -186,7 +186,10 @@ def test_an_impossible_split_is_refused(tmp_path: Path):
 def test_nothing_to_hold_out_is_said(tmp_path: Path):
     result, _ = split_corpus(corpus_of(tmp_path, "a/m.o"), NOTHING_KNOWN, by=SplitBy.PROJECT, share=0.01)
     assert result.notes == (
-        "Nothing is held out: there is too little to split, or all of it was decided before; see --force.",
+        (
+            "Nothing is held out: there are too few projects or modules to split, or all were assigned before; see "
+            "--force."
+        ),
     )
     assert result.to_json()["folder"] == str(tmp_path)
 

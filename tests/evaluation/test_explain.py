@@ -146,7 +146,7 @@ def test_the_terminal_tells_a_components_sum_once_and_obeys_no_name(found: Expla
     text = shown(found)
 
     assert "m: 167 bytes with LLVM's decisions, 212 with " in text
-    assert "+45 = +45 by differences, +0 in functions that no difference reaches, +0 outside of functions" in text
+    assert "+45 = +45 from changed decisions, +0 in functions out of their reach, +0 outside of functions" in text
     assert text.count("Component 0: +75 bytes in 2 functions by 2 differences together") == 1
     assert text.count("Component 0, as above") == 1
     assert "    calls leaf: LLVM: inlined, now: not inlined, call site 0x0000000000000004" in text

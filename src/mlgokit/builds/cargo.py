@@ -90,7 +90,7 @@ class CargoBuild:
             programs[module.name] = (sizes[0], sizes[1])
         calls = [self.compiler.calls[module.name] for module in self.modules]
         wrapped = shlex.join(["mlgokit", "build", "--plugin", str(candidate.output), "--", *self.words])
-        note = f"the build as it is, with the plugin in the same calls of rustc: {wrapped}"
+        note = f"to build with the plugin in the same rustc calls, without editing files: {wrapped}"
         return Proof(flag=cargo_flag(self, calls, candidate.published), programs=programs, notes=(*_tested(self), note))
 
 

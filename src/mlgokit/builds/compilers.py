@@ -195,7 +195,7 @@ def open_sandbox_for(
     if options.sandbox == "off" or (options.sandbox == "auto" and is_made_here(corpus)):
         return None
     if options.sandbox == "auto" and isinstance(found := try_sandbox(toolchain), str):
-        report(1, 1, f"no sandbox for a corpus that was not made here ({found}), compilers have your rights")
+        report(1, 1, f"no sandbox for a corpus from elsewhere ({found}): compilers run with your rights")
         return None
     return open_sandbox(toolchain, (corpus, *files))
 

@@ -108,7 +108,7 @@ def note_hot_functions(chosen: ModuleSelection, percent: float) -> ModuleSelecti
             f"none in {len(chosen.modules)} modules; build with one, or leave it out"
         )
     note = (
-        f"functions in the most executed {percent:g} % of the profile stay as LLVM has them, in {profiled} of "
+        f"functions in the hottest {percent:g} % of the profile are left to LLVM, in {profiled} of "
         f"{len(chosen.modules)} modules"
     )
     return dataclasses.replace(chosen, notes=(*chosen.notes, note))

@@ -58,8 +58,8 @@ LINK_MODULE = " (link)"
 _FOLDER = "link"
 _SIZE_LEVELS = {"-Oz", "-Os"}
 _BOTH_PLACES = (
-    "the first word to add is for the compile steps, which leave inlining to the link, the others are for the link; "
-    "the plugin needs both"
+    "the first flag is for the compile steps, which defer inlining to the link; the others are for the link; add "
+    "all of them"
 )
 MOST_LARGER = 0.01
 """Part by which the image may be larger before the search if the compile steps inline nothing; more is hard to make
@@ -360,7 +360,11 @@ def _deferring(made: _LinkedOnce, lto: Lto, scratch: Path, stack: contextlib.Exi
         for image, reason in ((made.image, ""), (found.image, found.reason))
     ]
     if sizes[0] is None or sizes[1] is None or sizes[1] > (1 + MOST_LARGER) * sizes[0]:
-        report(1, 1, "the compile steps stay as they are: the link alone would begin with a far larger image")
+        report(
+            1,
+            1,
+            ("the compile steps are unchanged: deferring inlining to the link would start from a much larger image"),
+        )
         return made
     words = steps.words(objects, scratch / "libraries", timeout_seconds=how.timeout_seconds)
     bar = None if how.command else sizes[0]
@@ -390,7 +394,10 @@ def _open_steps(
     if not request.defers:
         return None
     if changing := option_counts(database.path, project=database.project).changing:
-        said = f"the compile steps stay as the build has them: it has {next(iter(changing))}, which modules are without"
+        said = (
+            f"the compile steps are unchanged, because the build has {next(iter(changing))}, which modules are "
+            "compiled without"
+        )
         report(1, 1, said)
         return None
     corpus = import_database(
@@ -455,8 +462,7 @@ def _merged_link(made: _LinkedOnce, scratch: Path, report: Report) -> LtoBuild |
         )
     if made.linked.read_bytes() != merged.image.read_bytes():
         left_out["the linker alone"] = (
-            "it writes another image than the whole link command, so that only the command's own image says what is "
-            "gained"
+            "its image differs from that of the whole link command, so only the command's own image shows the gain"
         )
     return LtoBuild(
         modules=(_module(made, name, merged.bitcode, call.words, language),),
@@ -627,8 +633,8 @@ def without_lto(database: Path | None, *, is_recorded: bool, reason: str = "") -
         remedy = "a program that becomes larger than without the plugin is refused"
     return {
         "-flto=thin" if kinds["thin"] > kinds["full"] else "-flto": (
-            f"{count} of {sum(kinds.values())} sources are built with it and tuned as if they were not, so that the "
-            f"result is for a build without it, and may make one with it larger; {remedy}"
+            f"{count} of {sum(kinds.values())} sources are built with -flto but tuned without it, so the "
+            f"plugin fits a build without -flto and may make this one larger; {remedy}"
             f"{f'; the link is not searched: {reason}' if reason else ''}"
         )
     }

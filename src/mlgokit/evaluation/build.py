@@ -170,7 +170,7 @@ def _expect_calls(made: MadeBuild) -> None:
 
 def _passed_by(name: str, compiler: str) -> ModuleComparison:
     """The row of an object that is built alike on both sides, as no wrapper had a hand in it."""
-    side = BuiltModule(status="passed_by", reason=f"{compiler} made it, started past the wrappers of compilers")
+    side = BuiltModule(status="passed_by", reason=f"{compiler} made it and bypassed the wrappers")
     return ModuleComparison(module=name, before=side, after=side)
 
 

@@ -154,6 +154,6 @@ def _passed(objects: Sequence[PassedObject]) -> str:
     if not objects:
         return ""
     return (
-        f"{counted(len(objects), 'new object')}, such as {objects[0].path} by {objects[0].compiler}, whose compiler "
-        "was started past the wrappers"
+        f"{counted(len(objects), 'new object')}, such as {objects[0].path} by {objects[0].compiler}, which "
+        "bypassed the wrappers"
     )

@@ -202,7 +202,10 @@ class Session:
         if self._result is not None:
             return self._result
         if self._stopped is None and not self._is_over:
-            self._stopped = InteractiveStatus.ABANDONED, f"{self.program}: the caller asked no further; ask to the end"
+            self._stopped = (
+                InteractiveStatus.ABANDONED,
+                (f"{self.program}: the caller stopped before the compilation ended; read all observations"),
+            )
         returncode, usage = process.end(self._child)
         for line in self._lines.values():
             self._damage = self._damage or line.conversation.close()
