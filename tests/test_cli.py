@@ -211,7 +211,7 @@ def test_an_interrupt_says_what_to_do(capsys: pytest.CaptureFixture[str], monkey
     assert ended("train") == 130
     assert capsys.readouterr() == (
         "",
-        "mlgokit: interrupted; what was finished is kept, run the same command again to go on\n",
+        "mlgokit: interrupted; finished work is kept; run the same command again to resume\n",
     )
 
 
@@ -292,7 +292,11 @@ def test_a_disk_that_will_not_do_is_a_sentence(
             6,
             "have another open file, found none left; raise `ulimit",
         ),
-        (RecursionError("maximum recursion depth exceeded"), 4, "input of fewer levels, found more than Python can go"),
+        (
+            RecursionError("maximum recursion depth exceeded"),
+            4,
+            "the input is nested too deeply; give it in another form",
+        ),
     ],
 )
 def test_what_a_machine_does_not_have_is_a_sentence(

@@ -122,9 +122,9 @@ def test_rank_and_line_differ_on_a_curve():
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        ([1, 2], [1, 2], "three or more things, found shapes"),
-        ([1, 2, 3], [1, 2], "three or more things"),
-        ([1, 2, 3], [5, 5, 5], "measures that vary, found one that does not"),
+        ([1, 2], [1, 2], "the same length, at least 3, found shapes"),
+        ([1, 2, 3], [1, 2], "the same length, at least 3"),
+        ([1, 2, 3], [5, 5, 5], "values that vary, found a constant"),
     ],
 )
 def test_impossible_correlations_are_refused(x: list[float], y: list[float], message: str):

@@ -185,7 +185,7 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
             code = _carry_out(configuration, as_json=as_json)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        text = _with_remedy(configuration, "what was finished is kept, run the same command again to go on")
+        text = _with_remedy(configuration, "finished work is kept; run the same command again to resume")
         errors.print(f"mlgokit: interrupted; {text}")
         return INTERRUPTED
     except MlgokitError as error:
@@ -193,7 +193,7 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
     except BrokenPipeError:
         return _silence_output()
     except RecursionError:
-        sentence = "expected input of fewer levels, found more than Python can go down; give it in another form"
+        sentence = "the input is nested too deeply; give it in another form"
         return _fail(errors, sentence, InputError.exit_code)
     except (OSError, MemoryError, RuntimeError) as error:
         sentence = _shortage(error)
@@ -305,7 +305,7 @@ def _tell_disk(command: Command, configuration: Any) -> None:
         if outside.is_dir():
             copies = folder_bytes(outside) / 2**20
             errors.print(
-                f"{outside}: {copies:,.1f} MiB of copies and builds that belong to it; a later run removes them when "
+                f"{outside}: {copies:,.1f} MiB of copies and builds of this run; a later run removes them when "
                 f"{folder} is gone",
                 markup=False,
                 highlight=False,

@@ -151,13 +151,13 @@ def correlation(x: Numbers, y: Numbers) -> Correlation:
     first, second = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if first.shape != second.shape or first.ndim != 1 or len(first) < 3:
         raise UsageError(
-            f"correlation: expected two lists of the same three or more things, found shapes {first.shape} and "
+            f"correlation: expected two lists of the same length, at least 3, found shapes {first.shape} and "
             f"{second.shape}; measure more"
         )
     if not (np.isfinite(first).all() and np.isfinite(second).all()) or np.ptp(first) == 0 or np.ptp(second) == 0:
         raise UsageError(
-            "correlation: expected finite measures that vary, found one that does not; "
-            "nothing goes together with a constant"
+            "correlation: expected finite values that vary, found a constant or a value that is not finite; a "
+            "constant has no correlation"
         )
     stats = _scipy_stats()
     pearson, spearman = stats.pearsonr(first, second), stats.spearmanr(first, second)

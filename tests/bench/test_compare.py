@@ -101,7 +101,7 @@ def test_a_side_gets_its_flags_and_what_it_says_is_compared(tmp_path: Path):
     found = compare(tmp_path, script("echo FLAGS"), after=("-O2",), counter=Letters())
     assert found.same_output is False
     assert [(one.side, one.step) for one in found.failures] == [("after", "output")]
-    assert found.failures[0].reason == "it puts out something else than the other build"
+    assert found.failures[0].reason == "its output differs from the other build's"
     assert found.after.own is None
 
 
@@ -116,7 +116,7 @@ def test_a_program_that_is_never_the_same_is_not_blamed_on_a_side(tmp_path: Path
     found = compare(tmp_path, script("cat /proc/sys/kernel/random/uuid"))
     assert found.same_output is None
     assert [(one.step, one.reason) for one in found.failures] == [
-        ("output", "what it puts out differs from run to run of the same build")
+        ("output", "its output differs between runs of the same build")
     ]
 
 
@@ -130,9 +130,9 @@ def test_files_that_it_writes_are_compared(tmp_path: Path):
     [
         (Workload(name="mine", build=(("sh", "-c", "echo error: bad >&2; exit 3"),), run=("./prog",)), "build",
          "`sh -c 'echo error: bad >&2; exit 3'` ended with 3: error: bad"),
-        (Workload(name="mine", build=(("true",),), run=("./prog",)), "run", "/build/prog is no program"),
-        (script("echo error: worse >&2; exit 4"), "run", "it ended with 4 in place of 0: error: worse"),
-        (script("kill -9 $$"), "run", "it ended with -9 in place of 0"),
+        (Workload(name="mine", build=(("true",),), run=("./prog",)), "run", "/build/prog is not an executable program"),
+        (script("echo error: worse >&2; exit 4"), "run", "it ended with 4 instead of 0: error: worse"),
+        (script("kill -9 $$"), "run", "it ended with -9 instead of 0"),
     ],
 )  # fmt: skip
 def test_what_fails_is_a_row(tmp_path: Path, workload: Workload, step: str, reason: str):
@@ -329,12 +329,12 @@ def test_a_page_names_failures_and_exact_zeros(tmp_path: Path):
     )
     page = render_markdown(bench_page(bench))
     assert re.search(r"^\| mine \| \d+ \| 0 \| 0 \| - \| - \|$", page, re.MULTILINE)
-    assert "| mine | run | after | it ended with 1 in place of 0: no message |" in page
+    assert "| mine | run | after | it ended with 1 instead of 0: no message |" in page
     shown = io.StringIO()
     print_page(bench_page(bench), open_console(shown))
-    assert "  mine: run: after: it ended with 1 in place of 0: no message\n" in shown.getvalue()
-    assert "**1 of 2 workloads as they should be.**" in page
-    assert bench_page(bench).sentences[-3:-1] == ("1 of 1 put out the same both ways.", "1 of 2 without a failure.")
+    assert "  mine: run: after: it ended with 1 instead of 0: no message\n" in shown.getvalue()
+    assert "**1 of 2 workloads without a failure.**" in page
+    assert bench_page(bench).sentences[-3:-1] == ("1 of 1 print the same in both builds.", "1 of 2 without a failure.")
     assert not bench.is_whole
     (tmp_path / "bench.json").write_text(json.dumps(bench.to_json()))
     assert load_bench(tmp_path / "bench.json") == bench

@@ -162,7 +162,7 @@ def test_a_program_that_fails_under_perf_is_a_reason(fake_perf: Callable[[dict[s
     perf = find_perf(tmp_path)
     assert isinstance(perf, Perf)
     found = perf.count(execution(tmp_path, "sh", "-c", "echo error: broken >&2; exit 1"), tmp_path)
-    assert found.reason == "under perf it ended with 1 in place of 0: error: broken"
+    assert found.reason == "under perf it ended with 1 instead of 0: error: broken"
 
 
 def test_no_counter_is_a_sentence_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -120,7 +120,7 @@ def test_a_failed_link_is_a_result(build: Path, tmp_path: Path):
         ("ld -Wl,{objects} -o {output}", "expected {objects} as a word of its own"),
         ("ld main.o", "expected -o with the file that it writes, or {output}, found neither"),
         ("ld main.o -o a ld main.o -o b", "expected one command with one -o, found 2"),
-        ("ld foreign.o -o tool", "found no object of a module that is tuned"),
+        ("ld foreign.o -o tool", "none of the tuned modules' objects is in the command"),
         ("ld main.o libgone.a -o tool", "libgone.a, found no such file; build the project first"),
     ],
 )

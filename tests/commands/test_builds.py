@@ -147,16 +147,16 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
             "a.i makes no code",
             "-fgcc (3 of 32 commands) is left out: this clang does not know it",
             (
-                "--driver-mode=cl (1 of 32 commands) is left out: it could start a program or write a file, so clang "
-                "is not asked about it"
+                "--driver-mode=cl (1 of 32 commands) is left out: it could start a program or write a file, so it is "
+                "not passed to clang"
             ),
             (
-                "-fsanitize=address (32 of 32 commands) is kept: modules have the sanitizer's checks in them, and so "
-                "is what is measured larger and slower"
+                "-fsanitize=address (32 of 32 commands) is kept: modules contain the sanitizer's checks, so "
+                "measured code is larger and slower"
             ),
             (
-                "the profile does not fit 2 functions, whose control flow is another one now, and has nothing of 1, "
-                "in 1 of 2 modules: they are compiled without it; make the profile anew if these are many"
+                "the profile is stale for 2 functions whose control flow has changed, and lacks 1 functions, in 1 of 2 "
+                "modules; these are compiled without counts; renew the profile if there are many"
             ),
         ],
     }

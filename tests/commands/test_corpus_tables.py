@@ -76,7 +76,10 @@ def test_a_corpus_is_a_table_and_a_few_sentences():
     assert "[b]odd C, C++ 3 held out 1,234 10 20 5,600" in lines
     assert "3 projects 3,702 20 40 11,200" in lines
     assert "Modules: 2,468 in C++; 1,237 held out, 2,464 to train on." in lines
-    assert "Before any pass: 800 instructions, 60 call sites; 40 of them call what their module defines." in lines
+    assert (
+        "Before optimization: 800 instructions, 60 call sites, 40 of them with a callee defined in the same module."
+        in lines
+    )
 
 
 def test_unusual_facts_of_a_corpus_are_listed():
@@ -95,7 +98,7 @@ def test_unusual_facts_of_a_corpus_are_listed():
         )
     )
     for line in (
-        "Code under plain -Oz, of the modules for which it is known: 70 bytes.",
+        "Code size at plain -Oz (modules where it is known): 70 bytes.",
         "Functions, calls and instructions are not counted for 34 modules.",
         "The modules are of a ThinLTO build; each has its part of the index.",
         "One command line serves all modules (global_command_override).",
@@ -104,12 +107,12 @@ def test_unusual_facts_of_a_corpus_are_listed():
         "p/0, p/1, p/2, p/3 and 2 more",
         "1 more; --json has all",
         "Modules the same but for names, paths and debug information: 1 groups, 1 copies",
-        "1 training modules have a held-out copy and are passed over: p/a.",
+        "1 training modules are skipped because a held-out module is a copy of them: p/a.",
         "Skipped 1: error: '...'",
         "p/d.o: d.c:1: error: [red]'x'",
     ):
         assert line in lines
-    assert any(line.startswith("q (held out) and p (training) have about 63% of the smaller one's") for line in lines)
+    assert any(line.startswith("q (held out) and p (training) share about 63% of the functions") for line in lines)
 
 
 def test_many_projects_are_summed_up():

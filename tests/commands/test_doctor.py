@@ -169,8 +169,13 @@ def test_without_the_framework_a_machine_tunes_and_does_not_train():
 @pytest.mark.parametrize(
     ("absent", "objective", "refits", "said"),
     [
-        (("jax", "optax"), "image", (0.5,), "without jax and optax the search fits no policy to what it measures"),
-        (("optax",), "image", (0.5,), "without optax the search fits no policy"),
+        (
+            ("jax", "optax"),
+            "image",
+            (0.5,),
+            "without jax and optax the search cannot fit a policy that orders what to try",
+        ),
+        (("optax",), "image", (0.5,), "without optax the search cannot fit a policy"),
         (("jax", "optax"), "spill-cost", (0.5,), ""),
         (("jax", "optax"), "image", (), ""),
         ((), "image", (0.5,), ""),

@@ -35,7 +35,7 @@ def test_an_invalid_percentage_is_refused(percent: float):
 def test_a_policy_would_decide_in_hot_functions_later():
     check_keep_hot(Tune(keep_hot=99.0))
     check_keep_hot(Tune(fallback="policy"))
-    with pytest.raises(UsageError, match="--keep-hot: expected --fallback heuristic with it, found policy"):
+    with pytest.raises(UsageError, match="--keep-hot: cannot be combined with --fallback policy"):
         check_keep_hot(Tune(keep_hot=99.0, fallback="policy"))
 
 
@@ -60,5 +60,5 @@ def test_what_is_kept_is_said_with_the_number_of_modules():
     assert note_hot_functions(chosen, 0.0) is chosen
     assert note_hot_functions(chosen, 99.9).notes == (
         "first",
-        "functions in the most executed 99.9 % of the profile stay as LLVM has them, in 1 of 2 modules",
+        "functions in the hottest 99.9 % of the profile are left to LLVM, in 1 of 2 modules",
     )

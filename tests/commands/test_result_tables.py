@@ -85,7 +85,7 @@ def test_it_ends_with_the_result_in_sentences():
     assert shipped.startswith("With the policies that come with mlgokit, before any training, jsontestrunner: linked")
     assert program.startswith("jsontestrunner: linked image 170,496 -> 165,056 bytes (-3.19 %)")
     assert program.endswith("the same behaviour in 24 runs.")
-    assert control.startswith("Control: The heuristic echoed through the plugin")
+    assert control.startswith("Control: Echoing the heuristic through the plugin")
     assert use == f"Use it: add -fpass-plugin={shlex.quote(REPORT.plugin)} to the options of clang."
 
 

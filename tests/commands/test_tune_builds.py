@@ -24,11 +24,19 @@ from mlgokit.tune.result import Tuned
 @pytest.mark.parametrize(
     ("built", "given", "message"),
     [
-        ({"test": ("make check",)}, {}, "--test: expected --build with it, found none; add it or leave this out"),
-        ({"program": (Path("app"),)}, {}, "--program: expected --build with it, found none"),
-        ({"clean": ("make clean",)}, {}, "--clean: expected --build with it, found none"),
-        ({"build": ("true",)}, {"corpus": Path("c")}, "tune: expected one of --build, --compile-commands and --corpus"),
-        ({"build": ("true",)}, {"level": "Oz"}, "--level: expected it with --compile-commands, found it with --build"),
+        ({"test": ("make check",)}, {}, "--test: needs --build; add that, or remove --test"),
+        ({"program": (Path("app"),)}, {}, "--program: needs --build; add that"),
+        ({"clean": ("make clean",)}, {}, "--clean: needs --build; add that"),
+        (
+            {"build": ("true",)},
+            {"corpus": Path("c")},
+            "tune: expected exactly one of --build, --compile-commands and --corpus",
+        ),
+        (
+            {"build": ("true",)},
+            {"level": "Oz"},
+            "--level: only for --compile-commands; a build by --build has its own level",
+        ),
         ({"build": ("true",), "build_folder": Path("none")}, {}, "--build-folder none: expected a folder with sources"),
         ({"build": ("true && true",)}, {}, "--build: expected one command without a shell's operators, found '&&'"),
         ({"build": ("true",), "test": ("no-such x",)}, {}, "--test: expected a program in no-such x, found no no-such"),
@@ -53,7 +61,7 @@ def test_a_damaged_record_of_a_build_is_named(tmp_path: Path, text: str):
     (tmp_path / "tune" / "build").mkdir(parents=True)
     (tmp_path / "tune" / "build" / "recorded.json").write_text(text)
     built = BuildCommands(build=("true",), build_folder=tmp_path)
-    with pytest.raises(InputError, match=r"recorded\.json: expected the build that was recorded there, found.* anew$"):
+    with pytest.raises(InputError, match=r"recorded\.json: expected the build that was recorded there, found.* again$"):
         record_plain(built, tmp_path / "tune", go_on=True, toolchain=FAKE_TOOLCHAIN, report=say_nothing)
 
 
@@ -105,12 +113,12 @@ def test_the_line_for_good_is_one_word_where_the_path_has_spaces(tmp_path: Path)
 @pytest.mark.parametrize(
     ("build", "files", "line"),
     [
-        ("make -j2", "Makefile", "to CFLAGS and CXXFLAGS of the Makefile, behind what they have: -fpass-plugin=/p.so"),
-        ("make", "Makefile CMakeLists.txt configure", "to CFLAGS and CXXFLAGS of configure, behind what they have: -f"),
+        ("make -j2", "Makefile", "at the end of CFLAGS and CXXFLAGS of the Makefile: -fpass-plugin=/p.so"),
+        ("make", "Makefile CMakeLists.txt configure", "at the end of CFLAGS and CXXFLAGS of configure: -f"),
         (
             "make 'CXXFLAGS=-Oz -g' LDFLAGS=-s",
             "Makefile",
-            'to the words of the build, in place of what is there: CXXFLAGS="-Oz -g -fpass-plugin=/p.so"',
+            'in the build command, replacing what is there: CXXFLAGS="-Oz -g -fpass-plugin=/p.so"',
         ),
         ("ninja -C b", "CMakeLists.txt", "in CMakeLists.txt: add_compile_options(-fpass-plugin=/p.so)"),
         ("cmake --build b", "CMakeLists.txt Makefile", "in CMakeLists.txt: add_compile_options(-fpass-plugin=/p.so)"),

@@ -138,7 +138,7 @@ def test_a_record_of_effects_is_bounded_as_all_of_them_are(tmp_path: Path, trace
     path.write_bytes(record + framed(with_zeros(record[4:], "more", 2 * GIB)))
     assert [part.projects for part in load_effects(path)] == [("m",), ("m",)]
     path.write_bytes(record + framed(with_zeros(record[4:], "sign", 2 * GIB)))
-    with pytest.raises(InputError, match=r"effects: expected at most 1 GiB of what steps measured, found 2 GiB"):
+    with pytest.raises(InputError, match=r"effects: expected at most 1 GiB of measured effects, found 2 GiB"):
         load_effects(path)
     assert traced() < 16 << 20
 

@@ -333,9 +333,9 @@ def test_a_recalled_result_that_is_another_one_now_is_an_error(
     with pytest.raises(StaleError) as raised:
         opened(1).compile(module, never)
     said = str(raised.value)
-    assert said.startswith("m: expected the compiler to give what the store ")
+    assert said.startswith("m: the compiler's result differs from what the store ")
     assert differs in said
-    assert "something decided it that its key has not, which is (version 2; compiler " in said
+    assert "so the cache key (version 2; compiler " in said
     for had in ('command_line ["-cc1", "-Oz"]', f"bitcode {digest_file(module.bitcode)}", "policy :never", "seed 0"):
         assert had in said
     assert "use another store, and report this sentence" in said

@@ -264,7 +264,7 @@ def test_a_kill_from_outside_is_told_from_a_crash(compile_with: Compile):
     result = compile_with("echo 'error: half a wo' >&2; kill -KILL $$")
 
     assert (result.status, result.killed) == (CompileStatus.CRASHED, True)
-    assert result.reason == "killed by signal 9, perhaps for want of memory"
+    assert result.reason == "killed by signal 9, perhaps because memory ran out"
     assert not compile_with("ulimit -c 0; kill -SEGV $$").killed
 
 

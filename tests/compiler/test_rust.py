@@ -69,7 +69,7 @@ def test_programs_made_for_size_by_full_lto_are_chosen():
     assert [one.crate for one in found] == ["first", "second"]
     assert others == {
         "fast": "it is compiled with opt-level=3 in place of z or s",
-        "thin": "it is linked with lto=thin in place of fat",
+        "thin": "it is linked with lto=thin instead of fat",
         "linked": "its linker makes the code (-Clinker-plugin-lto)",
     }
     with pytest.raises(CorpusError, match=r"found fast: .*; add them to \[profile.release\]"):

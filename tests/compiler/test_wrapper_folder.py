@@ -96,8 +96,8 @@ def test_what_checks_of_a_build_system_compile_is_not_of_the_project(clang: Tool
     project = project_calls(found, tmp_path / "tree")
     assert [call.outputs[0].name for call in project.calls] == ["a.o"]
     assert [(one.name, one.reason.partition(",")[0]) for one in project.left_out] == [
-        ("conftest.c", "neither the source nor what was made of it is there any more"),
-        ("a.c", "the build system compiled it to know its compiler"),
+        ("conftest.c", "source and object no longer exist"),
+        ("a.c", "the build system compiled it to identify the compiler"),
     ]
     assert (project.seen, project.compilations) == (3, 1)
 
@@ -135,10 +135,10 @@ def test_each_compilation_that_is_left_out_has_a_reason(clang: Toolchain, tmp_pa
     assert made == ["a.c a.o", "b.c b.o", "c.c c.o"]
     assert left_out == {
         "try1.c, try2.c, try3.c and 2 more": (
-            "neither the source nor what was made of it is there any more, as of the checks of a configure script"
+            "source and object no longer exist, as with checks of a configure script"
         ),
-        "a.c": "what it makes is not kept: it goes to /dev/null",
-        "b.c, b.c": "what it made was made again by a later call",
+        "a.c": "its output is discarded (/dev/null)",
+        "b.c, b.c": "a later call made its output again",
         "a.c (4)": "it compiles for another machine",
         "cc @x.rsp": (
             "its words are in a response file that is not understood: @x.rsp: expected quotations that end, found "

@@ -103,8 +103,8 @@ def test_options_and_profiles_are_named_with_numbers(tmp_path: Path):
         "-flto (9 of 9 commands) is left out",
         "-fprofile-generate (1 of 9 commands) is kept",
         (
-            "the profile does not fit 2 functions, whose control flow is another one now, and has nothing of 3, in 1 "
-            "of 2 modules"
+            "the profile is stale for 2 functions whose control flow has changed, and lacks 3 functions, in 1 of 2 "
+            "modules; these are compiled without counts; renew the profile if there are many"
         ),
     ]
 

@@ -140,8 +140,8 @@ def test_copies_within_a_single_project_stay_on_one_side(tmp_path: Path):
     assert 0 < sum(flags.values()) < 40
     assert result.notes == (
         (
-            "p: split by module, so that results say how a policy does on unseen modules of the same project, "
-            "and nothing of other projects."
+            "p: split by module, so results show how a policy does on unseen modules of the same project, "
+            "not on other projects."
         ),
     )
     assert [(row.by, row.held_out + row.training + row.copies) for row in result.projects] == [("module", 40)]
@@ -162,14 +162,14 @@ def test_a_project_that_was_alone_keeps_its_split_when_others_join(tmp_path: Pat
 
 def test_a_list_wins_and_is_kept(tmp_path: Path):
     corpus = corpus_of(tmp_path, "a/m.o", "b/m.o", "c/m.o", held_out=("a",))
-    where = f"{tmp_path}: expected a corpus that nobody has split by name, found"
-    with pytest.raises(UsageError, match="a decided by the list of projects") as caught:
+    where = f"{tmp_path}: the corpus already has a split by name ("
+    with pytest.raises(UsageError, match=r"\(a by the list of projects") as caught:
         split_corpus(corpus, NOTHING_KNOWN)
     assert str(caught.value).startswith(where)
     result, listed = split_corpus(corpus, NOTHING_KNOWN, held_out=("b", "c"))
     assert sides(listed) == {"a/m.o": False, "b/m.o": True, "c/m.o": True} == sides(load_corpus(tmp_path))
     assert {row.by for row in result.projects} == {"listed"}
-    with pytest.raises(UsageError, match="a decided by --held-out; keep that split, or replace it with --force"):
+    with pytest.raises(UsageError, match=r"\(a by --held-out\); keep it, or replace it with --force"):
         split_corpus(load_corpus(tmp_path), NOTHING_KNOWN)
     result, _ = split_corpus(load_corpus(tmp_path), NOTHING_KNOWN, force=True)
     assert {row.by for row in result.projects} == {"project"}
@@ -186,7 +186,10 @@ def test_an_impossible_split_is_refused(tmp_path: Path):
 def test_nothing_to_hold_out_is_said(tmp_path: Path):
     result, _ = split_corpus(corpus_of(tmp_path, "a/m.o"), NOTHING_KNOWN, by=SplitBy.PROJECT, share=0.01)
     assert result.notes == (
-        "Nothing is held out: there is too little to split, or all of it was decided before; see --force.",
+        (
+            "Nothing is held out: there are too few projects or modules to split, or all were assigned before; see "
+            "--force."
+        ),
     )
     assert result.to_json()["folder"] == str(tmp_path)
 

@@ -20,14 +20,14 @@ DATABASE = Path("compile_commands.json")
         ),
         (
             {"link_command": ("cc {objects}",)},
-            "--link-command: expected --compile-commands with it, found none; ",
+            "--link-command: needs --compile-commands; add that, or remove --link-command",
         ),
-        ({"images": ("tool",)}, "--images: expected --build with it, found none; add it or leave this out"),
-        ({"plugin_in": "link"}, "--plugin-in: expected --build or --link-command with it, found none"),
-        ({"against_link_options": "-s"}, "--link-options: expected --build or --link-command with it, found none"),
+        ({"images": ("tool",)}, "--images: needs --build; add that, or remove --images"),
+        ({"plugin_in": "link"}, "--plugin-in: needs --build or --link-command; add that"),
+        ({"against_link_options": "-s"}, "--link-options: needs --build or --link-command; add that"),
         (
             {"compile_commands": DATABASE, "link_folder": (Path(),)},
-            "--link-folder: expected --link-command with it, ",
+            "--link-folder: needs --link-command; ",
         ),
         (
             {
@@ -39,15 +39,18 @@ DATABASE = Path("compile_commands.json")
         ),
         (
             {"build": ("make",), "projects": ("a",)},
-            "--projects: expected a corpus to choose from, found a build",
+            "--projects: only for a corpus; a build is one project",
         ),
         ({"build": ("make && true",)}, "--build: expected one command without a shell's operators, found '&&'"),
         ({"build": ("no-such-program",)}, "--build: expected a program in no-such-program, found no no-such"),
         ({"build": ("make",), "folder": Path("nowhere")}, "--folder nowhere: expected a folder with sources to build"),
         ({"build": ("make 'x",)}, "--build: "),
         ({"confidence": 1.0}, "--confidence: expected a number between 0 and 1, found 1; 0.95 is usual"),
-        ({"plain": False}, "evaluate: expected what is judged, a policy, --plugin, --options or --plain, found none; "),
-        ({"policy": (":never",)}, "evaluate: expected what is judged, .*, found one beside --plain; see"),
+        (
+            {"plain": False},
+            "evaluate: expected a candidate \\(a policy, --plugin, --options or --plain\\), found none; ",
+        ),
+        ({"policy": (":never",)}, "evaluate: expected a candidate .*, found one beside --plain; see"),
     ],
 )
 def test_calls_that_make_no_sense(given: dict[str, Any], message: str):

@@ -145,8 +145,8 @@ def test_the_tree_leads_from_a_function_that_changed_to_its_differences(found: E
 def test_the_terminal_tells_a_components_sum_once_and_obeys_no_name(found: Explanation):
     text = shown(found)
 
-    assert "m: 167 bytes by LLVM, 212 by " in text
-    assert "+45 = +45 by differences, +0 in functions that no difference reaches, +0 outside of functions" in text
+    assert "m: 167 bytes with LLVM's decisions, 212 with " in text
+    assert "+45 = +45 from changed decisions, +0 in functions out of their reach, +0 outside of functions" in text
     assert text.count("Component 0: +75 bytes in 2 functions by 2 differences together") == 1
     assert text.count("Component 0, as above") == 1
     assert "    calls leaf: LLVM: inlined, now: not inlined, call site 0x0000000000000004" in text
@@ -298,9 +298,13 @@ def test_a_module_is_named_by_an_end_that_no_other_has():
 
     assert named_module(modules, "b/x.o", corpus=Path("c")).name == "p/b/x.o"
     assert named_module(modules, "x.o", corpus=Path("c")).name == "x.o"
-    with pytest.raises(UsageError, match=r"^module x.o: expected one of the corpus c, found 2 that end so; it has p/a"):
+    with pytest.raises(
+        UsageError,
+        match=r"^module x.o: expected the name or an unambiguous suffix of a module in c, found 2 matches; "
+        "the corpus has p/a",
+    ):
         named_module(modules[:3], "x.o", corpus=Path("c"))
-    with pytest.raises(UsageError, match=r"found none; it has p/a/x.o, p/b/x.o, p/b/ax.o and 1 more$"):
+    with pytest.raises(UsageError, match=r"found no match; the corpus has p/a/x.o, p/b/x.o, p/b/ax.o and 1 more$"):
         named_module(modules, "y.o", corpus=Path("c"))
 
 

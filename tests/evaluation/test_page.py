@@ -216,7 +216,7 @@ def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
         report.run(report.MakeReport(result=tmp_path / "other.json"))
     with pytest.raises(InputError, match="expected the JSON of a result"):
         report.run(report.MakeReport(result=tmp_path / "none.json"))
-    with pytest.raises(UsageError, match=r"expected the name of a JSON file, found out.html"):
+    with pytest.raises(UsageError, match=r"expected a name ending in .json, found out.html"):
         check_json_name(Path("out.html"))
 
 

@@ -146,10 +146,10 @@ def test_the_control_names_the_projects_that_differ():
     same = dataclasses.replace(REPORT.control, projects=REPORT.control.projects[:1])
 
     assert control_sentence(REPORT.control) == (
-        "The heuristic echoed through the plugin gives the same sizes but in 1 of 9 projects (yaml-cpp); "
+        "Echoing the heuristic through the plugin changes the sizes of 1 of 9 projects (yaml-cpp); "
         "objects +0.07 % over all."
     )
-    assert control_sentence(same) == "The heuristic echoed through the plugin gives the same sizes in all 1 projects."
+    assert control_sentence(same) == "Echoing the heuristic through the plugin gives the same sizes in all 1 projects."
 
 
 def test_compile_time_is_compared_over_all_projects():
@@ -187,7 +187,7 @@ def test_the_page_shows_sizes_growth_and_failures(page: str):
         "Debian clang version 19.1.7",
         "fetch 12.4 0 yes",
         "Intervals from fewer than 8 projects are too narrow.",
-        "Flip One inlining decision turned round for exploration.",
+        "Flip One inlining decision inverted for exploration.",
     ):
         assert words in text, words
 

@@ -64,7 +64,9 @@ def test_policies_and_names_that_do_not_fit_each_other_are_refused(tmp_path: Pat
     for names in (("x",), ("x", "x"), ("x", 'y"'), ("x", "")):
         assert refused([first, second], names=names).startswith("names: expected 2 different words of letters")
     assert "since LLVM selects models of the inliner only, found x" in refused([other], names=("x",))
-    assert refused([first], name="a b").startswith("name: expected the name of a C++ class, found 'a b';")
+    assert refused([first], name="a b").startswith(
+        "name: expected a C++ class name of letters and digits, found 'a b';"
+    )
     assert "doubt: expected a policy of effects" in refused([other], doubt=0.0)
 
 

@@ -21,7 +21,7 @@ from mlgokit.learning.run_folder import (
 )
 
 STATE = {"weight": np.arange(12, dtype=np.float32).reshape(3, 4), "step": np.array(3)}
-REMEDY = "delete it to start the training anew: compilations in the store are not made again"
+REMEDY = "delete it to restart the training: compilations in the store are reused"
 
 
 def row(turn: int) -> dict[str, float]:

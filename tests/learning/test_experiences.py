@@ -21,8 +21,8 @@ FORCED = (ForcedDecisions(sites=np.array([8]), decisions=np.array([1])),)
     [
         ({"forced": FORCED}, REGALLOC_EVICTION, "found them for regalloc-eviction with flip probabilities up to 0;"),
         ({"forced": FORCED, "flip_probability": np.array([0.25])}, INLINE_SIZE, "flip probabilities up to 0.25;"),
-        ({"independent": 3}, INLINE_SIZE, "found a proposal without a base or with decisions of its own"),
-        ({"independent": 3, "forced": FORCED, "base": 1}, INLINE_SIZE, "or with decisions of its own"),
+        ({"independent": 3}, INLINE_SIZE, "needs a base and no decisions of its own"),
+        ({"independent": 3, "forced": FORCED, "base": 1}, INLINE_SIZE, "and no decisions of its own; set the base"),
     ],
 )
 def test_what_the_compiler_cannot_be_told_is_refused(change: dict[str, Any], problem: Problem, found: str):

@@ -156,4 +156,4 @@ def test_the_report_of_an_evaluation_says_why_functions_changed(
     assert "most, and why</h2>" in (tmp_path / "e.html").read_text()
 
     plain = evaluate.run(dataclasses.replace(config, policy=(), plain=True))
-    assert (plain.trees, plain.no_trees) == ((), "no policy or plugin that is judged decides inlining")
+    assert (plain.trees, plain.no_trees) == ((), "the candidate has no policy or plugin for inlining")

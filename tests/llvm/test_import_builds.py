@@ -191,7 +191,7 @@ def test_commands_that_make_no_code_are_counted_and_named(place: Place):
     told = place.take()
     assert (told["modules"], told["failures"], told["commands_without_code"]) == (2, 0, 4)
     assert told["notes"][0] == (
-        "no code, and so no module, comes of 4 commands of the database: m.cc: it preprocesses (-E), m.cc: it lists "
+        "4 commands of the database without code, and so without a module: m.cc: it preprocesses (-E), m.cc: it lists "
         "what a source includes (-MM), m.cc: it checks a source and writes nothing (-fsyntax-only), m.cc: it compiles "
         "nothing (-Xclang -ast-dump)"
     )
@@ -203,7 +203,9 @@ def test_a_corpus_has_one_target(place: Place):
         place.add(f"{options} -c plain.cc -o {name}.o", "plain.cc")
     reasons = place.take()["reasons"]
     assert set(place.functions()) == {"a", "b"}
-    assert reasons["p/i386.o"].startswith("it is compiled for i386-pc-linux-gnu, and this corpus is for x86_64-")
+    assert reasons["p/i386.o"].startswith(
+        "it is compiled for i386-pc-linux-gnu, but a corpus has one target, here x86_64-"
+    )
     assert "thumbv7em-unknown-none-eabi" in reasons["p/m4.o"]
     shutil.rmtree(place.folder / "corpus")
     place.take(target="i686-pc-linux-gnu")
@@ -233,6 +235,6 @@ def test_a_build_of_two_compilers_loses_one_with_its_reason(place: Place):
     assert told["modules"] == 2
     assert told["reasons"] == {
         "p/n.o": "expected a command of clang, found one of g++; build with clang (CC=clang CXX=clang++), or give "
-        "--baseline clang to have clang's code compared with clang's"
+        "--baseline clang to compare with clang's own code"
     }
     assert told["notes"][-1].startswith("1 command of the build is for c++, which may be another compiler:")

@@ -242,7 +242,7 @@ def test_independent_flips_are_drawn_from_the_base_and_each_has_its_component(
         assert explored.component is not None
         assert explored.change is not None
         assert 0 < len(explored.change) <= np.count_nonzero(explored.component >= 0)
-    with pytest.raises(UsageError, match="found a proposal without a base or with decisions of its own"):
+    with pytest.raises(UsageError, match="needs a base and no decisions of its own"):
         compile_proposals(baselines, task, taught, [dataclasses.replace(drawn, base=None)])
 
 

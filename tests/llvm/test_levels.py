@@ -17,7 +17,7 @@ from mlgokit.problems import INLINE_SIZE
 
 pytestmark = pytest.mark.llvm
 
-NOTE = "are not compiled for size (-Os or -Oz): the policy is asked there as well, but by a plugin only with"
+NOTE = "are not compiled for size (-Os or -Oz): the policy decides in them here, but a plugin does so only with"
 
 
 @pytest.fixture(scope="module")

@@ -295,7 +295,9 @@ def test_what_does_not_pay_elsewhere_is_refused(
     learning = Learning(
         preset=TRIALS, setting=("functions=6", "share=1.0", "population=6", "generations=3"), validation_share=0.5
     )
-    with pytest.raises(UsageError, match=r"regalloc-priority: expected that departing .* found \+\d.* % on 2 modules"):
+    with pytest.raises(
+        UsageError, match=r"regalloc-priority: the trained policy does not pay .*\(\+\d.* % on 2 modules\)"
+    ):
         learn(compiler, modules, REGALLOC_PRIORITY, "es", learning, folder=tmp_path)
     assert load_policy(tmp_path / "refused.policy", problem=REGALLOC_PRIORITY.name).layers
 

@@ -210,7 +210,7 @@ def test_hot_functions_of_a_link_are_no_questions_of_a_search(
     asked = dataclasses.replace(asked, keep_hot=99.0)
     with contextlib.ExitStack() as stack:
         _, found = open_build(asked, None, toolchain, stack=stack, report=say_nothing)
-    assert [note for note in found.notes if "the most executed 99 %" in note]
+    assert [note for note in found.notes if "functions in the hottest 99 %" in note]
     (module,) = found.modules
     listed: dict[float, set[str]] = {}
     for kept in (0.0, 99.0):

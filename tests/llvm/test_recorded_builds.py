@@ -113,9 +113,7 @@ def test_what_a_build_writes_anew_or_removes_is_kept(project: Path, toolchain: T
 
     assert (found["seen"], found["commands"], found["kept"]) == (8, 7, 6)
     assert found["left_out"] == {
-        "conftest.c": (
-            "neither the source nor what was made of it is there any more, as of the checks of a configure script"
-        )
+        "conftest.c": ("source and object no longer exist, as with checks of a configure script")
     }
     kept = project / "compile_commands.kept"
     last = {path.name: [line for line in path.read_text().splitlines() if line[:3] == "int"] for path in kept.iterdir()}

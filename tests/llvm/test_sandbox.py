@@ -253,7 +253,7 @@ def test_without_bubblewrap_there_is_a_sentence(toolchain: Toolchain, tmp_path: 
         )
         assert found is None
         assert told == [
-            "no sandbox for a corpus that was not made here (no program of that name), compilers have your rights"
+            "no sandbox for a corpus from elsewhere (no program of that name): compilers run with your rights"
         ]
     finally:
         sandbox.try_sandbox.cache_clear()

@@ -186,7 +186,9 @@ def test_a_module_in_which_nothing_was_smaller_is_the_plain_one_byte_for_byte(
     result = tune.run(
         dataclasses.replace(config, pass_share=0.0, allocation_share=0.0), report=lambda *told: said.append(told[2])
     ).to_json()
-    assert any(label.startswith("beside the budget, first policies and proofs take about ") for label in said)
+    assert any(
+        label.startswith("in addition to the budget, first policies and verifications take about ") for label in said
+    )
     plain = {Path(one["name"]).name: one for one in result["modules"] if one["plain"]}
     assert plain, "main has nothing to decide"
     entries = read_table(Path(result["table"])).entries
@@ -336,8 +338,8 @@ def test_continuing_never_loses(project: Project):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--budget", "soon"], "budget: expected a number with s, m or h"),
-        (["--allocation-share", "1.5"], "--allocation-share: expected a part from 0 to 1, found 1.5"),
+        (["--budget", "soon"], "--budget: expected a number with s, m or h"),
+        (["--allocation-share", "1.5"], "--allocation-share: expected a number from 0 to 1, found 1.5"),
         ([], "expected one of --build (a build command), --cargo, --compile-commands or --corpus, found none of them"),
     ],
 )

@@ -110,7 +110,7 @@ def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: 
     assert program.tuned.image < program.plain.image
     assert found.built.tests == "the tests pass on the plain build and on the tuned one"
     assert found.built.notes == ()
-    assert found.built.line.startswith("to CFLAGS and CXXFLAGS of the Makefile, behind what they have: -fpass-plugin=")
+    assert found.built.line.startswith("at the end of CFLAGS and CXXFLAGS of the Makefile: -fpass-plugin=")
     assert (project.parent / "tuned.so").exists()
     # In copies: nothing is written where the sources are.
     assert sorted(path.name for path in project.iterdir()) == before
@@ -136,7 +136,9 @@ def test_a_tuned_build_that_fails_its_tests_is_not_published(tuning: Tuning, pro
     )
     found = tuning(test=(test,), go_on=True)
     assert found.built is not None
-    assert found.built.tests.startswith("the tests fail on the plain build (make check ended with 2), and on the tuned")
+    assert found.built.tests.startswith(
+        "the tests already fail on the plain build (make check ended with 2), and on the tuned"
+    )
 
 
 def _with_tests(path: Path, reason: str) -> dict[str, Any]:
@@ -204,10 +206,16 @@ def test_a_build_that_has_nothing_to_do_is_refused(project: Path, toolchain: Too
         record("make nothing")
     (project / "out").mkdir()
     (project / "out/CMakeCache.txt").write_text("")
-    with pytest.raises(CorpusError, match=r"a copy without out, configured for its own place: configure in a --build"):
+    with pytest.raises(
+        CorpusError, match=r"a copy without out, which contain absolute paths: configure in an earlier --build"
+    ):
         record("make -C out")
     shutil.rmtree(project / "out")
-    with pytest.raises(UsageError, match=r"found 3 objects of one that went past, such as .*main.o by .*clang version"):
+    with pytest.raises(
+        UsageError,
+        match=r"^--build: 3 objects were made by a compiler that bypassed the wrappers, such as .*main.o by "
+        r".*clang version",
+    ):
         record(f"env -i PATH=/usr/bin:/bin make -B CC={toolchain.clang} AR=ar")
     (project / "part1.o").unlink()
     assert set(record("make").left_out) == {"main.o", "part2.o"}
@@ -272,7 +280,7 @@ def test_a_link_with_lto_by_a_linker_without_plugins_is_refused_before_the_searc
     linker.chmod(0o755)
     build = LTO[0].replace("-fuse-ld=lld", f"--ld-path={linker}")
     sentence = (
-        r"^--build: app: expected a link by clang with lld, where -flto is searched, found ld.bfd in what `.*` says; "
+        r"^--build: app: searching a -flto build needs a link by clang with lld, found ld.bfd in the output of `.*`; "
         "link with -fuse-ld=lld"
     )
     with pytest.raises(UsageError, match=sentence):
@@ -286,7 +294,7 @@ def test_a_link_that_also_compiles_is_not_searched_and_no_other_linkers(tuning: 
     (lto_project / "Makefile").write_text(text.replace("bin/app: main.o", "bin/app: main2.o"))
     (lto_project / "main2.c").write_text("int two(void) { return 2; }\n")
     # Its compile steps are tuned, which makes this program larger.
-    with pytest.raises(RejectedError, match="compile and link in commands of their own"):
+    with pytest.raises(RejectedError, match="compile and link in separate commands"):
         tuning(build=LTO, program=(Path("app"),))
 
 

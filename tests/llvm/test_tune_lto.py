@@ -154,7 +154,7 @@ def test_a_search_that_does_not_recover_starts_again_with_unchanged_compile_step
     for go_on in range(2):
         result = result_of(place)
         assert result["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"
-        stays = [note for note in result["notes"] if note.startswith("the compile steps stay as the build has them")]
+        stays = [note for note in result["notes"] if note.startswith("the compile steps are unchanged: with all")]
         assert len(stays) == (go_on == 0)
         assert result["judged"]["after"] <= result["judged"]["before"]
         assert tune(toolchain, build, place, "--budget", "1s", "--continue", *command) == 0
@@ -166,9 +166,14 @@ def test_what_cannot_be_searched_is_said_before_the_search(
     build = put_build(tmp_path / "build", toolchain)
     words = link_words(toolchain)
     refused = {
-        "expected the link of a build that is there, found: the link ended with 1": [*words, "missing.o"],
-        "expected a link by clang with lld, where -flto is searched, found ": ["/bin/true", *words[1:]],
-        "found {objects} in it; build the project": [*words[:-5], "{objects}", "-o", "tool"],
+        "--link-command: the command failed: the link ended with 1": [*words, "missing.o"],
+        "searching a -flto build needs a link by clang with lld, found ": ["/bin/true", *words[1:]],
+        "found the placeholder {objects}; build the project and give that command": [
+            *words[:-5],
+            "{objects}",
+            "-o",
+            "tool",
+        ],
     }
     for sentence, line in refused.items():
         if line[0] == "/bin/true":
@@ -187,7 +192,7 @@ def test_compile_steps_of_an_lto_build_are_tuned_with_a_word_about_it(
     build = put_build(tmp_path / "build", toolchain)
     assert tune(toolchain, build, tmp_path / "t", "--budget", "0s", objective="image") == 0
     said = capsys.readouterr()
-    assert "3 of 3 sources are built with it and tuned as if they were not" in re.sub(r"\s+", " ", said.err)
+    assert "3 of 3 sources are built with -flto but tuned without it" in re.sub(r"\s+", " ", said.err)
     assert "-flto" in result_of(tmp_path / "t")["left_out"]
 
 
@@ -221,7 +226,7 @@ def test_options_that_change_what_is_linked_are_named_before_the_search(
     assert tune(toolchain, build, place, "--budget", "0s", *command) == 0
     said = re.sub(r"\s+", " ", capsys.readouterr().err)
     expected = [
-        "-fsanitize=signed-integer-overflow (3 of 3 commands) is kept: modules have the sanitizer's checks in them",
+        "-fsanitize=signed-integer-overflow (3 of 3 commands) is kept: modules contain the sanitizer's checks",
         "--coverage (1 of 3 commands) is kept: objects have counters of coverage in them",
     ]
     assert [note[: len(start)] for note, start in zip(result_of(place)["notes"], expected, strict=True)] == expected
@@ -229,7 +234,7 @@ def test_options_that_change_what_is_linked_are_named_before_the_search(
         assert start in said
     # What is compiled anew for the search would be without the counters.
     assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"
-    assert "the compile steps stay as the build has them: it has --coverage" in said
+    assert "the compile steps are unchanged, because the build has --coverage" in said
 
 
 def tune_words(toolchain: Toolchain, build: Path, place: Path, *words: str) -> list[str]:

@@ -218,9 +218,12 @@ def test_a_command_that_says_another_thing_in_the_proof_is_not_believed(
         (["--objective", "command"], "--objective command: expected --command"),
         (["--objective", "command", "--command", "wc {output}"], "--command: expected --link-command to make {output}"),
         (["--objective", "command", "--command", "wc {image}"], "found {image}"),
-        (["--command", "wc {objects}"], "--command: expected --objective command with it, found image"),
+        (["--command", "wc {objects}"], "--command: only for --objective command, found --objective image"),
         (["--link-command", "ld {objects} -o x"], "expected --objective linked or command with it, found image"),
-        (["--objective", "linked", "--link-command", "ld other.o -o x"], "found no object of a module that is tuned"),
+        (
+            ["--objective", "linked", "--link-command", "ld other.o -o x"],
+            "none of the tuned modules' objects is in the command",
+        ),
     ],
 )
 def test_a_call_that_cannot_be_judged_is_refused(

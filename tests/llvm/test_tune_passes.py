@@ -148,8 +148,8 @@ def test_a_source_that_is_position_independent_the_second_time_is_searched_once(
 
 def test_shares_that_cannot_be_are_refused(tmp_path: Path):
     config = tune.Tune(corpus=tmp_path, pass_share=1.2)
-    with pytest.raises(UsageError, match=r"--pass-share: expected a part from 0 to 1, found 1\.2"):
+    with pytest.raises(UsageError, match=r"--pass-share: expected a number from 0 to 1, found 1\.2"):
         tune.run(config)
     assert dataclasses.replace(config, pass_share=0.7, allocation_share=0.9).share_for_passes == pytest.approx(0.1)
-    with pytest.raises(UsageError, match="--slowdown: expected a part of at least 0"):
+    with pytest.raises(UsageError, match="--slowdown: expected a number of at least 0"):
         tune.run(dataclasses.replace(config, pass_share=0.1, slowdown=-1.0))

@@ -256,7 +256,7 @@ def test_a_build_has_the_plugin_in_the_calls_it_was_tuned_for(
     assert (again.programs, again.reason) == ((), ""), "it is up to date"
     monkeypatch.setenv("CARGO_PROFILE_RELEASE_LTO", "thin")
     found, _ = built(place / "tuned.so")
-    assert found.programs_without == {"toy (cdylib)": "it is linked with lto=thin in place of fat"}
+    assert found.programs_without == {"toy (cdylib)": "it is linked with lto=thin instead of fat"}
     monkeypatch.delenv("CARGO_PROFILE_RELEASE_LTO")
 
     # Policies may decide wherever they can; a plugin of a search over C leaves rustc alone.
@@ -386,11 +386,11 @@ def test_a_link_by_lld_loads_the_plugin(major: int, tmp_path: Path):
 def test_what_cannot_be_tuned_is_said(major: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     package = put_package(tmp_path / "toy", MANIFEST.replace('lto = "fat"', "lto = false"))
     assert tune(package, tmp_path / "t", "--budget", "1s") != 0
-    assert "found toy: it is linked with lto=off in place of fat; add them" in re.sub(
+    assert "found toy: it is linked with lto=off instead of fat; add them" in re.sub(
         r"\s+", " ", capsys.readouterr().err
     )
     assert tune(package, tmp_path / "t", "--budget", "1s", "--level", "Oz") == 2
-    assert "--level: expected no --cargo with it" in re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert "--level: cannot be combined with --cargo" in re.sub(r"\s+", " ", capsys.readouterr().err)
     given = ["--build", "cargo build --release --offline", "--build-folder", str(package), "--llvm", str(major)]
     with pytest.raises(SystemExit):
         main(["tune", *given, "--folder", str(tmp_path / "b"), "--output", str(tmp_path / "b.so"), "--budget", "1s"])

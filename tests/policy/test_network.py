@@ -151,9 +151,9 @@ def test_floats_and_integers_of_one_value_are_one() -> None:
 
 def test_a_policy_is_evaluated_as_what_it_is() -> None:
     values = np.zeros((1, 3))
-    with pytest.raises(UsageError, match=r"expected one of the kind binary, found real \(output priority\)"):
+    with pytest.raises(UsageError, match=r"expected an output of kind binary, found real \(output priority\)"):
         make(OutputKind.PRIORITY).preferences(values)
-    with pytest.raises(UsageError, match="expected one of the kind masked-choice, found binary"):
+    with pytest.raises(UsageError, match="expected an output of kind masked-choice, found binary"):
         make(OutputKind.LOGITS).column_logits(values)
-    with pytest.raises(UsageError, match="expected one of the kind real, found masked-choice"):
+    with pytest.raises(UsageError, match="expected an output of kind real, found masked-choice"):
         make(OutputKind.COLUMN_LOGIT).units(values)

@@ -196,7 +196,7 @@ def test_what_llvm_does_not_send_is_refused(tmp_path: Path):
     ):
         export_tflite(tmp_path / "own", tmp_path / "out")
     with pytest.raises(
-        UsageError, match=r"expected one that decides alone, found a gate or doubt .* --heuristic input if"
+        UsageError, match=r"its gate or doubt leaves decisions to LLVM's heuristic, .* --heuristic input if"
     ):
         export_tflite(tmp_path / "doubt", tmp_path / "out")
     with pytest.raises(UsageError, match="found a priority; export it without --collect"):

@@ -151,7 +151,10 @@ def one_feature(
         (one_feature("callee_users", ranked=False), "expected ranks, categories or 0 and 1 of callee_users before the"),
         (
             one_feature("callee_users", ranked=False, scored=True),
-            "found callee_users: SUB of a raw value; only ranks among boundaries, .*; see docs/how-to/tflite.md for",
+            (
+                "found callee_users: SUB of a raw feature value; a policy file can represent only ranks among "
+                "boundaries and categories.*; see docs/how-to/tflite.md for"
+            ),
         ),
         (
             one_feature("network_state_0", ranked=True),

@@ -35,7 +35,7 @@ def test_every_channel_says_where_it_is_once():
 
 
 def test_llvm_asks_nobody_about_passes_over_a_channel():
-    with pytest.raises(UsageError, match=r"^pass-selection: .* that only the plugin has; decide it with a policy$"):
+    with pytest.raises(UsageError, match=r"^pass-selection: .* which only the plugin has; use a policy$"):
         PASS_SELECTION.channel_for(22, include_default=True)
 
 

@@ -223,11 +223,11 @@ def state_from_bytes(data: bytes, *, learner: str) -> State:
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise InputError(
             f"checkpoint: expected the safetensors file of a learner's state, found something else ({error}); "
-            "start the training anew"
+            "restart the training"
         ) from error
     if (version, name) != (FORMAT_VERSION, learner):
         raise InputError(
             f"checkpoint: expected version {FORMAT_VERSION} of a state of {learner!r}, found version {version!r} of "
-            f"{name!r}; name the algorithm that wrote it, or start the training anew"
+            f"{name!r}; name the algorithm that wrote it, or restart the training"
         )
     return arrays

@@ -183,7 +183,7 @@ def _timed(stage: Stage, result: WorkloadResult, timing: Timing) -> WorkloadResu
     if built and digest_file(programs[0]) == digest_file(programs[1]):
         # An interval would call one of 20 such pairs different.
         why = "both builds are the same program, byte for byte"
-        hint = "; if they should differ, see whether the build passes on CFLAGS and CXXFLAGS, or {flags}"
+        hint = "; if they should differ, check that the build passes CFLAGS and CXXFLAGS (or {flags}) to the compiler"
         return dataclasses.replace(result, untimed=why if stage.workload.projects else why + hint)
     if timing.seconds <= 0:
         return result

@@ -88,7 +88,7 @@ def run_under(tool: str, words: Sequence[str], execution: Execution, *, timeout_
     if done.timed_out:
         return f"{tool} did not end within {timeout_seconds:.0f} s"
     if done.returncode != execution.expected:
-        reason = f"under {tool} it ended with {done.returncode} in place of {execution.expected}"
+        reason = f"under {tool} it ended with {done.returncode} instead of {execution.expected}"
         return f"{reason}: {first_error(done.stderr)}"
     return ""
 

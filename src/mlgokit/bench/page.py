@@ -46,10 +46,10 @@ def bench_page(bench: Bench) -> Page:
     sound = sum(not one.failures and one.same_output is not False for one in bench.workloads)
     return Page(
         title=f"{bench.after.label} against {bench.before.label}",
-        answer=f"{sound} of {len(bench.workloads)} workloads as they should be",
+        answer=f"{sound} of {len(bench.workloads)} workloads without a failure",
         good=bench.is_whole,
         headline=_headline(bench),
-        sentences=(*_sentences(bench), "A change is after / before less 1, so negative is less."),
+        sentences=(*_sentences(bench), "A change is after / before - 1; negative is less."),
         parts=drop_empty(parts),
         command=bench.command,
         facts=tuple(_facts(bench)),
@@ -80,7 +80,7 @@ def _sentences(bench: Bench) -> Iterable[str]:
     compared = [one for one in bench.workloads if one.same_output is not None]
     if compared:
         same = sum(one.same_output is True for one in compared)
-        yield f"{same} of {len(compared)} put out the same both ways."
+        yield f"{same} of {len(compared)} print the same in both builds."
     yield f"{sum(not one.failures for one in bench.workloads)} of {len(bench.workloads)} without a failure."
 
 
@@ -101,7 +101,7 @@ def _instruction_bars(bench: Bench) -> Bars | None:
             Bar(name=name, start=0, end=100 * change, text=percent(change) if change else "0")
             for name, change in changes
         ),
-        note="Executed instructions, after against before: to the left is less, and hatched is more.",
+        note="Change of executed instructions: bars to the left are fewer; hatched bars are more.",
     )
 
 

@@ -70,7 +70,7 @@ def results_of(data: bytes, *, where: str) -> Results:
     try:
         value: Any = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: expected results in JSON, found: {error}; write them anew") from error
+        raise InputError(f"{where}: expected results in JSON, found: {error}; write them again") from error
     top = _object(value)
     if isinstance(benchmarks := top.get("benchmarks"), list):
         return _google_benchmark(cast("list[object]", benchmarks), where)
@@ -91,7 +91,7 @@ def _named(items: Iterable[object], where: str) -> Iterable[tuple[str, dict[str,
         entry = _object(item)
         name = entry.get("run_name", entry.get("name"))
         if not isinstance(name, str):
-            raise InputError(f"{where}: entry {number}: expected a name, found {name!r:.60}; write the file anew")
+            raise InputError(f"{where}: entry {number}: expected a name, found {name!r:.60}; write the file again")
         yield name, entry
 
 
@@ -115,7 +115,7 @@ def _google_benchmark(items: Sequence[object], where: str) -> Results:
         if scale is None:
             raise InputError(
                 f"{where}: {name}: expected a time_unit of {', '.join(_TO_NANOSECONDS)}, found "
-                f"{entry['time_unit']!r:.40}; write the file anew"
+                f"{entry['time_unit']!r:.40}; write the file again"
             )
         if isinstance(count := entry.get("iterations"), int):
             iterations.setdefault(name, []).append(count)

@@ -115,7 +115,7 @@ def run_once(stage: Stage, side: SideName, *, core: int | None = None) -> Ran:
         stage.prepare()
         argv = stage.argv
         if shutil.which(argv[0]) is None:
-            return Ran(reason=f"{argv[0]} is no program that can be run")
+            return Ran(reason=f"{argv[0]} is not an executable program")
         done = process.run(
             argv,
             timeout_seconds=stage.run_seconds,
@@ -128,7 +128,7 @@ def run_once(stage: Stage, side: SideName, *, core: int | None = None) -> Ran:
             return Ran(reason=f"it did not end within {stage.run_seconds:.0f} s")
         if done.returncode != stage.workload.exit_code:
             expected = stage.workload.exit_code
-            return Ran(reason=f"it ended with {done.returncode} in place of {expected}: {first_error(done.stderr)}")
+            return Ran(reason=f"it ended with {done.returncode} instead of {expected}: {first_error(done.stderr)}")
         digest = hashlib.sha256(done.stdout + b"\0" + done.stderr.encode())
         for path in sorted({path for pattern in stage.workload.outputs for path in stage.folder.glob(pattern)}):
             if path.is_file():
@@ -150,9 +150,9 @@ def compare_output(stage: Stage) -> tuple[bool | None, tuple[Failure, ...]]:
         return True, ()
     if run_once(stage, "before").shown != ran["before"].shown:
         return None, (
-            Failure(side="before", step="output", reason="what it puts out differs from run to run of the same build"),
+            Failure(side="before", step="output", reason="its output differs between runs of the same build"),
         )
-    return False, (Failure(side="after", step="output", reason="it puts out something else than the other build"),)
+    return False, (Failure(side="after", step="output", reason="its output differs from the other build's"),)
 
 
 def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted], tuple[Failure, ...]]:

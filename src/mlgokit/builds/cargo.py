@@ -84,13 +84,13 @@ class CargoBuild:
                 sizes.append(section_totals(read_elf(path.read_bytes())).llvm_size_text if path.is_file() else 0)
             if sizes[1] > sizes[0]:
                 raise ToolError(
-                    f"{module.name}: expected a program that is no larger with the plugin, found {sizes[1]:,} in place "
-                    f"of {sizes[0]:,} bytes; nothing was published, search on with --continue"
+                    f"{module.name}: the program grew from {sizes[0]:,} to {sizes[1]:,} bytes with the plugin, so "
+                    "nothing was published; continue the search with --continue"
                 )
             programs[module.name] = (sizes[0], sizes[1])
         calls = [self.compiler.calls[module.name] for module in self.modules]
         wrapped = shlex.join(["mlgokit", "build", "--plugin", str(candidate.output), "--", *self.words])
-        note = f"the build as it is, with the plugin in the same calls of rustc: {wrapped}"
+        note = f"to build with the plugin in the same rustc calls, without editing files: {wrapped}"
         return Proof(flag=cargo_flag(self, calls, candidate.published), programs=programs, notes=(*_tested(self), note))
 
 

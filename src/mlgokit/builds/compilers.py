@@ -42,29 +42,29 @@ class CompilerOptions:
     workers: int = WORKERS
     """Number of compilers that run at once."""
     timeout_seconds: float | None = None
-    """Deadline of one compilation in seconds; if not given, 60, and 120 for a front end alone, or less as soon as it
-    is known what the module takes plainly."""
+    """Deadline of one compilation in seconds; by default 60 (120 for a front end alone), and shorter once the module's
+    plain compilation time is known."""
     memory_limit_gib: float | None = None
-    """Memory that each compiler may take, in GiB; if not given, 8, or the machine's if that is less, or less as soon as
-    it is known what the module takes plainly."""
+    """Memory limit of each compiler in GiB; by default 8 or the machine's memory, whichever is less, and lower once the
+    module's plain compilation is known."""
     file_limit_gib: float | None = None
-    """Size of each file that a compiler may write, in GiB; if not given, 0.5, or less as soon as it is known what the
-    module's object takes plainly."""
+    """Size limit of each file that a compiler writes, in GiB; by default 0.5, and lower once the size of the module's
+    plain object is known."""
     check_share: float = SHARE
-    """Share of remembered results that are compiled again and compared, from 0 to 1; a difference is an error."""
+    """Share of cached results that are compiled again to check them, from 0 to 1; a difference is an error."""
     check_seed: int | None = None
-    """Random seed of that draw; another one in each run if not given."""
+    """Random seed for choosing the results to check; different in each run by default."""
 
     sandbox: SandboxMode = "auto"
-    """Whether compilers run without network and other rights to write than to a scratch folder, those of bitcode also
-    without home folder (bubblewrap); auto, if it works on this machine: front ends of a build, and compilers of
-    corpora that were not made here from sources."""
+    """Run compilers in a sandbox (bubblewrap): no network, writes only to a scratch folder, and no home folder for
+    compilers of bitcode. auto sandboxes front ends, and compilers of corpora that were not made here, if bubblewrap
+    works."""
 
     disk_reserve_gib: float | None = None
-    """Room in GiB that a run leaves on its disk and on that of temporary files, and stops before it takes it; if not
-    given, 1, or 2 % of a smaller disk."""
+    """Free space in GiB to keep on the run's disk and on the disk of temporary files; the run stops before using it. By
+    default 1, or 2 % of a smaller disk."""
     disk_limit_gib: float | None = None
-    """Size in GiB of the run's own folder at which it stops; what was finished is kept, and the run can go on."""
+    """Maximum size of the run's folder in GiB; the run stops there, keeps finished work, and can be resumed."""
 
     def deadline(self, default: float = 60.0) -> float:
         """The seconds that one compilation may take."""
@@ -89,7 +89,7 @@ class CompilerOptions:
             UsageError: the share is none.
         """
         if not 0 <= self.check_share <= 1:
-            raise UsageError(f"--check-share: expected a part from 0 to 1, found {self.check_share:g}; correct it")
+            raise UsageError(f"--check-share: expected a number from 0 to 1, found {self.check_share:g}; correct it")
         return Recheck(
             share=self.check_share, seed=secrets.randbits(32) if self.check_seed is None else self.check_seed
         )
@@ -126,14 +126,15 @@ def _bytes(option: str, gib: float | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReuseOptions:
-    """Reuse between the compilations of a module; results are the same without."""
+    """Reuse of work between compilations of a module; it does not change results."""
 
     residents: Literal["on", "off"] = "on"
-    """Compilers that have read a module, come to the inliner, and wait for its next compilation: on or off."""
+    """Keep compiler processes that have read a module and wait at the inliner, and fork them for each compilation: on
+    or off."""
     known_functions: Literal["on", "off"] = "on"
-    """Functions left out of a compilation as an earlier one generated their code from the same IR: on or off."""
+    """Skip code generation of functions whose final IR was compiled before: on or off."""
     known_decisions: Literal["on", "off"] = "off"
-    """Compilations ended behind the inliner as an earlier one decided the same: on or off."""
+    """Stop a compilation after the inliner if an earlier one made the same decisions: on or off."""
 
     def new_residents(self) -> Residents | None:
         """A place for compilers that stay; none if they do not."""
@@ -194,7 +195,7 @@ def open_sandbox_for(
     if options.sandbox == "off" or (options.sandbox == "auto" and is_made_here(corpus)):
         return None
     if options.sandbox == "auto" and isinstance(found := try_sandbox(toolchain), str):
-        report(1, 1, f"no sandbox for a corpus that was not made here ({found}), compilers have your rights")
+        report(1, 1, f"no sandbox for a corpus from elsewhere ({found}): compilers run with your rights")
         return None
     return open_sandbox(toolchain, (corpus, *files))
 
@@ -302,16 +303,17 @@ class ClusterChoice:
     """The cluster that compiles in place of this machine, if one is to."""
 
     scheduler: str | None = None
-    """Dask scheduler of a cluster that compiles in place of this machine, as tls://host:port, tcp://host:port or the
-    file that the scheduler wrote; or local:N for N compilers here."""
+    """Dask scheduler whose workers compile instead of this machine: tls://host:port, tcp://host:port or the scheduler's
+    file; or local:N for N compilers on this machine."""
     insecure: bool = False
-    """Let the scheduler be without TLS, where whoever reaches it is trusted: on 127.0.0.1 each user of the machine."""
+    """Allow a scheduler without TLS. Everybody who can reach it can run programs as you, on 127.0.0.1 every user of the
+    machine."""
     tls_authority: Path | None = None
-    """With tls://, file of the authority that signed the certificates."""
+    """With tls://: certificate file of the authority that signed the certificates."""
     tls_certificate: Path | None = None
     """With tls://, file with the certificate and key of this machine."""
     scheduler_patience_seconds: float = 600.0
-    """Seconds to wait for a scheduler, or for a worker, that is not there."""
+    """Seconds to wait for an unreachable scheduler, or for a first worker."""
 
     def options(self) -> ClusterOptions | None:
         """The cluster that compiles, if there is one.

@@ -108,7 +108,7 @@ def note_hot_functions(chosen: ModuleSelection, percent: float) -> ModuleSelecti
             f"none in {len(chosen.modules)} modules; build with one, or leave it out"
         )
     note = (
-        f"functions in the most executed {percent:g} % of the profile stay as LLVM has them, in {profiled} of "
+        f"functions in the hottest {percent:g} % of the profile are left to LLVM, in {profiled} of "
         f"{len(chosen.modules)} modules"
     )
     return dataclasses.replace(chosen, notes=(*chosen.notes, note))
@@ -126,11 +126,11 @@ class DatabaseOptions:
     """Which commands of a compilation database are taken."""
 
     baseline: Baseline = "build"
-    """With --compile-commands: code that sizes are compared with. build: that of the build, whose compiler must be a
-    clang; clang: that of this clang at the build's level, whatever the build's compiler is."""
+    """With --compile-commands: the baseline. build: the build's own compiler, which must be a clang; clang: this clang
+    at the build's optimization level, whatever compiler the build uses."""
     target: str | None = None
-    """With --compile-commands: triple or architecture of the commands to take, as a corpus has one target; that of most
-    commands if not given."""
+    """With --compile-commands: target triple or architecture of the commands to use, since a corpus has one target; by
+    default the most frequent one."""
 
     @property
     def given(self) -> dict[str, bool]:

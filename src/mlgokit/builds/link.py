@@ -194,8 +194,8 @@ def plan_link(
         example = next(iter(outputs.values()), None)
         hint = f"the build's paths such as {example}, or {OBJECTS}" if example else OBJECTS
         raise UsageError(
-            f"--link-command: expected {hint}, found no object of a module that is tuned in {folder}; "
-            "give the link of this build, and its folder with --link-folder"
+            f"--link-command: none of the tuned modules' objects is in the command (run in {folder}; expected "
+            f"{hint}); give the link command of this build, and its folder with --link-folder"
         )
     return LinkPlan(
         words=tuple(expanded),

@@ -58,8 +58,8 @@ LINK_MODULE = " (link)"
 _FOLDER = "link"
 _SIZE_LEVELS = {"-Oz", "-Os"}
 _BOTH_PLACES = (
-    "the first word to add is for the compile steps, which leave inlining to the link, the others are for the link; "
-    "the plugin needs both"
+    "the first flag is for the compile steps, which defer inlining to the link; the others are for the link; add "
+    "all of them"
 )
 MOST_LARGER = 0.01
 """Part by which the image may be larger before the search if the compile steps inline nothing; more is hard to make
@@ -207,7 +207,7 @@ class LtoBuild:
         if plain.value is None or tuned.value is None or (is_size and tuned.value > plain.value):
             reason = tuned.reason or plain.reason or f"{tuned.value:,.0f} bytes, plain {plain.value:,.0f}"
             raise ToolError(
-                f"--link-command: expected the link with {added[0]} to be no larger than the plain one, found "
+                f"--link-command: expected the image with {added[0]} to be no larger than the plain one, found "
                 f"{reason}; nothing was published"
             )
         change = tuned.value - plain.value
@@ -245,15 +245,17 @@ def open_link(
         return None
     if "{objects}" in words:
         raise UsageError(
-            "--link-command: expected the link of a build with -flto as the build has it, found {objects} in it; "
-            "build the project, and give the command with the paths of its objects"
+            "--link-command: with -flto, expected the build's own command with paths of objects, found the "
+            "placeholder {objects}; build the project and give that command"
         )
     if asked.compiler.sandbox == "on":
-        raise UsageError("--sandbox on: expected no -flto with it, as a link reads the whole build; leave one out")
+        raise UsageError(
+            "--sandbox on: not possible with -flto, as a link reads the whole build; use --sandbox "
+            "auto, or build without -flto"
+        )
     if (level := asked.database.level) is not None:
         raise UsageError(
-            f"--level {level}: expected no -flto with it, as the link takes the build's own objects; "
-            f"build with -{level}"
+            f"--level {level}: not possible with -flto, as the link uses the build's own objects; build with -{level}"
         )
     folder = (asked.folder or asked.database.folder).resolve()
     plan = LinkPlan(words=words, folder=folder, modules=())
@@ -263,8 +265,8 @@ def open_link(
     real = link(plan, {}, scratch / "real", timeout_seconds=asked.timeout_seconds)
     if real.reason:
         raise UsageError(
-            f"--link-command: expected the link of a build that is there, found: {real.reason}; build the project "
-            "first, and name the command's folder with --link-folder"
+            f"--link-command: the command failed: {real.reason}; build the project first, and name the folder of "
+            "the command with --link-folder"
         )
     made = _LinkedOnce(
         asked=asked,
@@ -358,7 +360,11 @@ def _deferring(made: _LinkedOnce, lto: Lto, scratch: Path, stack: contextlib.Exi
         for image, reason in ((made.image, ""), (found.image, found.reason))
     ]
     if sizes[0] is None or sizes[1] is None or sizes[1] > (1 + MOST_LARGER) * sizes[0]:
-        report(1, 1, "the compile steps stay as they are: the link alone would begin with a far larger image")
+        report(
+            1,
+            1,
+            ("the compile steps are unchanged: deferring inlining to the link would start from a much larger image"),
+        )
         return made
     words = steps.words(objects, scratch / "libraries", timeout_seconds=how.timeout_seconds)
     bar = None if how.command else sizes[0]
@@ -388,7 +394,10 @@ def _open_steps(
     if not request.defers:
         return None
     if changing := option_counts(database.path, project=database.project).changing:
-        said = f"the compile steps stay as the build has them: it has {next(iter(changing))}, which modules are without"
+        said = (
+            f"the compile steps are unchanged, because the build has {next(iter(changing))}, which modules are "
+            "compiled without"
+        )
         report(1, 1, said)
         return None
     corpus = import_database(
@@ -453,8 +462,7 @@ def _merged_link(made: _LinkedOnce, scratch: Path, report: Report) -> LtoBuild |
         )
     if made.linked.read_bytes() != merged.image.read_bytes():
         left_out["the linker alone"] = (
-            "it writes another image than the whole link command, so that only the command's own image says what is "
-            "gained"
+            "its image differs from that of the whole link command, so only the command's own image shows the gain"
         )
     return LtoBuild(
         modules=(_module(made, name, merged.bitcode, call.words, language),),
@@ -487,8 +495,8 @@ def _thin_link(made: _LinkedOnce) -> LtoBuild:
         others = [one for one, text in spelled.items() if one != name and spelled[name] in text]
         if others:
             raise UsageError(
-                f"--link-command: expected paths of objects none of which is a part of another, found {spelled[name]} "
-                f"in {spelled[others[0]]}, which lld cannot compile one by one; link them by absolute paths"
+                f"--link-command: the path {spelled[name]} is a suffix or part of {spelled[others[0]]}, so lld "
+                "cannot select one of them; link objects by absolute paths"
             )
         language = "c" if Path(name.removesuffix(LINK_MODULE)).stem.endswith(".c") else "c++"
         modules.append(_module(made, name, outputs[name], back_end(call, spelled[name]), language))
@@ -625,8 +633,8 @@ def without_lto(database: Path | None, *, is_recorded: bool, reason: str = "") -
         remedy = "a program that becomes larger than without the plugin is refused"
     return {
         "-flto=thin" if kinds["thin"] > kinds["full"] else "-flto": (
-            f"{count} of {sum(kinds.values())} sources are built with it and tuned as if they were not, so that the "
-            f"result is for a build without it, and may make one with it larger; {remedy}"
+            f"{count} of {sum(kinds.values())} sources are built with -flto but tuned without it, so the "
+            f"plugin fits a build without -flto and may make this one larger; {remedy}"
             f"{f'; the link is not searched: {reason}' if reason else ''}"
         )
     }

@@ -172,7 +172,14 @@ def record_plain(
         copies = outside(folder, anew=True)
         configured = copy_sources(tree, copies / "source", without=folder)
         if configured:
-            report(1, 1, f"not copied, as configured for its own place: {', '.join(map(str, configured))}")
+            report(
+                1,
+                1,
+                (
+                    "not copied, because CMake or Meson configured it with absolute paths: "
+                    f"{', '.join(map(str, configured))}"
+                ),
+            )
         tree = copies / "tree" / tree.name
         copy_sources(copies / "source", tree)
     site = BuildSite(commands=commands, place=place, tree=tree, toolchain=toolchain)
@@ -203,7 +210,7 @@ def _note_tuned_tree(recorded: RecordedBuild) -> None:
 
 def _build_again(site: BuildSite, report: Report) -> None:
     """The plain build in the user's folder once more: a link with ``-flto`` takes the objects that are there."""
-    report(0, 1, "plain build once more, as the folder has the one with the plugin")
+    report(0, 1, "plain build again, as the folder contains the build with the plugin")
     for what in ("clean", "build"):
         if reason := run_step(site, what, PLAIN, AddedOptions()).reason:
             raise CorpusError(
@@ -270,8 +277,8 @@ def _without(configured: Sequence[Path]) -> str:
     if not configured:
         return ""
     return (
-        f"; what is built is a copy without {', '.join(map(str, configured))}, configured for its own place: configure "
-        "in a --build before this one, or give --clean to build in the folder itself"
+        f"; the build runs in a copy without {', '.join(map(str, configured))}, which contain absolute paths: "
+        "configure in an earlier --build, or give --clean to build in the folder itself"
     )
 
 
@@ -300,7 +307,7 @@ def _recalled(
         InputError: the file is damaged.
         ReuseError: another build was recorded.
     """
-    path, remedy = place / _RECORD, "put back a copy of it, or delete it: the plain build is then recorded anew"
+    path, remedy = place / _RECORD, "put back a copy of it, or delete it: the plain build is then recorded again"
     if not path.exists():
         return None
     value = read_json(path, expected="the build that was recorded there", remedy=remedy)
@@ -351,9 +358,9 @@ def _nothing_recorded(
     new = [one for one in passed if one.is_new]
     if new:
         return UsageError(
-            f"--build: expected compilers that are started by name, through CC, CXX or a whole path, found {len(new)} "
-            f"objects of one that went past, such as {new[0].path} by {new[0].compiler}; start it by its name, and "
-            "keep the environment"
+            f"--build: {len(new)} objects were made by a compiler that bypassed the wrappers, such as "
+            f"{new[0].path} by {new[0].compiler}; start compilers by name, by CC or CXX, or by an absolute path, "
+            "and do not clear the environment"
         )
     there = f"{len(passed)} objects that were there before" if passed else "no object"
     remedy = "have --clean remove them" if commands.clean else "add --clean, as in --clean 'make clean'"
@@ -365,8 +372,8 @@ def _nothing_recorded(
 
 def _reason(one: PassedObject) -> str:
     if one.is_new:
-        return f"it went past the wrappers, compiled by {one.compiler}"
-    return "it was there before the build and up to date: clean first"
+        return f"it bypassed the wrappers (compiled by {one.compiler})"
+    return "it was already up to date before the build: clean first"
 
 
 # --- Made again with a plugin ---
@@ -446,8 +453,8 @@ def try_plugin(
         made = {str(path) for call in calls for path in call.outputs}
         if missing := sorted(recorded.objects - made):
             notes.append(
-                f"{len(missing)} objects, such as {missing[0]}, were not compiled again, and have no plugin: "
-                "--clean leaves them there"
+                f"{len(missing)} objects, such as {missing[0]}, were not compiled again and so have no plugin: "
+                "--clean does not remove them"
             )
         if others := [path.name for call in calls if call.lto_linker == "other" for path in call.outputs]:
             notes.append(
@@ -466,7 +473,10 @@ def try_plugin(
             tests = "the tests pass on the plain build and on the tuned one"
             if recorded.tests:
                 how = "and on the tuned one" if found else "and pass on the tuned one"
-                tests = f"the tests fail on the plain build ({recorded.tests}), {how}: they say nothing of the plugin"
+                tests = (
+                    f"the tests already fail on the plain build ({recorded.tests}), {how}, so they do not "
+                    "test the plugin"
+                )
     return TunedBuild(
         programs=programs,
         tests=tests,
@@ -509,7 +519,7 @@ def line_for_good(commands: BuildCommands, tree: Path, plugin: Path, *, is_link:
         >>> line_for_good(BuildCommands(build=("meson compile -C b",)), Path("/none"), Path("/p-1a.plugin"))
         "in meson.build: add_project_arguments('-fpass-plugin=/p-1a.plugin', language: ['c', 'cpp'])"
         >>> line_for_good(BuildCommands(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p-1a.plugin"))
-        'to the words of the build, in place of what is there: CFLAGS="-Os -fpass-plugin=/p-1a.plugin"'
+        'in the build command, replacing what is there: CFLAGS="-Os -fpass-plugin=/p-1a.plugin"'
     """
     option = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
     # What reads these words splits them at spaces.
@@ -531,9 +541,9 @@ def line_for_good(commands: BuildCommands, tree: Path, plugin: Path, *, is_link:
     names = ("LDFLAGS",) if is_link else ("CFLAGS", "CXXFLAGS")
     if given := {name: value for name in names if (value := _given(name, commands.build)) is not None}:
         words = " ".join(f'{name}="{value} {flag}"' for name, value in given.items())
-        return f"to the words of the build, in place of what is there: {words}"
+        return f"in the build command, replacing what is there: {words}"
     where = "configure" if "configure" in programs or has("configure") else "the Makefile"
-    return f"to {' and '.join(names)} of {where}, behind what they have: {flag}"
+    return f"at the end of {' and '.join(names)} of {where}: {flag}"
 
 
 def _given(name: str, commands: Sequence[str]) -> str | None:

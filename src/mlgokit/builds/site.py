@@ -30,15 +30,15 @@ class BuildCommands:
     build: tuple[str, ...] = ()
     """Command of the build, in place of --compile-commands; several run one after the other."""
     test: tuple[str, ...] = ()
-    """With --build or --cargo: command that tests what was built, run on the plain build and on the tuned one. With
-    --cargo the built programs come first in its PATH, and both runs must print the same."""
+    """With --build or --cargo: test command, run on the plain build and on the tuned one. With --cargo the built
+    programs are first in PATH, and both runs must print the same."""
     program: tuple[Path, ...] = ()
     """With --build: program or library to compare, by its path or name; by default all that the build links."""
     clean: tuple[str, ...] = ()
-    """With --build: command that removes what was built; the build then runs in its folder, and without it in
-    copies."""
+    """With --build: command that cleans the build. With it, builds run in the folder itself; without it, in copies of
+    the folder."""
     build_folder: Path = Path()
-    """With --build: folder where its commands run, or that is copied."""
+    """With --build: folder of the project, in which (or in copies of which) the commands run."""
     build_minutes: float = 60.0
     """With --build: deadline of each whole build in minutes."""
     test_minutes: float = 60.0

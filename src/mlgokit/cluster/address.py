@@ -72,9 +72,9 @@ class ClusterOptions:
         if parts.scheme == "tcp":
             if not self.insecure:
                 raise UsageError(
-                    f"--scheduler {self.scheduler}: expected TLS, on this machine too, as whoever reaches a scheduler "
-                    "without it (on 127.0.0.1 each user of the machine) can run programs as those who started its "
-                    "workers; use tls://, local:N, or give --insecure where you trust all of them"
+                    f"--scheduler {self.scheduler}: expected TLS, since without it everybody who reaches the scheduler "
+                    "(on 127.0.0.1 every user of the machine) can run programs as the user who started its "
+                    "workers; use tls:// or local:N, or give --insecure if you trust them all"
                 )
             if self.certificate is not None:
                 raise UsageError(
@@ -109,7 +109,7 @@ def _check_key(certificate: Path) -> None:
         ) from error
     if status.st_mode & (0o077 if status.st_uid == os.geteuid() else 0o007):
         raise UsageError(
-            f"--tls-certificate {certificate}: expected a key that nobody else can read or change, found the mode "
-            f"{stat.S_IMODE(status.st_mode):03o}, and whoever has the key can join; run chmod 600 {certificate}, and "
-            "make a new key if others use this machine"
+            f"--tls-certificate {certificate}: other users can read or change the key (mode "
+            f"{stat.S_IMODE(status.st_mode):03o}), and whoever has it can join the cluster; run chmod 600 "
+            f"{certificate}, and make a new key if others use this machine"
         )

@@ -25,7 +25,7 @@ MOST_TIMEOUTS = 3
 """The same for timeouts: fewer, as each takes a whole deadline."""
 _KILLED = Compilation(
     status=CompileStatus.CRASHED,
-    reason="each worker that compiled it was killed, perhaps for want of memory",
+    reason="every worker that compiled it was killed, perhaps because memory ran out",
     killed=True,
 )
 

@@ -41,9 +41,7 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
     try:
         import distributed
     except ImportError as error:
-        raise ToolError(
-            "--scheduler: expected Dask, found that it is not installed; pip install 'mlgokit[cluster]'"
-        ) from error
+        raise ToolError("--scheduler: Dask is not installed; run pip install 'mlgokit[cluster]'") from error
     say_nothing_of_connections()
     be_quiet()
     if count := options.local_workers:

@@ -141,8 +141,8 @@ class Link:
         counts["failures"] += not self._drop_if_lost(error)
         if counts["failures"] >= MOST_FAILURES:
             raise ToolError(
-                f"--scheduler {self.options.scheduler}: expected a compilation of {parcel.module.name}, found "
-                f"{type(error).__name__} {counts['failures']} times ({error}); see the logs of the workers"
+                f"--scheduler {self.options.scheduler}: compiling {parcel.module.name} on the workers failed "
+                f"{counts['failures']} times with {type(error).__name__} ({error}); see the logs of the workers"
             ) from error
 
     def close(self) -> None:
@@ -230,7 +230,7 @@ class Link:
             if signs[0] and silent > HUNG_SECONDS:
                 with self._lock:
                     self._suspects[signs[0]] = time.monotonic()
-                self.report(0, 1, f"worker {signs[0]} does not answer, and gets nothing for {SUSPECT_SECONDS:.0f} s")
+                self.report(0, 1, f"worker {signs[0]} does not answer and gets no work for {SUSPECT_SECONDS:.0f} s")
                 raise TimeoutError
             if silent > self.options.patience_seconds:
                 raise self._no_worker_error()
@@ -331,7 +331,7 @@ class Link:
             if client.status == "running":
                 return False
             self._client = None
-        self.report(0, 1, f"the scheduler is lost ({type(error).__name__}), and is waited for")
+        self.report(0, 1, f"lost the connection to the scheduler ({type(error).__name__}); waiting for it")
         with contextlib.suppress(Exception):
             client.close(timeout=1)
         return True

@@ -55,10 +55,10 @@ def serve(
         # A nanny that fails to start raises a RuntimeError, whose cause is what it met: a scheduler that ended.
         except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
             joined = False
-            report(0, 1, f"{options.scheduler} is not there ({type(error.__cause__ or error).__name__})")
+            report(0, 1, f"cannot reach {options.scheduler} ({type(error.__cause__ or error).__name__})")
         if joined:
             lost = time.monotonic()
-            report(0, 1, f"{options.scheduler} was left, and is waited for")
+            report(0, 1, f"lost the connection to {options.scheduler}; waiting for it")
         if time.monotonic() - lost > options.patience_seconds:
             raise ToolError(
                 f"--scheduler {options.scheduler}: expected a Dask scheduler within {options.patience_seconds:.0f} s, "
@@ -87,7 +87,7 @@ async def _serve_once(
     )
     try:
         await asyncio.wait_for(nanny, JOIN_SECONDS)
-        report(1, 1, f"{options.scheduler} was joined with {threads} compilers at once")
+        report(1, 1, f"joined {options.scheduler} with {threads} parallel compilers")
         await nanny.finished()
     finally:
         with contextlib.suppress(Exception):

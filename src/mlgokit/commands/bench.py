@@ -43,13 +43,13 @@ class Bench:
     """Build programs in two ways, run them, and compare what they execute, how long they take, and their output."""
 
     policy: Texts = ()
-    """Policy file of the side that is judged, or a rule such as :never; may be repeated, once for each problem."""
+    """Policy file of the candidate, or a rule such as :never; may be repeated, once for each problem."""
     plugin: Path | None = None
     """Plugin of that side, made by `mlgokit tune` or `mlgokit export plugin`."""
     options: str = ""
     """Options that are added to its compiler, as in --options="-O2 -fno-plt"."""
     against_policy: Texts = ()
-    """Policy or rule of the side that it is compared with; without any of these, that side is plain."""
+    """Policy file or rule of the baseline, which is plain clang by default."""
     against_plugin: Path | None = None
     """Plugin of the side that it is compared with."""
     against_options: str = ""
@@ -59,22 +59,22 @@ class Bench:
     manifest: Path | None = None
     """TOML file that lists the workloads; the list that comes with mlgokit if not given."""
     build: Texts = ()
-    """Command that builds a workload of your own, in an empty folder, with CC, CXX, CFLAGS and CXXFLAGS set and the
-    marks {source}, {cc}, {cxx} and {flags}; may be repeated."""
+    """Command that builds your own workload in an empty folder; CC, CXX, CFLAGS and CXXFLAGS are set, and {source},
+    {cc}, {cxx} and {flags} are replaced; may be repeated."""
     run: str = ""
     """Command that runs what --build made, with the marks {source} and {results}."""
     source: Path | None = None
     """Folder that {source} stands for."""
     run_format: Format = "command"
-    """Kind of what --run prints, or writes to {results}: any output, or the JSON of Google Benchmark or lit."""
+    """Format of the output of --run, or of the file {results}: any text, or the JSON of Google Benchmark or lit."""
     results: tuple[Path, ...] = ()
     """Result files of the side that is judged, of lit or Google Benchmark; nothing is built then."""
     against_results: tuple[Path, ...] = ()
     """Result files of the side that it is compared with."""
     counter: CounterName = "auto"
-    """Counter of executed instructions: hardware counters if they really count, else callgrind."""
+    """Counter of executed instructions; by default hardware counters if they work here, otherwise callgrind."""
     time_seconds: float = 20.0
-    """Bound on the time for timing each workload, in seconds; 0 leaves timing out."""
+    """Time limit for timing each workload in seconds; 0 disables timing."""
     time_pairs: int = LOOKS[-1]
     """Bound on the pairs of runs for timing each workload."""
     run_seconds: float = 60.0
@@ -82,7 +82,8 @@ class Bench:
     build_seconds: float = 3600.0
     """Deadline of each command of --build in seconds."""
     folder: Path = Path("bench")
-    """Folder for the result; sources and builds are in the user's cache folder, until this one is gone."""
+    """Folder for the result. Sources and builds are in the user's cache folder, and are removed once this folder is
+    gone."""
     cache: Path | None = None
     """Folder where archives are kept; the user's cache folder if not given."""
     output: Path | None = None
@@ -189,7 +190,9 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
     if config.time_pairs < LEAST_PAIRS:
         raise UsageError(f"--time-pairs: expected at least {LEAST_PAIRS}, found {config.time_pairs}; correct it")
     if config.run_seconds <= 0 or config.build_seconds <= 0 or config.time_seconds < 0:
-        raise UsageError("bench: expected times of more than 0 seconds, and --time-seconds of at least 0; correct them")
+        raise UsageError(
+            "bench: expected --run-seconds and --build-seconds above 0 and --time-seconds of at least 0; correct them"
+        )
     needs_plugin = any(side.policies or side.plugin for side in (before, after))
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=needs_plugin)
     chosen = choose_counter(config.counter)
@@ -234,8 +237,8 @@ def _workloads(config: Bench) -> tuple[Workload, ...]:
         return choose_workloads(config.manifest, config.workloads)
     if not (config.build and config.run) or config.manifest or config.workloads:
         raise UsageError(
-            "bench: expected --build and --run together, and no list of workloads, found otherwise; give both, or "
-            "write a list and name it with --manifest"
+            "bench: expected --build and --run together and without --workloads or --manifest; give both, or "
+            "describe the workload in a list and name it with --manifest"
         )
     return (
         Workload(

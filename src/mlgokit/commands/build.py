@@ -31,21 +31,20 @@ from mlgokit.terminal import counted, say
 
 CHECK_SECONDS = 60.0
 _SIGNALLED = 128
-_NOT_RUSTC = "it is for what clang compiles; `mlgokit tune --cargo` makes one for it"
+_NOT_RUSTC = "the plugin is for clang; `mlgokit tune --cargo` makes one for rustc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """Run a build with a plugin in each compilation, no build file edited: build --plugin tuned.so -- make -j2."""
+    """Run a build with a plugin in each compilation, build files unedited: build --plugin tuned.so -- make -j2."""
 
     command: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Build command, after --; it must compile everything that is to have the plugin, so clean up first."""
+    """Build command, after --. Only what it compiles gets the plugin, so clean first."""
     plugin: Path
     """Plugin that `mlgokit tune` or `mlgokit export plugin` made."""
     plugin_in: BuildPlace | None = None
-    """Steps that load the plugin: compilations, links with link-time optimization, both, calls of rustc that make
-    programs by full link-time optimization, or all; those that a tuned plugin is for, and all for a policy, if not
-    given."""
+    """Steps that load the plugin: compile, link (with link-time optimization), both, rustc (programs with fat LTO), or
+    all. By default the steps that a tuned plugin was tuned for, and all for a plugin of policies."""
     llvm: int | None = None
     """LLVM major version to use; that of a tuned plugin, else the newest supported one, if not given."""
     timeout_minutes: float = 240.0
@@ -192,7 +191,7 @@ def exit_code(config: Build, found: BuildResult) -> int:  # noqa: ARG001  (the t
 def render(found: BuildResult, out: Console) -> None:
     """Print what was compiled with the plugin, and what was not."""
     how = "with" if found.plugin_in in COMPILE_PLACES else "without"
-    by = f"by {found.compiler} in the place of whatever the build names"
+    by = f"by {found.compiler}, which replaces the build's compiler"
     if found.compilations or not found.programs:
         say(out, f"{counted(found.compilations, 'compilation')} {how} {found.plugin}, {by}; {found.failed} failed")
     if found.programs:
@@ -206,10 +205,10 @@ def render(found: BuildResult, out: Console) -> None:
         say(out, f"a call of rustc without the plugin, for {name}: {reason}")
     others = sum(count for level, count in found.levels.items() if level not in {"-Os", "-Oz"})
     sentences = {
-        f"{others} of them without -Oz or -Os: a policy, and decisions about inlining, do nothing there": others,
+        f"{others} of them without -Oz or -Os, where policies and tuned inlining have no effect": others,
         f"loaded in {counted(found.links_with_plugin, 'link')} with link-time optimization": found.links_with_plugin,
-        "the plugin is for calls of rustc, and there was none for a program; what cargo finds up to date it does not "
-        "make again: `cargo clean` first": found.plugin_in == "rustc" and not found.programs,
+        "the plugin is for rustc, which linked no program in this build; cargo skips programs that are up to "
+        "date, so run `cargo clean` first": found.plugin_in == "rustc" and not found.programs,
         f"not loaded in {counted(found.links_without, 'link')} with link-time optimization, as it is for compile "
         "steps; --plugin-in link loads it there": found.links_without,
         f"not loaded in {counted(found.links_by_another, 'link')} with link-time optimization by another linker than "
@@ -219,8 +218,9 @@ def render(found: BuildResult, out: Console) -> None:
         ),
         f"without the plugin, as they compile for another machine: {', '.join(found.foreign)}": found.foreign,
         _passed(found.passed_by): found.passed_by,
-        f"left as before, below this folder: {counted(found.up_to_date, 'other object')}; "
-        "clean first if the build is to make them anew": found.up_to_date,
+        f"not rebuilt, below this folder: {counted(found.up_to_date, 'other object')}; clean first to rebuild them": (
+            found.up_to_date
+        ),
         "the build compiled no C or C++": not (
             found.compilations or found.passed_by or found.up_to_date or found.programs or found.plugin_in == "rustc"
         ),
@@ -236,8 +236,8 @@ def _passed(objects: Sequence[PassedObject]) -> str:
         return ""
     return (
         f"without the plugin: {counted(len(objects), 'new object')}, such as {objects[0].path} by "
-        f"{objects[0].compiler}, whose compiler was started past the wrappers; start it by its name or by CC and CXX, "
-        "and keep the environment"
+        f"{objects[0].compiler}, which bypassed the wrappers; start compilers by name or by CC and CXX, and do "
+        "not clear the environment"
     )
 
 

@@ -33,7 +33,7 @@ from mlgokit.tune.page import check_page
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Compare a tuned plugin with today's code: which decisions still apply, and whether to tune again."""
+    """Report which decisions of a tuned plugin still apply to today's code, and whether to tune again."""
 
     plugin: Annotated[Path, tyro.conf.Positional]
     """Plugin that `mlgokit tune` wrote."""
@@ -42,15 +42,15 @@ class Check:
     corpus: Path | None = None
     """Folder of a corpus of today's code."""
     cargo: str | None = None
-    """Cargo build of today's code in place of both, as in `mlgokit tune`; it runs in --cargo-folder, with a target
-    folder that is thrown away."""
+    """Cargo build of today's code, as in `mlgokit tune`, instead of a database or corpus; it runs in --cargo-folder
+    with a temporary target folder."""
     cargo_folder: Path = Path()
     """With --cargo: folder of the package."""
     project: str | None = None
     """Name of the project that was tuned, in a corpus of several."""
     least_kept: float = 0.0
-    """Share of the plugin's decisions (of its functions, if tuned for spill cost) that must still apply, such as 0.8;
-    with less, the exit code is 1."""
+    """Minimum share of the plugin's decisions (functions, if tuned for spill cost) that must still apply, such as 0.8;
+    below it, the exit code is 1."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands. It must be one for size, unless the
     plugin was tuned for spill cost."""

@@ -234,7 +234,10 @@ def _system_checks() -> tuple[Check, ...]:
             works=framework,
             detail="jax, optax and cmaes are installed"
             if framework
-            else "jax, optax or cmaes is not installed: no training, and tuning fits no policy on the way",
+            else (
+                "jax, optax or cmaes is not installed: training is not possible, and tuning fits no policy "
+                "during the search"
+            ),
         ),
         _check("prebuilt plugins", list_prebuilt),
         Check(name="cores", works=True, detail=str(len(os.sched_getaffinity(0)))),

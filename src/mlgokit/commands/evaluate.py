@@ -54,37 +54,37 @@ from mlgokit.tables.file import tables_inside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate:
-    """Build with one side and with another, plain unless told otherwise, and say whether to ship: exit code 0, or 1."""
+    """Compare a candidate (policies, plugin, options) with a baseline, and say whether to ship: exit code 0, or 1."""
 
     policies: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Policies that are judged, as with --policy."""
+    """Candidate policies, as with --policy."""
     policy: Texts = ()
-    """Policy to judge, at most one for each problem: a file, builtin:Oz for those that come with mlgokit, a rule for
-    inlining (:default is LLVM's heuristic, :never, :always), or PROBLEM=RULE; may be repeated."""
+    """Candidate policy, at most one for each problem: a file, builtin:Oz (the pretrained policies), an inlining rule
+    (:default is LLVM's heuristic, :never, :always), or PROBLEM=RULE; may be repeated."""
     plugin: Path | None = None
     """Plugin to judge, as `mlgokit tune` or `mlgokit export plugin` writes it."""
     options: str = ""
-    """Options of clang to judge, as in --options='-mllvm -inline-threshold=5'; with the equals sign, as they begin with
-    a dash. A corpus is bitcode: what the front end does with an option is in it already."""
+    """Options of clang for the candidate, as in --options='-mllvm -inline-threshold=5' (with the equals sign). A corpus
+    is bitcode, so options of the front end have no effect there."""
     link_options: str = ""
     """Options of the link to judge, with --build or --link-command."""
     plain: bool = False
-    """Plain build as the side that is judged, to see that nothing differs."""
+    """Plain build as the candidate, to check that nothing differs."""
     against_policy: Texts = ()
     """Policy of the other side, as with --policy."""
     against_plugin: Path | None = None
     """Plugin of the other side."""
     against_options: str = ""
-    """Options of the other side."""
+    """Options of clang for the baseline."""
     against_link_options: str = ""
     """Options of the other side's link."""
     plugin_in: PluginPlace = "compile"
-    """Steps of a build that load the plugin; the link has decisions under link-time optimization alone."""
+    """Steps of a build that load the plugin; in the link it acts only with link-time optimization."""
     build: Texts = ()
-    """Command of a real build, as in --build "make -j2"; may be repeated, to be run one after the other. It is run in a
-    copy of the folder, once for each side, with cc, c++, clang and the like in PATH, CC and CXX replaced."""
+    """Build command, as in --build "make -j2"; may be repeated. It runs in a copy of the folder, once for the baseline
+    and once for the candidate, with compilers wrapped (cc, c++, clang and the like in PATH, CC and CXX)."""
     folder: Path = Path()
-    """Folder of the sources that --build is run in a copy of."""
+    """Project folder; --build runs in a copy of it."""
     images: tuple[str, ...] = ()
     """Patterns of paths of the images to compare after --build, as in 'build/tool*'; all that is linked by default."""
     build_minutes: float = 60.0
@@ -106,7 +106,8 @@ class Evaluate:
     projects: tuple[str, ...] = ()
     """Names of the projects to build; all that are held out of training if none is given."""
     costs: Literal["auto", "yes", "no"] = "auto"
-    """Costs of register allocation by function; read by default if a side decides allocations."""
+    """Compare register-allocation costs function by function; by default if the candidate or baseline changes
+    allocation."""
     output: Path | None = None
     """JSON file for the result: every project, module and function that differs, see docs/formats.md; the report is
     beside it, as HTML and Markdown."""
@@ -116,7 +117,7 @@ class Evaluate:
     seed: int = 1
     """Random seed of the bootstrap intervals."""
     confidence: float = 0.95
-    """Probability that the intervals are made for."""
+    """Confidence level of the intervals."""
     rules: VerdictRules = dataclasses.field(default_factory=VerdictRules)
     """Rules of the verdict."""
     compiler: Compiling = COMPILER
@@ -145,8 +146,8 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
     costs = wants_costs(config.costs, before, after)
     if config.build and config.cluster.scheduler is not None:
         raise UsageError(
-            "--scheduler: expected no --build with it, as the build's own tools run here; leave one out, or name the "
-            "build's database with --compile-commands"
+            "--scheduler: cannot be combined with --build, whose tools run on this machine; remove one, or give "
+            "--compile-commands instead of --build"
         )
     if config.build:
         source = " && ".join(config.build)
@@ -210,7 +211,7 @@ def sides_of(config: Evaluate) -> tuple[Variant, Variant]:
     asked = bool(policies or config.plugin or config.options or config.link_options)
     if asked == config.plain:
         raise UsageError(
-            "evaluate: expected what is judged, a policy, --plugin, --options or --plain, found "
+            "evaluate: expected a candidate (a policy, --plugin, --options or --plain), found "
             f"{'one beside --plain' if asked else 'none'}; see `mlgokit evaluate --help`"
         )
     before = make_variant(

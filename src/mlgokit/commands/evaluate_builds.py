@@ -61,11 +61,9 @@ def check_source(config: "Evaluate") -> None:
             needed = "--build" if option == "--images" else "--compile-commands"
             needed = "--build or --link-command" if option in {"--link-options", "--plugin-in"} else needed
             needed = "--link-command" if option == "--link-folder" else needed
-            raise UsageError(f"{option}: expected {needed} with it, found none; add it or leave this out")
+            raise UsageError(f"{option}: needs {needed}; add that, or remove {option}")
     if config.projects and (config.build or config.compile_commands is not None):
-        raise UsageError(
-            "--projects: expected a corpus to choose from, found a build, which is one project; leave it out"
-        )
+        raise UsageError("--projects: only for a corpus; a build is one project; remove it")
 
 
 def evaluate_build(

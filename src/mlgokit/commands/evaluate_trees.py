@@ -66,9 +66,9 @@ def why_no_trees(config: "Evaluate", before: Variant, after: Variant) -> str:
     if not config.explain_seconds:
         return "--explain-seconds 0 was given"
     if before.use is not None:
-        return "they are made of inlining against LLVM's own, and the other side is not that"
+        return "call trees compare inlining with LLVM's own, and the baseline is not LLVM's own"
     if before.options != after.options:
-        return "the options differ, and not only what is inlined"
+        return "the compiler options differ, not only the inlining decisions"
     if after.use is None or (after.use.plugin is None and INLINE_SIZE.name not in after.use.policies):
-        return "no policy or plugin that is judged decides inlining"
+        return "the candidate has no policy or plugin for inlining"
     return "" if after.compiles_with_plugin else "the plugin is loaded in the link alone"

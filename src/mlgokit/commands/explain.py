@@ -29,10 +29,10 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain:
-    """Show what a policy or a tuned plugin decides otherwise than LLVM in one module, what it weighs, and why."""
+    """Show where a policy or tuned plugin departs from LLVM in one module, by how many bytes, and why."""
 
     module: Annotated[str, tyro.conf.Positional]
-    """Module of the corpus: its name, or an end of it that no other module has."""
+    """Module of the corpus, by its name or any unambiguous suffix."""
     policy: Texts = ()
     """Policy to explain, as of `mlgokit evaluate`: a file, or a rule for inlining such as :never."""
     plugin: Path | None = None
@@ -40,7 +40,7 @@ class Explain:
     corpus: Path = Path("quickstart/corpus")
     """Folder of the corpus."""
     functions: int = 10
-    """Number of functions to show that grew, and as many that shrank."""
+    """Number of functions to show of those that grew, and of those that shrank."""
     compiler: Compiling = COMPILER
     """The clang that compiles the module."""
     changes: Changes = NO_CHANGES
@@ -112,8 +112,8 @@ def named_module(modules: tuple[Module, ...], name: str, *, corpus: Path) -> Mod
     some = [module.name for module in (found or modules)]
     more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
     raise UsageError(
-        f"module {name}: expected one of the corpus {corpus}, found "
-        f"{f'{len(found)} that end so' if found else 'none'}; it has {', '.join(some[:_NAMED])}{more}"
+        f"module {name}: expected the name or an unambiguous suffix of a module in {corpus}, found "
+        f"{f'{len(found)} matches' if found else 'no match'}; the corpus has {', '.join(some[:_NAMED])}{more}"
     )
 
 

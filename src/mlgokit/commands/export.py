@@ -22,15 +22,16 @@ class Export:
     """Policy files, at most one for each problem; builtin:Oz stands for those that come with mlgokit, builtin:size for
     the one for inlining among them."""
     output: Path = Path("policy.so")
-    """Plugin to write: a link to a file beside it whose name has a digest, which builds load."""
+    """Plugin to write. It becomes a symbolic link to a file beside it whose name contains a digest; builds load that
+    file."""
     llvm: int | None = None
     """LLVM major version to export for; the newest supported one if not given."""
     doubt: float | None = None
-    """Number of standard deviations of the members that an effect must exceed before LLVM's own decision gives way, in
-    place of the inlining policy's own number."""
+    """Doubt of the inlining policy, instead of its own: the policy overrides LLVM's decision only if the predicted
+    effect exceeds this many standard deviations of the ensemble."""
     targets: tuple[str, ...] = ()
-    """Architectures that the policies decide for in place of their own, by LLVM's names such as aarch64, arm or
-    riscv64; code for others is left to LLVM."""
+    """Architectures for which the policies decide, instead of their own list, by LLVM's names such as aarch64, arm or
+    riscv64."""
 
 
 def render(exported: ExportedPlugin, out: Console) -> None:

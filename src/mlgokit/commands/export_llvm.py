@@ -20,7 +20,7 @@ class ExportLlvm:
     policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Policy files of one problem, trained on LLVM's own features; builtin:NAME is one that comes with mlgokit."""
     output: Path = Path("release-mode")
-    """Folder to write header, source and object into, and what builds LLVM with them."""
+    """Folder for header, source, object, and the CMake cache file for building LLVM with them."""
     names: tuple[str, ...] = ()
     """Model selectors (-ml-inliner-model-selector), one for each policy; a single policy needs none."""
     name: str | None = None
@@ -28,8 +28,8 @@ class ExportLlvm:
     target: str | None = None
     """Target triple of the compiler to build; this machine's if not given."""
     doubt: float | None = None
-    """Number of standard deviations of the members that an effect must exceed, in place of the inlining policies' own
-    number. Where a policy is not believed, the model decides as LLVM does with -Oz."""
+    """Doubt of the inlining policies, instead of their own (see `export plugin`). Where the doubt rules a policy out,
+    the model imitates LLVM's heuristic at -Oz."""
     llvm: int | None = None
     """LLVM major version of the clang that compiles the object; the newest installed one if not given. The object fits
     builds of any version."""

@@ -49,9 +49,7 @@ def run(config: ExportReplay, *, report: Report = say_nothing) -> ReplayResult:
         MlgokitError: as :func:`mlgokit.tune.replay_export.export_replay` says.
     """
     if config.cargo is not None and not (config.compile_commands is None and config.clang is config.level is None):
-        raise UsageError(
-            "--cargo: expected neither --compile-commands nor --clang nor --level with it, found one; leave it out"
-        )
+        raise UsageError("--cargo: cannot be combined with --compile-commands, --clang or --level; remove those")
     compiler = CompilerOptions(workers=config.workers, timeout_seconds=config.timeout_seconds)
     cargo = None
     if config.cargo is not None:

@@ -21,12 +21,13 @@ class ExportTflite:
     output: Path = Path("tflite")
     """Folder for the two files."""
     collect: bool = False
-    """Decisions drawn by the model, with logits beside them, for training; without it, the likeliest."""
+    """Write a collect policy: the model samples its decisions and returns the logits. By default it takes the
+    likeliest."""
     columns: int = 33
     """Number of columns of an eviction."""
     heuristic: Heuristic = "refuse"
-    """Way to treat a gate or doubt, which leave decisions to LLVM's heuristic: refuse the policy, or input, the
-    heuristic's decision as one more input of the model."""
+    """Treatment of a policy that leaves decisions to LLVM's heuristic (gate or doubt): refuse it, or make the
+    heuristic's decision an additional input of the model."""
 
 
 def run(config: ExportTflite, *, report: Report = say_nothing) -> ExportedModel:  # noqa: ARG001  (all commands take one)

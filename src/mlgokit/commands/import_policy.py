@@ -32,7 +32,7 @@ class ImportPolicy:
     """Architectures that the policy decides for, by LLVM's names such as aarch64, arm or riscv64; a model does not say
     what it was trained on, and code for others is left to LLVM."""
     compare: int = 200
-    """Number of drawn observations on which the policy's decisions are compared with the model's."""
+    """Number of random observations on which policy and model are compared."""
     seed: int = 1
     """Random seed of the observations."""
 

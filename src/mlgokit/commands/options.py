@@ -108,7 +108,7 @@ def check_given(
         raise UsageError(f"{command}: expected one of {others}--compile-commands or --corpus, found {found}; name one")
     option = next((option for option, is_given in database.given.items() if is_given), None)
     if option is not None and compile_commands is None:
-        raise UsageError(f"{option}: expected --compile-commands with it, found none; add it or leave this out")
+        raise UsageError(f"{option}: needs --compile-commands; add that, or remove {option}")
 
 
 def refuse_beside_cargo(given: Mapping[str, bool]) -> None:
@@ -119,4 +119,7 @@ def refuse_beside_cargo(given: Mapping[str, bool]) -> None:
     """
     for option, is_given in given.items():
         if is_given:
-            raise UsageError(f"{option}: expected no --cargo with it, which has another way; leave one out")
+            raise UsageError(
+                f"{option}: cannot be combined with --cargo, which compiles with rustc instead; give "
+                "only one of the two"
+            )

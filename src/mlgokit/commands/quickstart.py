@@ -63,7 +63,7 @@ TURNS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quickstart:
-    """Do everything once: fetch, extract, trace, train, evaluate, export, build a program, report."""
+    """Run all steps once: fetch, extract, trace, train, evaluate, export, build a program, report."""
 
     folder: Path = Path("quickstart")
     """Folder for everything; a second run reuses what is there."""

@@ -31,7 +31,7 @@ _FORMATS = (EVALUATION, BENCH, TRAINING, TUNING, RUN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeReport:
-    """Make the report of a result, a page that needs no network and the same as Markdown, of a file from elsewhere."""
+    """Write the HTML and Markdown report of a JSON result."""
 
     result: Annotated[Path, tyro.conf.Positional]
     """JSON file that `mlgokit evaluate --output` or `mlgokit bench` wrote, `metrics.json` of `mlgokit train`,

@@ -36,8 +36,8 @@ class Trace:
     policy: str = HEURISTIC
     """Policy file, or a rule such as :never or :random, that decides; :default is LLVM's heuristic."""
     development: bool = False
-    """Use of a clang that was built with TFLite, which writes the logs itself; --policy is a folder with a model then
-    (`mlgokit export tflite`), or :default."""
+    """Use a clang built with TFLite (LLVM's development mode), which writes the logs itself; --policy is then a folder
+    with a model (`mlgokit export tflite`), or :default."""
     sampling_rate: float = 1.0
     """Share of the modules to compile, drawn at random."""
     seed: int = 1
@@ -54,8 +54,8 @@ class Trace:
     store: Path | None = None
     """Folder of finished compilations, which are not repeated; <output>/store if not given."""
     shared_store: str = ""
-    """Folder or URL (s3://, gs://, sftp://, as fsspec knows them) of finished compilations that several runs and users
-    share, behind the store; those that write to it are trusted."""
+    """Folder or fsspec URL (s3://, gs://, sftp://) of finished compilations shared by several runs and users, consulted
+    after the store. Everybody who can write to it is trusted."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     cluster: Clustering = NO_CLUSTER

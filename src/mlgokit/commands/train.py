@@ -61,8 +61,8 @@ class Train:
     store: Path | None = None
     """Folder of finished compilations, which are not repeated; <output>/store if not given."""
     shared_store: str = ""
-    """Folder or URL (s3://, gs://, sftp://, as fsspec knows them) of finished compilations that several runs and users
-    share, behind the store; those that write to it are trusted."""
+    """Folder or fsspec URL (s3://, gs://, sftp://) of finished compilations shared by several runs and users, consulted
+    after the store. Everybody who can write to it is trusted."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     cluster: Clustering = NO_CLUSTER

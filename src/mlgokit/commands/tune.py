@@ -174,8 +174,9 @@ def _open_sources(config: Tune, *, stack: contextlib.ExitStack, report: Report) 
         if earlier is None:
             return _open_session(config, settings, toolchain, recorded, stack=stack, report=report)
         note = (
-            "the compile steps stay as the build has them: where they left all inlining to the link, the image still "
-            f"was {earlier.larger:.1%} larger after {GIVES_UP:.0%} of the search, which began again without that"
+            "the compile steps are unchanged: with all inlining deferred to the link, the image was still "
+            f"{earlier.larger:.1%} larger after {GIVES_UP:.0%} of the search, so the search was restarted without "
+            "deferring"
         )
         report(0, 1, note)
         shutil.rmtree(settings.search_folder)

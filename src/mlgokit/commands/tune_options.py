@@ -60,7 +60,7 @@ SLOWDOWN = 0.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tune:
-    """Make one project smaller: search its compiler's decisions, verify the result, and put it into one plugin."""
+    """Search the compiler's decisions of one project for the smallest build; verify them, and write one plugin."""
 
     compile_commands: Path | None = None
     """Compilation database (compile_commands.json) of the project; name this, --build or a corpus."""
@@ -69,26 +69,28 @@ class Tune:
     corpus: Path | None = None
     """Folder of a corpus with the project's modules."""
     cargo: str | None = None
-    """Cargo build of a Rust project in place of both, as in --cargo 'cargo build --release'; it runs in the current
-    folder or --link-folder, and each program with lto = "fat" is tuned, std and all crates in it."""
+    """Cargo build to tune, as in --cargo 'cargo build --release', in the current folder or --link-folder. Each program
+    with lto = "fat" is tuned, including std and all crates."""
     project: str | None = None
     """Name of the project to tune, in a corpus of several."""
     budget: str = "30m"
     """Time for the search, such as 90s, 30m or 2h."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("tuned.so")
-    """Plugin to write: a link to a file beside it whose name has a digest, which builds load."""
+    """Plugin to write. It becomes a symbolic link to a file beside it whose name contains a digest; builds load that
+    file."""
     artifact: Literal["plugin", "replay"] = "plugin"
-    """Result: the plugin alone; or beside it, in a folder of the plugin's name with -replay, its decisions of inlining
-    for compilers that load no plugin, verified. Registers and passes, which these cannot replay, are not searched."""
+    """Result to write. plugin: the plugin alone; replay: also its verified inlining decisions, for compilers that load
+    no plugin, in the folder <plugin>-replay. Registers and passes cannot be replayed, and are not searched then."""
     replay_clang: Path | None = None
     """With `--artifact replay`: clang that is to use the list, such as clang-16; the one that tunes if not given."""
     folder: Path = Path("tune")
     """Folder where the search is kept, so that it can go on later."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False
-    """Go on where the search in the folder stopped."""
+    """Resume the search in the folder."""
     objective: Literal["image", "text", "object", "linked", "command", "spill-cost"] = "image"
-    """Bytes to save: code, read-only data and unwind tables as the linker keeps them; code alone; whole objects; what
-    the link command writes; or a number that a command prints. Or how often spills, reloads and copies are executed."""
+    """Quantity to minimise. image: code, read-only data and unwind tables, each COMDAT once; text: code alone; object:
+    whole objects; linked: the output of the link command; command: a number that a command prints; spill-cost: executed
+    spills, reloads and copies."""
     problem: Literal["both", "regalloc-eviction", "regalloc-priority"] = "both"
     """With `spill-cost`: decisions of the register allocator that are searched."""
     link_command: str | None = None
@@ -96,32 +98,31 @@ class Tune:
     link_folder: Path | None = None
     """Folder where the link command runs; by default that of compile_commands.json, else the current one."""
     link_only: bool = False
-    """With a -flto build and `linked`: leave the compile steps as the build has them. Else they leave inlining to the
-    link where that makes the image about as small, so that the link can decide about all calls."""
+    """With a -flto build and `linked`: do not change the compile steps. By default they defer inlining to the link if
+    that costs at most 1 % before the search, so that the link decides about all calls."""
     command: str | None = None
     """With `command`: command that prints a number for the linked {output} or the {objects}; smaller is better."""
     start: Path | None = None
     """Plugin of an earlier version of the code; the search starts from its decisions that still apply."""
     allocation_share: float = ALLOCATION_SHARE
-    """Share of the budget for register allocation, for the bytes that it saves; 0 leaves it to LLVM."""
+    """Share of the budget for register allocation; 0 leaves it to LLVM."""
     pass_share: float = PASS_SHARE
-    """Share of the budget, as far as inlining does not gain more in it, for passes of the optimizer and of the code
-    generator that do not run on a function where it is smaller without them; at most what registers leave; 0 lets all
-    run."""
+    """Share of the budget for skipping optimizer and codegen passes in functions that are smaller without them.
+    Inlining uses this time as long as it gains more, and register allocation comes first. 0 runs all passes."""
     slowdown: float = SLOWDOWN
-    """Part by which a function may execute more instructions than with all passes, by LLVM's estimate, such as 0.01."""
+    """Relative increase of a function's executed instructions, by LLVM's estimate, that skipping passes may cause, such
+    as 0.01."""
     policy: Path | None = None
-    """Policy file to start from, as `mlgokit train` writes it, or none; with `spill-cost` one of evictions or
-    priorities. If not given, inlining starts from builtin:size, which comes with mlgokit, but for `cargo`."""
+    """Policy file to start from, or none; with `spill-cost` a policy for evictions or priorities. By default
+    builtin:size for inlining, and none with --cargo."""
     register_policies: Literal["auto", "on", "off"] = "auto"
-    """Policies of registers that come with mlgokit, in functions where they save more than the search found: on, off,
-    or on with --cargo alone."""
+    """Let the pretrained register policies decide in functions where they save more than the search: on, off, or auto
+    (on with --cargo only)."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
-    """Advisor for code that changed after the search: LLVM's heuristic, or the policy that the search ended with."""
+    """Decider in code that changed after the search: LLVM's heuristic, or the policy fitted during the search."""
     keep_hot: float = 0.0
-    """Percent of the executions in the build's profile whose functions stay as LLVM has them, calls and registers, such
-    as 99, to save size and leave hot code alone; 0 keeps none. LLVM knows 90, 95, 99, 99.9 and finer, and takes the
-    next of these."""
+    """Leave hot functions to LLVM: those that make up this percentage of the executions in the build's profile, such as
+    99. 0 leaves none. LLVM's cutoffs are 90, 95, 99, 99.9 and finer; the next one above is used."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands, and must be one for size."""
     database: Databases = ANY_COMMANDS
@@ -160,7 +161,7 @@ def seconds_of(budget: str) -> float:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
     if found is None:
-        raise UsageError(f"budget: expected a number with s, m or h, such as 30m, found {budget!r}")
+        raise UsageError(f"--budget: expected a number with s, m or h, such as 30m, found {budget!r}; correct it")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -176,7 +177,10 @@ def check_objective(config: Tune) -> None:
             "add or leave out"
         )
     if config.command is not None and config.objective != "command":
-        raise UsageError(f"--command: expected --objective command with it, found {config.objective}; add or leave out")
+        raise UsageError(
+            f"--command: only for --objective command, found --objective {config.objective}; change "
+            "the objective, or remove --command"
+        )
     if config.link_command is not None and config.objective not in {"linked", "command"}:
         raise UsageError(
             f"--link-command: expected --objective linked or command with it, found {config.objective}; change one"
@@ -213,10 +217,10 @@ def check_shares(config: Tune) -> None:
     """
     for name, share in (("allocation", config.allocation_share), ("pass", config.pass_share)):
         if not 0 <= share <= 1:
-            raise UsageError(f"--{name}-share: expected a part from 0 to 1, found {share:g}; correct it")
+            raise UsageError(f"--{name}-share: expected a number from 0 to 1, found {share:g}; correct it")
     if not config.slowdown >= 0:
         raise UsageError(
-            f"--slowdown: expected a part of at least 0, such as 0.01, found {config.slowdown:g}; correct it"
+            f"--slowdown: expected a number of at least 0, such as 0.01, found {config.slowdown:g}; correct it"
         )
 
 
@@ -232,8 +236,8 @@ def check_keep_hot(config: Tune) -> None:
         )
     if config.keep_hot and config.fallback == "policy":
         raise UsageError(
-            "--keep-hot: expected --fallback heuristic with it, found policy, which would decide in hot functions; "
-            "leave one out"
+            "--keep-hot: cannot be combined with --fallback policy, which would decide in hot functions; give "
+            "only one of the two"
         )
 
 
@@ -302,18 +306,18 @@ def check_build(config: Tune) -> None:
     if not options.build:
         for name in ("test", "program", "clean"):
             if getattr(options, name) and not (name == "test" and config.cargo is not None):
-                raise UsageError(f"--{name}: expected --build with it, found none; add it or leave this out")
+                raise UsageError(f"--{name}: needs --build; add that, or remove --{name}")
         return
     if config.compile_commands is not None or config.corpus is not None:
-        raise UsageError("tune: expected one of --build, --compile-commands and --corpus, found several; name one")
+        raise UsageError(
+            "tune: expected exactly one of --build, --compile-commands and --corpus, found several; give one"
+        )
     given = next((option for option, is_given in config.database.given.items() if is_given), None)
     if given is not None:
-        raise UsageError(
-            f"{given}: expected it with --compile-commands, found it with --build, which clang compiles; leave it out"
-        )
+        raise UsageError(f"{given}: only for --compile-commands; with --build clang always compiles; remove it")
     if config.level is not None:
         raise UsageError(
-            "--level: expected it with --compile-commands, found it with --build, which has its own; build with -Oz"
+            "--level: only for --compile-commands; a build by --build has its own level; build with -Oz instead"
         )
     folder = options.build_folder
     if not folder.is_dir():
@@ -367,7 +371,7 @@ def for_replay(config: Tune) -> Tune:
     """
     if config.artifact != "replay":
         if config.replay_clang is not None:
-            raise UsageError("--replay-clang: expected --artifact replay with it, found plugin; add or leave out")
+            raise UsageError("--replay-clang: needs --artifact replay; add that, or remove --replay-clang")
         return config
     for option, given in {
         f"--objective {config.objective}": config.objective == "spill-cost",
@@ -378,8 +382,8 @@ def for_replay(config: Tune) -> Tune:
     }.items():
         if given:
             raise UsageError(
-                f"{option}: expected no --artifact replay with it, which has inlining alone, of sources that are "
-                "compiled again; leave one out"
+                f"{option}: cannot be combined with --artifact replay, which covers only inlining in compile "
+                "steps; give only one of the two"
             )
     check_writable(replay_folder(config), is_folder=True)
     return dataclasses.replace(config, allocation_share=0.0, pass_share=0.0)
@@ -398,6 +402,6 @@ def refuse_link(config: Tune) -> None:
     """
     if config.artifact == "replay":
         raise UsageError(
-            "--artifact replay: expected a search of compile steps, found one of a link with -flto, which takes its "
-            "options elsewhere; leave it out, or name another objective"
+            "--artifact replay: works for compile steps only, and this search is of a link with -flto; remove "
+            "it, or choose another --objective"
         )

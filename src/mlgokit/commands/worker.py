@@ -16,7 +16,7 @@ from mlgokit.progress import Report, say_nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """Join a Dask scheduler, and compile for whoever uses it; ends when the scheduler stays away."""
+    """Join a Dask scheduler and compile for its clients; ends when the scheduler is unreachable for too long."""
 
     scheduler: Annotated[str, tyro.conf.Positional]
     """Dask scheduler, as tls://host:port, tcp://host:port or the file that it wrote."""
@@ -29,11 +29,11 @@ class Worker:
     insecure: bool = False
     """Join a scheduler without TLS, where whoever reaches it is trusted: on 127.0.0.1 each user of the machine."""
     tls_authority: Path | None = None
-    """With tls://, file of the authority that signed the certificates."""
+    """With tls://: certificate file of the authority that signed the certificates."""
     tls_certificate: Path | None = None
     """With tls://, file with the certificate and key of this machine."""
     scheduler_patience_seconds: float = 600.0
-    """Seconds to wait for a scheduler that is not there, or was lost."""
+    """Seconds after which an unreachable scheduler ends the worker."""
 
 
 def run(config: Worker, *, report: Report = say_nothing) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def open_workspace(
         )
         with contextlib.closing(caching):
             if older := older_results(store):
-                report(0, older, f"results of other versions in {store}, which are not read and may be deleted")
+                report(0, older, f"{store} has results of other versions, which are not used and can be deleted")
             yield Workspace(folder=folder, corpus=loaded, edits=edits, compiler=caching, toolchain=clang.toolchain)
 
 

@@ -72,8 +72,8 @@ class Loaded:
                 same = False
             if not same and _digest(file.path) != file.sha256:
                 raise ToolError(
-                    f"{file.path}: expected the compiler that the run began with, found that this part of it was "
-                    "replaced meanwhile; run the same command again: what was finished is kept"
+                    f"{file.path}: this part of the compiler was replaced during the run; run the same command "
+                    "again: finished work is kept"
                 )
 
 

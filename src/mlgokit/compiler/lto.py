@@ -166,8 +166,8 @@ def linker_call(
         if not call:
             said = next((line for line in done.stderr.splitlines() if "error:" in line), "no linker")
             raise UsageError(
-                f"{option}: expected a link by clang with lld, where -flto is searched, found {said} in what "
-                f"`{words[0]} -###` says; build the project first, and compile and link in commands of their own"
+                f"{option}: searching a -flto build needs a link by clang with lld, found {said} in the output of "
+                f"`{words[0]} -###`; build the project first, and compile and link in separate commands"
             )
         if not _LLD.fullmatch(Path(call[0]).name):
             found = Path(call[0]).name

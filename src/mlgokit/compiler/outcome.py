@@ -65,7 +65,7 @@ def failure_of(done: process.Completed, output: Path, timeout_seconds: float) ->
     if done.exceeded:
         return ended(status=CompileStatus.LIMITED, reason=done.exceeded)
     if done.returncode == -signal.SIGKILL:
-        reason = "killed by signal 9, perhaps for want of memory"
+        reason = "killed by signal 9, perhaps because memory ran out"
         return ended(status=CompileStatus.CRASHED, reason=reason, killed=True)
     if done.returncode != 0:
         check_room(output.parent, done.stderr)

@@ -189,8 +189,8 @@ def expect_judged(argv: Sequence[str | os.PathLike[str]]) -> None:
     """
     if _is_cc1(argv) and not isinstance(argv, Cc1Line):
         raise UsageError(
-            f"{os.fspath(argv[0])}: expected a command line that was judged as a whole, found words for {argv[1]!s}; "
-            "make a Cc1Line of them, or call the driver"
+            f"{os.fspath(argv[0])}: a `-cc1` command line must be passed as a Cc1Line, found plain words "
+            f"({argv[1]!s}); make a Cc1Line of them, or call the driver"
         )
 
 

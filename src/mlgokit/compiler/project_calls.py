@@ -19,9 +19,9 @@ from mlgokit.errors import InputError
 
 _MOST_NAMED, _MOST_SHOWN = 3, 120
 _ARCHIVES = (".a", ".lib")
-_TRIED = "neither the source nor what was made of it is there any more, as of the checks of a configure script"
-_CHECKED = "the build system compiled it to know its compiler"
-_AGAIN = "what it made was made again by a later call"
+_TRIED = "source and object no longer exist, as with checks of a configure script"
+_CHECKED = "the build system compiled it to identify the compiler"
+_AGAIN = "a later call made its output again"
 _FOREIGN = "it compiles for another machine"
 
 
@@ -143,7 +143,7 @@ class _Finder:
         if call.kind in {"link", "other"} or not all(path.is_file() for path in call.sources):
             return _TRIED
         written = [path for path in call.outputs if path.exists() or path.name == "-"]
-        return f"what it makes is not kept: it goes to {written[0]}" if written else ""
+        return f"its output is discarded ({written[0]})" if written else ""
 
     def moved(self, call: WrappedCall) -> WrappedCall:
         """The call that was just looked at, with its outputs as they are called by now."""

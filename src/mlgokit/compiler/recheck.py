@@ -83,8 +83,8 @@ def stale_error(module: str, mismatch: str, *, memory: str, key: Mapping[str, ob
     """
     had = "; ".join(f"{name} {_short(value)}" for name, value in key.items())
     return StaleError(
-        f"{module}: expected the compiler to give what {memory} gave, found another result ({mismatch}): "
-        f"something decided it that its key has not, which is ({had}); {remedy}"
+        f"{module}: the compiler's result differs from what {memory} gave ({mismatch}), so the cache key "
+        f"({had}) lacks something that affects the result; {remedy}"
     )
 
 

@@ -28,21 +28,21 @@ _MOST = 20
 _LEFT_OUT = (
     (
         r"-flto(=.*)?",
-        "modules are compiled one by one, without what the link does; judge what comes of it by the build's own link",
+        ("modules are compiled one by one, without link-time optimization; judge the result by the build's own link"),
     ),
     (r"-fwhole-program-vtables|-fvirtual-function-elimination.*", "it works in a link with -flto only"),
     (r"--?coverage|-fprofile-arcs|-ftest-coverage", "modules have no counters of coverage, as the build's objects do"),
     (
         r"-fplugin.*|-fpass-plugin.*|-Xclang -(load|plugin|add-plugin|fplugin|fpass-plugin).*",
-        "no other plugin is loaded, and modules are without what it does",
+        "other plugins are not loaded, so modules lack their changes",
     ),
 )
 """What is meant by leaving an option out; any other one is not known to clang, or not asked about."""
 _KEPT = (
-    (r"-fsanitize=.+", "modules have the sanitizer's checks in them, and so is what is measured larger and slower"),
+    (r"-fsanitize=.+", "modules contain the sanitizer's checks, so measured code is larger and slower"),
     (
         r"-f(cs-)?profile-(instr-)?generate(=.*)?",
-        "modules have counters in them: this build makes a profile, and is not the one that is compiled with it",
+        "modules contain profile counters: this build generates a profile, it does not use one",
     ),
     (r"--?coverage|-fprofile-arcs|-ftest-coverage", "objects have counters of coverage in them, and write files"),
     (
@@ -54,7 +54,7 @@ _KEPT = (
 """What is kept, and makes another program than the one that is shipped."""
 _OF_LINKS = r"-flto(=.*)?|-fwhole-program-vtables|-fvirtual-function-elimination.*"
 _UNKNOWN = "this clang does not know it"
-_NOT_ASKED = "it could start a program or write a file, so clang is not asked about it"
+_NOT_ASKED = "it could start a program or write a file, so it is not passed to clang"
 _LEVEL = re.compile(r"-O(\w*)")
 
 
@@ -210,9 +210,9 @@ def profile_sentences(fits: Sequence[ProfileFit]) -> tuple[str, ...]:
         return ()
     touched = sum(bool(fit.mismatched or fit.missing) for fit in fits)
     sentence = (
-        f"the profile does not fit {mismatched} functions, whose control flow is another one now, and has nothing of "
-        f"{missing}, in {touched} of {len(fits)} modules: they are compiled without it; make the profile anew if these "
-        "are many"
+        f"the profile is stale for {mismatched} functions whose control flow has changed, and lacks {missing} "
+        f"functions, in {touched} of {len(fits)} modules; these are compiled without counts; renew the profile if "
+        "there are many"
     )
     return (sentence,)
 
@@ -222,8 +222,8 @@ def tell_levels(modules: Sequence[Module], report: Report) -> None:
     count = sum(not module.is_for_size for module in modules)
     if count:
         note = (
-            f"{count:,} of {len(modules):,} modules are not compiled for size (-Os or -Oz): the policy is asked there "
-            "as well, but by a plugin only with MLGOKIT_ANY_LEVEL=1"
+            f"{count:,} of {len(modules):,} modules are not compiled for size (-Os or -Oz): the policy decides in "
+            "them here, but a plugin does so only with MLGOKIT_ANY_LEVEL=1"
         )
         report(1, 1, note)
 

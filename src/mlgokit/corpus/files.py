@@ -56,7 +56,7 @@ def read_bytes(descriptor: int, offset: int, size: int) -> bytes:
 
 def _shrunk(expected: int, found: int) -> InputError:
     return InputError(
-        f"expected a file that nobody changes, found its end at {found} instead of {expected}; import again"
+        f"the file changed while it was read (it ends at byte {found} instead of {expected}); import again"
     )
 
 

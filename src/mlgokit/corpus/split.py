@@ -246,8 +246,8 @@ def _check_replaceable(corpus: Corpus, facts: Mapping[str, Mapping[str, Any]]) -
         if decided == LISTED or (decided is None and module.held_out):
             who = "--held-out" if decided == LISTED else "the list of projects"
             raise UsageError(
-                f"{corpus.folder}: expected a corpus that nobody has split by name, found {module.project} decided by "
-                f"{who}; keep that split, or replace it with --force"
+                f"{corpus.folder}: the corpus already has a split by name ({module.project} by {who}); keep it, "
+                "or replace it with --force"
             )
 
 
@@ -291,11 +291,14 @@ def _by_hash(
     }
     notes: list[str] = []
     if not any(side for side, _ in decisions.values()):
-        notes.append("Nothing is held out: there is too little to split, or all of it was decided before; see --force.")
+        notes.append(
+            "Nothing is held out: there are too few projects or modules to split, or all were assigned "
+            "before; see --force."
+        )
     if inner:
         notes.append(
-            f"{', '.join(sorted(inner))}: split by module, so that results say how a policy does on unseen modules of "
-            "the same project, and nothing of other projects."
+            f"{', '.join(sorted(inner))}: split by module, so results show how a policy does on unseen modules of "
+            "the same project, not on other projects."
         )
     if 1 < len(outer) < _ENOUGH / share:
         notes.append(

@@ -156,9 +156,9 @@ def _expect_calls(made: MadeBuild) -> None:
     if made.passed and not made.modules:
         name, compiler = next(iter(made.passed.items()))
         raise UsageError(
-            f"--build: expected compilers that a wrapper can stand in for, found {len(made.passed)} new objects, such "
-            f"as {name} by {compiler}, and no call of a wrapper; start compilers by their names (clang, cc, c++) or by "
-            "CC and CXX, and leave the environment of the build as it is"
+            f"--build: no wrapped compiler was called, but {len(made.passed)} objects were made, such as {name} "
+            f"by {compiler}; start compilers by name (clang, cc, c++) or by CC and CXX, and do not clear the "
+            "environment"
         )
     if not made.calls:
         raise UsageError(
@@ -170,7 +170,7 @@ def _expect_calls(made: MadeBuild) -> None:
 
 def _passed_by(name: str, compiler: str) -> ModuleComparison:
     """The row of an object that is built alike on both sides, as no wrapper had a hand in it."""
-    side = BuiltModule(status="passed_by", reason=f"{compiler} made it, started past the wrappers of compilers")
+    side = BuiltModule(status="passed_by", reason=f"{compiler} made it and bypassed the wrappers")
     return ModuleComparison(module=name, before=side, after=side)
 
 

@@ -239,7 +239,7 @@ def _waterfall(projects: Sequence[ProjectComparison], measure: str) -> Bars | No
             Bar(name=project.project, start=0, end=100 * change, text=percent(change))
             for project, change in compared[:MOST_BARS]
         ),
-        note="What its register allocation costs, executed, as a geometric mean over functions.",
+        note="Cost of register allocation by block frequencies, as a geometric mean over functions.",
     )
 
 
@@ -481,7 +481,7 @@ def _function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> 
         rows=tuple(rows),
         note="Functions that are not the same on both sides, by "
         + ("their costs" if by_cost else "bytes")
-        + "; one that is absent was inlined everywhere, or is not needed any more."
+        + "; an absent function was inlined everywhere, or is no longer needed."
         + (cut if len(differing) > len(listed) else ""),
         symbols=True,
         terminal_rows=0,
@@ -511,20 +511,21 @@ def explanation_page(explanation: Explanation, *, functions: int) -> Page:
     differ = sum(site.differs for site in explanation.sites)
     by_differences = sum(component.change for component in explanation.components)
     sums = (
-        f"{explanation.change:+,} = {by_differences:+,} by differences, {explanation.unexplained:+,} in functions that "
-        f"no difference reaches, {explanation.elsewhere:+,} outside of functions"
+        f"{explanation.change:+,} = {by_differences:+,} from changed decisions, {explanation.unexplained:+,} in "
+        f"functions out of their reach, {explanation.elsewhere:+,} outside of functions"
     )
     if explanation.allocation:
         sums += f", {explanation.allocation:+,} by register allocation"
     sites = (
-        f"{len(explanation.sites):,} call sites, {differ:,} decided otherwise, in {len(explanation.components):,} "
-        "components of the call graph; the bytes of a component cannot be shared out among its differences"
+        f"{len(explanation.sites):,} call sites, {differ:,} decided differently, in "
+        f"{len(explanation.components):,} components of the call graph; the bytes of a component cannot be "
+        "divided among its decisions"
     )
     more = [f"{hidden:,} more functions changed; --functions shows more, --json has all"] if hidden > 0 else []
     summed: set[int] = set()
     return Page(
         title=title,
-        headline=f"{module}: {explanation.before:,} bytes by LLVM, {explanation.after:,} by {side}",
+        headline=f"{module}: {explanation.before:,} bytes with LLVM's decisions, {explanation.after:,} with {side}",
         sentences=(*more, sums, sites),
         warnings=explanation.left_alone,
         parts=tuple(
@@ -564,9 +565,9 @@ def _tree_parts(trees: Sequence[FunctionTree], left_out: str, names: Mapping[str
         Trees(
             title=title,
             trees=tuple(_tree(one, names) for one in chosen),
-            note="Calls that are decided otherwise than in the plain build are bold. Their bytes are those of their "
-            "component of the call graph, all functions that they can have changed: they cannot be shared out among "
-            "its differences. A preference is positive for inlining; a feature counts by what the preference loses "
+            note="Calls that are decided differently from the plain build are bold. Their bytes are those of their "
+            "component of the call graph (all functions that they can have changed), and cannot be divided among its "
+            "calls. A preference is positive for inlining; a feature counts by what the preference loses "
             "with the typical value in its place.",
         )
         for title, chosen in (

@@ -59,7 +59,7 @@ _WORDS = {
     "Held-out": "No module of the project was used in training.",
     "Control": "The plugin answering with LLVM's own decision every time. Differences come from LLVM's advisor for "
     "machine-learned inlining, which stops when the module has grown too much, not from the policy.",
-    "Flip": "One inlining decision turned round for exploration.",
+    "Flip": "One inlining decision inverted for exploration.",
     "Component": "Functions that depend on one another through flips, with their change in size: one label of the "
     "regression.",
     "Correlation": "Of the predicted and the measured changes, on projects that the network did not learn from.",
@@ -223,12 +223,12 @@ def control_sentence(control: Evaluation) -> str:
     compared = [project for project in control.projects if project.modules]
     different = [project.project for project in compared if project.before != project.after]
     if not different:
-        return f"The heuristic echoed through the plugin gives the same sizes in all {len(compared)} projects."
+        return f"Echoing the heuristic through the plugin gives the same sizes in all {len(compared)} projects."
     objects = relative_change(
         sum(project.before.objects for project in compared), sum(project.after.objects for project in compared)
     )
     return (
-        f"The heuristic echoed through the plugin gives the same sizes but in {len(different)} of {len(compared)} "
+        f"Echoing the heuristic through the plugin changes the sizes of {len(different)} of {len(compared)} "
         f"projects ({', '.join(different)}); objects {percent(objects)} over all."
     )
 
@@ -239,7 +239,9 @@ def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
     parts: list[Part | None] = [
         *comparison_parts(evaluation),
         _section_table(evaluation.projects),
-        None if report.shipped is None else _program_table(report.shipped, "A real program by what comes with mlgokit"),
+        None
+        if report.shipped is None
+        else _program_table(report.shipped, ("A real program with the pretrained policies")),
         None if program is None else _program_table(program, "A real program"),
         *_training_parts(report.rounds),
         *extra,

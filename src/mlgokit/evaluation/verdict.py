@@ -18,14 +18,14 @@ class VerdictRules:
     """When the judged side is worth shipping."""
 
     measure: Measure = "auto"
-    """Measure that is judged: the linked image, its code, objects, the link-aware score, or the executed cost of
-    register allocation. By default the image, or the cost if a side has nothing but policies of register allocation."""
+    """Measure for the verdict: linked image, its code, objects, link-aware score, or register-allocation cost. By
+    default the image, or the cost if the candidate has only register-allocation policies."""
     worst_project: float = 0.3
     """Per cent by which no project may be larger."""
     upper_end: float = 0.0
     """Per cent that the upper end of the interval over projects must lie below; with a single project, its change."""
     new_failures: int = 0
-    """Compilations and links that may fail on the judged side alone."""
+    """Number of compilations and links that may fail with the candidate alone."""
 
     def check(self) -> None:
         """Refuse numbers that say nothing.

@@ -90,7 +90,7 @@ def export_release(
     problem = _check_together(read, policies, names)
     cpp_class = CLASSES[problem.name] if name is None else name
     if not re.fullmatch(r"[A-Za-z_]\w*", cpp_class):
-        raise UsageError(f"name: expected the name of a C++ class, found {cpp_class!r}; give letters and digits")
+        raise UsageError(f"name: expected a C++ class name of letters and digits, found {cpp_class!r}; correct it")
     source = "".join(model_source(problem, list(read.values()), names, cpp_class))
     header = model_header(problem, cpp_class)
     built = _compile(toolchain, source, header, cpp_class, target)

@@ -69,9 +69,9 @@ def export_tflite(
     if policy.asks_heuristic and heuristic == "refuse":
         default = PROBLEMS[policy.problem].default_decision
         raise UsageError(
-            f"policy {origin}: expected one that decides alone, found a gate or doubt that leaves decisions to LLVM's "
-            f"heuristic, which LLVM's development mode does not tell a model; train without a gate and doubt, or give "
-            f"--heuristic input if whoever runs the model fills action_{default}"
+            f"policy {origin}: its gate or doubt leaves decisions to LLVM's heuristic, which LLVM's development "
+            "mode does not provide to a model; train without gate and doubt, or give --heuristic input if the "
+            f"caller of the model fills action_{default}"
         )
     written = write_policy(policy, columns=columns, draws=collect, origin=origin)
     data = graph_bytes(written.graph)

@@ -73,8 +73,8 @@ def check_proposal(problem: Problem, proposal: Proposal) -> None:
         )
     if proposal.independent and (proposal.base is None or proposal.forced):
         raise UsageError(
-            "training: expected independent decisions to be drawn from those of a base, found a proposal without a "
-            "base or with decisions of its own; give it the one and not the other"
+            "training: a proposal that explores by independent moves needs a base and no decisions of its own; "
+            "set the base, and remove the decisions"
         )
 
 

@@ -232,9 +232,9 @@ class TrialRun:
             refused = training.folder / REFUSED_NAME
             save_policy(for_modules(choice.policy, training.modules), refused)
             raise UsageError(
-                f"{training.problem.name}: expected that departing from LLVM's heuristic pays on projects that do not "
-                f"teach, found {-100 * validation.gain:+.2f} % on {len(validation.modules)} modules; leave the "
-                f"decision to LLVM, or collect from more projects. The policy is in {refused} all the same"
+                f"{training.problem.name}: the trained policy does not pay on validation projects "
+                f"({-100 * validation.gain:+.2f} % on {len(validation.modules)} modules); leave the decision to "
+                f"LLVM, or train on more projects. The refused policy is in {refused}"
             )
         counters = dataclasses.replace(
             _with_cost(counters, choice.cost),

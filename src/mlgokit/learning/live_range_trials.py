@@ -246,7 +246,7 @@ def find_functions(training: Training, dependent: frozenset[FunctionId] | None) 
         training.modules,
         workers=training.compiler,
         report=training.report,
-        label="what the allocator asks",
+        label="collect the allocator's questions",
     )
     left_out = tuple(done.reason or done.status.value for done, _ in asked if not done.ok)
     plan = _draw_functions(

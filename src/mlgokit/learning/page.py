@@ -71,13 +71,11 @@ def _headline(record: TrainingRecord) -> str:
 def _sentences(record: TrainingRecord) -> Iterable[str]:
     counters = record.counters
     yield (
-        f"{record.taught:,} modules taught, {record.judged:,} judged. {counters.get('compilations', 0):,.0f} "
-        f"compilations, {counters.get('failed', 0):,.0f} of them failed; {counters.get('user_seconds', 0) / 60:.1f} "
+        f"{record.taught:,} training modules, {record.judged:,} validation modules. "
+        f"{counters.get('compilations', 0):,.0f} compilations, {counters.get('failed', 0):,.0f} of them failed; {counters.get('user_seconds', 0) / 60:.1f} "
         f"minutes of processor time, {counters.get('seconds', 0) / 60:.1f} minutes in all. Negative is smaller."
     )
-    yield (
-        "Validation is no result: mlgokit evaluate says what the policy does to projects that no part of it has seen."
-    )
+    yield ("Validation is not an evaluation: mlgokit evaluate measures the policy on held-out projects.")
 
 
 def _gain_plot(rounds: Sequence[Round]) -> Curves | None:
@@ -92,8 +90,7 @@ def _gain_plot(rounds: Sequence[Round]) -> Curves | None:
         title="Change of the score by turn",
         axes=("turn", "change against LLVM's heuristic, %"),
         curves=tuple(curves),
-        note="Scores of the learner's own compilations have its exploration in them, so that they are worse than the "
-        "policy alone.",
+        note="Scores of training compilations include exploration, so they are worse than those of the policy alone.",
     )
 
 
@@ -139,17 +136,17 @@ def _judged_parts(rows: Sequence[ValidatedModule]) -> list[Part | None]:
             )
             for one in order
         ),
-        note="Scores at the turn that was judged best.",
+        note="Scores at the best turn.",
     )
     scatter = Scatter(
         title="Change by score of the module",
         unit="score",
         before=tuple(round(one.before) for one in order),
         after=tuple(round(one.after) for one in order),
-        note="One point for each module that judged: discs shrank, triangles grew, small squares are the same. The "
+        note="One point for each validation module: discs shrank, triangles grew, small squares are the same. The "
         "slider goes through them by their change.",
     )
-    return [waterfall("What each project adds", ("project", "score"), steps, "Scores of the modules that judged"),
+    return [waterfall("What each project adds", ("project", "score"), steps, "Scores of the validation modules"),
             scatter, table]  # fmt: skip
 
 

@@ -106,8 +106,8 @@ def load_checkpoint(folder: Path, algorithm: str) -> tuple[State, Counters] | No
     except (InputError, KeyError, ValueError, TypeError, OverflowError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
-            f"{path}: expected the checkpoint of this training, found another or a damaged file ({reason}); put back a "
-            "copy of it, or delete it to start the training anew: compilations in the store are not made again"
+            f"{path}: expected the checkpoint of this training, found another or a damaged file ({reason}); restore a "
+            "copy, or delete it to restart the training: compilations in the store are reused"
         ) from error
     return {name: value for name, value in stored.items() if not name.startswith(_COUNTERS)}, counters
 
@@ -151,7 +151,7 @@ def read_metrics(folder: Path) -> list[Row]:
     except (OSError, ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(
             f"metrics {path}: expected the rows of the checkpoint beside it, found: {error}; "
-            "delete the checkpoint to start the training anew"
+            "delete the checkpoint to restart the training"
         ) from error
 
 
@@ -173,8 +173,8 @@ def rows_up_to(turn: int, folder: Path) -> list[Row]:
     if [row.get("turn") for row in rows] != list(range(1, turn + 1)) or any(_REQUIRED - row.keys() for row in rows):
         raise InputError(
             f"metrics {folder / ROWS_NAME}: expected a row of numbers for each of the {turn} turns of the checkpoint, "
-            f"found {len(rows)} rows, not all of them whole; put back a copy of it, or delete {CHECKPOINT_NAME} to "
-            "start the training anew: compilations in the store are not made again"
+            f"found {len(rows)} rows, not all of them whole; restore a copy, or delete {CHECKPOINT_NAME} to "
+            "restart the training: compilations in the store are reused"
         )
     return rows
 

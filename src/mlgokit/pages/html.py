@@ -118,7 +118,8 @@ def check_json_name(path: Path) -> None:
     """
     if path.suffix in {".html", ".md"}:
         raise UsageError(
-            f"--output: expected the name of a JSON file, found {path}, which the report beside it has; end it in .json"
+            f"--output: expected a name ending in .json, found {path}, a name that the report beside it would "
+            "overwrite; end it in .json"
         )
     for suffix in (".html", ".md"):
         check_writable(path.with_suffix(suffix))

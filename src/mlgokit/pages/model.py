@@ -396,6 +396,6 @@ def waterfall(
         title=title,
         columns=columns,
         bars=tuple(bars),
-        note=f"{what}, after less before. Each bar begins where the one above it ends; to the left is smaller, and "
-        "hatched is larger.",
+        note=f"{what}: candidate minus baseline. Each bar begins where the one above ends; bars to the left are "
+        "smaller, hatched bars larger.",
     )

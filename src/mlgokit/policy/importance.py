@@ -276,8 +276,8 @@ def importance_parts(measured: Importance, output: OutputKind) -> list[Part]:
                 )
                 for place in order
             ),
-            note=f"Share: in {answer}. The {change} is what happens if the feature is another observation's. The "
-            "correlation is that of the feature with its share.",
+            note=f"Share: in {answer}. The {change} results from replacing the feature by that of another observation. "
+            "The correlation is that of the feature with its share.",
         ),
     ]
 
@@ -290,7 +290,7 @@ def importance_page(
     return Page(
         title=f"{name} ({measured.problem})",
         headline=f"What decides most: {first}.",
-        sentences=("It is what this policy goes by, and not the reason why code is larger or smaller.",),
+        sentences=("It shows what this policy's decisions depend on, not why code is larger or smaller.",),
         parts=tuple(importance_parts(measured, output)),
         command=command,
         facts=facts,

@@ -343,6 +343,6 @@ class Policy:
     def _expect(self, kind: AdviceKind) -> None:
         if self.output.advice_kind is not kind:
             raise UsageError(
-                f"policy for {self.problem}: expected one of the kind {kind.value}, "
-                f"found {self.output.advice_kind.value} (output {self.output.value}); evaluate it as what it is"
+                f"policy for {self.problem}: expected an output of kind {kind.value}, found "
+                f"{self.output.advice_kind.value} (output {self.output.value}); call the method for that kind"
             )

@@ -83,8 +83,8 @@ def check_llvms_own(policy: Policy, origin: str) -> None:
     llvms = [problem.name for problem in PROBLEMS.values() if problem.is_llvms]
     if policy.problem not in llvms:
         raise PolicyError(
-            f"policy {origin}: expected a policy for {', '.join(llvms)}, since LLVM asks a model about nothing else, "
-            f"found one for {policy.problem!r}; use it with `mlgokit export plugin`"
+            f"policy {origin}: LLVM has models only for {', '.join(llvms)}, and this policy is for "
+            f"{policy.problem!r}; use it with `mlgokit export plugin`"
         )
     if policy.output is OutputKind.COLUMN_EFFECT:
         raise PolicyError(

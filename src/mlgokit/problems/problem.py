@@ -108,8 +108,8 @@ class Problem:
         """
         if not self.is_llvms:
             raise UsageError(
-                f"{self.name}: expected a problem about which LLVM asks over a channel, found one that only the plugin "
-                "has; decide it with a policy"
+                f"{self.name}: LLVM has no interactive channel for this problem, which only the plugin has; use a "
+                "policy"
             )
         if not include_default or self.default_option is None:
             return Channel(options=self.channel_options)

@@ -74,11 +74,11 @@ class JudgeConfig:
     timeout_seconds: float = 300.0
     """Deadline of one link, and of one run of the command, in seconds."""
     share: float = 0.1
-    """Share of the budget between two confirmations, each of which takes at most twice that."""
+    """Interval between confirmations, as a share of the budget; a confirmation takes at most twice that."""
     kept: float = 0.8
-    """With `linked`: share of the computed gain below which half of the modules are linked alone."""
+    """With `linked`: if the link shows less than this share of the predicted gain, the modules are bisected."""
     error: float = 0.05
-    """With a noisy command: share of comparisons that may call a build smaller or larger by chance."""
+    """With a noisy command: error probability of a comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -147,8 +147,8 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
         sources, failures = _sources(calls, built)
         if sources and not any(source.lines for source in sources):
             raise ToolError(
-                f"{asked.plugin}: expected a plugin that says what it decides, found no line of it; if an earlier "
-                f"version made it, `mlgokit tune --start {asked.plugin.name} --budget 0s` makes it again"
+                f"{asked.plugin}: the plugin reported no decisions; if an earlier "
+                f"version of mlgokit made it, `mlgokit tune --start {asked.plugin.name} --budget 0s` makes it again"
             )
         whole = [call for call in calls if call.name not in failures]
         rounds = functools.partial(_compile_all, site, whole, workers=asked.compiler.workers, report=report)
@@ -257,8 +257,8 @@ def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objec
         sources, failures = _cargo_sources(plain, lined, plugin.resolve(), Path(scratch), report)
         if sources and not any(source.lines for source in sources):
             raise ToolError(
-                f"{plugin}: expected a plugin that says what it decides, found no line of it; if an earlier version "
-                f"made it, `mlgokit tune --start {plugin.name} --budget 0s` with that build makes it again"
+                f"{plugin}: the plugin reported no decisions; if an earlier version "
+                f"of mlgokit made it, `mlgokit tune --start {plugin.name} --budget 0s` with that build makes it again"
             )
         known = {source.name for source in sources}
         whole = [module for module in lined.modules if module.name in known]

@@ -169,8 +169,8 @@ class Session:
         if not missing:
             return ""
         return (
-            f"without {' and '.join(missing)} the search fits no policy to what it measures, to say what to try first; "
-            "`pip install 'mlgokit[train]'` brings them"
+            f"without {' and '.join(missing)} the search cannot fit a policy that orders what to try; install "
+            "them with `pip install 'mlgokit[train]'`"
         )
 
     def publish(self, verifier: Verifier, tuned: Tuned) -> Tuned:
@@ -256,7 +256,9 @@ def beside_budget(opening: float, *, budget: float) -> str:
     if seconds <= budget:
         return ""
     said = f"{seconds / 60:.0f} min" if seconds >= _MINUTES else f"{seconds:.0f} s"
-    return f"beside the budget, first policies and proofs take about {said}, as each compiles all modules"
+    return (
+        f"in addition to the budget, first policies and verifications take about {said}, as each compiles all modules"
+    )
 
 
 def _tune_costs(session: Session) -> Tuned:

@@ -282,7 +282,7 @@ def test_a_caller_that_goes_away_ends_the_compiler(start: Start):
         session.next()
     result = session.result()
     assert result.status is InteractiveStatus.ABANDONED
-    assert "the caller asked no further" in result.detail
+    assert "the caller stopped before the compilation ended" in result.detail
     assert result.log is not None
     assert result.log.columns["priority"].tolist() == [[4]] * 3
 

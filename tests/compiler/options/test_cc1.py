@@ -87,9 +87,7 @@ def test_only_a_judged_line_is_started(tmp_path: Path):
     clang.chmod(0o755)
     judged = Cc1Line(clang, options=("-cc1", "-Oz"), own=OWN)
     for changed in ([*judged], judged[:2] + judged[3:], (*judged, "-w"), [clang, "-cc1as"]):
-        with pytest.raises(
-            UsageError, match=r"expected a command line that was judged as a whole, found words for -cc1"
-        ):
+        with pytest.raises(UsageError, match=r"must be passed as a Cc1Line, found plain words \(-cc1"):
             process.run(changed, timeout_seconds=30)
     assert not (tmp_path / "started").exists()
     assert process.run(judged.extended(["-w"]), timeout_seconds=30).returncode == 0

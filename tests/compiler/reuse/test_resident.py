@@ -101,7 +101,7 @@ def test_at_the_deadline_the_child_is_killed(residents: Residents, tmp_path: Pat
 @pytest.mark.parametrize("kind", ["dies", "none"])
 def test_without_its_parent_a_command_line_has_no_resident_any_more(residents: Residents, tmp_path: Path, kind: str):
     assert ask(residents, tmp_path, kind)[0] is None
-    assert list(residents.declined.values()) == ["the resident compiler died, or did not kill its child in time"]
+    assert list(residents.declined.values()) == ["the resident compiler ended, or did not kill its child in time"]
     assert ask(residents, tmp_path, "good")[0] is None
 
 
@@ -115,7 +115,7 @@ def test_a_resident_that_does_not_answer_is_killed(
 
 def test_one_that_does_not_come_to_the_inliner_says_why(residents: Residents, tmp_path: Path):
     assert ask(residents, tmp_path, "good", name="silent")[0] is None
-    assert list(residents.declined.values()) == ["it did not come to the inliner (no inliner here)"]
+    assert list(residents.declined.values()) == ["it did not reach the inliner (no inliner here)"]
 
 
 def test_the_least_recently_used_one_goes(residents: Residents, tmp_path: Path):

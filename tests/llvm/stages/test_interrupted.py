@@ -19,7 +19,7 @@ pytestmark = pytest.mark.llvm
 
 # A shell that starts tests in the background has them ignore Ctrl-C, and Python inherits that.
 START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import mlgokit.__main__"
-INTERRUPTED = "interrupted; what was finished is kept, run the same command again to go on"
+INTERRUPTED = "interrupted; finished work is kept; run the same command again to resume"
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ class Import:
     """With --compile-commands: whether front ends run without network and rights to write (bubblewrap); auto: if it
     works on this machine."""
     embedded: bool = False
-    """With --compile-commands: take embedded bitcode out of the objects that were built, and run no front end."""
+    """With --compile-commands: extract embedded bitcode from the built objects instead of running the front end."""
     level: Level | None = None
     """With --compile-commands: optimization level in place of the build's own; a build at -O0 needs one."""
     include: str | None = None
@@ -79,7 +79,8 @@ class Import:
     module_seconds: float = 120.0
     """With --compile-commands: deadline of the front end for one source, in seconds."""
     object_base: Path | None = None
-    """With objects: folder that their names count from; with --embedded by default that of each command."""
+    """With objects: folder to which module names are relative; with --embedded, by default the folder of each
+    command."""
     command_filter: str | None = None
     """With objects: regular expression that must be found in one of a module's recorded options."""
     distributed: bool = False

@@ -102,11 +102,11 @@ def corpus_page(info: CorpusInfo) -> Page:
 def _sentences(info: CorpusInfo) -> Iterable[str]:
     if info.described:
         yield (
-            f"Before any pass: {info.instructions:,} instructions, {info.call_sites:,} call sites; "
-            f"{info.decidable_call_sites:,} of them call what their module defines."
+            f"Before optimization: {info.instructions:,} instructions, {info.call_sites:,} call sites, "
+            f"{info.decidable_call_sites:,} of them with a callee defined in the same module."
         )
     if text_bytes := sum(project.text_bytes for project in info.projects):
-        yield f"Code under plain -Oz, of the modules for which it is known: {text_bytes:,} bytes."
+        yield f"Code size at plain -Oz (modules where it is known): {text_bytes:,} bytes."
     if info.has_thinlto:
         yield "The modules are of a ThinLTO build; each has its part of the index."
     if info.has_override:
@@ -148,15 +148,18 @@ def contents_of(
 def leak_sentences(leaks: Sequence[str]) -> Iterable[str]:
     """Which training modules have copies among the held-out ones."""
     if leaks:
-        yield f"{len(leaks):,} training modules have a held-out copy and are passed over: {_first_four(leaks)}."
+        yield (
+            f"{len(leaks):,} training modules are skipped because a held-out module is a copy of them: "
+            f"{_first_four(leaks)}."
+        )
 
 
 def kinship_warnings(kinships: Sequence[Kinship]) -> Iterable[str]:
     """Which projects of training have functions in common with held-out ones."""
     for kinship in kinships[:_MOST_GROUPS]:
         yield (
-            f"{kinship.held_out} (held out) and {kinship.training} (training) have about {kinship.shared:.0%} of the "
-            "smaller one's own functions in common; put both on one side with `corpus split --held-out`."
+            f"{kinship.held_out} (held out) and {kinship.training} (training) share about {kinship.shared:.0%} of "
+            "the functions of the smaller one; put both on the same side with `corpus split --held-out`."
         )
 
 

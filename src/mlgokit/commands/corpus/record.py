@@ -45,8 +45,7 @@ class Record:
     timeout_minutes: float = 240.0
     """Deadline of the build in minutes."""
     compiler: Compiling = COMPILER
-    """The clang that keeps sources, and whose front end runs when the build is imported; the build has its own
-    compilers."""
+    """The clang that preprocesses sources to keep and imports the build; the build itself uses its own compilers."""
 
 
 def run(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
@@ -155,6 +154,6 @@ def _passed(objects: Sequence[PassedObject]) -> str:
     if not objects:
         return ""
     return (
-        f"{counted(len(objects), 'new object')}, such as {objects[0].path} by {objects[0].compiler}, whose compiler "
-        "was started past the wrappers"
+        f"{counted(len(objects), 'new object')}, such as {objects[0].path} by {objects[0].compiler}, which "
+        "bypassed the wrappers"
     )

@@ -36,9 +36,10 @@ class Split:
     seed: int = 1
     """Random seed; another one gives another split."""
     by: SplitBy = SplitBy.AUTO
-    """Unit that stays on one side: a project, or a module with its copies; auto splits a single project by module."""
+    """Unit of the split: project, or module together with its copies; auto splits a single project by module."""
     projects: ProjectsBy = ProjectsBy.AUTO
-    """Members of one project from now on: build, all modules; folder, those below one folder; auto, as before."""
+    """Way in which modules form projects from now on: build (all modules are one project), folder (one project for each
+    top folder), auto (unchanged)."""
     held_out: tuple[str, ...] = ()
     """Names of the projects to hold out, in place of a share."""
     force: bool = False

@@ -32,8 +32,8 @@ class Verify:
     objects: Path | None = None
     """Folder with the build's objects, under the modules' names; the linker's objects for ThinLTO."""
     compile_commands: Path | None = None
-    """Database that the corpus was imported from: each command is compiled by its own options, precompiled
-    headers too, into a temporary folder. Its compilers and plugins are not started."""
+    """Database that the corpus was imported from. Each command is compiled with its own options, precompiled headers
+    included, into a temporary folder, by this clang."""
     sources: Path | None = None
     """Folder where `corpus fetch` put the sources of a corpus that `corpus extract` made; they are compiled anew."""
     manifest: Path | None = None

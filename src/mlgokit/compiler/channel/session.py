@@ -40,7 +40,7 @@ class InteractiveStatus(enum.Enum):
     FAILED = "the compiler failed"
     TRUNCATED = "the compiler closed a channel in the middle of an observation"
     MALFORMED = "a channel carried something other than LLVM's protocol, and the compiler was killed"
-    SILENT = "the compiler kept a channel open without asking anything more, and was killed"
+    SILENT = "the compiler kept a channel open without further questions, and was killed"
     LOST = "the pipes were removed before the compiler opened them, and it was killed"
     TIMED_OUT = "the compiler was still running at the deadline, and was killed"
     ABANDONED = "the caller asked no further, and the compiler was killed"
@@ -202,7 +202,10 @@ class Session:
         if self._result is not None:
             return self._result
         if self._stopped is None and not self._is_over:
-            self._stopped = InteractiveStatus.ABANDONED, f"{self.program}: the caller asked no further; ask to the end"
+            self._stopped = (
+                InteractiveStatus.ABANDONED,
+                (f"{self.program}: the caller stopped before the compilation ended; read all observations"),
+            )
         returncode, usage = process.end(self._child)
         for line in self._lines.values():
             self._damage = self._damage or line.conversation.close()

@@ -192,7 +192,7 @@ class KnownFunctions:
         codes = [told.get(function.digest) for function in dropped]
         known_codes = [code for code in codes if code is not None]
         if len(known_codes) < len(dropped):
-            return "a function was dropped whose code is not known"
+            return "a function was skipped although its code is not known"
         signatures = list(sizes.signatures)
         places = {signature: index for index, signature in enumerate(signatures)}
         rest, data = [sizes.signature_rest], [sizes.signature_data]

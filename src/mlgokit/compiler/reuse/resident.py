@@ -133,7 +133,7 @@ class Residents:
         if done is None or done.timed_out:
             _end(resident)
             if done is None:
-                self.decline(key, "the resident compiler died, or did not kill its child in time")
+                self.decline(key, "the resident compiler ended, or did not kill its child in time")
             return done
         self._keep(resident)
         return done
@@ -196,7 +196,7 @@ class Residents:
             if ready is None:
                 _end(resident)
                 said = process.tail(messages).strip().splitlines()
-                return f"it did not come to the inliner ({said[-1] if said else 'no message'})"
+                return f"it did not reach the inliner ({said[-1] if said else 'no message'})"
             return resident
 
     def _keep(self, resident: _Resident) -> None:

@@ -77,7 +77,7 @@ def why_not_tuned(words: Sequence[str]) -> str:
     if codegen_option(words, "linker-plugin-lto") is not None:
         return "its linker makes the code (-Clinker-plugin-lto)"
     if lto is None or lto not in FULL_LTO:
-        return f"it is linked with lto={lto or 'off'} in place of fat"
+        return f"it is linked with lto={lto or 'off'} instead of fat"
     if level not in {"z", "s"}:
         return f"it is compiled with opt-level={level} in place of z or s"
     return ""

@@ -26,9 +26,7 @@ from mlgokit.corpus.writer import EXAMPLES
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.manifest import has_copies
 
-_OTHER_COMPILER = (
-    "build with clang (CC=clang CXX=clang++), or give --baseline clang to have clang's code compared with clang's"
-)
+_OTHER_COMPILER = "build with clang (CC=clang CXX=clang++), or give --baseline clang to compare with clang's own code"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +141,7 @@ def source_calls(
         elif source.call.after:
             left_out[source.name] = "it defines macros only after its precompiled header is read"
         elif source.call.lto:
-            left_out[source.name] = "it is compiled with -flto, so that its code is made in the link"
+            left_out[source.name] = "it is compiled with -flto, so its code is generated in the link"
         else:
             units = (unit for unit in source.call.units if unit not in dry.unknown and not unit.name.startswith("-g"))
             calls.append(

@@ -277,7 +277,7 @@ def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
         named = ", ".join(reading.named_without_code)
         more = reading.without_code - len(reading.named_without_code)
         notes.append(
-            f"no code, and so no module, comes of {counted(reading.without_code, 'command')} of the database: {named}"
+            f"{counted(reading.without_code, 'command')} of the database without code, and so without a module: {named}"
             f"{f', and {more} more' if more > 0 else ''}"
         )
     for compiler, count in reading.compilers.most_common():
@@ -325,8 +325,8 @@ def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Genera
         reason = refusal(source, dry)
         if reason is None and target_family(target_of(dry)) != target_family(plan.target):
             reason = (
-                f"it is compiled for {target_of(dry)}, and this corpus is for {plan.target}: one has a single target; "
-                f"--target {target_of(dry)} makes one of such commands"
+                f"it is compiled for {target_of(dry)}, but a corpus has one target, here {plan.target}; "
+                f"--target {target_of(dry)} imports those commands"
             )
         try:
             job = None if reason is not None else _job(request, source, plan, dry, words)

@@ -153,7 +153,7 @@ def _why_lost(call: WrappedCall, index: int) -> str:
     source = call.sources[index]
     text = call.texts[index] if index < len(call.texts) else None
     if text is None:
-        return "" if source.is_file() else "it was given on standard input, or the build has removed it"
+        return "" if source.is_file() else "it came from standard input, or the build removed it"
     if text.is_piped:
         reason = "it was given on standard input"
     elif changed := text.changed:

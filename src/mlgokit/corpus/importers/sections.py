@@ -36,7 +36,7 @@ _OTHER_KINDS = {
     b"\xde\xc0\x17\x0b": "bitcode itself, as -flto makes it",
     b"!<ar": "an archive",
     b"!<th": "a thin archive",
-    b"\xca\xfe\xba\xbe": "a universal file, of which lipo -thin gives one part",
+    b"\xca\xfe\xba\xbe": "a universal binary; extract one architecture with lipo -thin",
 }
 
 

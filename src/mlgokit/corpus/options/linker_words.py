@@ -66,7 +66,7 @@ _ABOUT_CODE = re.compile(
     r"-*(mllvm|plugin-opt=-|plugin-opt=(O|lto-partitions|disable-verify)|load-pass-plugin"
     r"|lto-(newpm-passes|aa-pipeline|CGO|partitions|cs-profile-generate))"
 )
-_NOT_IN_CLANG = "clang -cc1 has nothing like it: objects may differ from the build's"
+_NOT_IN_CLANG = "clang -cc1 has no equivalent: objects may differ from the build's"
 _STEERS = re.compile(r"-*(plugin|lto|thinlto|save-temps|no-lto|fat-lto)")
 _POSITION_INDEPENDENT = frozenset({"-pie", "--pie", "--pic-executable", "-shared", "--shared", "-Bshareable"})
 

@@ -112,7 +112,7 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
     """
     if _LLD.fullmatch(PurePath(words[0]).name):
         return translate_linker(list(_expand(words[1:], folder)), profile_kinds=toolchain.wants_profile_kinds)
-    driver_words = [*_without_inputs(_expand(words[1:], folder), toolchain.clangxx), "-fuse-ld=lld", "-lc"]
+    driver_words = [*_without_inputs(_expand(words[1:], folder)), "-fuse-ld=lld", "-lc"]
     done = ask_driver(toolchain.clangxx, driver_words, folder=folder)
     lines = [line for line in done.stderr.split("\n") if line.startswith(' "')]
     if done.returncode != 0 or not lines:
@@ -168,8 +168,8 @@ def understand_override(words: Sequence[str], *, where: str) -> Words:
     level = facts.get("level")
     if level is None:
         raise CorpusError(
-            f"{where}: expected a level (-O1, -O2, -O3, -Os or -Oz) among options of a compiler driver, found none; "
-            "without one clang optimizes nothing: add it"
+            f"{where}: expected an optimization level (-O1, -O2, -O3, -Os or -Oz) among the driver options, found "
+            "none, so clang would not optimize; add one"
         )
     linker = [f"--lto-O{level}", *filter(None, [facts.get("position")])]
     options = list(translate_linker(linker, triple=facts.get("triple")).options)
@@ -261,7 +261,7 @@ def _expand(words: Sequence[str], folder: Path | None) -> list[str]:
         ) from error
 
 
-def _without_inputs(words: Iterable[str], clang: Path) -> Iterator[str]:
+def _without_inputs(words: Iterable[str]) -> Iterator[str]:
     """A driver's options; its inputs need not exist any more, and libraries and accelerators do not matter."""
     rest = iter(words)
     for word in rest:
@@ -273,8 +273,8 @@ def _without_inputs(words: Iterable[str], clang: Path) -> Iterator[str]:
             yield word
         elif word.startswith("-") and not (may_be_left_out(word) or _FOR_THE_LINKER.fullmatch(word)):
             raise UsageError(
-                f"link command: expected options that {clang} takes, found: {word[:200]!r}, which nobody has reviewed; "
-                "leave it out of the command, or give the command of ld.lld"
+                f"link command: the option {word[:200]!r} is not in the list of reviewed options; remove it from "
+                "the command, or give the command of ld.lld"
             )
 
 

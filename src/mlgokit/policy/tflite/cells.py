@@ -244,7 +244,9 @@ def _unary(kind: str, function: Function) -> Function:
         return Steps(knots=function.knots, values=UNARY[kind](function.values).astype(np.float32), row=function.row)
     if kind == "ABS" and function.infinite is None:
         return Raw(absolute=True)
-    raise ValueError(f"{kind} of a raw value; only ranks among boundaries, and categories, can be kept")
+    raise ValueError(
+        f"{kind} of a raw feature value; a policy file can represent only ranks among boundaries and categories"
+    )
 
 
 def _activate(operator: Operator, function: Function) -> Function:
@@ -263,7 +265,9 @@ def _binary(kind: str, left: Function, right: Function) -> Function:
         return _compare(kind, left, float(right.values[0]))
     if isinstance(right, Raw) and isinstance(left, Steps) and not len(left.knots) and kind in _MIRRORED:
         return _compare(_MIRRORED[kind], right, float(left.values[0]))
-    raise ValueError(f"{kind} of a raw value; only ranks among boundaries, and categories, can be kept")
+    raise ValueError(
+        f"{kind} of a raw feature value; a policy file can represent only ranks among boundaries and categories"
+    )
 
 
 def _compare(kind: str, raw: Raw, number: float) -> Steps:
@@ -276,7 +280,9 @@ def _compare(kind: str, raw: Raw, number: float) -> Steps:
         or raw.absolute
         or raw.infinite is not None
     ):
-        raise ValueError(f"{kind} of a raw value; only ranks among boundaries, and categories, can be kept")
+        raise ValueError(
+            f"{kind} of a raw feature value; a policy file can represent only ranks among boundaries and categories"
+        )
     at = np.array([number], np.float32)
     knots = np.concatenate([at, np.nextafter(at, np.float32(np.inf))])
     return Steps(knots=knots, values=BINARY[kind](representatives(knots), at).astype(np.float32))

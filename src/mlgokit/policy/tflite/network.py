@@ -87,7 +87,8 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
             values[index] = input_cells(name, tensor.shape)
         except ValueError as error:
             raise InputError(
-                f"model {origin}: expected inputs for one decision, found {error}; convert a policy that is so asked"
+                f"model {origin}: expected inputs for a single decision (batch size 1), found {error}; convert a "
+                "model with batch size 1"
             ) from error
     workshop = Workshop()
     needed = _needed_operators(graph, deciding[0])

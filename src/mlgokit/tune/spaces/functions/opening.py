@@ -101,8 +101,8 @@ def open_functions(
     if not config.in_bytes and not space.functions:
         reason = next((f" ({name}: {reason})" for name, reason in space.failures.items()), "")
         raise CorpusError(
-            f"tune: expected functions with spills, reloads or copies, found none in {len(modules)} modules{reason}; "
-            "build with -O1 or more: at -O0 LLVM has another allocator"
+            f"tune: no function in {len(modules)} modules has spills, reloads or copies{reason}; build with -O1 "
+            "or more, as -O0 uses LLVM's fast allocator"
         )
     search = Search(folder=folder, space=space, seed=seed, label=config.label)
     search.count(sum(done.user_seconds for done in results), compilations=len(modules))

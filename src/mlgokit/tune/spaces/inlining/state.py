@@ -238,8 +238,8 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
 
 def _too_much(path: Path, found: str) -> InputError:
     return InputError(
-        f"{path}: expected at most {size_text(_MOST_EFFECT_BYTES)} of what steps measured, found {found}; put back a "
-        "copy of it, or delete it: what to try first is then learned anew, and nothing else is lost"
+        f"{path}: expected at most {size_text(_MOST_EFFECT_BYTES)} of measured effects, found {found}; restore a "
+        "copy, or delete the file: only the order of what to try first is lost"
     )
 
 
