@@ -295,7 +295,7 @@ def test_a_disk_that_will_not_do_is_a_sentence(
         (
             RecursionError("maximum recursion depth exceeded"),
             4,
-            "the input is nested too deeply; give it in another form",
+            "input of fewer levels, found one that is nested too deeply; give it in another form",
         ),
     ],
 )

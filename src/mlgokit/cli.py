@@ -193,7 +193,7 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
     except BrokenPipeError:
         return _silence_output()
     except RecursionError:
-        sentence = "the input is nested too deeply; give it in another form"
+        sentence = "expected input of fewer levels, found one that is nested too deeply; give it in another form"
         return _fail(errors, sentence, InputError.exit_code)
     except (OSError, MemoryError, RuntimeError) as error:
         sentence = _shortage(error)

@@ -73,7 +73,8 @@ def _sentences(record: TrainingRecord) -> Iterable[str]:
     yield (
         f"{record.taught:,} training modules, {record.judged:,} validation modules. "
         f"{counters.get('compilations', 0):,.0f} compilations, {counters.get('failed', 0):,.0f} of them failed; "
-        f"{counters.get('user_seconds', 0) / 60:.1f} minutes of processor time, {counters.get('seconds', 0) / 60:.1f} minutes in all. Negative is smaller."
+        f"{counters.get('user_seconds', 0) / 60:.1f} minutes of processor time, "
+        f"{counters.get('seconds', 0) / 60:.1f} minutes in all. Negative is smaller."
     )
     yield ("Validation is not an evaluation: mlgokit evaluate measures the policy on held-out projects.")
 

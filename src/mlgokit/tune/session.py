@@ -248,7 +248,7 @@ def beside_budget(opening: float, *, budget: float) -> str:
 
     Example:
         >>> beside_budget(50.0, budget=60.0)
-        'beside the budget, first policies and proofs take about 5 min, as each compiles all modules'
+        'in addition to the budget, first policies and verifications take about 5 min, as each compiles all modules'
         >>> beside_budget(50.0, budget=1800.0)
         ''
     """

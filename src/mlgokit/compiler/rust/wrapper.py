@@ -71,7 +71,7 @@ def why_not_tuned(words: Sequence[str]) -> str:
 
     Example:
         >>> why_not_tuned(["rustc", "-C", "opt-level=z", "-C", "lto=thin"])
-        'it is linked with lto=thin in place of fat'
+        'it is linked with lto=thin instead of fat'
     """
     lto, level = codegen_option(words, "lto"), codegen_option(words, "opt-level") or "0"
     if codegen_option(words, "linker-plugin-lto") is not None:
