@@ -367,5 +367,8 @@ def test_what_breaks_again_and_again_ends_the_run(
     cluster.start_scheduler()
     cluster.start_worker()
     monkeypatch.setattr("mlgokit.cluster.link.compile_here", breaks)
-    with opened(cluster, here) as compiler, pytest.raises(ToolError, match=r"RuntimeError 10 times \(a defect\)"):
+    with (
+        opened(cluster, here) as compiler,
+        pytest.raises(ToolError, match=r"failed 10 times with RuntimeError \(a defect\)"),
+    ):
         compiler.compile(load_corpus(small_corpus).modules[0], LOGGED)

@@ -500,7 +500,7 @@ def _compared(recorded: RecordedBuild, *, must_shrink: bool) -> tuple[TunedProgr
             raise RejectedError(
                 f"--build: expected a program with -flto to be no larger with the plugin, found {name} of "
                 f"{program.tuned.image:,} bytes, {program.plain.image:,} without; no plugin was written, link by lld "
-                "(-fuse-ld=lld), compile and link in commands of their own, and name one program with --program, so "
+                "(-fuse-ld=lld), compile and link in separate commands, and name one program with --program, so "
                 "that its link is searched"
             )
         found.append(program)

@@ -172,8 +172,8 @@ def linker_call(
         if not _LLD.fullmatch(Path(call[0]).name):
             found = Path(call[0]).name
             raise OtherLinkerError(
-                f"{option}: expected a link by clang with lld, where -flto is searched, found {found} in what "
-                f"`{words[0]} -###` says; link with -fuse-ld=lld, in CC and CXX if LDFLAGS does not reach that link, "
+                f"{option}: searching a -flto build needs a link by clang with lld, found {found} in the output of "
+                f"`{words[0]} -###`; link with -fuse-ld=lld, in CC and CXX if LDFLAGS does not reach that link, "
                 "or give the call of ld.lld itself"
             )
     said = process.run([call[0], "--version"], timeout_seconds=timeout_seconds, cwd=folder).stdout
