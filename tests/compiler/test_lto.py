@@ -54,7 +54,7 @@ def test_the_linker_itself_may_be_the_command(tmp_path: Path):
 @pytest.mark.parametrize(
     ("said", "version", "sentence"),
     [
-        ('"/usr/bin/ld" "-o" "app"', "LLD 22.1", "found ld in what .* says; link with -fuse-ld=lld"),
+        ('"/usr/bin/ld" "-o" "app"', "LLD 22.1", "found ld in the output of .*; link with -fuse-ld=lld"),
         ("no job", "LLD 22.1", "found no linker in the output of"),
         ('"{lld}" "-o" "app"', "LLD 19.1.7", "expected the lld of LLVM 22, .* found that of LLVM 19"),
         ('"{lld}" "-o" "app"', "GNU ld 2.40", "found another program"),
