@@ -24,7 +24,9 @@ from public_tables import (
 )
 from results import Cell, Result, Table, percent, write_result
 
+from mlgokit.builds.compiled import CompiledProjects
 from mlgokit.builds.images import static_link
+from mlgokit.builds.pair import VariantPair
 from mlgokit.builds.variant import PLAIN_VARIANT, Variant, make_variant
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
@@ -35,7 +37,7 @@ from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.corpus.sources.projects import Project
 from mlgokit.errors import MlgokitError, ToolError, UsageError
-from mlgokit.evaluation.compare import compare_projects
+from mlgokit.evaluation.compare import compare_builds
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value, plain_json
 from mlgokit.module import Module, architecture_of
@@ -269,14 +271,14 @@ def linked_row(
         ToolError: there is no linker, or the project cannot be linked.
     """
     lld = linker_of(compiler.toolchain, "benchmark")
-    found = compare_projects(
-        modules,
+    source = CompiledProjects(
+        variants=VariantPair(before=before, after=after),
+        modules=modules,
         compiler=compiler,
-        before=before,
-        after=after,
         links={name: static_link(lld, icf=folds) for name, folds in LINKS.items()},
         before_objects=plain,
-    ).projects[0]
+    )
+    found = compare_builds(source.make()).projects[0]
     if found.link_failure:
         raise ToolError(f"{found.project}: expected an image, found {found.link_failure}; leave the project out")
     return {

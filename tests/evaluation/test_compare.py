@@ -2,18 +2,22 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mlgokit.builds.images import BuiltImage, LinkTask, WeighedImage, no_image
+from mlgokit.builds.compiled import CompiledProjects
+from mlgokit.builds.images import BuiltImage, LinkBuild, LinkTask, WeighedImage, no_image
+from mlgokit.builds.pair import ProjectPair, VariantPair
 from mlgokit.builds.variant import PLAIN_VARIANT, Variant, make_variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.regalloc_cost import RegallocCosts
+from mlgokit.compiler.request import Lto
 from mlgokit.corpus.corpus import ModuleFailure as NoModule
 from mlgokit.errors import InputError, ToolError
-from mlgokit.evaluation.compare import Intervals, compare_projects, project_comparison, summarised
+from mlgokit.evaluation.compare import Intervals, compare_builds, compare_project, summarised
 from mlgokit.evaluation.page import evaluation_page
 from mlgokit.evaluation.records import MEASURES, Evaluation, ProjectComparison, read_evaluation, without_rows
 from mlgokit.evaluation.rows import compare_costs
@@ -42,9 +46,25 @@ def linked(task: LinkTask) -> WeighedImage:
     return WeighedImage(row=row)
 
 
-def evaluated(compiler: FakeCompiler, names: list[str], after: Variant) -> Evaluation:
-    modules = [toy_source(name, project=name.split("/", maxsplit=1)[0]) for name in names]
-    return compare_projects(modules, compiler=compiler, after=after, links={"": linked})
+def evaluated(
+    compiler: FakeCompiler,
+    names: list[str],
+    after: Variant,
+    *,
+    before: Variant = PLAIN_VARIANT,
+    links: dict[str, LinkBuild] | None = None,
+    lto: dict[str, Lto] | None = None,
+    left_out: Sequence[NoModule] = (),
+) -> Evaluation:
+    source = CompiledProjects(
+        variants=VariantPair(before=before, after=after),
+        modules=[toy_source(name, project=name.split("/", maxsplit=1)[0]) for name in names],
+        compiler=compiler,
+        links=links or {"": linked},
+        lto=lto or {},
+        left_out=left_out,
+    )
+    return compare_builds(source.make())
 
 
 def test_functions_that_differ_are_rows_of_both_sides():
@@ -93,8 +113,7 @@ def test_two_plain_sides_do_not_differ():
 @pytest.mark.parametrize("after", [PLAIN_VARIANT, make_variant([":always"])], ids=["plain", "policy"])
 def test_no_seed_finds_a_difference_between_equal_sides(after: Variant):
     compiler = toy_compiler({f"{name}/1": toy() for name in "abcd"})
-    modules = [toy_source(f"{name}/1", project=name) for name in "abcd"]
-    found = compare_projects(modules, compiler=compiler, before=after, after=after, links={"": linked})
+    found = evaluated(compiler, [f"{name}/1" for name in "abcd"], after, before=after)
 
     for seed in range(100):
         again = summarised(
@@ -109,10 +128,7 @@ def test_a_source_that_is_no_module_is_a_row():
         NoModule(name="a/2", project="a", reason="no such header"),
         NoModule(name="b/1", project="b", reason="of another project"),
     ]
-    compiler = toy_compiler({"a/1": toy()})
-    found = compare_projects(
-        [toy_source("a/1", project="a")], compiler=compiler, after=PLAIN_VARIANT, links={"": linked}, left_out=left_out
-    )
+    found = evaluated(toy_compiler({"a/1": toy()}), ["a/1"], PLAIN_VARIANT, left_out=left_out)
 
     (project,) = found.projects
     assert (project.modules, [row.module for row in project.module_rows]) == (1, ["a/1", "a/2"])
@@ -121,25 +137,18 @@ def test_a_source_that_is_no_module_is_a_row():
 
 def test_objects_for_link_time_optimization_are_bitcode():
     compiler = toy_compiler({"a/1": toy()})
-    compare_projects(
-        [toy_source("a/1", project="a")],
-        compiler=compiler,
-        after=PLAIN_VARIANT,
-        links={"": linked},
-        lto={"a/1": "thin"},
-    )
+    evaluated(compiler, ["a/1"], PLAIN_VARIANT, lto={"a/1": "thin"})
 
     assert [request.lto for _, request in compiler.asked] == ["thin", "thin"]
 
 
 def test_each_of_several_programs_is_an_image():
     compiler = toy_compiler({"a/1": toy(), "a/2": toy()})
-    links = {
+    links: dict[str, LinkBuild] = {
         "tool": linked,
         "server": lambda task: linked(dataclasses.replace(task, project="unlinked", objects={"a/1": Path()})),
     }
-    modules = [toy_source(name, project="a") for name in ("a/1", "a/2")]
-    found = compare_projects(modules, compiler=compiler, after=make_variant([":always"]), links=links)
+    found = evaluated(compiler, ["a/1", "a/2"], make_variant([":always"]), links=links)
 
     (project,) = found.projects
     assert [(one.image, one.before.image, one.after.status) for one in project.images] == [
@@ -173,10 +182,8 @@ def test_costs_under_link_time_optimization_are_those_of_the_link_or_said_not_to
     ]
 
     def project(*, asked: bool) -> ProjectComparison:
-        return project_comparison(
-            "a", "c", {"a.o": (done, done)}, [("a", sides[0], sides[1])],
-            failures=(), costs=asked, weights={}, plugins=(False, False),
-        )  # fmt: skip
+        pair = ProjectPair(project="a", language="c", modules={"a.o": (done, done)}, images=[("a", sides[0], sides[1])])
+        return compare_project(pair, plugins=(False, False), costs=asked)
 
     found = project(asked=True)
     assert found.costs is not None
@@ -228,9 +235,10 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, message:
 
 def test_without_a_linker_nothing_is_compiled():
     compiler = toy_compiler({"a/1": toy()})
+    source = CompiledProjects(variants=VariantPair(after=PLAIN_VARIANT), modules=[toy_source("a/1")], compiler=compiler)
 
     with pytest.raises(ToolError, match=r"^evaluation: expected ld.lld of LLVM 22 to link the projects, found none"):
-        compare_projects([toy_source("a/1")], compiler=compiler, after=PLAIN_VARIANT)
+        source.make()
     assert compiler.asked == []
 
 

@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.builds.compiled import CompiledProjects
+from mlgokit.builds.pair import VariantPair
 from mlgokit.builds.variant import make_variant
 from mlgokit.commands.export import Export, run as export
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.evaluation.compare import compare_projects
+from mlgokit.evaluation.compare import compare_builds
 from mlgokit.evaluation.explain import explain_module
 from mlgokit.files import digest_file
 from mlgokit.learning.baselines import policy_file
@@ -128,7 +130,8 @@ def test_it_is_said_where_a_policy_leaves_code_alone(toolchain: Toolchain, plugi
         ("plugin", make_variant(plugin=tmp_path / "usual.so")),
         ("listed", make_variant([str(tmp_path / "listed.policy")])),
     ):
-        found = compare_projects([module], compiler=compiler, after=side)
+        source = CompiledProjects(variants=VariantPair(after=side), modules=[module], compiler=compiler)
+        found = compare_builds(source.make())
         (project,) = found.projects
         sentences[name] = found.left_alone
         assert (project.before.objects == project.after.objects) == (name != "listed")

@@ -20,7 +20,7 @@ from mlgokit.policy.pretrained import BUILTIN, policy_files
 from mlgokit.policy.store import load_policy, read_policy_bytes
 from mlgokit.policy.targets import left_alone
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
-from mlgokit.tables.file import read_inside
+from mlgokit.tables.file import read_inside, tables_inside
 
 PluginPlace = Literal["compile", "link", "both"]
 """Where a build loads the plugin; only a link-time optimization has something to decide in the link."""
@@ -86,6 +86,16 @@ class Variant:
 
 
 PLAIN_VARIANT = Variant()
+
+
+def changes_allocation(side: Variant) -> bool:
+    """Whether a variant changes register allocation, by a policy or by a table in its plugin.
+
+    Raises:
+        InputError: the plugin cannot be read.
+    """
+    tables = tables_inside(Path(side.record.plugin)) if side.record.plugin else ()
+    return "allocations" in tables or any(PROBLEMS[problem].by_regalloc_cost for problem in side.record.policies)
 
 
 def leaves_alone(side: Variant, architectures: Mapping[str, int]) -> tuple[str, ...]:

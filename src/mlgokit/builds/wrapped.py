@@ -3,22 +3,35 @@
 Copies of all variants lie at the same place, one after the other, so that no path differs between them.
 """
 
+import contextlib
 import dataclasses
+import shutil
+import tempfile
 from collections import Counter
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.builds.compilers import CompilerOptions, clang_for
+from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import WeighedImage, no_image, weigh_image
+from mlgokit.builds.pair import BUILDS, BuildPair, PairBitcode, ProjectPair, VariantPair
 from mlgokit.builds.variant import Variant, cache_key, plugin_link_option
 from mlgokit.compiler.build_tree import BITCODE, copy_sources, is_image, objects_below, objects_passed_by
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.project_calls import project_calls, shown_path
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
-from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, WrappedCall, run_wrapped
+from mlgokit.corpus.build_notes import baseline_text, level_of
+from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.importers.build_command import lto_of
-from mlgokit.errors import InputError
+from mlgokit.corpus.importers.database import module_outputs
+from mlgokit.corpus.importers.recorded import in_place_of, write_database
+from mlgokit.errors import InputError, MlgokitError, UsageError
+from mlgokit.progress import Report, say_nothing
 
 TREE = "tree"
 """The copy of the build's folder, beside the wrappers."""
@@ -64,6 +77,175 @@ class MadeBuild:
     passed: dict[str, str]
     compiled: tuple[WrappedCall, ...]
     gone: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrappedProject:
+    """A build that two variants make, one after the other; a :class:`~mlgokit.builds.pair.PairSource`.
+
+    Attributes:
+        plan: the build.
+        variants: that make it.
+        toolchain: whose clang takes the place of the build's compilers.
+        plugin: the generic one, for a variant that names none.
+        compiler: how bitcode is compiled for call trees.
+        folder: for copies of the build, and for bitcode.
+    """
+
+    plan: BuildPlan
+    variants: VariantPair
+    toolchain: Toolchain
+    plugin: Path | None
+    compiler: CompilerOptions
+    folder: Path
+
+    @property
+    def _place(self) -> Path:
+        return self.folder / "build"
+
+    def make(self, *, report: Report = say_nothing) -> BuildPair:
+        """Make both; what failed or is missing is a row.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+            ToolError: a command cannot be started.
+            UsageError: the build calls no compiler that is wrapped, or an image pattern fits nothing.
+        """
+        made: list[MadeBuild] = []
+        for number, (build, side) in enumerate(self.variants.both.items()):
+            report(number, len(BUILDS), f"build {build}: {side.record.label}")
+            if made:
+                shutil.rmtree(self._place)
+            made.append(
+                make_variant_of(
+                    self.plan,
+                    side,
+                    self._place,
+                    toolchain=self.toolchain,
+                    plugin=self.plugin,
+                    costs=self.variants.costs,
+                )
+            )
+        for one in made:
+            _expect_calls(one)
+        report(len(BUILDS), len(BUILDS), "build")
+        first, second = made
+        if self.plan.images and not (first.images or second.images) and not (first.reason or second.reason):
+            raise UsageError(
+                "--images: expected patterns of files that the build makes, found none for "
+                f"{', '.join(self.plan.images)}; give paths below the folder of the build"
+            )
+        levels = Counter(level_of(call.words) for call in first.compiled)
+        baseline = baseline_text(self.toolchain.version, levels)
+        return BuildPair(
+            variants=self.variants,
+            projects=[_pair_project(self.plan.folder.resolve().name, first, second)],
+            compilations=first.calls + second.calls,
+            baseline=f"{baseline}{in_place_of(first.compiled)}",
+            calls=second.compiled,
+        )
+
+    def bitcode(self, pair: BuildPair, objects: Collection[str], *, report: Report) -> PairBitcode | str:
+        """Bitcode of the sources of these objects, made where the build after lies."""
+        tree = self._place / TREE
+        wanted = [
+            call
+            for call in pair.calls
+            if not set(objects).isdisjoint(path.as_posix().removeprefix(f"{tree}/") for path in call.outputs)
+        ]
+        # Its folder says how modules are named.
+        database = tree / "mlgokit_commands.json"
+        if not write_database(wanted, database).entries:
+            return "no object of the build holds a function that differs"
+        try:
+            corpus = import_database(
+                Database(path=database),
+                self.folder / "corpus",
+                toolchain=self.toolchain,
+                compiler=self.compiler,
+                report=report,
+            )
+            chosen = modules_of_project(corpus, None)
+        except MlgokitError as error:
+            return f"no module could be made of what differs: {error}"
+        outputs = module_outputs(database)
+        modules = [
+            dataclasses.replace(module, name=outputs[module.name].relative_to(tree).as_posix())
+            for module in chosen.modules
+            if module.name in outputs
+        ]
+        clang = clang_for(self.compiler, self.toolchain, self.plugin, corpus=corpus, report=report)
+        return PairBitcode(modules=modules, compiler=clang)
+
+
+@contextlib.contextmanager
+def open_wrapped(plan: BuildPlan, variants: VariantPair, *, compiler: CompilerOptions) -> Generator[WrappedProject]:
+    """A build with its own commands, and a folder for its copies that goes at the end.
+
+    Raises:
+        ToolError: a compiler is missing.
+        UsageError: there is no such folder or program.
+    """
+    if not plan.folder.is_dir():
+        raise UsageError(f"--folder {plan.folder}: expected a folder with sources to build, found none; correct it")
+    for words in plan.commands:
+        if "/" not in words[0] and shutil.which(words[0]) is None:
+            raise UsageError(f"--build: expected a program in {' '.join(words)}, found no {words[0]}; check the name")
+    toolchain = find_toolchain(compiler.llvm, need_plugin=variants.needs_plugin)
+    plugin = build_plugin(toolchain) if variants.needs_plugin else None
+    with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
+        yield WrappedProject(
+            plan=plan,
+            variants=variants,
+            toolchain=toolchain,
+            plugin=plugin,
+            compiler=compiler,
+            # Resolved, as where the temporary folder is a link a build would meet two names of it.
+            folder=Path(scratch).resolve(),
+        )
+
+
+def _pair_project(name: str, first: MadeBuild, second: MadeBuild) -> ProjectPair:
+    """What both builds made, side by side."""
+    modules = {name: (first.modules.get(name), second.modules.get(name)) for name in (first.modules | second.modules)}
+    passed = first.passed | second.passed
+    ended = zip(BUILDS, (first, second), strict=True)
+    return ProjectPair(
+        project=name,
+        language=first.languages.most_common(1)[0][0] if first.languages else "unknown",
+        modules=modules,
+        images=[
+            (image, first.images.get(image, no_image()), second.images.get(image, no_image()))
+            for image in (first.images | second.images)
+        ],
+        failure=next((f"{build}: {one.reason}" for build, one in ended if one.reason), ""),
+        passed_by={path: passed[path] for path in sorted(passed)},
+        left_out=[
+            ModuleFailure(
+                name=path,
+                project=name,
+                reason="the build has removed the object, so that it cannot be measured",
+            )
+            for path in sorted((first.gone | second.gone) - modules.keys())
+        ],
+    )
+
+
+def _expect_calls(made: MadeBuild) -> None:
+    """Refuse a build in which no wrapper stood in the place of a compiler: nothing would differ."""
+    if made.passed and not made.modules:
+        name, compiler = next(iter(made.passed.items()))
+        raise UsageError(
+            f"--build: no wrapped compiler was called, but {len(made.passed)} objects were made, such as {name} "
+            f"by {compiler}; start compilers by name (clang, cc, c++) or by CC and CXX, and do not clear the "
+            "environment"
+        )
+    if not made.calls:
+        raise UsageError(
+            "--build: expected calls of clang, cc, c++ or the like by way of PATH, CC or CXX, found none"
+            f"{f' ({made.reason})' if made.reason else ''}; configure in the same --build, and clean first "
+            "what is up to date; for a configured build give --compile-commands and --link-command"
+        )
 
 
 def make_variant_of(

@@ -12,11 +12,12 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from mlgokit.builds.compilers import open_compiler, spread
-from mlgokit.builds.corpus import ANY_COMMANDS
-from mlgokit.builds.variant import PLAIN_VARIANT, PluginPlace, Variant, make_variant
-from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evaluate_commands
-from mlgokit.commands.evaluate_trees import with_trees
+from mlgokit.builds.compiled import open_corpus, open_database
+from mlgokit.builds.corpus import ANY_COMMANDS, Database
+from mlgokit.builds.link import command_words
+from mlgokit.builds.pair import PairSource, VariantPair
+from mlgokit.builds.variant import PLAIN_VARIANT, PluginPlace, Variant, changes_allocation, make_variant
+from mlgokit.builds.wrapped import BuildPlan, open_wrapped
 from mlgokit.commands.options import (
     COMPILER,
     NO_CHANGES,
@@ -30,26 +31,19 @@ from mlgokit.commands.options import (
     option_words,
 )
 from mlgokit.compiler.demangle import find_demangler, readable_names
-from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.build_notes import baseline_of, tell_levels
-from mlgokit.corpus.corpus import ModuleFailure, load_measurable
 from mlgokit.corpus.front_end import Level
-from mlgokit.corpus.options.edits import CommandLineEdits
-from mlgokit.errors import CorpusError, MlgokitError, UsageError
-from mlgokit.evaluation.compare import Intervals, compare_projects
+from mlgokit.errors import MlgokitError, UsageError
+from mlgokit.evaluation.compare import Intervals, compare_builds
+from mlgokit.evaluation.explain import explain_differences
 from mlgokit.evaluation.page import evaluation_page, symbols_of
 from mlgokit.evaluation.records import Evaluation
 from mlgokit.evaluation.verdict import VerdictRules, chosen_measure, judge
 from mlgokit.files import atomic_write
-from mlgokit.locks import reading
 from mlgokit.manifest import package_version
-from mlgokit.module import Module
 from mlgokit.pages.html import check_json_name, write_page
 from mlgokit.pages.terminal import print_page
-from mlgokit.problems import PROBLEMS
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.file import tables_inside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,55 +131,13 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
         CorpusError: there is nothing to build.
         ToolError: a compiler or linker is missing.
     """
-    if config.output is not None:
-        check_json_name(config.output)
-    if not config.explain_seconds >= 0:
-        raise UsageError(f"--explain-seconds: expected 0 or more, found {config.explain_seconds:g}; correct it")
-    before, after = sides_of(config)
-    check_source(config)
-    costs = wants_costs(config.costs, before, after)
-    if config.build and config.cluster.scheduler is not None:
-        raise UsageError(
-            "--scheduler: cannot be combined with --build, whose tools run on this machine; remove one, or give "
-            "--compile-commands instead of --build"
-        )
-    if config.build:
-        source = " && ".join(config.build)
-        found, toolchain = evaluate_build(config, before, after, costs=costs, report=report)
-    elif config.compile_commands is not None:
-        source = str(config.compile_commands)
-        found, toolchain = evaluate_commands(config, before, after, costs=costs, report=report)
-    else:
-        source = str(config.corpus)
-        with reading(config.corpus):
-            found, toolchain = _evaluate_corpus(config, before, after, costs=costs, report=report)
-    return finished(config, found, source=source, toolchain=toolchain)
-
-
-def _evaluate_corpus(
-    config: Evaluate, before: Variant, after: Variant, *, costs: bool, report: Report
-) -> tuple[Evaluation, Toolchain]:
-    modules, left_out = chosen_modules(config)
-    if any(side.use is not None and side.use.any_level for side in (before, after)):
-        tell_levels(modules, report)
-    named = CommandLineEdits(add=parse_options((*before.options, *after.options)))
-    files = (*config.changes.edits().files, *named.files)
-    compiler = open_compiler(config.compiler, corpus=config.corpus, files=files, report=report)
-    with contextlib.closing(spread(config.cluster, compiler, report=report)) as all_workers:
-        found = compare_projects(
-            modules,
-            compiler=all_workers,
-            before=before,
-            after=after,
-            intervals=Intervals(seed=config.seed, level=config.confidence),
-            costs=costs,
-            left_out=left_out,
-            report=report,
-        )
-    found = dataclasses.replace(found, baseline=baseline_of(compiler.toolchain.version, modules))
-    return with_trees(config, found, modules, compiler=compiler, before=before, after=after, report=report), (
-        compiler.toolchain
-    )
+    variants = _check(config)
+    with _open_source(config, variants, report) as source:
+        pair = source.make(report=report)
+        found = compare_builds(pair, intervals=Intervals(seed=config.seed, level=config.confidence))
+        if config.output is not None:
+            found = explain_differences(found, source, pair, seconds=config.explain_seconds, report=report)
+    return _conclude(config, found, allocates_only=variants.after.allocates_only, toolchain=source.toolchain)
 
 
 def render(evaluation: Evaluation, console: Console) -> None:
@@ -198,15 +150,31 @@ def exit_code(config: Evaluate, evaluation: Evaluation) -> int:  # noqa: ARG001 
     return 0 if evaluation.verdict is not None and evaluation.verdict.ship else MlgokitError.exit_code
 
 
-def sides_of(config: Evaluate) -> tuple[Variant, Variant]:
-    """The side that is compared with, and the one that is judged.
+# --- Options become values --------------------------------------------------------------------------------------------
 
-    Raises:
-        UsageError: nothing is to be judged, or a side contradicts itself.
-    """
+
+def _check(config: Evaluate) -> VariantPair:
+    """The two variants, once nothing in the call contradicts itself."""
+    if config.output is not None:
+        check_json_name(config.output)
+    if not config.explain_seconds >= 0:
+        raise UsageError(f"--explain-seconds: expected 0 or more, found {config.explain_seconds:g}; correct it")
     config.rules.check()
     if not 0 < config.confidence < 1:
         raise UsageError(f"--confidence: expected a number between 0 and 1, found {config.confidence:g}; 0.95 is usual")
+    before, after = _variants(config)
+    _check_source(config)
+    costs = config.costs == "yes" or (config.costs == "auto" and any(map(changes_allocation, (before, after))))
+    if config.build and config.cluster.scheduler is not None:
+        raise UsageError(
+            "--scheduler: cannot be combined with --build, whose tools run on this machine; remove one, or give "
+            "--compile-commands instead of --build"
+        )
+    return VariantPair(before=before, after=after, costs=costs)
+
+
+def _variants(config: Evaluate) -> tuple[Variant, Variant]:
+    """The baseline and the candidate."""
     policies = (*config.policies, *config.policy)
     asked = bool(policies or config.plugin or config.options or config.link_options)
     if asked == config.plain:
@@ -231,54 +199,87 @@ def sides_of(config: Evaluate) -> tuple[Variant, Variant]:
     return before if before.record != PLAIN_VARIANT.record else PLAIN_VARIANT, after
 
 
-def chosen_modules(config: Evaluate) -> tuple[list[Module], list[ModuleFailure]]:
-    """The modules of the projects that were named, or of those that are held out, and what of them is no module.
+def _check_source(config: Evaluate) -> None:
+    """Refuse a call that names two things to build, or options that belong to another."""
+    if config.build and config.compile_commands is not None:
+        raise UsageError("evaluate: expected --build or --compile-commands, found both; name one")
+    is_linked = bool(config.build or config.link_command)
+    no_database = config.compile_commands is None
+    lost = {
+        "--link-command": ("--compile-commands", bool(config.link_command) and no_database),
+        "--link-folder": ("--link-command", bool(config.link_folder) and not config.link_command),
+        "--level": ("--compile-commands", config.level is not None and no_database),
+        **{option: ("--compile-commands", given and no_database) for option, given in config.database.given.items()},
+        "--images": ("--build", bool(config.images) and not config.build),
+        "--link-options": (
+            "--build or --link-command",
+            bool(config.link_options or config.against_link_options) and not is_linked,
+        ),
+        "--plugin-in": ("--build or --link-command", config.plugin_in != "compile" and not is_linked),
+    }
+    for option, (needed, is_lost) in lost.items():
+        if is_lost:
+            raise UsageError(f"{option}: needs {needed}; add that, or remove {option}")
+    if config.projects and (config.build or not no_database):
+        raise UsageError("--projects: only for a corpus; a build is one project; remove it")
 
-    Raises:
-        CorpusError: there are none.
-        UsageError: a project is not in the corpus.
-    """
-    corpus = load_measurable(config.corpus, config.changes.edits())
-    known = {module.project for module in corpus.modules}
-    unknown = sorted(set(config.projects) - known)
-    if unknown:
-        raise UsageError(
-            f"projects: expected names from the corpus {config.corpus}, found {', '.join(unknown)}; it has "
-            f"{', '.join(sorted(known))}"
+
+def _open_source(
+    config: Evaluate, variants: VariantPair, report: Report
+) -> contextlib.AbstractContextManager[PairSource]:
+    """What is built: by the build's own commands, by a compilation database, or from a corpus."""
+    if config.build:
+        plan = BuildPlan(
+            commands=tuple(tuple(command_words(text, option="--build", known=())) for text in config.build),
+            folder=config.folder,
+            images=config.images,
+            timeout_seconds=60 * config.build_minutes,
         )
-    modules = [
-        module
-        for module in corpus.modules
-        if (module.project in config.projects if config.projects else module.held_out)
-    ]
-    if not modules:
-        raise CorpusError(
-            f"{config.corpus}: expected at least one held-out project to evaluate on, found none; "
-            "name projects with --projects"
+        return open_wrapped(plan, variants, compiler=config.compiler)
+    if config.compile_commands is not None:
+        return open_database(
+            Database(path=config.compile_commands, level=config.level, choice=config.database),
+            variants,
+            links=_links(config, config.compile_commands),
+            compiler=config.compiler,
+            cluster=config.cluster,
+            report=report,
         )
-    chosen = {module.project for module in modules}
-    return modules, [one for one in (*corpus.failures, *corpus.missing) if one.project in chosen]
-
-
-def wants_costs(costs: Literal["auto", "yes", "no"], before: Variant, after: Variant) -> bool:
-    """Whether costs of register allocation are read."""
-    if costs != "auto":
-        return costs == "yes"
-    return any(
-        any(PROBLEMS[problem].by_regalloc_cost for problem in side.record.policies)
-        or (bool(side.record.plugin) and "allocations" in tables_inside(Path(side.record.plugin)))
-        for side in (before, after)
+    return open_corpus(
+        config.corpus,
+        variants,
+        projects=config.projects,
+        edits=config.changes.edits(),
+        compiler=config.compiler,
+        cluster=config.cluster,
+        report=report,
     )
 
 
-def finished(config: Evaluate, found: Evaluation, *, source: str, toolchain: Toolchain) -> Evaluation:
+def _links(config: Evaluate, database: Path) -> list[tuple[str, Path]]:
+    """Each link command, and the folder where it runs."""
+    folders = config.link_folder or (database.resolve().parent,)
+    if len(folders) not in {1, len(config.link_command) or 1}:
+        raise UsageError(
+            f"--link-folder: expected one folder, or one for each of {len(config.link_command)} --link-command, found "
+            f"{len(folders)}; correct it"
+        )
+    if len(folders) == 1:
+        folders *= len(config.link_command)
+    return list(zip(config.link_command, folders, strict=True))
+
+
+# --- The result -------------------------------------------------------------------------------------------------------
+
+
+def _conclude(config: Evaluate, found: Evaluation, *, allocates_only: bool, toolchain: Toolchain) -> Evaluation:
     """The evaluation with its verdict and what made it, written to ``--output``."""
-    _, after = sides_of(config)
-    measure = chosen_measure(config.rules, allocates_only=after.allocates_only and not found.before.options)
+    measure = chosen_measure(config.rules, allocates_only=allocates_only and not found.before.options)
+    source = config.compile_commands or config.corpus
     found = dataclasses.replace(
         found,
         verdict=judge(found, config.rules, measure),
-        source=source,
+        source=" && ".join(config.build) or str(source),
         command=shlex.join(["mlgokit", *sys.argv[1:]]),
         mlgokit_version=package_version(),
         toolchain=toolchain.describe(),

@@ -14,13 +14,12 @@ from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, T
 from mlgokit.compiler.describe import function_names
 from mlgokit.corpus.corpus import load_measurable
 from mlgokit.errors import MlgokitError, UsageError
-from mlgokit.evaluation.explain import Explanation, explain_module
+from mlgokit.evaluation.explain import Explanation, explain_module, inlining_policy
 from mlgokit.evaluation.page import explanation_page
 from mlgokit.locks import reading
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
 from mlgokit.pages.terminal import print_page
-from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report, say_nothing
 
@@ -76,8 +75,7 @@ def run(config: Explain, *, report: Report = say_nothing) -> Explained:
             "explain: expected a policy for inlining with --policy, or a plugin with --plugin, found "
             f"{side.record.label}; name one"
         )
-    chosen = side.record.policies.get(INLINE_SIZE.name, ":")
-    policy = None if chosen.startswith(":") else load_policy(Path(chosen), problem=INLINE_SIZE.name)
+    policy = inlining_policy(side)
     with reading(config.corpus):
         edits = config.changes.edits()
         module = named_module(load_measurable(config.corpus, edits).modules, config.module, corpus=config.corpus)

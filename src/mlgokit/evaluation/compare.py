@@ -1,21 +1,16 @@
-"""Compiles projects both ways, links both, and sets modules, functions and images side by side."""
+"""What two variants made of projects, set side by side: modules, functions, images, and their sums."""
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from mlgokit.builds.images import LINKED, BuiltImage, LinkBuild, LinkTask, WeighedImage, static_link
-from mlgokit.builds.variant import PLAIN_VARIANT, Variant, leaves_alone, modules_of_variant
+from mlgokit.builds.images import LINKED, BuiltImage
+from mlgokit.builds.pair import BUILDS, BuildPair, ProjectPair, built_by_both
+from mlgokit.builds.variant import Variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.objects.measure import link_aware_score, link_weights, measure_object
-from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.request import Compiler, CompileRequest, Lto
-from mlgokit.corpus.corpus import ModuleFailure as NoModule
-from mlgokit.errors import ToolError
+from mlgokit.compiler.objects.measure import link_aware_score, link_weights
 from mlgokit.evaluation.records import (
     COST,
     MEASURES,
@@ -29,16 +24,10 @@ from mlgokit.evaluation.records import (
 )
 from mlgokit.evaluation.rows import compare_costs, compare_image, compare_module, link_costs
 from mlgokit.evaluation.verdict import change_of
-from mlgokit.module import Module
-from mlgokit.policy.targets import architectures_of
-from mlgokit.progress import Report, say_nothing
 from mlgokit.statistics import bootstrap_interval, geometric_mean_change
 
-BUILDS = ("before", "after")
 NOT_READ = "not read: LTO"
 """Why there are no costs of register allocation: the link generates the code, and left no record of it."""
-ImagePair = tuple[str, WeighedImage, WeighedImage]
-"""An image by its name, before and after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,92 +43,22 @@ class Intervals:
     level: float = 0.95
 
 
-def compare_projects(
-    modules: Sequence[Module],
-    *,
-    compiler: Compiler,
-    after: Variant,
-    before: Variant = PLAIN_VARIANT,
-    intervals: Intervals | None = None,
-    costs: bool = False,
-    links: Mapping[str, LinkBuild] | None = None,
-    lto: Mapping[str, Lto] | None = None,
-    left_out: Sequence[NoModule] = (),
-    report: Report = say_nothing,
-    before_objects: Path | None = None,
-) -> Evaluation:
-    """Build every project of ``modules`` both ways and compare; a module that fails in either is left out of the sums.
+def compare_builds(pair: BuildPair, *, intervals: Intervals | None = None) -> Evaluation:
+    """Set side by side what both variants made; a module that fails in either is left out of the sums.
 
     Args:
-        modules: what to build, whole projects.
-        compiler: also whose lld.
-        after: the side that is judged.
-        before: the side that it is compared with.
+        pair: what was made.
         intervals: over projects.
-        costs: whether costs of register allocation are read.
-        links: by image, what links it of the objects of a project; an image without a name has the project's. By
-            default that one is all that is live from what the project offers to its users.
-        lto: by module, the link-time optimization that its object is for; then ``links`` must do it.
-        left_out: what of the projects is no module, which is a row all the same.
-        report: progress.
-        before_objects: folder that keeps the objects of the first side for the next call; it must be of these modules,
-            this side and this toolchain. Times of objects that were kept are 0.
-
-    Raises:
-        ToolError: the toolchain has no linker.
-        UsageError: an option of a side is none.
     """
-    toolchain = compiler.toolchain
-    if links is None:
-        if toolchain.lld is None:
-            raise ToolError(
-                f"evaluation: expected ld.lld of LLVM {toolchain.major} to link the projects, found none; install it: "
-                f"apt-get install lld-{toolchain.major}"
-            )
-        links = {"": static_link(toolchain.lld)}
-    intervals = intervals or Intervals()
-    sides: dict[str, Variant] = {"before": before, "after": after}
-    of_side = {build: modules_of_variant(modules, side) for build, side in sides.items()}
-    with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
-        folder = Path(scratch)
-        kept = before_objects or folder
-        kept.mkdir(parents=True, exist_ok=True)
-        folders: dict[str, Path] = {"before": kept, "after": folder}
-        tasks = [(index, build) for index in range(len(modules)) for build in BUILDS]
-
-        def build_one(task: tuple[int, str]) -> Compilation:
-            index, build = task
-            target = folders[build] / f"{index}.{build}.o"
-            if target.exists():
-                return Compilation(status=CompileStatus.OK, sizes=measure_object(target))
-            asked = sides[build].use if sides[build].compiles_with_plugin else None
-            kind: Lto = "" if lto is None else lto.get(modules[index].name, "")
-            request = CompileRequest(use=asked, keep="none", keep_object=target, regalloc=costs and not kind, lto=kind)
-            return compiler.compile(of_side[build][index], request)
-
-        done = parallel(build_one, tasks, workers=compiler, report=report, label="evaluate")
-        pairs = list(zip(done[::2], done[1::2], strict=True))
-        projects: list[ProjectComparison] = []
-        for name in dict.fromkeys(module.project for module in modules):
-            chosen = [index for index, module in enumerate(modules) if module.project == name]
-            pair = _Project(
-                name=name,
-                language=modules[chosen[0]].language,
-                modules={modules[index].name: pairs[index] for index in chosen},
-                objects={
-                    build: {modules[index].name: folders[build] / f"{index}.{build}.o" for index in chosen}
-                    for build in BUILDS
-                },
-                scratch=folder,
-                plugins=(before.compiles_with_plugin, after.compiles_with_plugin),
-            )
-            missing = tuple(_no_module(one) for one in left_out if one.project == name)
-            found = _compare_project(pair, links, costs=costs)
-            projects.append(dataclasses.replace(found, module_rows=found.module_rows + missing))
-    found = summarised(projects, before=before, after=after, intervals=intervals, compilations=len(tasks))
-    architectures = architectures_of(modules)
-    told = (sentence for side in (before, after) for sentence in leaves_alone(side, architectures))
-    return dataclasses.replace(found, left_alone=tuple(dict.fromkeys(told)))
+    variants = pair.variants
+    found = summarised(
+        [compare_project(one, plugins=variants.compile_with_plugin, costs=variants.costs) for one in pair.projects],
+        before=variants.before,
+        after=variants.after,
+        intervals=intervals or Intervals(),
+        compilations=pair.compilations,
+    )
+    return dataclasses.replace(found, baseline=pair.baseline, left_alone=pair.left_alone)
 
 
 def summarised(
@@ -160,122 +79,70 @@ def summarised(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Project:
-    """What was compiled of a project.
-
-    Attributes:
-        name: its name.
-        language: of its sources.
-        modules: by name, before and after.
-        objects: by build, the object of each module.
-        scratch: for images.
-        plugins: whether the compilers had the plugin, before and after.
-    """
-
-    name: str
-    language: str
-    modules: Mapping[str, tuple[Compilation, Compilation]]
-    objects: Mapping[str, Mapping[str, Path]]
-    scratch: Path
-    plugins: tuple[bool, bool]
-
-
-def _no_module(one: NoModule) -> ModuleComparison:
-    side = BuiltModule(status="left_out", reason=one.reason)
-    return ModuleComparison(module=one.name, before=side, after=side)
-
-
-def _compare_project(one: _Project, links: Mapping[str, LinkBuild], *, costs: bool) -> ProjectComparison:
-    failures = tuple(
-        ModuleFailure(module=name, build=build, reason=f"{done.status.value}: {done.reason}")
-        for name, pair in one.modules.items()
-        for build, done in zip(BUILDS, pair, strict=True)
-        if done.status is not CompileStatus.OK
-    )
-    failed = {failure.module for failure in failures}
-    names = [name for name in one.modules if name not in failed]
-    weights = link_weights([found for name in names if (found := one.modules[name][0].sizes) is not None])
-    images: list[ImagePair] = []
-    baseline = [one.objects["before"][name] for name in names]
-    for number, (image, link) in enumerate(links.items() if names else ()):
-        before, after = (
-            link(
-                LinkTask(
-                    project=one.name,
-                    build=build,
-                    objects={name: one.objects[build][name] for name in names},
-                    baseline=baseline,
-                    output=one.scratch / f"{build}.{number}.image",
-                )
-            )
-            for build in BUILDS
-        )
-        images.append((image or one.name, before, after))
-    return project_comparison(
-        one.name, one.language, one.modules, images, failures=failures, costs=costs,
-        weights=weights, plugins=one.plugins, link_failure="" if names else "no module compiled in both builds",
-    )  # fmt: skip
-
-
-def project_comparison(
-    name: str,
-    language: str,
-    modules: Mapping[str, tuple[Compilation | None, Compilation | None]],
-    images: Sequence[ImagePair],
-    *,
-    failures: Sequence[ModuleFailure],
-    costs: bool,
-    weights: Mapping[str, int],
-    plugins: tuple[bool, bool],
-    link_failure: str = "",
-) -> ProjectComparison:
+def compare_project(pair: ProjectPair, *, plugins: tuple[bool, bool], costs: bool) -> ProjectComparison:
     """A project's sums and rows.
 
     Args:
-        name: the project's.
-        language: of its sources.
-        modules: by name, the compilations before and after; ``None`` where a build made no such object.
-        images: what was linked: its name, before and after.
+        pair: what both builds made of it.
+        plugins: whether the compilers had the plugin, before and after.
         costs: whether costs of register allocation were asked for.
-        failures: modules that do not count in the sums.
-        weights: of COMDAT signatures in the build before.
-        plugins: whether the compilers had the plugin.
-        link_failure: why nothing was linked, if that is known already.
     """
-    failed = {failure.module for failure in failures}
-    pairs = [
+    failures = tuple(
+        ModuleFailure(module=name, build=build, reason=_reason(done))
+        for name, modules in pair.modules.items()
+        for build, done in zip(BUILDS, modules, strict=True)
+        if done is None or done.status is not CompileStatus.OK
+    )
+    compiled = [
         (first, second)
-        for module, (first, second) in modules.items()
-        if module not in failed and first is not None and second is not None
+        for first, second in map(pair.modules.__getitem__, built_by_both(pair.modules))
+        if first is not None and second is not None
     ]
-    compared = [compare_image(*image) for image in images]
-    for image in compared:
+    weights = link_weights(before.sizes for before, _ in compiled if before.sizes is not None)
+    images = [compare_image(*image) for image in pair.images]
+    link_failure = pair.failure
+    for image in images:
         for build, row in zip(BUILDS, (image.before, image.after), strict=True):
             if row.status != LINKED:
                 link_failure = link_failure or f"{build}: {row.status}: {row.reason}"
-    of_links = [pair for _, before, after in images for pair in link_costs(before, after)]
+    of_links = [costs_of_link for _, before, after in pair.images for costs_of_link in link_costs(before, after)]
     # The code of a module that is left to the link is made there.
-    is_left = any(one.sizes is None for pair in pairs for one in pair)
-    grown = sum(_object_text(after) > _object_text(before) for before, after in pairs)
+    is_left = any(one.sizes is None for both in compiled for one in both)
     return ProjectComparison(
-        project=name,
-        language=language,
-        modules=len(pairs),
-        before=_sizes([pair[0] for pair in pairs], [image.before for image in compared], weights),
-        after=_sizes([pair[1] for pair in pairs], [image.after for image in compared], weights),
-        larger_modules=grown,
-        user_seconds_before=sum(before.user_seconds for before, _ in pairs),
-        user_seconds_after=sum(after.user_seconds for _, after in pairs),
+        project=pair.project,
+        language=pair.language,
+        modules=len(compiled),
+        before=_sizes([before for before, _ in compiled], [image.before for image in images], weights),
+        after=_sizes([after for _, after in compiled], [image.after for image in images], weights),
+        larger_modules=sum(_object_text(after) > _object_text(before) for before, after in compiled),
+        user_seconds_before=sum(before.user_seconds for before, _ in compiled),
+        user_seconds_after=sum(after.user_seconds for _, after in compiled),
         link_failure=link_failure,
-        failures=tuple(failures),
-        module_rows=tuple(compare_module(module, pair, weights, plugins) for module, pair in modules.items()),
-        images=tuple(compared),
+        failures=failures,
+        module_rows=(
+            *(compare_module(name, modules, weights, plugins) for name, modules in pair.modules.items()),
+            *(
+                _not_compared(name, "passed_by", f"{compiler} made it and bypassed the wrappers")
+                for name, compiler in pair.passed_by.items()
+            ),
+            *(_not_compared(one.name, "left_out", one.reason) for one in pair.left_out),
+        ),
+        images=tuple(images),
         costs=compare_costs(
-            [*((before.regalloc, after.regalloc) for before, after in pairs), *of_links],
+            [*((before.regalloc, after.regalloc) for before, after in compiled), *of_links],
             unread=NOT_READ if costs and is_left and not of_links else "",
         ),
     )
+
+
+def _reason(done: Compilation | None) -> str:
+    return "absent: this build made no such object" if done is None else f"{done.status.value}: {done.reason}"
+
+
+def _not_compared(name: str, status: str, reason: str) -> ModuleComparison:
+    """The row of what no variant has a part in."""
+    side = BuiltModule(status=status, reason=reason)
+    return ModuleComparison(module=name, before=side, after=side)
 
 
 def _object_text(done: Compilation) -> int:

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,17 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Credit, attribute, scored_build
 from mlgokit.builds.images import FunctionBytes
-from mlgokit.builds.variant import Variant, VariantRecord, leaves_alone
+from mlgokit.builds.pair import BuildPair, PairSource, VariantPair
+from mlgokit.builds.variant import Variant, VariantRecord, leaves_alone, modules_of_variant
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
+from mlgokit.compiler.describe import function_names
 from mlgokit.compiler.objects.measure import Objective, function_scores
+from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
-from mlgokit.errors import UsageError
+from mlgokit.errors import ToolError, UsageError
 from mlgokit.evaluation.records import (
+    Evaluation,
     ExplainedComponent,
     ExplainedFunction,
     ExplainedSite,
@@ -39,6 +44,7 @@ from mlgokit.module import Module
 from mlgokit.policy.importance import changes_from_typical
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.normaliser import typical_values
+from mlgokit.policy.store import load_policy
 from mlgokit.policy.targets import architectures_of
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
@@ -447,6 +453,70 @@ def differing_functions(
     ]
     found.sort(key=lambda one: (-one.dearer if by_cost else -one.growth, one.function, one.project, one.where))
     return tuple(found)
+
+
+def explain_differences(
+    found: Evaluation, source: PairSource, pair: BuildPair, *, seconds: float, report: Report = say_nothing
+) -> Evaluation:
+    """The evaluation with call trees of the functions that changed most, or with the reason why it has none.
+
+    Args:
+        found: the evaluation of ``pair``.
+        source: what made the pair.
+        pair: both builds.
+        seconds: after which no module is compiled for trees; 0 for none.
+        report: progress.
+    """
+    variants = pair.variants
+    if why := _why_no_trees(variants, seconds):
+        return dataclasses.replace(found, no_trees=why)
+    functions = differing_functions(found.projects)
+    objects = {name for one in (*functions[:MOST_TREES], *functions[-MOST_TREES:]) for name in one.where[:1]}
+    bitcode = source.bitcode(pair, objects, report=report)
+    if isinstance(bitcode, str):
+        return dataclasses.replace(found, no_trees=bitcode)
+    compiler = bitcode.compiler
+    if compiler.plugin is None:
+        # A finished plugin is all that the comparison needs; the plain side of a tree logs decisions, too.
+        try:
+            compiler = dataclasses.replace(compiler, plugin=build_plugin(compiler.toolchain))
+        except ToolError as error:
+            return dataclasses.replace(found, no_trees=f"they need a plugin of their own: {error}")
+    trees = function_trees(
+        functions,
+        {module.name: module for module in modules_of_variant(bitcode.modules, variants.after)},
+        compiler=compiler,
+        side=variants.after,
+        policy=inlining_policy(variants.after),
+        names=lambda module: function_names(compiler, module),
+        seconds=seconds,
+        report=report,
+    )
+    return dataclasses.replace(found, trees=trees)
+
+
+def _why_no_trees(variants: VariantPair, seconds: float) -> str:
+    """Why call trees are not made; empty if they are."""
+    before, after = variants.before, variants.after
+    if not seconds:
+        return "--explain-seconds 0 was given"
+    if before.use is not None:
+        return "call trees compare inlining with LLVM's own, and the baseline is not LLVM's own"
+    if before.options != after.options:
+        return "the compiler options differ, not only the inlining decisions"
+    if after.use is None or (after.use.plugin is None and INLINE_SIZE.name not in after.use.policies):
+        return "the candidate has no policy or plugin for inlining"
+    return "" if after.compiles_with_plugin else "the plugin is loaded in the link alone"
+
+
+def inlining_policy(side: Variant) -> Policy | None:
+    """The policy of a variant that decides inlining; ``None`` if a rule or a plugin does.
+
+    Raises:
+        PolicyError: its file is no usable policy.
+    """
+    chosen = side.record.policies.get(INLINE_SIZE.name, ":")
+    return None if chosen.startswith(":") else load_policy(Path(chosen), problem=INLINE_SIZE.name)
 
 
 def function_trees(

@@ -1,0 +1,153 @@
+"""A build made by two variants, as comparisons read it, whatever the build came from."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mlgokit.builds.images import WeighedImage
+from mlgokit.builds.variant import PLAIN_VARIANT, Variant
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.options.parse import parse_options
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapping import WrappedCall
+from mlgokit.corpus.corpus import ModuleFailure
+from mlgokit.corpus.options.edits import CommandLineEdits
+from mlgokit.module import Module
+from mlgokit.progress import Report
+
+BUILDS = ("before", "after")
+CompilationPair = tuple[Compilation | None, Compilation | None]
+"""The compilations of a module, before and after; ``None`` where a build made no such object."""
+ImagePair = tuple[str, WeighedImage, WeighedImage]
+"""An image by its name, before and after."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantPair:
+    """The two variants of a comparison.
+
+    Attributes:
+        after: the candidate, which is judged.
+        before: the baseline that it is compared with.
+        costs: whether costs of register allocation are read.
+    """
+
+    after: Variant
+    before: Variant = PLAIN_VARIANT
+    costs: bool = False
+
+    @property
+    def both(self) -> dict[str, Variant]:
+        """By build, ``before`` and ``after``."""
+        return {"before": self.before, "after": self.after}
+
+    @property
+    def needs_plugin(self) -> bool:
+        """Whether a variant has policies, and thus needs our plugin, as it names none of its own."""
+        return any(side.use is not None and side.use.plugin is None for side in self.both.values())
+
+    @property
+    def decides_at_any_level(self) -> bool:
+        """Whether a variant decides in modules that are not compiled for size, too."""
+        return any(side.use is not None and side.use.any_level for side in self.both.values())
+
+    @property
+    def compile_with_plugin(self) -> tuple[bool, bool]:
+        """Whether compilers load the plugin, before and after."""
+        return self.before.compiles_with_plugin, self.after.compiles_with_plugin
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that the options of both name."""
+        return CommandLineEdits(add=parse_options((*self.before.options, *self.after.options))).files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectPair:
+    """A project made by both variants.
+
+    Attributes:
+        project: its name.
+        language: of its sources.
+        modules: by name, their compilations.
+        images: what was linked.
+        failure: why nothing was linked, where that is not a failure of one image.
+        passed_by: by object, the compiler that made it in both builds without our plugin having a part in it.
+        left_out: what of the project cannot be compared, with the reason.
+    """
+
+    project: str
+    language: str
+    modules: Mapping[str, CompilationPair]
+    images: Sequence[ImagePair]
+    failure: str = ""
+    passed_by: Mapping[str, str] = field(default_factory=dict[str, str])
+    left_out: Sequence[ModuleFailure] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPair:
+    """A build made by both variants.
+
+    Attributes:
+        variants: that made it.
+        projects: of the build.
+        compilations: how many compilations and links there were in both.
+        baseline: what compiled the build before, in words.
+        left_alone: which policies leave code to LLVM because of its processor, a sentence each.
+        calls: those that compiled the build after, if it was recorded.
+    """
+
+    variants: VariantPair
+    projects: Sequence[ProjectPair]
+    compilations: int
+    baseline: str
+    left_alone: tuple[str, ...] = ()
+    calls: Sequence[WrappedCall] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairBitcode:
+    """Modules of a build whose names are those of its comparison, and a compiler on this machine for them."""
+
+    modules: Sequence[Module]
+    compiler: ClangCompiler
+
+
+class PairSource(Protocol):
+    """A build that two variants make: a corpus or compilation database, or the build's own commands, recorded.
+
+    :mod:`mlgokit.builds.compiled` and :mod:`mlgokit.builds.wrapped` have them.
+    """
+
+    @property
+    def toolchain(self) -> Toolchain:
+        """Whose clang compiles."""
+        ...
+
+    def make(self, *, report: Report) -> BuildPair:
+        """Make both variants.
+
+        Both at once: the link of a library keeps what the build before defines, and modules are compiled side by side.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+            ToolError: a compiler, linker or command cannot be started.
+            UsageError: there is nothing to compare.
+        """
+        ...
+
+    def bitcode(self, pair: BuildPair, objects: Collection[str], *, report: Report) -> PairBitcode | str:
+        """Bitcode of at least these objects of what :meth:`make` made, or why there is none."""
+        ...
+
+
+def built_by_both(modules: Mapping[str, CompilationPair]) -> list[str]:
+    """Names of the modules that compiled in both builds."""
+    return [name for name, pair in modules.items() if all(_is_ok(done) for done in pair)]
+
+
+def _is_ok(done: Compilation | None) -> bool:
+    return done is not None and done.status is CompileStatus.OK
