@@ -24,7 +24,7 @@ from public_tables import (
 )
 from results import Cell, Result, Table, percent, write_result
 
-from mlgokit.builds.compiled import CompiledProjects
+from mlgokit.builds.compiled import compile_projects
 from mlgokit.builds.images import static_link
 from mlgokit.builds.pair import VariantPair
 from mlgokit.builds.variant import PLAIN_VARIANT, Variant, make_variant
@@ -271,14 +271,14 @@ def linked_row(
         ToolError: there is no linker, or the project cannot be linked.
     """
     lld = linker_of(compiler.toolchain, "benchmark")
-    source = CompiledProjects(
-        variants=VariantPair(before=before, after=after),
-        modules=modules,
+    pair = compile_projects(
+        modules,
+        VariantPair(before=before, after=after),
         compiler=compiler,
         links={name: static_link(lld, icf=folds) for name, folds in LINKS.items()},
         before_objects=plain,
     )
-    found = compare_builds(source.make()).projects[0]
+    found = compare_builds(pair).projects[0]
     if found.link_failure:
         raise ToolError(f"{found.project}: expected an image, found {found.link_failure}; leave the project out")
     return {

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.builds.compiled import CompiledProjects
+from mlgokit.builds.compiled import compile_projects
 from mlgokit.builds.images import BuiltImage, LinkBuild, LinkTask, WeighedImage, no_image
 from mlgokit.builds.pair import ProjectPair, VariantPair
 from mlgokit.builds.variant import PLAIN_VARIANT, Variant, make_variant
@@ -56,15 +56,15 @@ def evaluated(
     lto: dict[str, Lto] | None = None,
     left_out: Sequence[NoModule] = (),
 ) -> Evaluation:
-    source = CompiledProjects(
-        variants=VariantPair(before=before, after=after),
-        modules=[toy_source(name, project=name.split("/", maxsplit=1)[0]) for name in names],
+    pair = compile_projects(
+        [toy_source(name, project=name.split("/", maxsplit=1)[0]) for name in names],
+        VariantPair(before=before, after=after),
         compiler=compiler,
         links=links or {"": linked},
-        lto=lto or {},
+        lto=lto,
         left_out=left_out,
     )
-    return compare_builds(source.make())
+    return compare_builds(pair)
 
 
 def test_functions_that_differ_are_rows_of_both_sides():
@@ -235,10 +235,9 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, message:
 
 def test_without_a_linker_nothing_is_compiled():
     compiler = toy_compiler({"a/1": toy()})
-    source = CompiledProjects(variants=VariantPair(after=PLAIN_VARIANT), modules=[toy_source("a/1")], compiler=compiler)
 
     with pytest.raises(ToolError, match=r"^evaluation: expected ld.lld of LLVM 22 to link the projects, found none"):
-        source.make()
+        compile_projects([toy_source("a/1")], VariantPair(after=PLAIN_VARIANT), compiler=compiler)
     assert compiler.asked == []
 
 

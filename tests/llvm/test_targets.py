@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.builds.compiled import CompiledProjects
+from mlgokit.builds.compiled import compile_projects
 from mlgokit.builds.pair import VariantPair
 from mlgokit.builds.variant import make_variant
 from mlgokit.commands.export import Export, run as export
@@ -130,8 +130,7 @@ def test_it_is_said_where_a_policy_leaves_code_alone(toolchain: Toolchain, plugi
         ("plugin", make_variant(plugin=tmp_path / "usual.so")),
         ("listed", make_variant([str(tmp_path / "listed.policy")])),
     ):
-        source = CompiledProjects(variants=VariantPair(after=side), modules=[module], compiler=compiler)
-        found = compare_builds(source.make())
+        found = compare_builds(compile_projects([module], VariantPair(after=side), compiler=compiler))
         (project,) = found.projects
         sentences[name] = found.left_alone
         assert (project.before.objects == project.after.objects) == (name != "listed")

@@ -1,15 +1,17 @@
 """Projects of bitcode modules, from a corpus or a compilation database, compiled and linked by two variants."""
 
 import contextlib
+import dataclasses
+import functools
 import tempfile
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, clang_for, open_compiler, spread
 from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import LinkBuild, LinkTask, static_link
-from mlgokit.builds.link import image_names, link_words, plan_link, user_link
+from mlgokit.builds.link import LinkPlan, image_names, link_words, plan_link, user_link
 from mlgokit.builds.pair import (
     BUILDS,
     BuildPair,
@@ -41,119 +43,107 @@ from mlgokit.progress import Report, say_nothing
 LINK_SECONDS = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CompiledProjects:
-    """Whole projects that two variants compile and link; a :class:`~mlgokit.builds.pair.PairSource`.
+def compile_projects(
+    modules: Sequence[Module],
+    variants: VariantPair,
+    *,
+    compiler: Compiler,
+    links: Mapping[str, LinkBuild] | None = None,
+    lto: Mapping[str, Lto] | None = None,
+    left_out: Sequence[ModuleFailure] = (),
+    before_objects: Path | None = None,
+    report: Report = say_nothing,
+) -> BuildPair:
+    """Compile and link every project of ``modules`` both ways; a module that fails in either is linked in neither.
 
-    Attributes:
-        variants: that compile.
-        modules: what is compiled.
-        compiler: of all workers, also whose lld.
+    Args:
+        modules: what to build, whole projects.
+        variants: that build.
+        compiler: also whose lld.
         links: by image, what links it of the objects of a project; an image without a name has the project's. By
             default that one is all that is live from what the project offers to its users.
         lto: by module, the link-time optimization that its object is for; then ``links`` must do it.
         left_out: what of the projects is no module.
         before_objects: folder that keeps the objects of the build before for the next call; it must be of these
             modules, this variant and this toolchain. Times of objects that were kept are 0.
-        clang: on this machine, for call trees.
+        report: progress.
+
+    Raises:
+        ToolError: the toolchain has no linker.
+        UsageError: an option of a variant is none.
     """
-
-    variants: VariantPair
-    modules: Sequence[Module]
-    compiler: Compiler
-    links: Mapping[str, LinkBuild] | None = None
-    lto: Mapping[str, Lto] = field(default_factory=dict[str, Lto])
-    left_out: Sequence[ModuleFailure] = ()
-    before_objects: Path | None = None
-    clang: ClangCompiler | None = None
-
-    @property
-    def toolchain(self) -> Toolchain:
-        """Whose clang compiles."""
-        return self.compiler.toolchain
-
-    def make(self, *, report: Report = say_nothing) -> BuildPair:
-        """Compile and link every project both ways; a module that fails in either is linked in neither.
-
-        Raises:
-            ToolError: the toolchain has no linker.
-            UsageError: an option of a variant is none.
-        """
-        toolchain = self.toolchain
-        links = self.links
-        if links is None:
-            if toolchain.lld is None:
-                raise ToolError(
-                    f"evaluation: expected ld.lld of LLVM {toolchain.major} to link the projects, found none; install "
-                    f"it: apt-get install lld-{toolchain.major}"
-                )
-            links = {"": static_link(toolchain.lld)}
-        with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
-            folder = Path(scratch)
-            kept = self.before_objects or folder
-            kept.mkdir(parents=True, exist_ok=True)
-            objects = {
-                build: [place / f"{index}.{build}.o" for index in range(len(self.modules))]
-                for build, place in (("before", kept), ("after", folder))
-            }
-            done = self._compile(objects, report)
-            projects: list[ProjectPair] = []
-            for name in dict.fromkeys(module.project for module in self.modules):
-                chosen = [index for index, module in enumerate(self.modules) if module.project == name]
-                compiled: dict[str, CompilationPair] = {self.modules[index].name: done[index] for index in chosen}
-                built = {
-                    build: {self.modules[index].name: paths[index] for index in chosen}
-                    for build, paths in objects.items()
-                }
-                linked = built_by_both(compiled)
-                projects.append(
-                    ProjectPair(
-                        project=name,
-                        language=self.modules[chosen[0]].language,
-                        modules=compiled,
-                        images=_link(name, links, linked, built, folder) if linked else [],
-                        failure="" if linked else "no module compiled in both builds",
-                        left_out=[one for one in self.left_out if one.project == name],
-                    )
-                )
-        architectures = architectures_of(self.modules)
-        told = (text for side in self.variants.both.values() for text in leaves_alone(side, architectures))
-        return BuildPair(
-            variants=self.variants,
-            projects=projects,
-            compilations=len(BUILDS) * len(self.modules),
-            baseline=baseline_of(toolchain.version, self.modules),
-            left_alone=tuple(dict.fromkeys(told)),
-        )
-
-    def _compile(self, objects: Mapping[str, Sequence[Path]], report: Report) -> list[tuple[Compilation, Compilation]]:
-        """Each module before and after, in ``objects``."""
-        sides = self.variants.both
-        modules = {build: modules_of_variant(self.modules, side) for build, side in sides.items()}
-
-        def compile_one(task: tuple[int, str]) -> Compilation:
-            index, build = task
-            target = objects[build][index]
-            if target.exists():
-                return Compilation(status=CompileStatus.OK, sizes=measure_object(target))
-            use = sides[build].use if sides[build].compiles_with_plugin else None
-            lto = self.lto.get(self.modules[index].name, "")
-            request = CompileRequest(
-                use=use, keep="none", keep_object=target, regalloc=self.variants.costs and not lto, lto=lto
+    toolchain = compiler.toolchain
+    if links is None:
+        if toolchain.lld is None:
+            raise ToolError(
+                f"evaluation: expected ld.lld of LLVM {toolchain.major} to link the projects, found none; install it: "
+                f"apt-get install lld-{toolchain.major}"
             )
-            return self.compiler.compile(modules[build][index], request)
+        links = {"": static_link(toolchain.lld)}
+    with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
+        folder = Path(scratch)
+        kept = before_objects or folder
+        kept.mkdir(parents=True, exist_ok=True)
+        objects = {
+            build: [place / f"{index}.{build}.o" for index in range(len(modules))]
+            for build, place in (("before", kept), ("after", folder))
+        }
+        done = _compile(modules, variants, objects, compiler=compiler, lto=lto or {}, report=report)
+        projects: list[ProjectPair] = []
+        for name in dict.fromkeys(module.project for module in modules):
+            chosen = [index for index, module in enumerate(modules) if module.project == name]
+            compiled: dict[str, CompilationPair] = {modules[index].name: done[index] for index in chosen}
+            built = {build: {modules[index].name: paths[index] for index in chosen} for build, paths in objects.items()}
+            linked = built_by_both(compiled)
+            projects.append(
+                ProjectPair(
+                    project=name,
+                    language=modules[chosen[0]].language,
+                    modules=compiled,
+                    images=_link(name, links, linked, built, folder) if linked else [],
+                    failure="" if linked else "no module compiled in both builds",
+                    left_out=[one for one in left_out if one.project == name],
+                )
+            )
+    architectures = architectures_of(modules)
+    told = (text for side in variants.both.values() for text in leaves_alone(side, architectures))
+    return BuildPair(
+        variants=variants,
+        toolchain=toolchain,
+        projects=projects,
+        compilations=len(BUILDS) * len(modules),
+        baseline=baseline_of(toolchain.version, modules),
+        left_alone=tuple(dict.fromkeys(told)),
+    )
 
-        tasks = [(index, build) for index in range(len(self.modules)) for build in BUILDS]
-        done = parallel(compile_one, tasks, workers=self.compiler, report=report, label="evaluate")
-        return list(zip(done[::2], done[1::2], strict=True))
 
-    def bitcode(self, pair: BuildPair, objects: Collection[str], *, report: Report) -> PairBitcode | str:  # noqa: ARG002  (of the protocol)
-        """All modules but those that only a link compiles."""
-        if self.clang is None:
-            return "no compiler is on this machine"
-        return PairBitcode(
-            modules=[module for module in self.modules if not self.lto.get(module.name)], compiler=self.clang
+def _compile(
+    modules: Sequence[Module],
+    variants: VariantPair,
+    objects: Mapping[str, Sequence[Path]],
+    *,
+    compiler: Compiler,
+    lto: Mapping[str, Lto],
+    report: Report,
+) -> list[tuple[Compilation, Compilation]]:
+    """Each module before and after; ``objects`` says by build where they go."""
+    of_build = {build: modules_of_variant(modules, side) for build, side in variants.both.items()}
+
+    def compile_one(task: tuple[int, str]) -> Compilation:
+        index, build = task
+        side, target = variants.both[build], objects[build][index]
+        if target.exists():
+            return Compilation(status=CompileStatus.OK, sizes=measure_object(target))
+        use = side.use if side.compiles_with_plugin else None
+        kind = lto.get(modules[index].name, "")
+        request = CompileRequest(
+            use=use, keep="none", keep_object=target, regalloc=variants.costs and not kind, lto=kind
         )
+        return compiler.compile(of_build[build][index], request)
+
+    tasks = [(index, build) for index in range(len(modules)) for build in BUILDS]
+    done = parallel(compile_one, tasks, workers=compiler, report=report, label="evaluate")
+    return list(zip(done[::2], done[1::2], strict=True))
 
 
 def _link(
@@ -183,144 +173,161 @@ def _link(
     return images
 
 
-@contextlib.contextmanager
-def open_corpus(
-    folder: Path,
-    variants: VariantPair,
-    *,
-    projects: Sequence[str],
-    edits: CommandLineEdits,
-    compiler: CompilerOptions,
-    cluster: ClusterChoice,
-    report: Report,
-) -> Generator[CompiledProjects]:
-    """Projects of a corpus, which is read-locked meanwhile.
+def _give_bitcode(
+    modules: Sequence[Module], clang: ClangCompiler, _objects: Collection[str], _report: Report
+) -> PairBitcode | str:
+    """All of a corpus, whichever objects are asked for."""
+    return PairBitcode(modules=modules, compiler=clang)
 
-    Args:
-        folder: of the corpus.
-        variants: that compile.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusProjects:
+    """Projects of a corpus; a :class:`~mlgokit.builds.pair.PairSource`.
+
+    Attributes:
+        folder: of the corpus, which is read-locked while it is compiled.
         projects: their names; those that are held out of training if there are none.
         edits: of all command lines.
         compiler: which clang compiles.
         cluster: that compiles in place of this machine.
-        report: receives notes about the sandbox and the modules.
-
-    Raises:
-        BusyError: another process changes the corpus.
-        CorpusError: there is nothing to build.
-        ToolError: there is no such clang, or no sandbox although one was asked for.
-        UsageError: a project is not in the corpus, or the cluster cannot be reached so.
     """
-    with reading(folder):
-        modules, left_out = _modules_of_projects(folder, projects, edits)
-        if variants.decides_at_any_level:
-            tell_levels(modules, report)
-        clang = open_compiler(compiler, corpus=folder, files=(*edits.files, *variants.files), report=report)
-        with contextlib.closing(spread(cluster, clang, report=report)) as all_workers:
-            yield CompiledProjects(
-                variants=variants, modules=modules, compiler=all_workers, left_out=left_out, clang=clang
+
+    folder: Path
+    projects: Sequence[str]
+    edits: CommandLineEdits
+    compiler: CompilerOptions
+    cluster: ClusterChoice
+
+    @contextlib.contextmanager
+    def make(self, variants: VariantPair, *, report: Report) -> Generator[BuildPair]:
+        """Compile and link the projects both ways.
+
+        Raises:
+            BusyError: another process changes the corpus.
+            CorpusError: there is nothing to build.
+            ToolError: there is no such clang or linker, or no sandbox although one was asked for.
+            UsageError: a project is not in the corpus, or the cluster cannot be reached so.
+        """
+        with reading(self.folder):
+            modules, left_out = self._modules()
+            if variants.decides_at_any_level:
+                tell_levels(modules, report)
+            files = (*self.edits.files, *variants.files)
+            clang = open_compiler(self.compiler, corpus=self.folder, files=files, report=report)
+            with contextlib.closing(spread(self.cluster, clang, report=report)) as all_workers:
+                pair = compile_projects(modules, variants, compiler=all_workers, left_out=left_out, report=report)
+            yield dataclasses.replace(pair, bitcode=functools.partial(_give_bitcode, modules, clang))
+
+    def _modules(self) -> tuple[list[Module], list[ModuleFailure]]:
+        """The modules of the projects that were named, or of those that are held out, and what of them is no module."""
+        corpus = load_measurable(self.folder, self.edits)
+        known = {module.project for module in corpus.modules}
+        unknown = sorted(set(self.projects) - known)
+        if unknown:
+            raise UsageError(
+                f"projects: expected names from the corpus {self.folder}, found {', '.join(unknown)}; it has "
+                f"{', '.join(sorted(known))}"
             )
+        modules = [
+            module
+            for module in corpus.modules
+            if (module.project in self.projects if self.projects else module.held_out)
+        ]
+        if not modules:
+            raise CorpusError(
+                f"{self.folder}: expected at least one held-out project to evaluate on, found none; "
+                "name projects with --projects"
+            )
+        chosen = {module.project for module in modules}
+        return modules, [one for one in (*corpus.failures, *corpus.missing) if one.project in chosen]
 
 
-def _modules_of_projects(
-    folder: Path, projects: Sequence[str], edits: CommandLineEdits
-) -> tuple[list[Module], list[ModuleFailure]]:
-    """The modules of the projects that were named, or of those that are held out, and what of them is no module."""
-    corpus = load_measurable(folder, edits)
-    known = {module.project for module in corpus.modules}
-    unknown = sorted(set(projects) - known)
-    if unknown:
-        raise UsageError(
-            f"projects: expected names from the corpus {folder}, found {', '.join(unknown)}; it has "
-            f"{', '.join(sorted(known))}"
-        )
-    modules = [module for module in corpus.modules if (module.project in projects if projects else module.held_out)]
-    if not modules:
-        raise CorpusError(
-            f"{folder}: expected at least one held-out project to evaluate on, found none; "
-            "name projects with --projects"
-        )
-    chosen = {module.project for module in modules}
-    return modules, [one for one in (*corpus.failures, *corpus.missing) if one.project in chosen]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseProject:
+    """The sources of a compilation database, and their links; a :class:`~mlgokit.builds.pair.PairSource`.
 
-
-@contextlib.contextmanager
-def open_database(
-    database: Database,
-    variants: VariantPair,
-    *,
-    links: Sequence[tuple[str, Path]],
-    compiler: CompilerOptions,
-    cluster: ClusterChoice,
-    report: Report,
-) -> Generator[CompiledProjects]:
-    """The sources of a compilation database, and the build's own links of their objects.
-
-    Args:
+    Attributes:
         database: whose commands compile.
-        variants: that compile.
-        links: each link command, and the folder where it runs; if there are none, a static link of all objects.
+        links: each link command of the build, and the folder where it runs; if there are none, all objects are linked
+            as those of a corpus.
         compiler: which clang compiles.
         cluster: that compiles in place of this machine.
-        report: receives notes about the sandbox and the sources.
-
-    Raises:
-        CorpusError: there is nothing to compile.
-        ToolError: a compiler is missing.
-        UsageError: a link command does not fit the database, or the cluster cannot be reached so.
     """
-    files = variants.files
-    commands = [link_words(text) for text, _ in links]
-    toolchain = find_toolchain(compiler.llvm, need_plugin=variants.needs_plugin)
-    plugin = build_plugin(toolchain) if variants.needs_plugin else None
-    with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
-        corpus = import_database(
-            database,
-            Path(scratch) / "corpus",
-            toolchain=toolchain,
-            compiler=compiler,
-            for_link=bool(links),
-            report=report,
-        )
-        chosen = modules_of_project(corpus, None)
-        chosen.tell(report)
-        modules = list(chosen.modules)
-        project = modules[0].project
-        lto: Mapping[str, Lto] = {}
-        by_image: dict[str, LinkBuild] | None = None
-        if links:
-            outputs = module_outputs(database.path, level=database.level)
-            plans = [
-                plan_link(
-                    words,
-                    folder=folder,
-                    outputs=outputs,
-                    modules=[module.name for module in modules],
-                    toolchain=toolchain,
-                )
-                for words, (_, folder) in zip(commands, links, strict=True)
-            ]
-            by_name = {module.name: module for module in modules}
-            modules = [by_name[name] for name in dict.fromkeys(name for plan in plans for name in plan.modules)]
-            # Without its link, an object of bitcode could not be compared at all.
-            lto = lto_by_module(database.path, level=database.level)
-            names = image_names([text for text, _ in links]) if len(plans) > 1 else [""]
-            by_image = {
-                name: user_link(
-                    plan, variants.both, plugin, lto=lto, costs=variants.costs, timeout_seconds=LINK_SECONDS
-                )
-                for name, plan in zip(names, plans, strict=True)
-            }
-        clang = clang_for(compiler, toolchain, plugin, corpus=corpus, files=files, report=report)
-        with contextlib.closing(spread(cluster, clang, report=report)) as all_workers:
-            yield CompiledProjects(
-                variants=variants,
-                modules=modules,
-                compiler=all_workers,
-                links=by_image,
-                lto=lto,
-                left_out=[
-                    ModuleFailure(name=name, project=project, reason=why) for name, why in chosen.left_out.items()
-                ],
-                clang=clang,
+
+    database: Database
+    links: Sequence[tuple[str, Path]]
+    compiler: CompilerOptions
+    cluster: ClusterChoice
+
+    @contextlib.contextmanager
+    def make(self, variants: VariantPair, *, report: Report) -> Generator[BuildPair]:
+        """Import the sources, compile them both ways, and link.
+
+        Raises:
+            CorpusError: there is nothing to compile.
+            ToolError: a compiler or linker is missing.
+            UsageError: a link command does not fit the database, or the cluster cannot be reached so.
+        """
+        files = variants.files
+        commands = [link_words(text) for text, _ in self.links]
+        toolchain = find_toolchain(self.compiler.llvm, need_plugin=variants.needs_plugin)
+        plugin = build_plugin(toolchain) if variants.needs_plugin else None
+        with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
+            corpus = import_database(
+                self.database,
+                Path(scratch) / "corpus",
+                toolchain=toolchain,
+                compiler=self.compiler,
+                for_link=bool(self.links),
+                report=report,
             )
+            chosen = modules_of_project(corpus, None)
+            chosen.tell(report)
+            modules = list(chosen.modules)
+            project = modules[0].project
+            lto: Mapping[str, Lto] = {}
+            links: dict[str, LinkBuild] | None = None
+            if self.links:
+                plans = self._plans(commands, modules, toolchain)
+                by_name = {module.name: module for module in modules}
+                modules = [by_name[name] for name in dict.fromkeys(name for plan in plans for name in plan.modules)]
+                # Without its link, an object of bitcode could not be compared at all.
+                lto = lto_by_module(self.database.path, level=self.database.level)
+                names = image_names([text for text, _ in self.links]) if len(plans) > 1 else [""]
+                links = {
+                    name: user_link(
+                        plan, variants.both, plugin, lto=lto, costs=variants.costs, timeout_seconds=LINK_SECONDS
+                    )
+                    for name, plan in zip(names, plans, strict=True)
+                }
+            clang = clang_for(self.compiler, toolchain, plugin, corpus=corpus, files=files, report=report)
+            with contextlib.closing(spread(self.cluster, clang, report=report)) as all_workers:
+                pair = compile_projects(
+                    modules,
+                    variants,
+                    compiler=all_workers,
+                    links=links,
+                    lto=lto,
+                    left_out=[
+                        ModuleFailure(name=name, project=project, reason=why) for name, why in chosen.left_out.items()
+                    ],
+                    report=report,
+                )
+            compiled_here = [module for module in modules if not lto.get(module.name)]
+            yield dataclasses.replace(pair, bitcode=functools.partial(_give_bitcode, compiled_here, clang))
+
+    def _plans(
+        self, commands: Sequence[tuple[str, ...]], modules: Sequence[Module], toolchain: Toolchain
+    ) -> list[LinkPlan]:
+        """How each link command takes these modules' objects."""
+        outputs = module_outputs(self.database.path, level=self.database.level)
+        return [
+            plan_link(
+                words,
+                folder=folder,
+                outputs=outputs,
+                modules=[module.name for module in modules],
+                toolchain=toolchain,
+            )
+            for words, (_, folder) in zip(commands, self.links, strict=True)
+        ]

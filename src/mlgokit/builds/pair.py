@@ -1,6 +1,7 @@
 """A build made by two variants, as comparisons read it, whatever the build came from."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +12,6 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.wrapping import WrappedCall
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.module import Module
@@ -88,27 +88,6 @@ class ProjectPair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildPair:
-    """A build made by both variants.
-
-    Attributes:
-        variants: that made it.
-        projects: of the build.
-        compilations: how many compilations and links there were in both.
-        baseline: what compiled the build before, in words.
-        left_alone: which policies leave code to LLVM because of its processor, a sentence each.
-        calls: those that compiled the build after, if it was recorded.
-    """
-
-    variants: VariantPair
-    projects: Sequence[ProjectPair]
-    compilations: int
-    baseline: str
-    left_alone: tuple[str, ...] = ()
-    calls: Sequence[WrappedCall] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PairBitcode:
     """Modules of a build whose names are those of its comparison, and a compiler on this machine for them."""
 
@@ -116,31 +95,51 @@ class PairBitcode:
     compiler: ClangCompiler
 
 
+def _no_bitcode(_objects: Collection[str], _report: Report) -> PairBitcode | str:
+    return "its bitcode was not kept"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPair:
+    """A build made by both variants.
+
+    Attributes:
+        variants: that made it.
+        toolchain: whose clang compiled.
+        projects: of the build.
+        compilations: how many compilations and links there were in both.
+        baseline: what compiled the build before, in words.
+        left_alone: which policies leave code to LLVM because of its processor, a sentence each.
+        bitcode: gives bitcode of at least these objects, or the reason why there is none.
+    """
+
+    variants: VariantPair
+    toolchain: Toolchain
+    projects: Sequence[ProjectPair]
+    compilations: int
+    baseline: str
+    left_alone: tuple[str, ...] = ()
+    bitcode: Callable[[Collection[str], Report], PairBitcode | str] = _no_bitcode
+
+
 class PairSource(Protocol):
-    """A build that two variants make: a corpus or compilation database, or the build's own commands, recorded.
+    """What two variants make: projects of a corpus, a compilation database, or a build by its own commands.
 
     :mod:`mlgokit.builds.compiled` and :mod:`mlgokit.builds.wrapped` have them.
     """
 
-    @property
-    def toolchain(self) -> Toolchain:
-        """Whose clang compiles."""
-        ...
-
-    def make(self, *, report: Report) -> BuildPair:
-        """Make both variants.
+    def make(self, variants: VariantPair, *, report: Report) -> AbstractContextManager[BuildPair]:
+        """Make both variants; what they made can be read until the context ends.
 
         Both at once: the link of a library keeps what the build before defines, and modules are compiled side by side.
 
         Raises:
+            BusyError: another process changes the corpus.
+            CorpusError: there is nothing to compile.
             StorageError: the disk is full or not writable.
-            ToolError: a compiler, linker or command cannot be started.
+            ToolError: a compiler, linker or command is missing, or cannot be started.
             UsageError: there is nothing to compare.
         """
-        ...
-
-    def bitcode(self, pair: BuildPair, objects: Collection[str], *, report: Report) -> PairBitcode | str:
-        """Bitcode of at least these objects of what :meth:`make` made, or why there is none."""
         ...
 
 

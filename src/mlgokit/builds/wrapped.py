@@ -5,10 +5,11 @@ Copies of all variants lie at the same place, one after the other, so that no pa
 
 import contextlib
 import dataclasses
+import functools
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.database import module_outputs
 from mlgokit.corpus.importers.recorded import in_place_of, write_database
 from mlgokit.errors import InputError, MlgokitError, UsageError
-from mlgokit.progress import Report, say_nothing
+from mlgokit.progress import Report
 
 TREE = "tree"
 """The copy of the build's folder, beside the wrappers."""
@@ -85,124 +86,105 @@ class WrappedProject:
 
     Attributes:
         plan: the build.
-        variants: that make it.
-        toolchain: whose clang takes the place of the build's compilers.
-        plugin: the generic one, for a variant that names none.
-        compiler: how bitcode is compiled for call trees.
-        folder: for copies of the build, and for bitcode.
+        compiler: which clang takes the place of the build's compilers.
     """
 
     plan: BuildPlan
-    variants: VariantPair
-    toolchain: Toolchain
-    plugin: Path | None
     compiler: CompilerOptions
-    folder: Path
 
-    @property
-    def _place(self) -> Path:
-        return self.folder / "build"
-
-    def make(self, *, report: Report = say_nothing) -> BuildPair:
-        """Make both; what failed or is missing is a row.
+    @contextlib.contextmanager
+    def make(self, variants: VariantPair, *, report: Report) -> Generator[BuildPair]:
+        """Make both in copies of the folder; what failed or is missing is a row. The second copy stays meanwhile.
 
         Raises:
             StorageError: the disk is full or not writable.
-            ToolError: a command cannot be started.
-            UsageError: the build calls no compiler that is wrapped, or an image pattern fits nothing.
+            ToolError: a compiler is missing, or a command cannot be started.
+            UsageError: there is no such folder or program, the build calls no compiler that is wrapped, or an image
+                pattern fits nothing.
         """
-        made: list[MadeBuild] = []
-        for number, (build, side) in enumerate(self.variants.both.items()):
-            report(number, len(BUILDS), f"build {build}: {side.record.label}")
-            if made:
-                shutil.rmtree(self._place)
-            made.append(
-                make_variant_of(
-                    self.plan,
-                    side,
-                    self._place,
-                    toolchain=self.toolchain,
-                    plugin=self.plugin,
-                    costs=self.variants.costs,
+        plan = self.plan
+        if not plan.folder.is_dir():
+            raise UsageError(f"--folder {plan.folder}: expected a folder with sources to build, found none; correct it")
+        for words in plan.commands:
+            if "/" not in words[0] and shutil.which(words[0]) is None:
+                raise UsageError(
+                    f"--build: expected a program in {' '.join(words)}, found no {words[0]}; check the name"
                 )
-            )
-        for one in made:
-            _expect_calls(one)
-        report(len(BUILDS), len(BUILDS), "build")
-        first, second = made
-        if self.plan.images and not (first.images or second.images) and not (first.reason or second.reason):
-            raise UsageError(
-                "--images: expected patterns of files that the build makes, found none for "
-                f"{', '.join(self.plan.images)}; give paths below the folder of the build"
-            )
-        levels = Counter(level_of(call.words) for call in first.compiled)
-        baseline = baseline_text(self.toolchain.version, levels)
-        return BuildPair(
-            variants=self.variants,
-            projects=[_pair_project(self.plan.folder.resolve().name, first, second)],
-            compilations=first.calls + second.calls,
-            baseline=f"{baseline}{in_place_of(first.compiled)}",
-            calls=second.compiled,
-        )
-
-    def bitcode(self, pair: BuildPair, objects: Collection[str], *, report: Report) -> PairBitcode | str:
-        """Bitcode of the sources of these objects, made where the build after lies."""
-        tree = self._place / TREE
-        wanted = [
-            call
-            for call in pair.calls
-            if not set(objects).isdisjoint(path.as_posix().removeprefix(f"{tree}/") for path in call.outputs)
-        ]
-        # Its folder says how modules are named.
-        database = tree / "mlgokit_commands.json"
-        if not write_database(wanted, database).entries:
-            return "no object of the build holds a function that differs"
-        try:
-            corpus = import_database(
-                Database(path=database),
-                self.folder / "corpus",
-                toolchain=self.toolchain,
-                compiler=self.compiler,
-                report=report,
-            )
-            chosen = modules_of_project(corpus, None)
-        except MlgokitError as error:
-            return f"no module could be made of what differs: {error}"
-        outputs = module_outputs(database)
-        modules = [
-            dataclasses.replace(module, name=outputs[module.name].relative_to(tree).as_posix())
-            for module in chosen.modules
-            if module.name in outputs
-        ]
-        clang = clang_for(self.compiler, self.toolchain, self.plugin, corpus=corpus, report=report)
-        return PairBitcode(modules=modules, compiler=clang)
-
-
-@contextlib.contextmanager
-def open_wrapped(plan: BuildPlan, variants: VariantPair, *, compiler: CompilerOptions) -> Generator[WrappedProject]:
-    """A build with its own commands, and a folder for its copies that goes at the end.
-
-    Raises:
-        ToolError: a compiler is missing.
-        UsageError: there is no such folder or program.
-    """
-    if not plan.folder.is_dir():
-        raise UsageError(f"--folder {plan.folder}: expected a folder with sources to build, found none; correct it")
-    for words in plan.commands:
-        if "/" not in words[0] and shutil.which(words[0]) is None:
-            raise UsageError(f"--build: expected a program in {' '.join(words)}, found no {words[0]}; check the name")
-    toolchain = find_toolchain(compiler.llvm, need_plugin=variants.needs_plugin)
-    plugin = build_plugin(toolchain) if variants.needs_plugin else None
-    with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
-        yield WrappedProject(
-            plan=plan,
-            variants=variants,
-            toolchain=toolchain,
-            plugin=plugin,
-            compiler=compiler,
+        toolchain = find_toolchain(self.compiler.llvm, need_plugin=variants.needs_plugin)
+        plugin = build_plugin(toolchain) if variants.needs_plugin else None
+        made: list[MadeBuild] = []
+        with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
             # Resolved, as where the temporary folder is a link a build would meet two names of it.
-            folder=Path(scratch).resolve(),
-        )
+            place = Path(scratch).resolve() / "build"
+            for number, (build, side) in enumerate(variants.both.items()):
+                report(number, len(BUILDS), f"build {build}: {side.record.label}")
+                if made:
+                    shutil.rmtree(place)
+                made.append(
+                    make_variant_of(plan, side, place, toolchain=toolchain, plugin=plugin, costs=variants.costs)
+                )
+            for one in made:
+                _expect_calls(one)
+            report(len(BUILDS), len(BUILDS), "build")
+            first, second = made
+            if plan.images and not (first.images or second.images) and not (first.reason or second.reason):
+                raise UsageError(
+                    "--images: expected patterns of files that the build makes, found none for "
+                    f"{', '.join(plan.images)}; give paths below the folder of the build"
+                )
+            baseline = baseline_text(toolchain.version, Counter(level_of(call.words) for call in first.compiled))
+            yield BuildPair(
+                variants=variants,
+                toolchain=toolchain,
+                projects=[_pair_project(plan.folder.resolve().name, first, second)],
+                compilations=first.calls + second.calls,
+                baseline=f"{baseline}{in_place_of(first.compiled)}",
+                bitcode=functools.partial(
+                    _make_bitcode,
+                    second.compiled,
+                    place / TREE,
+                    Path(scratch) / "corpus",
+                    toolchain=toolchain,
+                    plugin=plugin,
+                    compiler=self.compiler,
+                ),
+            )
+
+
+def _make_bitcode(
+    calls: Sequence[WrappedCall],
+    tree: Path,
+    folder: Path,
+    objects: Collection[str],
+    report: Report,
+    *,
+    toolchain: Toolchain,
+    plugin: Path | None,
+    compiler: CompilerOptions,
+) -> PairBitcode | str:
+    """Bitcode in ``folder`` of the sources of these objects, made where the build after lies, in ``tree``."""
+    wanted = [
+        call
+        for call in calls
+        if not set(objects).isdisjoint(path.as_posix().removeprefix(f"{tree}/") for path in call.outputs)
+    ]
+    # Its folder says how modules are named.
+    database = tree / "mlgokit_commands.json"
+    if not write_database(wanted, database).entries:
+        return "no object of the build holds a function that differs"
+    try:
+        corpus = import_database(Database(path=database), folder, toolchain=toolchain, compiler=compiler, report=report)
+        chosen = modules_of_project(corpus, None)
+    except MlgokitError as error:
+        return f"no module could be made of what differs: {error}"
+    outputs = module_outputs(database)
+    modules = [
+        dataclasses.replace(module, name=outputs[module.name].relative_to(tree).as_posix())
+        for module in chosen.modules
+        if module.name in outputs
+    ]
+    clang = clang_for(compiler, toolchain, plugin, corpus=corpus, report=report)
+    return PairBitcode(modules=modules, compiler=clang)
 
 
 def _pair_project(name: str, first: MadeBuild, second: MadeBuild) -> ProjectPair:

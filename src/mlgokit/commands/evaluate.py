@@ -1,6 +1,5 @@
 """The command that compares two ways of building: sizes, costs of register allocation, and whether to ship."""
 
-import contextlib
 import dataclasses
 import json
 import shlex
@@ -12,12 +11,12 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from mlgokit.builds.compiled import open_corpus, open_database
+from mlgokit.builds.compiled import CorpusProjects, DatabaseProject
 from mlgokit.builds.corpus import ANY_COMMANDS, Database
 from mlgokit.builds.link import command_words
 from mlgokit.builds.pair import PairSource, VariantPair
 from mlgokit.builds.variant import PLAIN_VARIANT, PluginPlace, Variant, changes_allocation, make_variant
-from mlgokit.builds.wrapped import BuildPlan, open_wrapped
+from mlgokit.builds.wrapped import BuildPlan, WrappedProject
 from mlgokit.commands.options import (
     COMPILER,
     NO_CHANGES,
@@ -132,12 +131,11 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
         ToolError: a compiler or linker is missing.
     """
     variants = _check(config)
-    with _open_source(config, variants, report) as source:
-        pair = source.make(report=report)
+    with _source(config).make(variants, report=report) as pair:
         found = compare_builds(pair, intervals=Intervals(seed=config.seed, level=config.confidence))
         if config.output is not None:
-            found = explain_differences(found, source, pair, seconds=config.explain_seconds, report=report)
-    return _conclude(config, found, allocates_only=variants.after.allocates_only, toolchain=source.toolchain)
+            found = explain_differences(found, pair, seconds=config.explain_seconds, report=report)
+    return _conclude(config, found, allocates_only=variants.after.allocates_only, toolchain=pair.toolchain)
 
 
 def render(evaluation: Evaluation, console: Console) -> None:
@@ -224,9 +222,7 @@ def _check_source(config: Evaluate) -> None:
         raise UsageError("--projects: only for a corpus; a build is one project; remove it")
 
 
-def _open_source(
-    config: Evaluate, variants: VariantPair, report: Report
-) -> contextlib.AbstractContextManager[PairSource]:
+def _source(config: Evaluate) -> PairSource:
     """What is built: by the build's own commands, by a compilation database, or from a corpus."""
     if config.build:
         plan = BuildPlan(
@@ -235,24 +231,20 @@ def _open_source(
             images=config.images,
             timeout_seconds=60 * config.build_minutes,
         )
-        return open_wrapped(plan, variants, compiler=config.compiler)
+        return WrappedProject(plan=plan, compiler=config.compiler)
     if config.compile_commands is not None:
-        return open_database(
-            Database(path=config.compile_commands, level=config.level, choice=config.database),
-            variants,
+        return DatabaseProject(
+            database=Database(path=config.compile_commands, level=config.level, choice=config.database),
             links=_links(config, config.compile_commands),
             compiler=config.compiler,
             cluster=config.cluster,
-            report=report,
         )
-    return open_corpus(
-        config.corpus,
-        variants,
+    return CorpusProjects(
+        folder=config.corpus,
         projects=config.projects,
         edits=config.changes.edits(),
         compiler=config.compiler,
         cluster=config.cluster,
-        report=report,
     )
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Credit, attribute, scored_build
 from mlgokit.builds.images import FunctionBytes
-from mlgokit.builds.pair import BuildPair, PairSource, VariantPair
+from mlgokit.builds.pair import BuildPair, VariantPair
 from mlgokit.builds.variant import Variant, VariantRecord, leaves_alone, modules_of_variant
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
 from mlgokit.compiler.describe import function_names
@@ -456,14 +456,13 @@ def differing_functions(
 
 
 def explain_differences(
-    found: Evaluation, source: PairSource, pair: BuildPair, *, seconds: float, report: Report = say_nothing
+    found: Evaluation, pair: BuildPair, *, seconds: float, report: Report = say_nothing
 ) -> Evaluation:
     """The evaluation with call trees of the functions that changed most, or with the reason why it has none.
 
     Args:
         found: the evaluation of ``pair``.
-        source: what made the pair.
-        pair: both builds.
+        pair: both builds, before their context ends.
         seconds: after which no module is compiled for trees; 0 for none.
         report: progress.
     """
@@ -472,7 +471,7 @@ def explain_differences(
         return dataclasses.replace(found, no_trees=why)
     functions = differing_functions(found.projects)
     objects = {name for one in (*functions[:MOST_TREES], *functions[-MOST_TREES:]) for name in one.where[:1]}
-    bitcode = source.bitcode(pair, objects, report=report)
+    bitcode = pair.bitcode(objects, report)
     if isinstance(bitcode, str):
         return dataclasses.replace(found, no_trees=bitcode)
     compiler = bitcode.compiler
