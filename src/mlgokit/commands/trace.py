@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.builds.compilers import clang_for
+from mlgokit.builds.workspace import claim_folder, open_workspace
 from mlgokit.commands.options import COMPILER, NO_CHANGES, NO_CLUSTER, Changes, Clustering, Compiling, ProblemName
-from mlgokit.commands.workspace import claim_folder, open_workspace
 from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.compiler.toolchain import find_toolchain
@@ -85,7 +85,7 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
         config.output,
         corpus=config.corpus,
         compiler=config.compiler,
-        changes=config.changes,
+        edits=config.changes.edits(),
         store=config.store,
         shared_store=config.shared_store,
         cluster=config.cluster,

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, cast
 import tyro
 
 from mlgokit.algorithms.registry import default_learner
+from mlgokit.builds.workspace import open_workspace
 from mlgokit.commands.options import (
     COMPILER,
     LEAN_REUSE,
@@ -26,7 +27,6 @@ from mlgokit.commands.options import (
     ProblemName,
     Reusing,
 )
-from mlgokit.commands.workspace import open_workspace
 from mlgokit.corpus.build_notes import tell_levels
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.files import atomic_write, remove_leftovers
@@ -101,11 +101,13 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
         UsageError: the settings contradict themselves or do not apply, or no policy pays.
     """
     deadline = time.monotonic() + 60 * config.minutes
+    edits = config.changes.edits()
+    algorithm, learning = _algorithm_and_preset(config)
     with open_workspace(
         config.output,
         corpus=config.corpus,
         compiler=config.compiler,
-        changes=config.changes,
+        edits=edits,
         store=config.store,
         shared_store=config.shared_store,
         cluster=config.cluster,
@@ -116,7 +118,6 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
         modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
         if config.problem == INLINE_SIZE.name:
             tell_levels(modules, report)
-        algorithm, learning = _algorithm_and_preset(config)
         settings = learning.deciding()
         workspace.claim(
             kind="policy",

@@ -1,4 +1,4 @@
-"""The workspace of a command that compiles a corpus into a folder: locks, the corpus, and a compiler with a store."""
+"""The workspace of a run that compiles a corpus into a folder: locks, the corpus, and a compiler with a store."""
 
 import contextlib
 from collections.abc import Generator, Sequence
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, ReuseOptions, open_compiler, spread
-from mlgokit.commands.options import NO_CLUSTER, OptionChanges
 from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
 from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.shared_store import open_shared
@@ -24,7 +23,7 @@ from mlgokit.progress import Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """What a command works with while it holds its locks.
+    """What a run works with while it holds its locks.
 
     Attributes:
         folder: for the results.
@@ -59,10 +58,10 @@ def open_workspace(
     *,
     corpus: Path,
     compiler: CompilerOptions,
-    changes: OptionChanges,
+    edits: CommandLineEdits,
     store: Path | None,
     shared_store: str = "",
-    cluster: ClusterChoice = NO_CLUSTER,
+    cluster: ClusterChoice,
     reuse: ReuseOptions | None = None,
     report: Report,
 ) -> Generator[Workspace]:
@@ -72,7 +71,7 @@ def open_workspace(
         folder: for the results.
         corpus: folder of the corpus.
         compiler: which clang compiles.
-        changes: of the options in all command lines.
+        edits: of all command lines.
         store: folder of finished compilations; ``folder``/store if ``None``.
         shared_store: folder or URL of a store behind it; none if empty.
         cluster: that compiles in place of this machine.
@@ -84,17 +83,18 @@ def open_workspace(
         ToolError: there is no such clang, or no sandbox although one was asked for.
         UsageError: the options contradict themselves.
     """
+    recheck = compiler.recheck()
     with locked(folder), reading(corpus):
-        edits = changes.edits()
         loaded = load_measurable(corpus, edits)
         clang = open_compiler(compiler, corpus=corpus, folder=folder, files=edits.files, report=report)
         if reuse is not None:
-            clang = reuse.applied(clang, recheck=compiler.recheck())
+            clang = reuse.applied(clang, recheck=recheck)
+        workers = spread(cluster, clang, report=report)
         store = store or folder / "store"
         caching = open_caching(
-            spread(cluster, clang, report=report),
+            workers,
             store,
-            recheck=compiler.recheck(),
+            recheck=recheck,
             shared=open_shared(shared_store) if shared_store else None,
         )
         with contextlib.closing(caching):
