@@ -18,6 +18,7 @@ from mlgokit.compiler.request import Lto
 from mlgokit.corpus.corpus import ModuleFailure as NoModule
 from mlgokit.errors import InputError, ToolError
 from mlgokit.evaluation.compare import Intervals, compare_builds, compare_project, summarised
+from mlgokit.evaluation.explain import explain_differences
 from mlgokit.evaluation.page import evaluation_page
 from mlgokit.evaluation.records import MEASURES, Evaluation, ProjectComparison, read_evaluation, without_rows
 from mlgokit.evaluation.rows import compare_costs
@@ -206,6 +207,30 @@ def test_options_are_compiled_with():
         ("-cc1", "-Oz"),
         ("-cc1", "-Oz", "-mllvm", "-x=1"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("variants", "seconds", "reason"),
+    [
+        (VariantPair(after=make_variant([":always"])), 1.0, "its bitcode was not kept"),
+        (VariantPair(after=make_variant([":always"])), 0.0, "--explain-seconds 0 was given"),
+        (VariantPair(after=PLAIN_VARIANT), 1.0, "the candidate has no policy or plugin for inlining"),
+        (
+            VariantPair(before=make_variant([":never"]), after=make_variant([":always"])),
+            1.0,
+            "call trees compare inlining with LLVM's own, and the baseline is not LLVM's own",
+        ),
+        (
+            VariantPair(after=make_variant([":always"], options=["-mllvm", "-x=1"])),
+            1.0,
+            "the compiler options differ, not only the inlining decisions",
+        ),
+    ],
+)
+def test_an_evaluation_without_call_trees_says_why(variants: VariantPair, seconds: float, reason: str):
+    pair = compile_projects([toy_source("a/1")], variants, compiler=toy_compiler({"a/1": toy()}), links={"": linked})
+
+    assert explain_differences(compare_builds(pair), pair, seconds=seconds).no_trees == reason
 
 
 def test_an_evaluation_is_read_as_it_was_written(tmp_path: Path):
