@@ -16,6 +16,9 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, apt_command, apt_packages, find_toolchain
 from mlgokit.errors import ToolError
 
+MEMORY_BYTES = 6 << 30
+"""Several times of what all tests write; what passed is removed at once."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settings of other people's libraries, for all tests."""
@@ -24,9 +27,25 @@ def pytest_configure(config: pytest.Config) -> None:
         kept = platformdirs.user_cache_path("mlgokit") / "tests" / f"jax-{processor()}"
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(kept))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    memory = memory_folder()
+    if memory is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     # A busy machine is no finding.
     hypothesis.settings.register_profile("unhurried", deadline=None)
     hypothesis.settings.load_profile("unhurried")
+
+
+def memory_folder() -> Path | None:
+    """A tmpfs for the files of tests, which are written as files of users are, down to the disk, thousands of times.
+
+    ``None`` where it is too small, as a container's is, or runs no programs.
+    """
+    memory = Path("/dev/shm")
+    with contextlib.suppress(OSError):
+        status = os.statvfs(memory)
+        if status.f_bavail * status.f_frsize >= MEMORY_BYTES and not status.f_flag & os.ST_NOEXEC:
+            return memory if os.access(memory, os.W_OK) else None
+    return None
 
 
 def processor() -> str:

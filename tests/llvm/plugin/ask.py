@@ -8,9 +8,15 @@ import os
 import socket
 import sys
 
-with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
-    server.connect(sys.argv[1])
-    request = json.dumps([os.getcwd(), dict(os.environ), sys.argv[2:]])  # noqa: PTH109  (pathlib takes a while)
-    socket.send_fds(server, [request.encode()], [0, 1, 2])
-    answer = server.recv(1)
-sys.exit(answer[0] if answer else 1)
+
+def ask(path: str, *words: str) -> int:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.connect(path)
+        request = json.dumps([os.getcwd(), dict(os.environ), words])  # noqa: PTH109  (pathlib takes a while)
+        socket.send_fds(server, [request.encode()], [0, 1, 2])
+        answer = server.recv(1)
+    return answer[0] if answer else 1
+
+
+if __name__ == "__main__":
+    sys.exit(ask(*sys.argv[1:]))
