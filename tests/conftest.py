@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -88,6 +89,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for major in SUPPORTED_MAJORS
     ]
     metafunc.parametrize("toolchain", majors, indirect=True, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin on every worker with what takes long, so that none ends with it.
+
+    A worker is given items that follow one another, as many as the others, and who is ready takes the last ones of
+    another. So each begins with some files of tests that need a compiler, and has the quick tests at its end.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.get_closest_marker("llvm") is not None]
+    quick = [item for item in items if item.get_closest_marker("llvm") is None]
+    shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    # What follows one another shares fixtures: one file, and one LLVM major of it.
+    for _, group in itertools.groupby(long, lambda item: item.path):
+        min(shares, key=len).extend(group)
+    ordered: list[pytest.Item] = []
+    for number, share in enumerate(shares):
+        size = (len(items) - len(ordered)) // (workers - number)
+        count = max(0, size - len(share))
+        ordered += [*share, *quick[:count]]
+        del quick[:count]
+    items[:] = [*ordered, *quick]
 
 
 @pytest.fixture(scope="session")
