@@ -5,7 +5,8 @@
 
 ARGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-# Each worker takes tests that follow one another, so that it makes the corpora of one LLVM major and not of both.
+# Each worker takes tests that follow one another, so that it makes the corpora of one LLVM major and not of both;
+# tests/conftest.py puts what takes long before what is quick.
 # The slowest are shown: a test that takes more than 5 s says why, or is in the slow half.
 SHARE := -n $(JOBS) --dist worksteal --durations 20 --durations-min 5
 # What fails beside other tests is run once more by itself, and has to pass then: compilers with deadlines share the machine.

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,9 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, apt_command, apt_packages, find_toolchain
 from mlgokit.errors import ToolError
 
+MEMORY_BYTES = 6 << 30
+"""Several times of what all tests write; what passed is removed at once."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settings of other people's libraries, for all tests."""
@@ -24,9 +28,25 @@ def pytest_configure(config: pytest.Config) -> None:
         kept = platformdirs.user_cache_path("mlgokit") / "tests" / f"jax-{processor()}"
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(kept))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    memory = memory_folder()
+    if memory is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     # A busy machine is no finding.
     hypothesis.settings.register_profile("unhurried", deadline=None)
     hypothesis.settings.load_profile("unhurried")
+
+
+def memory_folder() -> Path | None:
+    """A tmpfs for the files of tests, which are written as files of users are, down to the disk, thousands of times.
+
+    ``None`` where it is too small, as a container's is, or runs no programs.
+    """
+    memory = Path("/dev/shm")
+    with contextlib.suppress(OSError):
+        status = os.statvfs(memory)
+        if status.f_bavail * status.f_frsize >= MEMORY_BYTES and not status.f_flag & os.ST_NOEXEC:
+            return memory if os.access(memory, os.W_OK) else None
+    return None
 
 
 def processor() -> str:
@@ -69,6 +89,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for major in SUPPORTED_MAJORS
     ]
     metafunc.parametrize("toolchain", majors, indirect=True, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin on every worker with what takes long, so that none ends with it.
+
+    A worker is given items that follow one another, as many as the others, and who is ready takes the last ones of
+    another. So each begins with some files of tests that need a compiler, and has the quick tests at its end.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.get_closest_marker("llvm") is not None]
+    quick = [item for item in items if item.get_closest_marker("llvm") is None]
+    shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    # What follows one another shares fixtures: one file, and one LLVM major of it.
+    for _, group in itertools.groupby(long, lambda item: item.path):
+        min(shares, key=len).extend(group)
+    ordered: list[pytest.Item] = []
+    for number, share in enumerate(shares):
+        size = (len(items) - len(ordered)) // (workers - number)
+        count = max(0, size - len(share))
+        ordered += [*share, *quick[:count]]
+        del quick[:count]
+    items[:] = [*ordered, *quick]
 
 
 @pytest.fixture(scope="session")

@@ -179,7 +179,7 @@ def test_the_children_and_standard_error_of_a_child_are_limited_too(tmp_path: Pa
 
 def test_a_child_takes_no_more_memory_than_it_may():
     wait = "import resource, sys\nwhile resource.getrlimit(resource.RLIMIT_AS)[0] < 0: pass\n"
-    code = "import sys\ntry: bytearray(2 << 30)\nexcept MemoryError: sys.exit(7)"
+    code = "import mmap, sys\ntry: mmap.mmap(-1, 2 << 30)\nexcept OSError: sys.exit(7)"
     assert run([sys.executable, "-c", wait + code], timeout_seconds=LONG, limits=SMALL).returncode == 7
     done = run(
         [

@@ -3,7 +3,10 @@
 import os
 import re
 import shlex
+import subprocess
 import sys
+import time
+from collections.abc import Generator
 from importlib import resources
 from pathlib import Path
 
@@ -23,14 +26,32 @@ def test_every_source_file_has_its_check():
     assert sorted(str(path.relative_to(SOURCES).with_suffix("")) for path in SOURCES.rglob("*.cpp")) == NAMES
 
 
+@pytest.fixture(scope="session")
+def tool(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """Words that run a command of ``tool.py``, in a process that has imported what it takes."""
+    path = tmp_path_factory.mktemp("tool") / "socket"
+    # A process with threads is not to be forked.
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    with subprocess.Popen([sys.executable, CHECKS / "tool.py", "serve", path], env=environment) as server:
+        try:
+            end = time.monotonic() + 60
+            while not path.exists():
+                assert server.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            yield shlex.join([sys.executable, "-I", "-S", str(CHECKS / "ask.py"), str(path)])
+        finally:
+            server.kill()
+
+
 @pytest.mark.llvm
 @pytest.mark.every_major
 @pytest.mark.parametrize("name", NAMES)
-def test_the_file_does_its_job(name: str, toolchain: Toolchain, plugin: Path, tmp_path: Path):
+def test_the_file_does_its_job(name: str, toolchain: Toolchain, plugin: Path, tool: str, tmp_path: Path):
     check = CHECKS / f"{name}.ll"
     values = {
         "%plugin": plugin,
-        "%tool": f"{shlex.quote(sys.executable)} {shlex.quote(str(CHECKS / 'tool.py'))}",
+        "%tool": tool,
         "%S": check.parent,
         "%s": check,
         "%t": tmp_path / "t",
