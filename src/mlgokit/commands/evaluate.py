@@ -32,7 +32,7 @@ from mlgokit.commands.options import (
 from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.build_notes import baseline_of, tell_levels
+from mlgokit.corpus.build_notes import baseline_of, warn_about_levels
 from mlgokit.corpus.corpus import ModuleFailure, load_measurable
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.options.edits import CommandLineEdits
@@ -49,7 +49,7 @@ from mlgokit.pages.html import check_json_name, write_page
 from mlgokit.pages.terminal import print_page
 from mlgokit.problems import PROBLEMS
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.file import tables_inside
+from mlgokit.tables.file import list_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ def _evaluate_corpus(
 ) -> tuple[Evaluation, Toolchain]:
     modules, left_out = chosen_modules(config)
     if any(side.use is not None and side.use.any_level for side in (before, after)):
-        tell_levels(modules, report)
+        warn_about_levels(modules, report)
     named = CommandLineEdits(add=parse_options((*before.options, *after.options)))
     files = (*config.changes.edits().files, *named.files)
     compiler = open_compiler(config.compiler, corpus=config.corpus, files=files, report=report)
@@ -266,7 +266,7 @@ def wants_costs(costs: Literal["auto", "yes", "no"], before: Variant, after: Var
         return costs == "yes"
     return any(
         any(PROBLEMS[problem].by_regalloc_cost for problem in side.record.policies)
-        or (bool(side.record.plugin) and "allocations" in tables_inside(Path(side.record.plugin)))
+        or (bool(side.record.plugin) and "allocations" in list_tables(Path(side.record.plugin)))
         for side in (before, after)
     )
 

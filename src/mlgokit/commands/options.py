@@ -83,7 +83,7 @@ def option_words(text: str, option: str) -> tuple[str, ...]:
         raise UsageError(f"{option}: {error}; close the quotation") from error
 
 
-def check_given(
+def check_module_source(
     command: str,
     *,
     compile_commands: Path | None,
@@ -111,7 +111,7 @@ def check_given(
         raise UsageError(f"{option}: needs --compile-commands; add that, or remove {option}")
 
 
-def refuse_beside_cargo(given: Mapping[str, bool]) -> None:
+def reject_with_cargo(given: Mapping[str, bool]) -> None:
     """Refuse options that mean nothing for a cargo build; ``given`` says which there are.
 
     Raises:

@@ -93,12 +93,12 @@ def keep_texts(
         inputs = {source: piped[source]} if source in piped else {"-": (0, os.devnull)}
         place = inputs[source][1] if source in piped else source
         files = [] if source in piped else _states([source])
-        reason = _unkeepable(given, source, place)
+        reason = _why_not_kept(given, source, place)
         if not reason and language != LANGUAGES[language]:
             # Compilers of a build take options that clang does not know.
             commands = [
                 [*driver, "-E", "-w", "-Qunused-arguments", *options, "-o", path]
-                for options in (given, _narrowed(given, source))
+                for options in (given, _select_preprocessor_words(given, source))
             ]
             reason, place = _preprocess(commands, environment, inputs), path
         if not reason:
@@ -115,7 +115,7 @@ def keep_texts(
     return found
 
 
-def _unkeepable(words: list[str], source: str, place: str) -> str:
+def _why_not_kept(words: list[str], source: str, place: str) -> str:
     """Why preprocessed text is not all that is compiled, if it is not."""
     if any(word.startswith(_PRECOMPILED) for word in words):
         return "it is compiled with precompiled headers or modules"
@@ -153,7 +153,7 @@ def _compress(place: str, path: str, source: str) -> list[list[Any]]:
     return _states([name for name in read_line_markers(text) if name != source]) if place == path else []
 
 
-def _narrowed(words: list[str], source: str) -> list[str]:
+def _select_preprocessor_words(words: list[str], source: str) -> list[str]:
     """What a preprocessor has to know of its options."""
     units = [unit for unit in option_units(words) if unit[0] == source or unit[0].startswith(_PREPROCESSED)]
     return [word for unit in units for word in unit]

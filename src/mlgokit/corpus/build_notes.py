@@ -217,7 +217,7 @@ def profile_sentences(fits: Sequence[ProfileFit]) -> tuple[str, ...]:
     return (sentence,)
 
 
-def tell_levels(modules: Sequence[Module], report: Report) -> None:
+def warn_about_levels(modules: Sequence[Module], report: Report) -> None:
     """Say, where a policy of inlining is learned or judged, how many modules are not compiled for size."""
     count = sum(not module.is_for_size for module in modules)
     if count:

@@ -33,7 +33,7 @@ from mlgokit.corpus.layout import (
     thinlto_index_path,
 )
 from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
-from mlgokit.corpus.options.override import understand_override
+from mlgokit.corpus.options.override import parse_override
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module, object_format_of
@@ -125,7 +125,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
         )
     override = _override(description, folder)
     where = f"{folder / DESCRIPTION_NAME}: global_command_override"
-    shared = None if override is None else understand_override(override, where=where)
+    shared = None if override is None else parse_override(override, where=where)
     facts, failures = read_sidecar(folder)
     project_of = _projects(folder, facts)
     modules: list[Module] = []

@@ -108,7 +108,7 @@ def check_plain_file(path: Path, what: str, *, folder: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def placing(name: str, corpus_folder: Path) -> Generator[None]:
+def explain_write_errors(name: str, corpus_folder: Path) -> Generator[None]:
     """Tell a name that no file can have from a disk that takes no file.
 
     Raises:

@@ -20,10 +20,10 @@ from mlgokit.compiler.limits import COMPILER_LIMITS, Limits
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.outcome import check_room, first_error
-from mlgokit.compiler.sandbox import Sandbox, inside_environment, shown_to_front_end
+from mlgokit.compiler.sandbox import Sandbox, expose_to_front_end, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
-from mlgokit.corpus.files import placing
+from mlgokit.corpus.files import explain_write_errors
 from mlgokit.corpus.freshness import (
     DEPENDENCIES,
     SUFFIX,
@@ -35,7 +35,7 @@ from mlgokit.corpus.freshness import (
     now,
     read_dependencies,
 )
-from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.json_stream import iter_members
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, bitcode_path, encode_command_line
 from mlgokit.corpus.origin import note_made_here
 from mlgokit.corpus.split_assignment import SplitAssignments, earlier_assignments
@@ -195,7 +195,7 @@ def front_ends(
     path = corpus_folder / SIDECAR_NAME
     if path.exists():
         with contextlib.suppress(CorpusError):
-            for name, facts in pieces_of(path, "modules", remedy="import again"):
+            for name, facts in iter_members(path, "modules", remedy="import again"):
                 if isinstance(facts, dict):
                     known[name] = _known(cast("dict[str, Any]", facts))
     making = _Making(
@@ -240,7 +240,7 @@ def front_end_environment() -> dict[str, str]:
 def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     """Make one module, or find it made, or say why neither is possible."""
     try:
-        with placing(job.name, making.corpus_folder):
+        with explain_write_errors(job.name, making.corpus_folder):
             return _make_whole(making, job)
     except InputError as error:
         return ModuleFailure(name=job.name, project=job.project, reason=str(error))
@@ -314,7 +314,7 @@ def _run_front_end(
             limits.compiler,
             program=clang,
             writable=making.partial,
-            readable=shown_to_front_end(_files_read(job, words)),
+            readable=expose_to_front_end(_files_read(job, words)),
             folder=job.directory,
         )
     done = process.run(

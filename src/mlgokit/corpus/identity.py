@@ -212,7 +212,7 @@ def duplicate_groups(modules: Iterable[Module], contents: Contents, *, exact: bo
     return tuple(tuple(group) for group in names.values() if len(group) > 1)
 
 
-def without_copies(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:
+def drop_copies(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:
     """The modules that are not held out, without the copies of what is held out or came before.
 
     A copy has the same bitcode or the same identity. Of two projects that share a module, the held-out one keeps it.
@@ -233,7 +233,7 @@ def training_modules(modules: Sequence[Module], contents: Contents = NOTHING_KNO
     Raises:
         CorpusError: nothing is left.
     """
-    chosen = without_copies(modules, contents)
+    chosen = drop_copies(modules, contents)
     if not chosen:
         raise CorpusError(
             f"training: expected at least one of {len(modules)} modules not to be held out, found none; "
@@ -259,7 +259,7 @@ def kinships(modules: Sequence[Module], contents: Contents) -> tuple[Kinship, ..
     changed a little does: only its user can say on which side it belongs.
     """
     sides: dict[bool, defaultdict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
-    trained_on = {module.name for module in without_copies(modules, contents)}
+    trained_on = {module.name for module in drop_copies(modules, contents)}
     for module in modules:
         content = contents.by_name.get(module.name)
         if content is not None and (module.held_out or module.name in trained_on):

@@ -56,7 +56,7 @@ class _Bounded:
         return data
 
 
-def pieces_of(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]]:
+def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]]:
     """The elements of the member ``key`` of the object that a file consists of; none if it has no such member.
 
     Args:
@@ -73,7 +73,7 @@ def pieces_of(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]
             open_untrusted(path, "No such file or directory") as descriptor,
             open(descriptor, "rb", closefd=False) as file,
         ):
-            yield from _pieces(_Bounded(file=file, path=path, remedy=remedy), key)
+            yield from _iter_members(_Bounded(file=file, path=path, remedy=remedy), key)
     except (OSError, InputError) as error:
         reason = error if isinstance(error, InputError) else error.strerror or error
         raise CorpusError(f"{path}: expected a file, found: {reason}; {remedy}") from error
@@ -82,7 +82,7 @@ def pieces_of(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]
         raise CorpusError(f"{path}: expected JSON, found: {reason:.200}; {remedy}") from error
 
 
-def _pieces(file: _Bounded, key: str) -> Generator[tuple[str, Any]]:
+def _iter_members(file: _Bounded, key: str) -> Generator[tuple[str, Any]]:
     # Containers that are open, the outermost first, each with the last key of an object. Of what is not wanted
     # nothing is kept.
     stack: list[tuple[Any, list[str]]] = []

@@ -15,7 +15,7 @@ from mlgokit.compiler.objects.measure import link_weights
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import WrappedCall
 from mlgokit.corpus.build_notes import baseline_text, level_of
-from mlgokit.corpus.importers.recorded import in_place_of
+from mlgokit.corpus.importers.recorded import describe_replaced_compilers
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.compare import BUILDS, Intervals, project_comparison, summarised
 from mlgokit.evaluation.records import BuiltModule, Evaluation, ModuleComparison, ModuleFailure
@@ -147,7 +147,7 @@ def _compared(
         compilations=first.calls + second.calls,
     )
     levels = Counter(level_of(call.words) for call in first.compiled)
-    baseline = f"{baseline_text(version, levels)}{in_place_of(first.compiled)}"
+    baseline = f"{baseline_text(version, levels)}{describe_replaced_compilers(first.compiled)}"
     return dataclasses.replace(found, baseline=baseline)
 
 

@@ -91,11 +91,11 @@ def column_values(
                 raise KeyError(feature)
             output[:, :, position] = values[every, default][:, None]
         else:
-            output[:, :, position] = _pooled(values, mask, legal, prefix)[:, None]
+            output[:, :, position] = _pool_columns(values, mask, legal, prefix)[:, None]
     return output
 
 
-def _pooled(values: Doubles, mask: Bools, legal: Ints, prefix: str) -> Doubles:
+def _pool_columns(values: Doubles, mask: Bools, legal: Ints, prefix: str) -> Doubles:
     """[T] of the columns that may be chosen; 0 where there are none."""
     if prefix == "mean:":
         # One column after the other: the plugin's order of additions.

@@ -40,7 +40,7 @@ class Exploration:
     flip_probability: float = 0.0
 
 
-def mixed(state: int) -> float:
+def mix_state(state: int) -> float:
     """The number in [0, 1) that SplitMix64 (Steele, Lea and Flood, 2014) makes of a state."""
     z = state
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -66,7 +66,7 @@ class UniformStream:
     def next(self) -> float:
         """The next number."""
         self._state = (self._state + _STEP) & _MASK
-        return mixed(self._state)
+        return mix_state(self._state)
 
 
 def context_seed(seed: int, problem: str, context: str) -> int:
@@ -92,7 +92,7 @@ def draws(first: int, index: int) -> tuple[float, float]:
         >>> [stream.next() for _ in range(4)][2:] == list(draws(7, 1))
         True
     """
-    return mixed((first + (2 * index + 1) * _STEP) & _MASK), mixed((first + (2 * index + 2) * _STEP) & _MASK)
+    return mix_state((first + (2 * index + 1) * _STEP) & _MASK), mix_state((first + (2 * index + 2) * _STEP) & _MASK)
 
 
 def decide(preference: float, exploration: Exploration, stream: UniformStream) -> tuple[bool, float]:

@@ -62,8 +62,8 @@ def policy_bytes(policy: Policy) -> bytes:
         tensors |= {"normaliser.boundaries": policy.normaliser.boundaries}
         if policy.normaliser.lengths is not None:
             description |= {"format_version": ROWS_FORMAT_VERSION, "lengths": list(policy.normaliser.lengths)}
-    description |= _of_output(policy)
-    description |= _extended(policy)
+    description |= _output_fields(policy)
+    description |= _optional_fields(policy)
     description |= _cost(policy)
     if policy.gate is not None:
         margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
@@ -74,7 +74,7 @@ def policy_bytes(policy: Policy) -> bytes:
     return save(contiguous, metadata={_KEY: json.dumps(description, sort_keys=True)})
 
 
-def _of_output(policy: Policy) -> dict[str, Any]:
+def _output_fields(policy: Policy) -> dict[str, Any]:
     """What the description says of the output."""
     match policy.output:
         case OutputKind.EFFECT_BYTES:
@@ -95,7 +95,7 @@ def _of_output(policy: Policy) -> dict[str, Any]:
             return {}
 
 
-def _extended(policy: Policy) -> dict[str, Any]:
+def _optional_fields(policy: Policy) -> dict[str, Any]:
     """What a policy says that is not for the usual architecture alone, or to which NaN is not 0."""
     extensions: dict[str, Any] = {} if policy.targets == USUAL_TARGETS else {"targets": list(policy.targets)}
     if isinstance(policy.normaliser, Quantile) and policy.normaliser.nan:

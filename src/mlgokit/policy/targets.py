@@ -10,7 +10,7 @@ from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.problems import PROBLEMS
 
 
-def for_modules(policy: Policy, modules: Iterable[Module]) -> Policy:
+def restrict_to_targets(policy: Policy, modules: Iterable[Module]) -> Policy:
     """The policy for what the code of ``modules`` is for; as it is where no command line says that."""
     targets = tuple(sorted(architectures_of(modules)))
     return dataclasses.replace(policy, targets=targets) if targets else policy
@@ -36,7 +36,7 @@ def architectures_of(modules: Iterable[Module]) -> Counter[str]:
     return Counter(architecture for module in modules if (architecture := module.architecture))
 
 
-def left_alone(policies: Mapping[str, Policy], architectures: Mapping[str, int]) -> tuple[str, ...]:
+def describe_other_targets(policies: Mapping[str, Policy], architectures: Mapping[str, int]) -> tuple[str, ...]:
     """A sentence for each policy that leaves modules to LLVM because they are for other architectures.
 
     Args:
@@ -53,24 +53,24 @@ def left_alone(policies: Mapping[str, Policy], architectures: Mapping[str, int])
         if others:
             alone = f"{sum(others.values())} of {count} module{'s' * (count != 1)}"
             sentences.append(
-                f"{name} is a policy for {spoken(policy.targets)}, and leaves {alone}, for {spoken(list(others))}, to "
-                "LLVM."
+                f"{name} is a policy for {join_names(policy.targets)}, and leaves {alone}, for "
+                f"{join_names(list(others))}, to LLVM."
             )
     return tuple(sentences)
 
 
-def spoken(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """Names in a sentence.
 
     Example:
-        >>> spoken(["aarch64"]), spoken(["aarch64", "arm", "x86_64"])
+        >>> join_names(["aarch64"]), join_names(["aarch64", "arm", "x86_64"])
         ('aarch64', 'aarch64, arm and x86_64')
     """
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def check_llvms_own(policy: Policy, origin: str) -> None:
+def check_exportable_to_llvm(policy: Policy, origin: str) -> None:
     """Check that a policy is for a problem of LLVM's, and needs nothing that LLVM does not tell a model.
 
     Args:

@@ -15,7 +15,7 @@ from mlgokit.compiler.compilation import Compilation, InlineDecisions
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
-from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_table_file, text_at_end
+from mlgokit.tables.file import finite_float, read_summary, read_summary_text, read_table_file, summary_bytes
 from mlgokit.traces.log import function_id
 
 Keys = npt.NDArray[np.uint64]
@@ -87,7 +87,7 @@ class DecisionTable:
     summary: TuningSummary | None
 
 
-def entry_of(
+def make_entry(
     names: Iterable[int],
     sites: Keys,
     inlined: npt.NDArray[np.bool_],
@@ -99,7 +99,7 @@ def entry_of(
     """The entry that repeats the decisions of one compilation.
 
     Example:
-        >>> entry = entry_of([-1], np.array([8, 4], np.uint64), np.array([True, False]))
+        >>> entry = make_entry([-1], np.array([8, 4], np.uint64), np.array([True, False]))
         >>> entry.keys.tolist()
         [4, 9]
     """
@@ -118,14 +118,14 @@ def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = N
                 entry.keys.astype("<u8").tobytes(),
             )
         )
-    return b"".join((*parts, end_bytes(summary)))
+    return b"".join((*parts, summary_bytes(summary)))
 
 
 def _flags_of(entry: TableEntry) -> int:
     return _PLAIN * entry.plain | _AT_LINK * entry.at_link | _DEFERS * entry.defers
 
 
-def flipped_keys(base: InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
+def find_flipped_keys(base: InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
     """Keys of the sites of ``base`` at which ``forced`` decides otherwise; bit 0 is what it decides."""
     sites = base.sites.view(np.int64) & ~1
     keys = (forced.sites & ~1) | (forced.decisions != 0)
@@ -136,7 +136,7 @@ def site_table(default: Compilation, forced: ForcedDecisions) -> bytes:
     """The decision table of one compilation; the compiler knows the module by the functions of its object."""
     if not len(forced.sites) or default.sizes is None:
         return b""
-    return table_bytes([entry_of(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
+    return table_bytes([make_entry(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
 
 
 def write_table(path: Path, entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> None:
@@ -190,7 +190,7 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
             )
         )
         position = end + 8 * (counts[0] + counts[1])
-    text = text_at_end(data, position)
+    text = read_summary_text(data, position)
     if text is None:
         raise InputError(
             f"decision table {name}: expected its length after {position} bytes, found {len(data)} bytes in all; "

@@ -19,13 +19,13 @@ TABLES = ("decisions", "optimizer_passes", "passes", "allocations")
 _Summary = TypeVar("_Summary")
 
 
-def end_bytes(summary: "DataclassInstance | None") -> bytes:
+def summary_bytes(summary: "DataclassInstance | None") -> bytes:
     """The end of a table: the length of a text, and the text, which says what was found when the table was made."""
     text = b"" if summary is None else json.dumps(dataclasses.asdict(summary)).encode()
     return struct.pack("<I", len(text)) + text
 
 
-def text_at_end(data: bytes, at: int) -> bytes | None:
+def read_summary_text(data: bytes, at: int) -> bytes | None:
     """The text that ends a table; ``None`` if the file is not as long as it says there."""
     text = data[at + 4 :]
     return None if len(data) < at + 4 or int.from_bytes(data[at : at + 4], "little") != len(text) else text
@@ -35,7 +35,7 @@ def read_summary(text: bytes, make: Callable[[Any], _Summary], *, what: str) -> 
     """What the text at the end of a table says; nothing if it is empty.
 
     Args:
-        text: of :func:`text_at_end`.
+        text: of :func:`read_summary_text`.
         make: makes it of the values.
         what: names the table in errors.
 
@@ -62,7 +62,7 @@ def finite_float(value: Any) -> float:
     return number
 
 
-def tables_inside(plugin: Path) -> set[str]:
+def list_tables(plugin: Path) -> set[str]:
     """Names of the tables that a plugin has inside, of those in :data:`TABLES`.
 
     Raises:
@@ -103,7 +103,7 @@ def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by
     return data
 
 
-def read_inside(plugin: bytes, name: str) -> bytes | None:
+def read_plugin_data(plugin: bytes, name: str) -> bytes | None:
     """What is linked into a plugin under a name; nothing if that is not there, or symbols are not.
 
     Raises:
@@ -123,7 +123,7 @@ def read_inside(plugin: bytes, name: str) -> bytes | None:
 
 
 def _inside(path: Path, plugin: bytes, name: str) -> bytes:
-    content = read_inside(plugin, name)
+    content = read_plugin_data(plugin, name)
     if content is None:
         raise InputError(
             f"{path}: expected a plugin that `mlgokit tune` wrote, found one without {name}, or without symbols; "

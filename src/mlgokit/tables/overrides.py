@@ -12,7 +12,14 @@ import numpy as np
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
-from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_table_file, tables_inside, text_at_end
+from mlgokit.tables.file import (
+    finite_float,
+    list_tables,
+    read_summary,
+    read_summary_text,
+    read_table_file,
+    summary_bytes,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +59,11 @@ LeftOut = tuple[int, int, int]
 """The key of a function, the number of a pass, and of its question, or :data:`EACH_TIME`."""
 
 
-def by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
+def group_by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
     """The entries of a table of passes that do not run.
 
     Example:
-        >>> by_function([(7, 1, EACH_TIME), (7, 2, 0)])[7].passes.tolist()
+        >>> group_by_function([(7, 1, EACH_TIME), (7, 2, 0)])[7].passes.tolist()
         [(1, 65535, 0), (2, 0, 0)]
     """
     records_by_key: dict[int, list[tuple[int, int, int]]] = {}
@@ -111,7 +118,7 @@ def override_bytes(
     for key, overrides in sorted(by_key.items()):
         lists = [getattr(overrides, name) for name in kind.lists]
         parts += [head.pack(key, *map(len, lists)), *(records.tobytes() for records in lists)]
-    return b"".join((*parts, end_bytes(summary)))
+    return b"".join((*parts, summary_bytes(summary)))
 
 
 def write_overrides(
@@ -136,17 +143,17 @@ def read_overrides(kind: OverrideKind, path: Path) -> OverrideTable:
     by_key: dict[int, Overrides] = {}
     for _ in range(int.from_bytes(data[at - 4 : at], "little")):
         if at + head.size > len(data):
-            raise _damaged(kind, path, len(data))
+            raise _damage_error(kind, path, len(data))
         key, *counts = head.unpack_from(data, at)
         begin = at + head.size
         at = begin + OVERRIDE.itemsize * sum(counts)
         if at > len(data):
-            raise _damaged(kind, path, len(data))
+            raise _damage_error(kind, path, len(data))
         records = np.split(np.frombuffer(data, OVERRIDE, sum(counts), begin), np.cumsum(counts)[:-1])
         by_key[key] = Overrides(**dict(zip(kind.lists, records, strict=True)))
-    text = text_at_end(data, at)
+    text = read_summary_text(data, at)
     if text is None:
-        raise _damaged(kind, path, len(data))
+        raise _damage_error(kind, path, len(data))
     return OverrideTable(
         kind=kind, by_key=by_key, summary=read_summary(text, _summary_of, what=f"{kind.called} {path}")
     )
@@ -163,13 +170,13 @@ def renew_scores(kind: OverrideKind, path: Path, plain_score: float, tuned_score
     return renewed != table.summary
 
 
-def overrides_inside(kind: OverrideKind, plugin: Path) -> Mapping[int, Overrides]:
+def read_plugin_overrides(kind: OverrideKind, plugin: Path) -> Mapping[int, Overrides]:
     """The overrides in a plugin, by the key of the function; none if it has no table of the kind.
 
     Raises:
         InputError: the file is missing or damaged.
     """
-    return read_overrides(kind, plugin).by_key if kind.table in tables_inside(plugin) else dict[int, Overrides]()
+    return read_overrides(kind, plugin).by_key if kind.table in list_tables(plugin) else dict[int, Overrides]()
 
 
 def _head(kind: OverrideKind) -> struct.Struct:
@@ -186,7 +193,7 @@ def _summary_of(values: Any) -> OverrideSummary:
     )
 
 
-def _damaged(kind: OverrideKind, path: Path, size: int) -> InputError:
+def _damage_error(kind: OverrideKind, path: Path, size: int) -> InputError:
     return InputError(
         f"{kind.called} {path}: expected all functions and a length at the end, found {size} bytes; "
         "it is cut short, tune again with --continue"

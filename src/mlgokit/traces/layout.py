@@ -102,7 +102,7 @@ def layout_of(header: Header, observation_form: LineForm, outcome_form: LineForm
     )
 
 
-def numbered(form: LineForm, numbers: Offsets, digits: int) -> NDArray[np.uint8]:
+def number_lines(form: LineForm, numbers: Offsets, digits: int) -> NDArray[np.uint8]:
     """The lines for numbers that all have as many digits, as ``[count, length]`` bytes."""
     at = len(form.prefix)
     template = b"%b%b%b\n" % (form.prefix, b"0" * digits, form.suffix)

@@ -20,7 +20,7 @@ from mlgokit.files import atomic_write
 from mlgokit.spec import TensorSpec
 from mlgokit.traces.layout import Offsets
 from mlgokit.traces.record import DAMAGED, Cursor, Header, context_line, fail
-from mlgokit.traces.scan import Piece, gather, pieces
+from mlgokit.traces.scan import Piece, gather, scan_windows
 
 MOST_CONTEXTS = 2**20
 """In one log, or one batch of it: a context takes a few bytes there, and ten times as many in memory."""
@@ -130,7 +130,7 @@ def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | N
     batch: _Batch | None = None
     truncated: str | None = None
     last_context: str | None = None
-    for piece in pieces(stream, cursor):
+    for piece in scan_windows(stream, cursor):
         header = cursor.header
         if header is not None:
             if batch is None:

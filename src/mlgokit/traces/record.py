@@ -153,7 +153,7 @@ def read_item(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header
         cursor.position = begin + len(text) + 1
         return ContextItem(name)
     if context is None or not _is_number(value.get("observation"), index):
-        _damage(cursor, begin, expected, quoted(text), DAMAGED)
+        _damage(cursor, begin, expected, quote(text), DAMAGED)
     cursor.observation_form = _form_of(text, index, cursor.observation_form)
     return _read_observation(data, cursor, cursor.header, (context, index), begin + len(text) + 1, ended=ended)
 
@@ -199,7 +199,7 @@ def _damage(cursor: Cursor, position: int, expected: str, found: str, advice: st
     fail(cursor.name, cursor.base + position, expected, found, advice)
 
 
-def quoted(text: bytes) -> str:
+def quote(text: bytes) -> str:
     """Bytes for a message: short, printable, on one line."""
     return ascii(text[:60].decode("utf-8", "backslashreplace")) + ("..." if len(text) > 60 else "")
 
@@ -232,7 +232,7 @@ def _header_of(text: bytes) -> Header:
     """The header in a line; the thousands of logs of a run have the same one."""
     value = _object_in(text)
     if value is None:
-        raise _RefusedError(_HEADER, quoted(text))
+        raise _RefusedError(_HEADER, quote(text))
 
     def specs(items: list[object]) -> list[TensorSpec]:
         try:
@@ -242,7 +242,7 @@ def _header_of(text: bytes) -> Header:
 
     listed: Any = value.get("features")
     if not isinstance(listed, list) or not listed:
-        raise _RefusedError('a list "features" in the header', quoted(text))
+        raise _RefusedError('a list "features" in the header', quote(text))
     features = specs(cast("list[object]", listed))
     names = [spec.name for spec in features]
     if len(set(names)) != len(names):
@@ -293,7 +293,7 @@ def _outcome_body(data: bytes | bytearray, cursor: Cursor, index: int, begin: in
         return None
     value = _parse_object(text, cursor, begin, expected)
     if not _is_number(value.get("outcome"), index):
-        _damage(cursor, begin, expected, quoted(text), DAMAGED)
+        _damage(cursor, begin, expected, quote(text), DAMAGED)
     cursor.outcome_form = _form_of(text, index, cursor.outcome_form)
     return begin + len(text) + 1
 
@@ -305,7 +305,7 @@ def _tensor_end(
     end = begin + size_bytes
     if end < len(data):
         if data[end] != ord("\n"):
-            _damage(cursor, end, f"a newline after the {what}", quoted(bytes(data[end : end + 1])), DAMAGED)
+            _damage(cursor, end, f"a newline after the {what}", quote(bytes(data[end : end + 1])), DAMAGED)
         return end + 1
     if not ended:
         return None
@@ -324,13 +324,13 @@ def _read_line(data: bytes | bytearray, cursor: Cursor, begin: int, expected: st
         return None
     if begin == len(data):
         _damage(cursor, begin, expected, "the end", KILLED)
-    _damage(cursor, begin, expected, f"{quoted(bytes(data[begin:]))} without a newline", KILLED)
+    _damage(cursor, begin, expected, f"{quote(bytes(data[begin:]))} without a newline", KILLED)
 
 
 def _parse_object(text: bytes, cursor: Cursor, offset: int, expected: str) -> dict[str, Any]:
     value = _object_in(text)
     if value is None:
-        _damage(cursor, offset, expected, quoted(text), DAMAGED)
+        _damage(cursor, offset, expected, quote(text), DAMAGED)
     return value
 
 

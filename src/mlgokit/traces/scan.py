@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgokit.errors import TraceError
-from mlgokit.traces.layout import SWEEP_LIMIT, Layout, Offsets, layout_of, numbered
+from mlgokit.traces.layout import SWEEP_LIMIT, Layout, Offsets, layout_of, number_lines
 from mlgokit.traces.record import ContextItem, Cursor, Header, ObservationItem, read_item
 
 WINDOW_BYTES = 2**21
@@ -55,7 +55,7 @@ class Piece:
         self.count += len(features_at)
 
 
-def pieces(stream: BinaryIO, cursor: Cursor) -> Iterator[Piece]:
+def scan_windows(stream: BinaryIO, cursor: Cursor) -> Iterator[Piece]:
     """The windows of a log to its end or to the first damage; each is dropped when the next is asked for.
 
     Raises:
@@ -163,7 +163,7 @@ class _Stretch:
         cursor.next_index[name] = first + count
         return True
 
-    def cut(self, kept: int, cursor: Cursor) -> None:
+    def truncate(self, kept: int, cursor: Cursor) -> None:
         """Drop all but the first ``kept`` contexts."""
         self.end = self.lines_at[kept]
         for index in range(len(self.names) - 1, kept - 1, -1):
@@ -186,7 +186,7 @@ def _sweep(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
     damaged = good < len(features_at)
     if damaged:
         # Leave the context with the damage to the steps: they find its byte, or read what is only unusual.
-        stretch.cut(int(np.searchsorted(np.cumsum(counts), good, side="right")), cursor)
+        stretch.truncate(int(np.searchsorted(np.cumsum(counts), good, side="right")), cursor)
         if not stretch.names:
             return False
     total = piece.count
@@ -242,14 +242,16 @@ def _check(
         begin = at[those]
         width = len(layout.observation_form.prefix) + digits + len(layout.observation_form.suffix) + 1
         features_at[those] = begin + width
-        lines = numbered(layout.observation_form, own[those], digits)
-        matching = _matching(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
+        lines = number_lines(layout.observation_form, own[those], digits)
+        matching = _count_equal_rows(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
         if layout.score_bytes is not None:
             begin = begin + width + layout.features_bytes + 1
             width = len(layout.outcome_form.prefix) + digits + len(layout.outcome_form.suffix) + 1
             score_at[those] = begin + width
-            lines = numbered(layout.outcome_form, own[those], digits)
-            matching = min(matching, _matching(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines))
+            lines = number_lines(layout.outcome_form, own[those], digits)
+            matching = min(
+                matching, _count_equal_rows(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
+            )
         if matching < len(those):
             good = min(good, int(those[matching]))
     return features_at, score_at, good
@@ -279,14 +281,16 @@ def _skip_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> boo
         rows = np.ndarray((size, stride), np.uint8, buffer, cursor.position, (stride, 1))
         numbers = np.arange(index, index + size, dtype=np.int64)
         good = min(
-            _matching(rows[:, :features_offset], numbered(layout.observation_form, numbers, digits)),
-            _matching(rows[:, features_end : features_end + 1], _NEWLINE),
+            _count_equal_rows(rows[:, :features_offset], number_lines(layout.observation_form, numbers, digits)),
+            _count_equal_rows(rows[:, features_end : features_end + 1], _NEWLINE),
         )
         if scored:
             good = min(
                 good,
-                _matching(rows[:, features_end + 1 : score_offset], numbered(layout.outcome_form, numbers, digits)),
-                _matching(rows[:, score_end : score_end + 1], _NEWLINE),
+                _count_equal_rows(
+                    rows[:, features_end + 1 : score_offset], number_lines(layout.outcome_form, numbers, digits)
+                ),
+                _count_equal_rows(rows[:, score_end : score_end + 1], _NEWLINE),
             )
         begins = cursor.position + stride * np.arange(good, dtype=np.int64)
         piece.add(begins + features_offset, begins + score_offset if scored else np.full(good, -1, np.int64))
@@ -299,7 +303,7 @@ def _skip_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> boo
     return index == 10**digits
 
 
-def _matching(actual: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
+def _count_equal_rows(actual: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
     """How many leading rows are equal."""
     differing = (np.ascontiguousarray(actual) != expected).reshape(-1)
     if not len(differing):

@@ -151,7 +151,7 @@ def _column(name: str, data: bytes) -> NDArray[Any] | None:
     values = np.array(getattr(merged, kind).value, _DTYPES[kind])
     steps: list[bytes] = list(_Steps.FromString(data).feature)
     width, rest = divmod(len(values), len(steps))
-    if rest or not width or not _surely_even(steps, width, kind):
+    if rest or not width or not _is_surely_even(steps, width, kind):
         counts = {len(getattr(feature, kind).value) for feature in _FeatureList.FromString(data).feature}
         if len(counts) > 1 or not width:
             lengths = " and ".join(str(count) for count in sorted(counts)[:9])
@@ -159,7 +159,7 @@ def _column(name: str, data: bytes) -> NDArray[Any] | None:
     return values.reshape(len(steps), width)
 
 
-def _surely_even(steps: Sequence[bytes], width: int, kind: str) -> bool:
+def _is_surely_even(steps: Sequence[bytes], width: int, kind: str) -> bool:
     """Whether each step has ``width`` values, if that is so on average; the answer no may be wrong, but yes is right.
 
     Every step is held against the shortest spelling of ``width`` values, one packed list. More values always take

@@ -43,11 +43,11 @@ def masked_checksum(data: bytes) -> int:
     return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def frame(data: bytes) -> bytes:
+def frame_record(data: bytes) -> bytes:
     r"""A record as it stands in a file.
 
     Example:
-        >>> frame(b"").hex()
+        >>> frame_record(b"").hex()
         '000000000000000029039807d8ea82a2'
     """
     length = _LENGTH.pack(len(data))
@@ -104,7 +104,7 @@ def _fail(path: Path, offset: int, expected: str, found: str, advice: str = "") 
 
 
 @contextlib.contextmanager
-def writing_records(path: Path) -> Generator[Callable[[bytes], None]]:
+def open_record_writer(path: Path) -> Generator[Callable[[bytes], None]]:
     """A file of records that appears at ``path`` when the block ends well, and not at all otherwise.
 
     Yields:
@@ -116,7 +116,7 @@ def writing_records(path: Path) -> Generator[Callable[[bytes], None]]:
 
         def append(data: bytes) -> None:
             with writing(path):
-                file.write(frame(data))
+                file.write(frame_record(data))
 
         yield append
         with writing(path):

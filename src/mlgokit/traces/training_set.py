@@ -27,7 +27,7 @@ OBSERVATIONS_PER_BATCH = 2**16
 _TYPES = {"f": "float", "i": "int64_t"}
 
 
-def sequences_of(
+def to_sequences(
     log: Log, names: Sequence[str], *, module: str = "", rewards: Mapping[str, float] | None = None
 ) -> Iterator[bytes]:
     """A record for each context that has observations; a context that was entered again is one.

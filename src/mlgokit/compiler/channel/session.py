@@ -20,7 +20,7 @@ from typing import IO
 from mlgokit.advisors import Advice, Advisor, Observation
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.conversation import Conversation
-from mlgokit.compiler.limits import COMPILER_LIMITS, exceeded
+from mlgokit.compiler.limits import COMPILER_LIMITS, describe_exceeded_limit
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.errors import StorageError, TraceError, UsageError
 from mlgokit.problems import Problem
@@ -206,11 +206,11 @@ class Session:
                 InteractiveStatus.ABANDONED,
                 (f"{self.program}: the caller stopped before the compilation ended; read all observations"),
             )
-        returncode, usage = process.end(self._child)
+        returncode, usage = process.reap_group(self._child)
         for line in self._lines.values():
             self._damage = self._damage or line.conversation.close()
         status, detail = self._stopped or (InteractiveStatus.OK, "")
-        stderr = process.tail(self._stderr)
+        stderr = process.read_tail(self._stderr)
         if self._stopped is None and returncode != 0:
             status, detail = InteractiveStatus.FAILED, self._failure(returncode, stderr)
         elif self._stopped is None and self._damage:
@@ -233,7 +233,7 @@ class Session:
 
     def _failure(self, returncode: int, stderr: str) -> str:
         """The sentence about a compiler that ended by itself, and badly."""
-        if sentence := exceeded(COMPILER_LIMITS, returncode=returncode, complaint=stderr):
+        if sentence := describe_exceeded_limit(COMPILER_LIMITS, returncode=returncode, complaint=stderr):
             return f"{self.program}: expected exit code 0, found that {sentence}"
         how = f"exit code {returncode}" if returncode > 0 else f"signal {signal.Signals(-returncode).name}"
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
@@ -381,7 +381,7 @@ def open_session(
         if not isinstance(argv, Cc1Line) and list(argv[1:2]) == ["-cc1"]:
             # A caller of the library wrote it; command lines of modules come judged.
             argv = Cc1Line(argv[0], own=[os.fspath(word) for word in argv[2:]])
-        line = argv.extended(words) if isinstance(argv, Cc1Line) else [*argv, *words]
+        line = argv.with_words(words) if isinstance(argv, Cc1Line) else [*argv, *words]
         child = process.start(line, stderr=stderr, cwd=cwd, env=env)
         ended = os.pidfd_open(child.pid)
         stack.callback(os.close, ended)

@@ -132,19 +132,19 @@ class KnownFunctions:
         with self._lock:
             return dict(self.codes)
 
-    def settings(self, folder: Path, functions: Path, told: Codes) -> dict[str, str]:
+    def settings(self, folder: Path, functions: Path, known: Codes) -> dict[str, str]:
         """The variables that tell the plugin what is known, and where to list functions; files are in ``folder``."""
         path = folder / "known"
-        path.write_bytes(b"".join(told))
+        path.write_bytes(b"".join(known))
         return {"MLGOKIT_KNOWN": str(path), "MLGOKIT_FUNCTIONS": str(functions)}
 
-    def complete(self, path: Path, functions: Path, *, told: Codes) -> ObjectSizes | None:
+    def complete(self, path: Path, functions: Path, *, known: Codes) -> ObjectSizes | None:
         """The sizes of the whole object whose part is at ``path``, and remember what is new in it.
 
         Args:
             path: the object.
             functions: the plugin's list of functions.
-            told: what was known when the compilation began.
+            known: what was known when the compilation began.
 
         Returns:
             ``None`` if that cannot be said; then :attr:`refused` says why.
@@ -162,12 +162,12 @@ class KnownFunctions:
             dropped = [function for function in listed if function.dropped]
             self.hits += len(dropped)
             self.misses += len(listed) - len(dropped)
-            whole = self._sizes_with(part, listed, dropped, told)
+            whole = self._sizes_with(part, listed, dropped, known)
             if isinstance(whole, str):
                 self.refused = whole
                 return None
             for function in dropped:
-                self.codes[function.digest] = self.codes.pop(function.digest, told[function.digest])
+                self.codes[function.digest] = self.codes.pop(function.digest, known[function.digest])
             while len(self.codes) > MOST_KNOWN:
                 del self.codes[next(iter(self.codes))]
         return whole
@@ -186,10 +186,10 @@ class KnownFunctions:
                 self.codes[entry.digest] = part.code(function, constants=entry.constants or 0, executed=entry.executed)
 
     def _sizes_with(
-        self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], told: Codes
+        self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], known: Codes
     ) -> ObjectSizes | str:
         sizes = part.sizes
-        codes = [told.get(function.digest) for function in dropped]
+        codes = [known.get(function.digest) for function in dropped]
         known_codes = [code for code in codes if code is not None]
         if len(known_codes) < len(dropped):
             return "a function was skipped although its code is not known"

@@ -44,8 +44,8 @@ class KnownDecisions:
             content: digest of its files, its command line and the plugin.
         """
         with self._lock:
-            told = dict(self._sizes.get(content, {}))
-        return KnownObjects(memory=self, content=content, told=told)
+            sizes = dict(self._sizes.get(content, {}))
+        return KnownObjects(memory=self, content=content, sizes=sizes)
 
     def note(self, content: str, digest: bytes, sizes: ObjectSizes | None, *, ended: bool) -> None:
         """Remember an object, or that it was asked for again; ``None`` if it could not be measured."""
@@ -72,17 +72,17 @@ class KnownObjects:
     Attributes:
         memory: where it is from.
         content: of the module.
-        told: the sizes of its objects by the digest of what was decided.
+        sizes: the sizes of its objects by the digest of what was decided.
     """
 
     memory: KnownDecisions
     content: str
-    told: Mapping[bytes, ObjectSizes]
+    sizes: Mapping[bytes, ObjectSizes]
 
     def settings(self, folder: Path) -> dict[str, str]:
         """The variables that tell the plugin what is known; files are in ``folder``."""
         path = folder / "known_decisions"
-        path.write_bytes(b"".join(self.told))
+        path.write_bytes(b"".join(self.sizes))
         return {"MLGOKIT_KNOWN_DECISIONS": str(path), "MLGOKIT_DECIDED": str(folder / "decided")}
 
     def complete(self, folder: Path, measure: Callable[[], ObjectSizes | None]) -> ObjectSizes | None:
@@ -104,9 +104,9 @@ class KnownObjects:
                 f"{path}: expected a letter and a digest, found {path.read_bytes()[:60]!r}; build the plugin again"
             )
         digest, ended = bytes.fromhex(line[2].decode()), line[1] == b"e"
-        if ended and digest not in self.told:
-            known = f"one of the {len(self.told)} digests that are known"
+        if ended and digest not in self.sizes:
+            known = f"one of the {len(self.sizes)} digests that are known"
             raise InputError(f"{path}: expected {known}, found {line[2].decode()}, which is new; report this sentence")
-        sizes = self.told[digest] if ended else measure()
+        sizes = self.sizes[digest] if ended else measure()
         self.memory.note(self.content, digest, sizes, ended=ended)
         return sizes

@@ -57,7 +57,7 @@ class Known:
         if self.functions is None:
             part = functools.partial(measure, output)
         else:
-            part = functools.partial(self.functions.complete, output, folder / _FUNCTIONS, told=self.codes)
+            part = functools.partial(self.functions.complete, output, folder / _FUNCTIONS, known=self.codes)
         return part() if self.objects is None else self.objects.complete(folder, part)
 
     def with_executed(self, changes: PassChanges, folder: Path) -> PassChanges:
@@ -72,7 +72,7 @@ class Known:
 NOTHING = Known()
 
 
-def known_of(
+def select_known(
     functions: dict[str, KnownFunctions] | None,
     decided: KnownDecisions | None,
     module: Module,
@@ -123,7 +123,7 @@ def _only_decides(module: Module, request: CompileRequest) -> bool:
     return {*use.policies, *use.logs} == {INLINE_SIZE.name}
 
 
-def with_known(known: Known, compile_part: Callable[[Known], Compilation]) -> Compilation:
+def compile_with_reuse(known: Known, compile_part: Callable[[Known], Compilation]) -> Compilation:
     """Compile without what is known, and once more with it if that fails or is not what it should be.
 
     Args:

@@ -47,7 +47,7 @@ class HeaderText:
     used: tuple[Option, ...] = ()
 
 
-def headers_made(commands: Iterable[object]) -> dict[Path, CompileCommand]:
+def find_header_commands(commands: Iterable[object]) -> dict[Path, CompileCommand]:
     """The commands of a database that make precompiled headers."""
     return {
         path: command
@@ -107,7 +107,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
     made_by: list[CompileCommand] = []
     rest: list[Option] = []
     for unit in own:
-        path = _precompiled(unit, command, folders, headers)
+        path = _find_precompiled(unit, command, folders, headers)
         maker = None if path is None else headers.get(path)
         if path is None or path in made or maker == command:
             rest.append(unit)
@@ -115,14 +115,14 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
         if maker is None:
             texts.append(_option("-include", str(path.with_suffix(""))))
             continue
-        inner = _read_by(maker, headers, made=made | {path})
+        inner = _header_reads(maker, headers, made=made | {path})
         if inner.after:
             raise ValueError(
                 f"expected precompiled headers with the same macros, found {path.name} made with "
                 f"{' '.join(inner.after[0].words)} and another header without; give both the same"
             )
         made_by += inner.made_by
-        placed = [_placed(option, maker, command) for option in inner.units]
+        placed = [_relocate_option(option, maker, command) for option in inner.units]
         macros += (option for option in placed if option.name in _MACROS)
         texts += (option for option in placed if option.name in _TEXTS)
         searched += (option for option in placed if option.name not in _MACROS | _TEXTS)
@@ -147,7 +147,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
     )
 
 
-def _read_by(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
+def _header_reads(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
     """What the command of a precompiled header reads, the header last."""
     words = without_wrappers(maker.arguments)
     if "-fpch-codegen" in words:
@@ -162,7 +162,7 @@ def _read_by(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) 
     return HeaderText(units=(*text.units, source), after=text.after, made_by=(*text.made_by, maker))
 
 
-def _precompiled(unit: Option, command: CompileCommand, folders: Iterable[Path], headers: Headers) -> Path | None:
+def _find_precompiled(unit: Option, command: CompileCommand, folders: Iterable[Path], headers: Headers) -> Path | None:
     """The precompiled header that an option names, or that a compiler takes in its place."""
     name = unit.values[0]
     if unit.name == PRECOMPILED:
@@ -183,7 +183,7 @@ def _precompiled(unit: Option, command: CompileCommand, folders: Iterable[Path],
     return None
 
 
-def _placed(unit: Option, maker: CompileCommand, command: CompileCommand) -> Option:
+def _relocate_option(unit: Option, maker: CompileCommand, command: CompileCommand) -> Option:
     """The same option for a command that may run elsewhere."""
     if unit.name in _MACROS or maker.directory == command.directory:
         return unit

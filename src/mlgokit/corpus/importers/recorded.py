@@ -119,11 +119,11 @@ def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
     return links
 
 
-def in_place_of(calls: Sequence[WrappedCall]) -> str:
+def describe_replaced_compilers(calls: Sequence[WrappedCall]) -> str:
     """A note on which of the build's compilers our clang replaced in a baseline; empty without calls.
 
     Example:
-        >>> in_place_of([])
+        >>> describe_replaced_compilers([])
         ''
     """
     names = sorted({PurePosixPath(call.name).name for call in calls if call.kind != "link"})

@@ -56,7 +56,7 @@ def command_line_edits(
 
     Example:
         >>> edits = command_line_edits(add=["-mllvm -inline-threshold=5"], replace=["-O2"])
-        >>> edited(("-cc1", "-Oz", "-w"), edits, where="a.o")
+        >>> edit_command_line(("-cc1", "-Oz", "-w"), edits, where="a.o")
         ('-cc1', '-O2', '-w', '-mllvm', '-inline-threshold=5')
 
     Raises:
@@ -90,7 +90,7 @@ def command_line_edits(
     return edits
 
 
-def edited(words: Sequence[str], edits: CommandLineEdits, *, where: str) -> tuple[str, ...]:
+def edit_command_line(words: Sequence[str], edits: CommandLineEdits, *, where: str) -> tuple[str, ...]:
     """A command line with the changes made, and all else as it was.
 
     Args:
