@@ -195,7 +195,7 @@ def read_description(text: str, *, wall_seconds: float = 0.0) -> ModuleDescripti
 
 
 def _triple(command_line: Sequence[str]) -> tuple[str, ...]:
-    """Take the target options of a command line; without them, clang would replace the module's target by its default.
+    """Take the target options of a command line, without which clang replaces the module's target by its default.
 
     Example:
         >>> _triple(("-cc1", "-triple", "aarch64-linux-gnu", "-Oz"))

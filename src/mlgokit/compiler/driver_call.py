@@ -223,7 +223,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def preprocessor_words(words: list[str], source: str) -> list[str]:
-    """Turn a call into one that preprocesses one of its sources; it has no input if the call has not either."""
+    """Turn a call into one that preprocesses one of its sources; without input if the call names none."""
     found: list[str] = []
     for unit in option_units(words):
         word = unit[0]

@@ -56,7 +56,7 @@ def save_pipes(sources: list[str], log: str) -> dict[str, tuple[int, str]]:
 
 
 def _descriptor(source: str) -> int | None:
-    """The number of the open file that a source names."""
+    """The file descriptor that a source such as ``/dev/fd/3`` names."""
     if source in {"-", "/dev/stdin"}:
         return 0
     for folder in ("/dev/fd/", "/proc/self/fd/"):
@@ -154,13 +154,13 @@ def _compress(place: str, path: str, source: str) -> list[list[Any]]:
 
 
 def _select_preprocessor_words(words: list[str], source: str) -> list[str]:
-    """What a preprocessor has to know of its options."""
+    """Select the options that the preprocessor needs, and the source."""
     units = [unit for unit in option_units(words) if unit[0] == source or unit[0].startswith(_PREPROCESSED)]
     return [word for unit in units for word in unit]
 
 
 def _states(paths: list[str]) -> list[list[Any]]:
-    """Each file that a build may change, as a path, a number, a size, and the time of its last change."""
+    """The state of each file that a build may change: path, inode, size, and time of the last change."""
     found: list[list[Any]] = []
     for path in paths:
         whole = os.path.abspath(path)

@@ -210,7 +210,7 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
 
 
 def _fit_for_plugin(toolchains: Sequence[Toolchain]) -> Toolchain:
-    """The first with a supported major that loads a plugin which can be had; ``toolchains`` is not empty."""
+    """Choose the first toolchain that loads plugins and for which the plugin can be built or is prebuilt."""
     supported = [toolchain for toolchain in toolchains if toolchain.supported]
     if not supported:
         if reason := why_no_plugin_loads(toolchains[0].clang):
@@ -232,7 +232,7 @@ def _fit_for_plugin(toolchains: Sequence[Toolchain]) -> Toolchain:
 
 
 def _find_missing_part(toolchain: Toolchain) -> str | None:
-    """Why the plugin can neither be built for it nor came with the package; ``None`` if it can, or did."""
+    """Why the plugin can neither be built for a toolchain nor is prebuilt; ``None`` if it is available."""
     if toolchain.include_dir is not None:
         return None
     prebuilt = find_prebuilt(toolchain.version, toolchain.target)

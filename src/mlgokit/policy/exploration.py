@@ -1,4 +1,4 @@
-"""Exploration: the decision that a policy's number leads to, with the plugin's own random numbers.
+"""Exploration: how a policy's output becomes a decision, with the same random numbers as in the plugin.
 
 docs/formats.md, "Exploration", has the arithmetic; the plugin computes the same, operation by operation.
 """
@@ -41,7 +41,7 @@ class Exploration:
 
 
 def mix_state(state: int) -> float:
-    """The number in [0, 1) that SplitMix64 (Steele, Lea and Flood, 2014) makes of a state."""
+    """Mix a state of SplitMix64 (Steele, Lea and Flood, 2014) to a number in [0, 1)."""
     z = state
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -70,7 +70,7 @@ class UniformStream:
 
 
 def context_seed(seed: int, problem: str, context: str) -> int:
-    """Where the stream of one function begins: functions and problems of one compilation explore independently.
+    """The seed of one function's stream, so that functions and problems of one compilation explore independently.
 
     The seed, exclusive-or the low 64 bits of the MD5 of ``<problem>/<context>``; the seed itself for the empty context.
 

@@ -43,7 +43,7 @@ class TableEntry:
 
 
 def strong_names(sizes: ObjectSizes) -> Keys:
-    """Ids of the functions of an object that are in no COMDAT group: most of them are the module's alone."""
+    """Ids of the functions of an object outside of COMDAT groups, most of which no other module defines."""
     return _unsigned(
         function_id(name)
         for name, signature in zip(sizes.function_names, sizes.function_signature.tolist(), strict=True)
@@ -57,13 +57,13 @@ def _unsigned(ids: Iterable[int]) -> Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSummary:
-    """What was found when a table was made.
+    """The measurements of the search that made a table.
 
     Attributes:
         llvm: the major.
         objective: which bytes counted, as in :class:`~mlgokit.compiler.objects.measure.Objective`.
-        plain_bytes: the project's account under the plain build.
-        tuned_bytes: the same with the table.
+        plain_bytes: size of the project in the baseline build.
+        tuned_bytes: its size with the table.
         modules: names in the order of the entries.
     """
 
@@ -76,11 +76,11 @@ class TuningSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionTable:
-    """A table with all that is in its file.
+    """A table as read from its file.
 
     Attributes:
         entries: one for each module.
-        summary: what was found when it was made; tables that no tuning wrote have none.
+        summary: measurements of the search that made it; ``None`` for tables that no search wrote.
     """
 
     entries: tuple[TableEntry, ...]
@@ -96,7 +96,7 @@ def make_entry(
     at_link: bool = False,
     defers: bool = False,
 ) -> TableEntry:
-    """The entry that repeats the decisions of one compilation.
+    """Make the entry that repeats the decisions of one compilation.
 
     Example:
         >>> entry = make_entry([-1], np.array([8, 4], np.uint64), np.array([True, False]))
@@ -108,7 +108,7 @@ def make_entry(
 
 
 def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> bytes:
-    """The file for ``entries``."""
+    """Encode ``entries`` as a table file."""
     parts = [_MAGIC, struct.pack("<I", len(entries))]
     for entry in entries:
         parts.extend(
@@ -126,14 +126,14 @@ def _flags_of(entry: TableEntry) -> int:
 
 
 def find_flipped_keys(base: InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
-    """Keys of the sites of ``base`` at which ``forced`` decides otherwise; bit 0 is what it decides."""
+    """Find the sites of ``base`` at which ``forced`` decides differently; bit 0 of each key is that decision."""
     sites = base.sites.view(np.int64) & ~1
     keys = (forced.sites & ~1) | (forced.decisions != 0)
     return keys[np.isin(forced.sites & ~1, sites) & ~np.isin(keys, sites | base.inlined)]
 
 
 def site_table(default: Compilation, forced: ForcedDecisions) -> bytes:
-    """The decision table of one compilation; the compiler knows the module by the functions of its object."""
+    """Make the decision table of one compilation; its module is recognized by the functions of the object."""
     if not len(forced.sites) or default.sizes is None:
         return b""
     return table_bytes([make_entry(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
@@ -149,7 +149,7 @@ def write_table(path: Path, entries: Sequence[TableEntry], summary: TuningSummar
 
 
 def renew_summary(path: Path, tuned_bytes: float) -> bool:
-    """Let a table say what was measured with it, and tell whether it said something else."""
+    """Replace the summary of a table by a new measurement; returns whether it changed."""
     table = read_table(path)
     if table.summary is None or table.summary.tuned_bytes == tuned_bytes:
         return False
@@ -168,7 +168,7 @@ def read_table(path: Path) -> DecisionTable:
 
 
 def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
-    """As :func:`read_table`, for a table in memory that ``name`` stands for."""
+    """Parse a table in memory as :func:`read_table` does; messages call it ``name``."""
     position = len(_MAGIC) + 4
     entries: list[TableEntry] = []
     for index in range(int.from_bytes(data[len(_MAGIC) : position], "little")):

@@ -1,4 +1,4 @@
-"""Tables of functions about which something is decided otherwise than LLVM would: what allocations and passes share."""
+"""Tables of functions with overridden decisions, for register allocation and for passes."""
 
 import dataclasses
 import struct
@@ -24,12 +24,12 @@ from mlgokit.tables.file import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideKind:
-    """What tables of one kind hold.
+    """A kind of override table.
 
     Attributes:
         table: its name in the plugin, one of :data:`mlgokit.tables.file.TABLES`.
-        called: what people call it.
-        magic: what its file begins with.
+        called: name of the kind in messages.
+        magic: first bytes of its file.
         lists: the fields of :class:`Overrides` in it.
     """
 
@@ -60,7 +60,7 @@ LeftOut = tuple[int, int, int]
 
 
 def group_by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
-    """The entries of a table of passes that do not run.
+    """Group skipped passes by function, as the entries of a table.
 
     Example:
         >>> group_by_function([(7, 1, EACH_TIME), (7, 2, 0)])[7].passes.tolist()
@@ -74,13 +74,13 @@ def group_by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideSummary:
-    """What was found when a table was made.
+    """The measurements of the search that made a table.
 
     Attributes:
         llvm: the major.
         functions: how many functions of the project were measured.
-        plain_score: the sum of their scores as LLVM has them.
-        tuned_score: the same with the table.
+        plain_score: sum of their scores without the table.
+        tuned_score: sum with the table.
     """
 
     llvm: int
@@ -91,12 +91,12 @@ class OverrideSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideTable:
-    """A table with all that is in its file.
+    """A table as read from its file.
 
     Attributes:
-        kind: what it holds.
+        kind: of its overrides.
         by_key: overrides by the key of the function.
-        summary: what was found when it was made; tables that no tuning wrote have none.
+        summary: measurements of the search that made it; ``None`` for tables that no search wrote.
     """
 
     kind: OverrideKind
@@ -107,7 +107,7 @@ class OverrideTable:
 def override_bytes(
     kind: OverrideKind, by_key: Mapping[int, Overrides], summary: OverrideSummary | None = None
 ) -> bytes:
-    """The file for these functions.
+    """Encode the overrides of functions as a table file.
 
     Example:
         >>> override_bytes(PASSES, {7: Overrides()}).hex()
@@ -160,7 +160,7 @@ def read_overrides(kind: OverrideKind, path: Path) -> OverrideTable:
 
 
 def renew_scores(kind: OverrideKind, path: Path, plain_score: float, tuned_score: float) -> bool:
-    """Let a table say what was measured with it, and tell whether it said something else."""
+    """Replace the summary of a table by a new measurement; returns whether it changed."""
     table = read_overrides(kind, path)
     if table.summary is None:
         return False
@@ -171,7 +171,7 @@ def renew_scores(kind: OverrideKind, path: Path, plain_score: float, tuned_score
 
 
 def read_plugin_overrides(kind: OverrideKind, plugin: Path) -> Mapping[int, Overrides]:
-    """The overrides in a plugin, by the key of the function; none if it has no table of the kind.
+    """Read the overrides embedded in a plugin, by the key of the function; empty if it has no table of the kind.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -180,7 +180,7 @@ def read_plugin_overrides(kind: OverrideKind, plugin: Path) -> Mapping[int, Over
 
 
 def _head(kind: OverrideKind) -> struct.Struct:
-    """The key of a function, and how many records of each list follow."""
+    """The format of a function's head: its key, and the number of records in each list."""
     return struct.Struct(f"<Q{len(kind.lists)}I")
 
 

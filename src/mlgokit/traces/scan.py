@@ -1,9 +1,9 @@
-"""Finds the observations of a training log in a stream of bytes, a window at a time.
+"""Finding the observations of a training log in a stream of bytes, a window at a time.
 
 Reading steps from item to item (:mod:`mlgokit.traces.record`) only where it must: at the header, at spellings that LLVM
-does not use, and at damage. Elsewhere two shortcuts take many observations at once, and leave anything that is not
-byte for byte as expected to the steps: one for contexts of few observations, as register allocation has them, and one
-for long stretches at a constant stride.
+does not use, and at damage. Elsewhere two fast paths take many observations at once, and leave all that is not
+byte for byte as expected to the steps: one for contexts of few observations, as in register allocation, and one for
+long runs at a constant stride.
 """
 
 import io
@@ -30,7 +30,7 @@ _NEWLINE = np.full((1, 1), ord("\n"), np.uint8)
 
 @dataclass(slots=True, kw_only=True)
 class Piece:
-    """What one window of a log holds.
+    """The observations of one window of a log.
 
     Attributes:
         data: the window.
@@ -56,7 +56,7 @@ class Piece:
 
 
 def scan_windows(stream: BinaryIO, cursor: Cursor) -> Iterator[Piece]:
-    """The windows of a log to its end or to the first damage; each is dropped when the next is asked for.
+    """Yield the windows of a log up to its end or the first damage; each is released when the next is requested.
 
     Raises:
         OSError: the stream cannot be read.
@@ -86,7 +86,7 @@ def scan_windows(stream: BinaryIO, cursor: Cursor) -> Iterator[Piece]:
 
 
 def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
-    """Find the observations of a window; what was found before damage stays in ``piece``."""
+    """Find the observations of a window; those before any damage stay in ``piece``."""
     stepped: list[ObservationItem] = []
 
     def flush() -> None:
@@ -121,7 +121,7 @@ def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
 
 
 def _take_many(piece: Piece, cursor: Cursor, header: Header) -> None:
-    """Both shortcuts in turn, as long as they gain something."""
+    """Apply both fast paths in turn, as long as one advances."""
     layout = layout_of(header, cursor.observation_form, cursor.outcome_form)
     while _sweep(piece, cursor, layout) and cursor.context is not None:
         while _skip_run(piece, cursor, layout, cursor.context):
@@ -130,12 +130,12 @@ def _take_many(piece: Piece, cursor: Cursor, header: Header) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Stretch:
-    """Contexts that look right: the lengths are, the numbers in the lines are not checked yet.
+    """Candidate contexts: their lengths fit, the numbers in their lines are not checked yet.
 
     Attributes:
         names: of the contexts; the first may be the rest of one that began before.
-        lines_at: where the line of each begins; for a rest, where the observations do.
-        bodies_at: where the observations begin.
+        lines_at: offset of the line of each; for a continued context, of its observations.
+        bodies_at: offset of the observations.
         firsts: number of the first observation.
         counts: how many.
         end: behind the last one.
@@ -304,7 +304,7 @@ def _skip_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> boo
 
 
 def _count_equal_rows(actual: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
-    """How many leading rows are equal."""
+    """Count the leading rows that are equal."""
     differing = (np.ascontiguousarray(actual) != expected).reshape(-1)
     if not len(differing):
         return len(actual)
@@ -313,7 +313,7 @@ def _count_equal_rows(actual: NDArray[np.uint8], expected: NDArray[np.uint8]) ->
 
 
 def gather(data: bytes, offsets: Offsets, size_bytes: int) -> NDArray[np.void]:
-    """``size_bytes`` bytes from each offset, as ``[T]`` opaque items."""
+    """Gather ``size_bytes`` bytes from each offset, as ``[T]`` opaque items."""
     if not len(offsets):
         return np.empty(0, f"V{size_bytes}")
     return np.ndarray(len(data) - size_bytes + 1, f"V{size_bytes}", data, strides=1)[offsets]

@@ -1,4 +1,4 @@
-"""What objects weigh, by what the inliner decided, so that a compiler may end where it decided the same again.
+"""A cache of object sizes by the inliner's decisions, so that a compiler can exit after repeating known decisions.
 
 Behind the inliner the plugin digests all answers of the advisor and, if the digest is known, ends the compiler
 (``plugin/reuse/KnownDecisions.cpp``; ``docs/formats.md``, "Known decisions"). A compiler has no clock and no random
@@ -24,10 +24,10 @@ _LINE = re.compile(rb"([eg]) ([0-9a-f]{32})\n")
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class KnownDecisions:
-    """The objects of all modules. Threads may share it.
+    """The size cache of all modules. Thread-safe.
 
     Attributes:
-        hits: compilations that ended behind the inliner.
+        hits: compilations that exited after the inliner.
         misses: compilations that went on.
     """
 
@@ -38,7 +38,7 @@ class KnownDecisions:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, content: str) -> "KnownObjects":
-        """What is known now of a module.
+        """Copy what is cached for a module.
 
         Args:
             content: digest of its files, its command line and the plugin.
@@ -48,7 +48,7 @@ class KnownDecisions:
         return KnownObjects(memory=self, content=content, sizes=sizes)
 
     def note(self, content: str, digest: bytes, sizes: ObjectSizes | None, *, ended: bool) -> None:
-        """Remember an object, or that it was asked for again; ``None`` if it could not be measured."""
+        """Cache the sizes of an object, or count a hit; ``None`` if the object could not be measured."""
         with self._lock:
             self.hits += ended
             self.misses += not ended
@@ -67,12 +67,12 @@ class KnownDecisions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KnownObjects:
-    """What is known of one module when its compilation begins.
+    """The cached object sizes of one module when its compilation begins.
 
     Attributes:
-        memory: where it is from.
+        memory: the cache.
         content: of the module.
-        sizes: the sizes of its objects by the digest of what was decided.
+        sizes: of its objects, by the digest of the decisions.
     """
 
     memory: KnownDecisions
@@ -80,13 +80,13 @@ class KnownObjects:
     sizes: Mapping[bytes, ObjectSizes]
 
     def settings(self, folder: Path) -> dict[str, str]:
-        """The variables that tell the plugin what is known; files are in ``folder``."""
+        """Write the known digests into ``folder``, and return the plugin's environment variables."""
         path = folder / "known_decisions"
         path.write_bytes(b"".join(self.sizes))
         return {"MLGOKIT_KNOWN_DECISIONS": str(path), "MLGOKIT_DECIDED": str(folder / "decided")}
 
     def complete(self, folder: Path, measure: Callable[[], ObjectSizes | None]) -> ObjectSizes | None:
-        """The sizes of the object, which are remembered, or were.
+        """Return the sizes of the object, cached or measured; new ones are cached.
 
         Args:
             folder: where the plugin wrote.

@@ -71,7 +71,7 @@ def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model"
 
 
 def operands(graph: Graph, operator: Operator, values: Mapping[int, Array], origin: str) -> list[Array]:
-    """The inputs of an operator that has one output.
+    """Look up the inputs of an operator with one output.
 
     Raises:
         InputError: one has no value yet, or there are none or several outputs.
@@ -114,7 +114,7 @@ def misfit_error(operator: Operator, origin: str, what: object) -> InputError:
 
 
 def report_shape_errors(kernel: Kernel, origin: str) -> Kernel:
-    """``kernel``, whose mistakes about shapes are sentences about the model."""
+    """Wrap ``kernel`` so that errors about shapes name the model."""
 
     def call(operator: Operator, inputs: Sequence[Array]) -> Array:
         try:
@@ -129,10 +129,10 @@ def report_shape_errors(kernel: Kernel, origin: str) -> Kernel:
 
 
 def check_size(shape: Sequence[int]) -> tuple[int, ...]:
-    """``shape``, which is not too large.
+    """Return ``shape`` if its size is within the limit.
 
     Raises:
-        ValueError: it is.
+        ValueError: it is larger.
     """
     sizes = tuple(int(size) for size in shape)
     if any(size < 0 for size in sizes) or math.prod(sizes) > MOST_ELEMENTS:
@@ -225,10 +225,10 @@ UNARY: dict[str, Callable[[Array], Array]] = {
 
 
 def apply_activation(operator: Operator, value: Array) -> Array:
-    """``value`` after the activation that is fused into the operator.
+    """Apply the activation that is fused into the operator.
 
     Raises:
-        ValueError: it is none that policies have.
+        ValueError: the activation is not supported.
     """
     match operator.options.get("FusedActivationFunction", 0):
         case 0:
@@ -240,10 +240,10 @@ def apply_activation(operator: Operator, value: Array) -> Array:
 
 
 def read_dense_weights(operator: Operator, inputs: Sequence[Array]) -> tuple[Array, Array]:
-    """Weights [I, O] and bias [O] of a ``FULLY_CONNECTED``.
+    """Read weights [I, O] and bias [O] of a ``FULLY_CONNECTED``.
 
     Raises:
-        ValueError: they are not plain matrices of floats.
+        ValueError: they are not float matrices.
     """
     weight = inputs[1]
     if weight.ndim != 2 or weight.dtype.kind != "f" or operator.options.get("WeightsFormat", 0):
@@ -278,7 +278,7 @@ def _bucketize(operator: Operator, inputs: Sequence[Array]) -> Array:
 
 
 def read_boundaries(operator: Operator) -> Array:
-    """The boundaries of a ``BUCKETIZE``, ascending.
+    """Read the ascending boundaries of a ``BUCKETIZE``.
 
     Raises:
         ValueError: they are not, or there are none.

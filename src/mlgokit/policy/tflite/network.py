@@ -128,7 +128,7 @@ def _value(graph: Graph, index: int, values: Mapping[int, Value], origin: str) -
 
 
 def _apply(operator: Operator, inputs: Sequence[Value], dtype: np.dtype[Any], workshop: Workshop, origin: str) -> Value:
-    """What an operator makes of cells, of numbers, or of a network."""
+    """Apply an operator to cells, to constants, or to a network."""
     if any(isinstance(value, Stack) for value in inputs):
         return _on_stack(operator, inputs)
     arrays = [value for value in inputs if not isinstance(value, Stack)]

@@ -52,12 +52,12 @@ def representatives(knots: Floats, *, whole_numbers: bool = False) -> Floats:
 
 
 def merge_knots(knots: Sequence[Floats]) -> Floats:
-    """All knots of several functions, each once."""
+    """Merge the knots of several step functions, without duplicates."""
     return np.unique(np.concatenate([*knots, np.empty(0, np.float32)])).astype(np.float32)
 
 
 def drop_equal_steps(steps: Steps) -> Steps:
-    """The same function without knots at which nothing changes."""
+    """Drop knots at which the function does not change."""
     values = steps.values.reshape(len(steps.values), -1)
     changes = (values[1:] != values[:-1]).any(axis=1)
     kept = np.concatenate([[True], changes])
