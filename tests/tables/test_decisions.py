@@ -71,7 +71,7 @@ PROMISE = '{"llvm": %s, "objective": %s, "plain_bytes": %s, "tuned_bytes": 1, "m
 def test_an_invalid_summary_is_refused(tmp_path: Path, text: bytes):
     path = tmp_path / "decisions"
     path.write_bytes(table_bytes([])[:-4] + len(text).to_bytes(4, "little") + text)
-    with pytest.raises(InputError, match="expected at its end what the search found"):
+    with pytest.raises(InputError, match="expected a summary at its end"):
         read_table(path)
 
 

@@ -1,4 +1,4 @@
-"""Several corpora in the folders of one, joined: names get their folder in front, everything else must agree."""
+"""Joining corpora: module names are prefixed with their folder, everything else must agree."""
 
 import contextlib
 import os
@@ -57,7 +57,7 @@ def _corpora(root: Path) -> list[Path]:
 
 
 def _shared_fields(parts: list[Path]) -> dict[str, Any]:
-    """The description but ``modules``, which all have to share."""
+    """The fields of the description except for ``modules``, which must be equal in all corpora."""
     common, _ = read_description(parts[0])
     for part in parts[1:]:
         fields, _ = read_description(part)
@@ -95,7 +95,7 @@ def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
 
 
 def _add_facts(writer: CorpusWriter, part: Path, names: list[str], *, move: bool) -> None:
-    """Put in what a corpus's sidecar says; where there is none, that all of it is one project."""
+    """Add the facts of a corpus's sidecar; a corpus without one is one project."""
     sidecar = part / SIDECAR_NAME
     if sidecar.exists():
         for name, facts in _sidecar_facts(sidecar):
@@ -108,7 +108,7 @@ def _add_facts(writer: CorpusWriter, part: Path, names: list[str], *, move: bool
 
 
 def _link(part: Path, folder: Path, name: str) -> None:
-    """Give a module's files a second name in the joined corpus, or copy them to another disk."""
+    """Hard-link a module's files into the joined corpus, or copy them to another disk."""
     with explain_write_errors(name, folder):
         for suffix, what in _WHAT.items():
             source, target = part / f"{name}{suffix}", folder / f"{name}{suffix}"

@@ -57,13 +57,13 @@ class _Bounded:
 
 
 def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]]:
-    """The elements of the member ``key`` of the object that a file consists of; none if it has no such member.
+    """Iterate over the elements of the member ``key`` of a file's top-level object; empty without that member.
 
     Args:
-        path: the file; what else it has is read over.
+        path: the file; its other members are skipped.
         key: of the member: a list gives its elements with an empty name, an object its members with their names, and
             any other value itself.
-        remedy: what to do if the file is bad, for the sentence.
+        remedy: for the error message.
 
     Raises:
         CorpusError: the file cannot be read, is no JSON, or has a part beyond all bounds.

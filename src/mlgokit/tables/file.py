@@ -46,7 +46,7 @@ def read_summary(text: bytes, make: Callable[[Any], _Summary], *, what: str) -> 
         return make(json.loads(text)) if text else None
     except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
         raise InputError(
-            f"{what}: expected at its end what the search found, found {error!r}; it is damaged, tune again"
+            f"{what}: expected a summary at its end, found {error!r}; it is damaged, tune again"
         ) from error
 
 

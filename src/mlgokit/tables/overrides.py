@@ -195,6 +195,6 @@ def _summary_of(values: Any) -> OverrideSummary:
 
 def _damage_error(kind: OverrideKind, path: Path, size: int) -> InputError:
     return InputError(
-        f"{kind.called} {path}: expected all functions and a length at the end, found {size} bytes; "
+        f"{kind.called} {path}: expected all functions and the length of the summary at the end, found {size} bytes; "
         "it is cut short, tune again with --continue"
     )

@@ -72,7 +72,7 @@ class BuildSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRequest:
-    """What is read of which database; ``headers`` are the precompiled ones that it makes."""
+    """The database to read, and its filter; ``headers`` are the precompiled headers that it makes."""
 
     database: Path
     project: str
@@ -85,7 +85,7 @@ class SourceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a first reading found.
+    """The counts of a first pass over a database.
 
     Attributes:
         options: one set for each dry run.
@@ -100,7 +100,7 @@ class Survey:
 
 @dataclass(slots=True, kw_only=True)
 class SourceReading:
-    """What one reading of the database has found so far; of names and commands it keeps 64 bits of a hash."""
+    """The state of one pass over the database; names and commands are kept as hashes of 64 bits."""
 
     names: Counter[int] = field(default_factory=Counter[int])
     seen: set[int] = field(default_factory=set[int])
@@ -213,7 +213,7 @@ def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[Bu
 
 
 def why_refused(source: BuildSource, dry: DryRun) -> str | None:
-    """Why a source is not compiled; what runs is checked as a whole, as the driver's answer alone does not say how."""
+    """Why a source is not compiled; the whole front-end command line is checked, not only the driver's answer."""
     words = (*dry.front_end, *source.options.paths)
     return dry.reason or check_front_end(with_profiles(words, lambda _: None))
 

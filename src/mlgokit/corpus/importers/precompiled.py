@@ -1,4 +1,4 @@
-"""Precompiled headers of a build: which command made one, and what a source that uses it reads in its place.
+"""Precompiled headers of a build: the commands that make them, and the text that replaces them.
 
 A precompiled header is a compiler's memory on disk, for its own version only. So a source is compiled with the header's
 text, as the command that made it read it: with its macros, its folders and its own ``-include``. As clang does, a
@@ -48,7 +48,7 @@ class HeaderText:
 
 
 def find_header_commands(commands: Iterable[object]) -> dict[Path, CompileCommand]:
-    """The commands of a database that make precompiled headers."""
+    """Find the commands of a database that make precompiled headers."""
     return {
         path: command
         for command in commands
@@ -148,7 +148,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
 
 
 def _header_reads(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
-    """What the command of a precompiled header reads, the header last."""
+    """The options by which a source reads the text of a precompiled header, the header last."""
     words = without_wrappers(maker.arguments)
     if "-fpch-codegen" in words:
         raise ValueError(
@@ -163,7 +163,7 @@ def _header_reads(maker: CompileCommand, headers: Headers, *, made: frozenset[Pa
 
 
 def _find_precompiled(unit: Option, command: CompileCommand, folders: Iterable[Path], headers: Headers) -> Path | None:
-    """The precompiled header that an option names, or that a compiler takes in its place."""
+    """Find the precompiled header that an option names, or that a compiler would substitute."""
     name = unit.values[0]
     if unit.name == PRECOMPILED:
         path = _normal(command.directory / name)
@@ -184,7 +184,7 @@ def _find_precompiled(unit: Option, command: CompileCommand, folders: Iterable[P
 
 
 def _relocate_option(unit: Option, maker: CompileCommand, command: CompileCommand) -> Option:
-    """The same option for a command that may run elsewhere."""
+    """Rewrite an option for a command that runs in another folder."""
     if unit.name in _MACROS or maker.directory == command.directory:
         return unit
     return _option(unit.name, str(_normal(maker.directory / unit.values[0])))
