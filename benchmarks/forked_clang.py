@@ -77,14 +77,14 @@ def _run(
     limits: process.Limits | None = None,
     **others: Any,
 ) -> Completed:
-    process.expect_judged(argv)
+    process.require_checked_line(argv)
     words = [os.fspath(word) for word in argv]
     if words[0] not in channels:
         return _started(
             argv, timeout_seconds=timeout_seconds, cwd=cwd, env=env, stdin=stdin, stderr_bytes=stderr_bytes,
             limits=limits, **others,
         )  # fmt: skip
-    limits = process.limits_of(argv, limits)
+    limits = process.choose_limits(argv, limits)
     files = [folder / name for name in ("in", "out", "err")]
     for path, data in zip(files, (stdin, b"", b""), strict=True):
         path.write_bytes(data)
@@ -102,7 +102,7 @@ def _run(
     code = os.waitstatus_to_exitcode(status)
     timed_out = code == -signal.SIGALRM
     with files[2].open("rb") as err:
-        stderr = process.tail(err, stderr_bytes)
+        stderr = process.read_tail(err, stderr_bytes)
     return Completed(
         returncode=code,
         stdout=files[1].read_bytes(),

@@ -27,7 +27,7 @@ from mlgokit.compiler.objects.archive import read_members
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.regalloc_cost import parse_regalloc_costs
 from mlgokit.compiler.reuse.known import read_functions
-from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, read_tried
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, read_trial_results
 from mlgokit.compiler.store import load_compilation, save_compilation
 from mlgokit.errors import InputError
 from mlgokit.evaluation.run import RunReport
@@ -39,11 +39,11 @@ from mlgokit.policy.tflite.file import graph_bytes, read_graph
 from mlgokit.policy.tflite.read_policy import read_policy
 from mlgokit.policy.vocab import read_vocab
 from mlgokit.spec import TensorSpec
-from mlgokit.tables.decisions import TuningSummary, entry_of, read_table, table_bytes
+from mlgokit.tables.decisions import TuningSummary, make_entry, read_table, table_bytes
 from mlgokit.tables.overrides import ALLOCATIONS, OverrideSummary, override_bytes, read_overrides
 from mlgokit.traces import ContextSpan, Header, Log, iter_log, read_log, render_log
 from mlgokit.traces.sequence_example import encode_sequence
-from mlgokit.traces.tfrecord import frame
+from mlgokit.traces.tfrecord import frame_record
 from mlgokit.traces.training_set import iter_training_set
 from mlgokit.tune.spaces.functions.state import FunctionState, load_functions, save_functions
 from mlgokit.tune.spaces.inlining.state import Progress, append_effects, load_effects, load_progress, save_progress
@@ -131,7 +131,7 @@ def _read_logs(path: Path) -> object:
 
 def _training_set() -> bytes:
     columns = {"a": np.arange(6).reshape(3, 2), "reward": np.ones((3, 1), np.float32)}
-    return b"".join(frame(encode_sequence(columns, labels={"module": "m", "key": key})) for key in ("f", "g"))
+    return b"".join(frame_record(encode_sequence(columns, labels={"module": "m", "key": key})) for key in ("f", "g"))
 
 
 def _read_state(path: Path) -> object:
@@ -189,7 +189,7 @@ def _one_record(data: bytes) -> bytes:
 
 SOME = Overrides(evictions=np.array([(1, 0, 3)], OVERRIDE), priorities=np.array([(2, 0, 0x8001)], OVERRIDE))
 DECISIONS = table_bytes(
-    [entry_of([1, 2], np.array([4, 8], np.uint64), np.array([True, False]))],
+    [make_entry([1, 2], np.array([4, 8], np.uint64), np.array([True, False]))],
     TuningSummary(llvm=22, objective="link-aware", plain_bytes=9.0, tuned_bytes=8.0, modules=("a.o",)),
 )
 SUMMARY = OverrideSummary(llvm=22, functions=1, plain_score=2.0, tuned_score=1.0)
@@ -293,7 +293,7 @@ FORMATS: dict[str, Reader] = {
                        _file(ROWS_NAME, lambda path: [read_metrics(path.parent)]), is_text=True),
     "manifest": _reader([_manifest()], _file(MANIFEST_NAME, lambda path: [_read_manifest(path)]), is_text=True),
     "results of an evaluation": _reader([REPORT], _file("a.json", _read_report), is_text=True),
-    "trials of allocations": _reader([TRIED, TRIED * 2], _file("a", lambda path: read_tried(path) or [1])),
+    "trials of allocations": _reader([TRIED, TRIED * 2], _file("a", lambda path: read_trial_results(path) or [1])),
     "known functions": _reader([_FUNCTIONS], _file("a", read_functions)),
     "optimization record": _reader(
         [REMARKS.encode()],

@@ -31,7 +31,7 @@ from mlgokit.errors import ToolError, UsageError
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import Quantile, SignedLog
 from mlgokit.policy.store import policy_bytes
-from mlgokit.tables.decisions import entry_of, table_bytes
+from mlgokit.tables.decisions import make_entry, table_bytes
 from mlgokit.tables.overrides import ALLOCATIONS, PASSES, override_bytes
 
 SOURCE = Path(__file__).with_suffix(".cpp")
@@ -117,8 +117,12 @@ def _decisions() -> list[bytes]:
     names = [int.from_bytes(hashlib.md5(name, usedforsecurity=False).digest()[:8], "little", signed=True)
              for name in (b"first", b"second", b"local")]  # fmt: skip
     sites = np.array([4, 8, 1 << 40], np.uint64)
-    entry = entry_of(names, sites, np.array([True, False, True]))
-    return [table_bytes([]), table_bytes([entry]), table_bytes([entry, entry_of(names[2:], sites[:1], sites[:1] > 0)])]
+    entry = make_entry(names, sites, np.array([True, False, True]))
+    return [
+        table_bytes([]),
+        table_bytes([entry]),
+        table_bytes([entry, make_entry(names[2:], sites[:1], sites[:1] > 0)]),
+    ]
 
 
 def _overrides() -> Overrides:

@@ -35,7 +35,7 @@ from mlgokit.corpus.importers.objects import import_objects
 from mlgokit.corpus.info import corpus_info
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, decode_command_line
 from mlgokit.corpus.options.command_line import options_for_ir, read_dry_run
-from mlgokit.corpus.options.edits import command_line_edits, edited
+from mlgokit.corpus.options.edits import command_line_edits, edit_command_line
 from mlgokit.corpus.options.linker_words import translate_linker
 from mlgokit.corpus.options.override import fill_override, link_options, split_link_command
 from mlgokit.corpus.sources.projects import load_projects
@@ -249,7 +249,7 @@ def _read_edits(data: bytes, source: Path, output: Path) -> None:
     for change in changes:
         kind, _, text = change.partition(" ")
         kinds.get(kind, kinds["add"]).append(text)
-    edited(tuple(line.split("\0")), command_line_edits(**kinds), where="a.o")
+    edit_command_line(tuple(line.split("\0")), command_line_edits(**kinds), where="a.o")
 
 
 def _read_link_command(data: bytes, source: Path, output: Path) -> None:

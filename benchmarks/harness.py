@@ -21,7 +21,7 @@ import numpy as np
 import tyro
 from results import Result, page_of, write_result
 
-from mlgokit.commands.progress_bar import shown_progress
+from mlgokit.commands.progress_bar import show_progress
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
@@ -104,7 +104,7 @@ def run_benchmark(
     path: Path = parsed.output.json
     machine = machine_versions()
     try:
-        with shown_progress() as report:
+        with show_progress() as report:
             setup = Setup(report=report)
             result = measure(parsed.options, setup)
         versions = {"mlgokit": package_version(), **setup.tools, **machine}

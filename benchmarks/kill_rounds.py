@@ -23,7 +23,7 @@ from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
 from mlgokit.progress import say_nothing
 from mlgokit.tables.decisions import read_table
-from mlgokit.tables.file import tables_inside
+from mlgokit.tables.file import list_tables
 from mlgokit.tables.overrides import ALLOCATIONS, read_overrides
 from mlgokit.tune.check import check_plugin
 from mlgokit.tune.spaces.functions.state import load_functions
@@ -263,7 +263,7 @@ def _of_tuning(place: Place, known: Known, modules: Sequence[Module], compiler: 
 
 def _unproved(plugin: Path, modules: Sequence[Module], compiler: ClangCompiler) -> list[str]:
     """Whether compiling everything with a plugin says something else than it promises."""
-    inside = tables_inside(plugin)
+    inside = list_tables(plugin)
     decisions = read_table(plugin) if "decisions" in inside else None
     allocations = read_overrides(ALLOCATIONS, plugin) if "allocations" in inside else None
     result = check_plugin(modules, compiler, plugin, decisions, allocations, report=say_nothing)

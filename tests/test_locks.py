@@ -88,7 +88,7 @@ def test_a_compiler_that_stays_holds_nothing(tmp_path: Path):
         with locked(tmp_path):
             assert child.poll() is None
     finally:
-        process.end(child)
+        process.reap_group(child)
 
 
 def test_another_thread_is_another_holder(tmp_path: Path):

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from mlgokit import cli, terminal
-from mlgokit.commands.progress_bar import shown_progress
+from mlgokit.commands.progress_bar import show_progress
 from mlgokit.errors import CorpusError
 from mlgokit.pages.model import Branch, Page, Table, Tree, Trees, number_columns, text_columns
 from mlgokit.pages.terminal import print_page
@@ -69,7 +69,7 @@ def test_an_error_and_a_result_are_printed_so(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_progress_is_shown_so(is_terminal: bool):
     out = io.StringIO()
-    with shown_progress(Console(file=out, force_terminal=is_terminal, width=200)) as report:
+    with show_progress(Console(file=out, force_terminal=is_terminal, width=200)) as report:
         report(0, 2, EVIL)
         report(2, 2, f"{EVIL} · {EVIL}")
     assert SHOWN in out.getvalue()

@@ -36,13 +36,13 @@ from mlgokit.commands import (
     worker,
 )
 from mlgokit.commands.corpus import combine, extract, fetch, import_build, info, override, record, split, verify
-from mlgokit.commands.progress_bar import shown_progress
+from mlgokit.commands.progress_bar import show_progress
 from mlgokit.commands.scratch import scratch_folder
 from mlgokit.compiler.plugin_name import check_plugin_output
 from mlgokit.disk import folder_bytes, free_bytes
 from mlgokit.errors import InputError, MlgokitError, StorageError, UsageError
 from mlgokit.files import check_writable
-from mlgokit.learning.settings import replaced_option
+from mlgokit.learning.settings import find_replaced_option
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import open_console
 
@@ -136,7 +136,7 @@ DESCRIPTION = "Machine-learned optimization policies for the clang that you have
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``mlgokit``; ends the process with an exit code that means something (see ``errors.py``)."""
-    old = replaced_option(sys.argv[1:] if arguments is None else arguments)
+    old = find_replaced_option(sys.argv[1:] if arguments is None else arguments)
     if old is not None:
         open_console(sys.stderr, soft_wrap=True).print(f"mlgokit: {old}", style="red", highlight=False)
         sys.exit(UsageError.exit_code)
@@ -279,7 +279,7 @@ def _command_of(configuration: Any) -> Command:
 
 def _carry_out(configuration: Any, *, as_json: bool) -> int:
     command = _command_of(configuration)
-    with shown_progress() as report:
+    with show_progress() as report:
         result = run_command(configuration, report=report)
     _tell_disk(command, configuration)
     if not as_json and command.render is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
+from mlgokit.compiler.compilation import Compilation, CompileStatus, add_logs
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
 from mlgokit.compiler.request import ALWAYS, PLAIN, CompileRequest
@@ -72,7 +72,7 @@ class FakeCompiler:
             if problem in done.logs:
                 atomic_write(path, render_log(done.logs[problem]))
         known = request.use is None or request.use.log_default
-        return with_logs(done, done.logs, keep=request.keep, flips=request.flips, defaults_known=known)
+        return add_logs(done, done.logs, keep=request.keep, flips=request.flips, defaults_known=known)
 
     def close(self) -> None:
         """Count it."""

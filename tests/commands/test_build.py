@@ -9,10 +9,10 @@ import pytest
 
 from mlgokit.commands import build
 from mlgokit.commands.build import Build, BuildResult, exit_code, render, tuned_for
-from mlgokit.compiler.build_tree import PassedObject
+from mlgokit.compiler.build_tree import UnseenObject
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.errors import InputError, UsageError
-from mlgokit.tables.decisions import TuningSummary, entry_of, write_table
+from mlgokit.tables.decisions import TuningSummary, make_entry, write_table
 from mlgokit.terminal import open_console
 
 RESULT: dict[str, Any] = {
@@ -22,7 +22,7 @@ RESULT: dict[str, Any] = {
     "links_by_another": 0, "programs": (),
     "programs_without": {}, "foreign": (), "passed_by": (), "up_to_date": 0, "wall_seconds": 1.0,
 }  # fmt: skip
-PASSED = PassedObject(path=Path("b/x.o"), compiler="GCC: 12", is_new=True)
+PASSED = UnseenObject(path=Path("b/x.o"), compiler="GCC: 12", is_new=True)
 
 
 def test_calls_that_make_no_sense(tmp_path: Path):
@@ -48,7 +48,7 @@ def test_a_tuned_plugin_says_what_it_is_for(tmp_path: Path, names: tuple[str, ..
     decided = np.array([True])
     keys = np.array([8], np.uint64)
     # Modules that are left to LLVM have nothing to say.
-    entries = [entry_of([1], keys, decided), entry_of([2], keys, decided, defers=defers)][-len(names) :]
+    entries = [make_entry([1], keys, decided), make_entry([2], keys, decided, defers=defers)][-len(names) :]
     summary = TuningSummary(
         llvm=22, objective=Objective.LINK_AWARE.value, plain_bytes=2.0, tuned_bytes=1.0, modules=names
     )

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from mlgokit.commands import progress_bar
-from mlgokit.commands.progress_bar import shown_progress
+from mlgokit.commands.progress_bar import show_progress
 
 
 class Clock:
@@ -37,7 +37,7 @@ def shown(console: Console) -> list[str]:
 
 
 def test_a_file_gets_the_beginning_a_line_a_minute_and_the_end(clock: Clock, console: Console):
-    with shown_progress(console) as report:
+    with show_progress(console) as report:
         for done in range(0, 301, 10):
             report(done, 300, "compile")
             clock.now += 5
@@ -51,7 +51,7 @@ def test_a_file_gets_the_beginning_a_line_a_minute_and_the_end(clock: Clock, con
 
 
 def test_work_under_a_label_that_was_seen_before_has_a_time_of_its_own(clock: Clock, console: Console):
-    with shown_progress(console) as report:
+    with show_progress(console) as report:
         report(1, 2, "front end")
         report(2, 2, "front end")
         report(0, 180, "search")
@@ -76,7 +76,7 @@ def test_work_under_a_label_that_was_seen_before_has_a_time_of_its_own(clock: Cl
 
 
 def test_every_label_has_its_own_lines(clock: Clock, console: Console):
-    with shown_progress(console) as report:
+    with show_progress(console) as report:
         report(0, 2, "trace")
         clock.now += 10
         report(2, 2, "trace")
@@ -93,7 +93,7 @@ def test_every_label_has_its_own_lines(clock: Clock, console: Console):
 
 
 def test_a_label_that_comes_again_begins_again(clock: Clock, console: Console):
-    with shown_progress(console) as report:
+    with show_progress(console) as report:
         for _ in range(2):
             report(0, 4, "default trace")
             clock.now += 7
@@ -106,7 +106,7 @@ def test_a_label_that_comes_again_begins_again(clock: Clock, console: Console):
 
 
 def test_nothing_to_do_is_no_division_by_zero(clock: Clock, console: Console):
-    with shown_progress(console) as report:
+    with show_progress(console) as report:
         report(0, 0, "link")
         report(0, 0, "link")
 
@@ -114,7 +114,7 @@ def test_nothing_to_do_is_no_division_by_zero(clock: Clock, console: Console):
 
 
 def test_labels_are_not_markup(clock: Clock, console: Console):
-    with shown_progress(console) as report:
+    with show_progress(console) as report:
         report(0, 1, "[bold]alpha[/bold]")
 
     assert shown(console) == ["[bold]alpha[/bold]: 0 of 1 after 0 s"]
@@ -128,7 +128,7 @@ def terminal() -> tuple[Console, Callable[[], str]]:
 
 def test_a_terminal_gets_a_bar_for_each_label(terminal: tuple[Console, Callable[[], str]]):
     console, text = terminal
-    with shown_progress(console) as report:
+    with show_progress(console) as report:
         report(0, 3, "front end")
         report(3, 3, "front end")
         report(0, 5, "default trace")
@@ -146,7 +146,7 @@ def test_a_terminal_gets_a_bar_for_each_label(terminal: tuple[Console, Callable[
 
 
 def test_the_default_is_standard_error(clock: Clock, capsys: pytest.CaptureFixture[str]):
-    with shown_progress() as report:
+    with show_progress() as report:
         report(0, 1, "fetch")
 
     assert capsys.readouterr() == ("", "fetch: 0 of 1 after 0 s\n")

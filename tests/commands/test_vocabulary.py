@@ -14,8 +14,8 @@ from mlgokit.policy.store import save_policy
 from mlgokit.policy.vocab import quantile_of, read_vocab
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log, write_log
-from mlgokit.traces.tfrecord import writing_records
-from mlgokit.traces.training_set import sequences_of
+from mlgokit.traces.tfrecord import open_record_writer
+from mlgokit.traces.training_set import to_sequences
 
 NAMES = ("callee_users", "caller_users", "inlining_default", "inlining_decision", "log_probability")
 
@@ -59,9 +59,9 @@ def test_the_files_have_the_quantiles_of_all_logs(values: np.ndarray, traces: Pa
 
 
 def test_a_training_set_gives_the_same_files(values: np.ndarray, traces: Path, tmp_path: Path):
-    with writing_records(tmp_path / "x.tfrecord") as append:
+    with open_record_writer(tmp_path / "x.tfrecord") as append:
         log = log_of(values)
-        for record in sequences_of(log, NAMES, rewards={"default": 0.0}):
+        for record in to_sequences(log, NAMES, rewards={"default": 0.0}):
             append(record)
 
     vocab.run(vocab.Vocab(traces=traces, output=tmp_path / "one"))

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mlgokit.compiler.build_tree import PassedObject, copy_sources, objects_below, objects_passed_by
+from mlgokit.compiler.build_tree import UnseenObject, copy_sources, find_unseen_objects, objects_below
 from mlgokit.compiler.wrapping import WrappedBuild
 from mlgokit.manifest import MANIFEST_NAME, sign_new, write_manifest
 
@@ -25,10 +25,10 @@ def test_an_object_is_new_if_the_build_made_or_changed_it_whatever_the_clocks_sa
         os.utime(path, (kept.stat().st_atime, kept.stat().st_mtime - 86_400))
 
     compiler = "a compiler that leaves bitcode to the link"
-    assert objects_passed_by(tmp_path, NOTHING_SEEN, before=before) == [
-        PassedObject(path=fresh, compiler=compiler, is_new=True),
-        PassedObject(path=kept, compiler=compiler, is_new=False),
-        PassedObject(path=made_anew, compiler=compiler, is_new=True),
+    assert find_unseen_objects(tmp_path, NOTHING_SEEN, before=before) == [
+        UnseenObject(path=fresh, compiler=compiler, is_new=True),
+        UnseenObject(path=kept, compiler=compiler, is_new=False),
+        UnseenObject(path=made_anew, compiler=compiler, is_new=True),
     ]
 
 
@@ -37,7 +37,7 @@ def test_a_folder_is_left_out_on_request(tmp_path: Path):
     (tmp_path / "sub" / "part.o").write_bytes(BITCODE)
 
     assert not objects_below(tmp_path, without=tmp_path / "sub")
-    assert not objects_passed_by(tmp_path, NOTHING_SEEN, before={}, without=tmp_path / "sub")
+    assert not find_unseen_objects(tmp_path, NOTHING_SEEN, before={}, without=tmp_path / "sub")
 
 
 def test_objects_of_a_search_are_none_of_the_build(tmp_path: Path):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus, Keep, decode, with_logs
+from mlgokit.compiler.compilation import Compilation, CompileStatus, Keep, add_logs, decode_decisions
 from mlgokit.errors import InputError, UsageError
 from mlgokit.testing import ToyCall, toy_log, toy_sizes
 from mlgokit.traces.log import function_id
@@ -19,7 +19,7 @@ LOG = toy_log(CALLS, [True, False, True], log_probability=[-0.1, -3.0, 0.0], by_
 
 @pytest.mark.parametrize(("keep", "rows"), [("none", []), ("log", []), ("flips", [1]), ("all", [0, 1, 2])])
 def test_a_log_is_decoded(keep: Keep, rows: list[int]):
-    found = decode(LOG, keep=keep)
+    found = decode_decisions(LOG, keep=keep)
 
     assert found.caller.tolist() == [function_id(name) for name in "fgg"]
     assert found.callee.tolist() == [function_id(name) for name in "aab"]
@@ -35,29 +35,29 @@ def test_a_log_is_decoded(keep: Keep, rows: list[int]):
 
 
 def test_flips_are_what_the_request_says_where_the_table_decided():
-    assert decode(LOG, flips=np.array([5, 6, 9])).flipped.tolist() == [False, True, True]
-    assert decode(LOG, flips=np.array([7, 8])).flipped.tolist() == [False, False, False]
+    assert decode_decisions(LOG, flips=np.array([5, 6, 9])).flipped.tolist() == [False, True, True]
+    assert decode_decisions(LOG, flips=np.array([7, 8])).flipped.tolist() == [False, False, False]
 
 
 def test_defaults_that_the_log_leaves_out_are_not_known():
-    assert decode(LOG, defaults_known=False).heuristic is None
+    assert decode_decisions(LOG, defaults_known=False).heuristic is None
 
 
 @pytest.mark.parametrize("name", ["caller_id", "callee_id", "inlining_decision"])
 def test_the_log_of_somebody_else_is_refused(name: str):
     columns = {column: values for column, values in LOG.columns.items() if column != name}
     with pytest.raises(InputError, match=f"expected a column '{name}', found size"):
-        decode(dataclasses.replace(LOG, columns=columns))
+        decode_decisions(dataclasses.replace(LOG, columns=columns))
 
 
 def test_logs_are_kept_only_whole():
     done = Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": 3}))
     logs = {"inline-size": LOG, "regalloc-eviction": LOG}
 
-    assert with_logs(done, logs).logs == {}
-    assert with_logs(done, logs, keep="log").logs == logs
-    assert with_logs(done, logs).decision_count == 6
-    assert len(with_logs(done, {}).decisions) == 0
+    assert add_logs(done, logs).logs == {}
+    assert add_logs(done, logs, keep="log").logs == logs
+    assert add_logs(done, logs).decision_count == 6
+    assert len(add_logs(done, {}).decisions) == 0
 
 
 def test_a_failed_compilation_has_no_measurements():
@@ -66,6 +66,6 @@ def test_a_failed_compilation_has_no_measurements():
         assert failed.measured
     assert not failed.ok
     assert failed.decisions.by_site == {}
-    stored = dataclasses.replace(decode(LOG), site=None)
+    stored = dataclasses.replace(decode_decisions(LOG), site=None)
     with pytest.raises(UsageError, match="expected the keys of their call sites"):
         assert stored.sites is not None

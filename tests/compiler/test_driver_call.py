@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.driver_call import expanded, own_cache, preprocessor_words, read_call
+from mlgokit.compiler.driver_call import expand_response_words, preprocessor_words, read_call, separate_cache
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_response_files_are_read_where_they_are(tmp_path: Path):
     (tmp_path / "quoted.rsp").write_text(r"""-DS=\"a\" "-DT=\$x y" '-DU=a\'b'""")
 
     words = ["-O2", "-c", "a b.c", "-o", "a.o", "@none.rsp"]
-    assert expanded(["-O2", "@one.rsp", "@none.rsp"], str(tmp_path)) == words
-    assert expanded(["@quoted.rsp"], str(tmp_path)) == ['-DS="a"', "-DT=$x y", "-DU=a'b"]
+    assert expand_response_words(["-O2", "@one.rsp", "@none.rsp"], str(tmp_path)) == words
+    assert expand_response_words(["@quoted.rsp"], str(tmp_path)) == ['-DS="a"', "-DT=$x y", "-DU=a'b"]
 
 
 def test_response_files_that_cannot_be_read_are_told_of(tmp_path: Path):
@@ -70,7 +70,7 @@ def test_response_files_that_cannot_be_read_are_told_of(tmp_path: Path):
         "pipe": "expected a response file that can be read twice, found none",
     }.items():
         with pytest.raises(ValueError, match=f"^@{name}.rsp: .*{reason}"):
-            expanded([f"@{name}.rsp"], str(tmp_path))
+            expand_response_words([f"@{name}.rsp"], str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_one_source_of_a_call_is_preprocessed_without_its_outputs():
     ],
 )
 def test_a_link_that_names_a_cache_is_given_another(words: str, folder: str):
-    assert own_cache(words.split(), "1a") == (f"--thinlto-cache-dir={folder}" if folder else "")
+    assert separate_cache(words.split(), "1a") == (f"--thinlto-cache-dir={folder}" if folder else "")

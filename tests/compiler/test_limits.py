@@ -12,7 +12,7 @@ from mlgokit.compiler.limits import (
     LEAST_SECONDS,
     Limits,
     ModuleLimits,
-    exceeded,
+    describe_exceeded_limit,
     link_limits,
 )
 from mlgokit.errors import UsageError
@@ -84,12 +84,12 @@ MEMORY = "it asked for more than 1.5 GiB of memory, and was ended; allow more wi
     ],
 )
 def test_the_exceeded_limit_is_named(returncode: int, complaint: str, sentence: str):
-    assert exceeded(SOME, returncode=returncode, complaint=complaint) == sentence
+    assert describe_exceeded_limit(SOME, returncode=returncode, complaint=complaint) == sentence
 
 
 def test_a_limit_that_is_not_there_is_no_reason():
     free = Limits(file_bytes=None, memory_bytes=None)
-    assert exceeded(free, returncode=-signal.SIGXFSZ, complaint="Cannot allocate memory") == ""
+    assert describe_exceeded_limit(free, returncode=-signal.SIGXFSZ, complaint="Cannot allocate memory") == ""
 
 
 def test_a_link_goes_by_what_goes_in():

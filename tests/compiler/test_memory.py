@@ -19,7 +19,7 @@ def test_never_more_is_taken_than_there_is_and_all_come_to_their_turn():
 
     def work(wanted: int) -> None:
         nonlocal taken, most
-        with gate.taking(wanted):
+        with gate.acquire(wanted):
             with lock:
                 taken += min(wanted, 10)
                 most = max(most, taken)
@@ -39,16 +39,16 @@ def test_a_large_one_is_not_overtaken_for_ever():
     inside, leave = threading.Event(), threading.Event()
 
     def first() -> None:
-        with gate.taking(4):
+        with gate.acquire(4):
             inside.set()
             leave.wait(10)
 
     def large() -> None:
-        with gate.taking(9):
+        with gate.acquire(9):
             order.append("large")
 
     def small() -> None:
-        with gate.taking(1):
+        with gate.acquire(1):
             order.append("small")
 
     threads = [threading.Thread(target=first)]
@@ -71,7 +71,7 @@ from pathlib import Path
 from mlgokit.compiler.memory import HostMemory, MemoryGate
 
 # A worker with a share of its own, as each of local:8 has: less than the module needs.
-with MemoryGate(bytes=4, host=HostMemory(bytes=10, folder=Path(sys.argv[1]))).taking(int(sys.argv[2])):
+with MemoryGate(bytes=4, host=HostMemory(bytes=10, folder=Path(sys.argv[1]))).acquire(int(sys.argv[2])):
     print("has it", flush=True)
     sys.stdin.read()
 """
@@ -127,7 +127,7 @@ def test_a_large_module_of_one_process_waits_for_those_of_others(tmp_path: Path,
     start[1].child.kill()
     start[1].child.wait(60)
     start[2].child.communicate(b"")
-    with HostMemory(bytes=10, folder=folder).taking(25):
+    with HostMemory(bytes=10, folder=folder).acquire(25):
         # Who wants more than there is runs alone.
         assert [name.split("-")[1] for name in entries(folder, "runs")] == ["10"]
 
@@ -139,7 +139,7 @@ def test_an_interrupt_ends_the_wait_and_leaves_the_line(tmp_path: Path, start: l
     come = threading.Event()
 
     def work() -> None:
-        with HostMemory(bytes=10, folder=folder).taking(6):
+        with HostMemory(bytes=10, folder=folder).acquire(6):
             assert entries(folder, "waits") == []
             come.set()
 
@@ -154,8 +154,8 @@ def test_an_interrupt_ends_the_wait_and_leaves_the_line(tmp_path: Path, start: l
 
 def test_without_a_list_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").write_text("")
-    with HostMemory(bytes=10, folder=tmp_path / "file").taking(6), HostMemory(bytes=10, folder=tmp_path).taking(6):
+    with HostMemory(bytes=10, folder=tmp_path / "file").acquire(6), HostMemory(bytes=10, folder=tmp_path).acquire(6):
         pass
     monkeypatch.setattr(memory.os, "getuid", lambda: 12345)
-    with HostMemory(bytes=10, folder=tmp_path / "other").taking(6):
+    with HostMemory(bytes=10, folder=tmp_path / "other").acquire(6):
         assert not list((tmp_path / "other").iterdir())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.commands.doctor import diagnose_toolchain
-from mlgokit.compiler.plugin_loading import why_it_loads_nothing
+from mlgokit.compiler.plugin_loading import why_no_plugin_loads
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.errors import ToolError
 
@@ -77,7 +77,7 @@ def test_doctor_says_so_too(tmp_path: Path):
 def test_a_clang_that_takes_the_probe_in_is_not_refused(tmp_path: Path, answer: str):
     clang = compiler(tmp_path, answer)
 
-    assert not why_it_loads_nothing(clang)
+    assert not why_no_plugin_loads(clang)
     assert find_toolchain(clang=clang, need_plugin=True).clang == clang
 
 
@@ -85,8 +85,8 @@ def test_what_cannot_be_tried_is_not_refused(tmp_path: Path):
     clang = compiler(tmp_path)
     clang.write_text("#!/bin/sh\nexit 1\n")
 
-    assert not why_it_loads_nothing(clang)
-    assert not why_it_loads_nothing(tmp_path / "nothing")
+    assert not why_no_plugin_loads(clang)
+    assert not why_no_plugin_loads(tmp_path / "nothing")
 
 
 def test_a_better_clang_is_taken_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

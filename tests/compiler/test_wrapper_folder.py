@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.project_calls import grouped, project_calls
+from mlgokit.compiler.project_calls import group_by_reason, project_calls
 from mlgokit.compiler.source_texts import content_of
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapper_folder import open_wrappers, plugin_settings, wrapper_variables
@@ -106,7 +106,7 @@ def sort_out(clang: Toolchain, folder: Path, script: str) -> tuple[list[str], di
     """What a build compiles and into what, what is left out by reason, and how many compilations were seen."""
     project = project_calls(built(clang, folder, f"touch b.c; {script}"), folder / "tree")
     made = [f"{source.name} {call.outputs[0].name}" for call in project.calls for source in call.sources]
-    return made, grouped(project.left_out), project.seen
+    return made, group_by_reason(project.left_out), project.seen
 
 
 def test_what_was_made_of_sources_that_are_gone_is_found(clang: Toolchain, tmp_path: Path):

@@ -12,11 +12,11 @@ from mlgokit.corpus.content import CONTENTS_NAME, ModuleContent, append_contents
 from mlgokit.corpus.identity import (
     Contents,
     describe_corpus,
+    drop_copies,
     duplicate_groups,
     kinships,
     known_contents,
     leaks,
-    without_copies,
 )
 from mlgokit.files import digest_file
 from mlgokit.module import Module
@@ -60,7 +60,7 @@ def known(**by_name: ModuleContent) -> Contents:
 def test_a_copy_under_another_name_is_passed_over_in_training_and_told():
     modules = [module("p/a"), module("p/b"), module("q/c", held_out=True)]
     contents = known(p__a=content("1", "19:x"), p__b=content("2", "19:y"), q__c=content("3", "19:y"))
-    assert [one.name for one in without_copies(modules, contents)] == ["p/a"]
+    assert [one.name for one in drop_copies(modules, contents)] == ["p/a"]
     assert leaks(modules, contents) == ("p/b",)
     assert duplicate_groups(modules, contents, exact=False) == (("p/b", "q/c"),)
     assert duplicate_groups(modules, contents, exact=True) == ()
@@ -68,7 +68,7 @@ def test_a_copy_under_another_name_is_passed_over_in_training_and_told():
 
 def test_without_identities_the_bitcode_decides():
     modules = [module("p/a", sha256="1"), module("q/b", sha256="1", held_out=True), module("p/c"), module("p/d")]
-    assert [one.name for one in without_copies(modules)] == ["p/c", "p/d"]
+    assert [one.name for one in drop_copies(modules)] == ["p/c", "p/d"]
 
 
 def test_a_trivial_copy_is_no_leak_but_is_passed_over_too():
@@ -76,7 +76,7 @@ def test_a_trivial_copy_is_no_leak_but_is_passed_over_too():
     contents = known(p__a=content("1", "19:x", instructions=3), q__b=content("2", "19:x", instructions=3))
     assert leaks(modules, contents) == ()
     assert duplicate_groups(modules, contents, exact=False) == ()
-    assert without_copies(modules, contents) == []
+    assert drop_copies(modules, contents) == []
 
 
 def test_projects_that_share_functions_are_told():

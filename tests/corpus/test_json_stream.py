@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from mlgokit.corpus import json_stream
-from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.json_stream import iter_members
 from mlgokit.errors import CorpusError
 
 
 def read(tmp_path: Path, text: str, key: str = "a") -> list[tuple[str, Any]]:
     (tmp_path / "x.json").write_text(text)
-    return list(pieces_of(tmp_path / "x.json", key, remedy="write it again"))
+    return list(iter_members(tmp_path / "x.json", key, remedy="write it again"))
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_a_missing_file(tmp_path: Path):
     with pytest.raises(
         CorpusError, match=r"nowhere: expected a file, found: No such file or directory; write it again"
     ):
-        list(pieces_of(tmp_path / "nowhere", "a", remedy="write it again"))
+        list(iter_members(tmp_path / "nowhere", "a", remedy="write it again"))

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from mlgokit.corpus.content import ModuleContent
 from mlgokit.corpus.corpus import Corpus, load_corpus, read_sidecar
-from mlgokit.corpus.identity import NOTHING_KNOWN, Contents, leaks, without_copies
+from mlgokit.corpus.identity import NOTHING_KNOWN, Contents, drop_copies, leaks
 from mlgokit.corpus.layout import SIDECAR_NAME
 from mlgokit.corpus.split import ProjectsBy, SplitBy, choose_held_out, position, split_corpus
 from mlgokit.corpus.writer import write_corpus
@@ -100,7 +100,7 @@ def test_no_identity_is_trained_on_and_held_out(modules: dict[tuple[str, int], s
     ]
     corpus = Corpus(folder=Path(), modules=tuple(listed))
     contents = contents_of(corpus, {f"{project}/{index}": one for (project, index), one in modules.items()})
-    chosen = without_copies(listed, contents)
+    chosen = drop_copies(listed, contents)
     trained = [contents.by_name[module.name].identity for module in chosen]
     held_out = {contents.by_name[module.name].identity for module in listed if module.held_out}
     assert len(set(trained)) == len(trained)

@@ -10,7 +10,7 @@ import pytest
 
 from mlgokit.builds.images import FunctionBytes
 from mlgokit.builds.variant import make_variant
-from mlgokit.commands.explain import Explained, named_module, render
+from mlgokit.commands.explain import Explained, find_module, render
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.errors import UsageError
@@ -296,16 +296,16 @@ def test_what_does_not_decide_inlining_is_refused():
 def test_a_module_is_named_by_an_end_that_no_other_has():
     modules = tuple(toy_source(name) for name in ("p/a/x.o", "p/b/x.o", "p/b/ax.o", "x.o"))
 
-    assert named_module(modules, "b/x.o", corpus=Path("c")).name == "p/b/x.o"
-    assert named_module(modules, "x.o", corpus=Path("c")).name == "x.o"
+    assert find_module(modules, "b/x.o", corpus=Path("c")).name == "p/b/x.o"
+    assert find_module(modules, "x.o", corpus=Path("c")).name == "x.o"
     with pytest.raises(
         UsageError,
         match=r"^module x.o: expected the name or an unambiguous suffix of a module in c, found 2 matches; "
         "the corpus has p/a",
     ):
-        named_module(modules[:3], "x.o", corpus=Path("c"))
+        find_module(modules[:3], "x.o", corpus=Path("c"))
     with pytest.raises(UsageError, match=r"found no match; the corpus has p/a/x.o, p/b/x.o, p/b/ax.o and 1 more$"):
-        named_module(modules, "y.o", corpus=Path("c"))
+        find_module(modules, "y.o", corpus=Path("c"))
 
 
 def test_typical_values_lie_in_the_middle_of_what_was_fitted():

@@ -9,7 +9,7 @@ import pytest
 from mlgokit.algorithms.learner import ForcedDecisions
 from mlgokit.algorithms.proposals import propose_following
 from mlgokit.errors import UsageError
-from mlgokit.learning.experiences import MODULES_FOR_ROWS, check_proposal, in_rows
+from mlgokit.learning.experiences import MODULES_FOR_ROWS, check_proposal, group_into_rows
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, Problem
 
 PLAIN = propose_following(":default", np.array([0]))
@@ -42,12 +42,12 @@ def test_ordinary_proposals_are_carried_out_for_every_problem():
 def test_all_of_a_module_are_made_in_a_row_where_there_are_many_modules(workers: int):
     count = 2 * MODULES_FOR_ROWS
     modules, waits = [*range(count)] * 3, [True] * count + [False] * count + [True] * count
-    (rows,) = in_rows(modules, waits, workers=workers)
+    (rows,) = group_into_rows(modules, waits, workers=workers)
     assert rows == [[count + module, module, 2 * count + module] for module in range(count)]
 
 
 def test_each_is_a_row_of_its_own_where_there_are_many_workers():
     count = 2 * MODULES_FOR_ROWS
-    first, rest = in_rows([*range(count)] * 2, [True] * count + [False] * count, workers=3)
+    first, rest = group_into_rows([*range(count)] * 2, [True] * count + [False] * count, workers=3)
     assert first == [[count + module] for module in range(count)]
     assert rest == [[module] for module in range(count)]

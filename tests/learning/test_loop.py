@@ -89,7 +89,7 @@ def train(compiler: CachingCompiler, modules: list[Module], folder: Path, *setti
     given: dict[str, Any] = {"iterations": 2, "evaluate_every": 0} | how
     config = Learning(**given, setting=(*QUICK, "independent=4", *setting))
     return learn(
-        compiler, modules, INLINE_SIZE, "effect-regression", config.resolved("effect-regression"), folder=folder
+        compiler, modules, INLINE_SIZE, "effect-regression", config.resolve("effect-regression"), folder=folder
     )
 
 
@@ -215,7 +215,7 @@ def test_the_policy_does_not_depend_on_the_speed_of_the_machine(
 def test_the_first_round_is_made_however_late_it_is(
     fake: FakeCompiler, compiler: CachingCompiler, modules: list[Module], tmp_path: Path
 ):
-    config = Learning(iterations=3, evaluate_every=0, setting=QUICK).resolved("effect-regression")
+    config = Learning(iterations=3, evaluate_every=0, setting=QUICK).resolve("effect-regression")
     done = learn(compiler, modules, INLINE_SIZE, "effect-regression", config, folder=tmp_path, deadline=-math.inf)
 
     assert done.counters.turn == 1

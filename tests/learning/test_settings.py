@@ -2,7 +2,7 @@ import pytest
 
 from mlgokit.algorithms.config import PPO_REFERENCE, BcConfig, Credit, RangeTrialsConfig
 from mlgokit.errors import UsageError
-from mlgokit.learning.settings import Learning, check_learning, replaced_option, settings_of
+from mlgokit.learning.settings import Learning, check_learning, find_replaced_option, settings_of
 
 
 def test_settings_of_a_preset_are_changed_by_name():
@@ -92,13 +92,13 @@ def test_numbers_are_checked(config: Learning, message: str):
 
 
 def test_a_run_without_a_budget_has_one():
-    ordinary, few = Learning().resolved("ppo"), Learning().resolved("effect-regression")
+    ordinary, few = Learning().resolve("ppo"), Learning().resolve("effect-regression")
     assert (ordinary.iterations, ordinary.evaluate_every, ordinary.validation_share) == (20, 5, 0.2)
     assert (few.iterations, few.evaluate_every, few.validation_share) == (3, 1, 0.0)
-    assert Learning(preset="small").resolved("effect-regression").iterations == 20
-    assert Learning(compilations=100).resolved("ppo").iterations is None
+    assert Learning(preset="small").resolve("effect-regression").iterations == 20
+    assert Learning(compilations=100).resolve("ppo").iterations is None
     given = Learning(iterations=2, evaluate_every=0, validation_share=0.5)
-    assert given.resolved("effect-regression") == given
+    assert given.resolve("effect-regression") == given
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_a_run_without_a_budget_has_one():
     ],
 )
 def test_an_option_of_older_versions_names_its_successor(words: str, instead: str):
-    assert (replaced_option(words.split()) or "").endswith(f"found an older one; give {instead}")
+    assert (find_replaced_option(words.split()) or "").endswith(f"found an older one; give {instead}")

@@ -65,11 +65,11 @@ def test_turns_are_curves_and_modules_stand_worst_first() -> None:
     assert part(page, "Loss", Curves).curves[0].points == ((1, 0.5), (2, 0.25))
     bars: Bars = part(page, "What each project adds", Bars)
     assert [(one.name, one.end - one.start) for one in bars.bars] == [("b", -100), ("a", 20), ("all", -80)]
-    table: Table = part(page, "Modules that judged, worst first", Table)
+    table: Table = part(page, "Validation modules, worst first", Table)
     assert [row[0] for row in table.texts()] == ["a/x.o", HOSTILE, "b/y.o"]
     assert part(page, "Change by score of the module", Scatter).after == (120, 50, 200)
     assert part(page, "The gate", Table).texts() == (("1", "set", "5", "-0", "0", "-0", "0", "closed"),)
-    assert part(page, "Left out, and failed", Table).texts() == (
+    assert part(page, "Modules left out, and failed compilations", Table).texts() == (
         ("nothing to decide", "module, left out", "4"),
         ("boom", "compilation, failed", "2"),
     )

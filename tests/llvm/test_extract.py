@@ -22,7 +22,7 @@ from mlgokit.corpus.info import corpus_info
 from mlgokit.corpus.sources.extract import OPTIONS, extract_projects, options_made_with, options_of, project_jobs
 from mlgokit.corpus.sources.fetch import prepare_sources
 from mlgokit.corpus.sources.projects import Archive, GeneratedFile, Language, Project
-from mlgokit.corpus.verify import compiled_in_one_go, verify_corpus
+from mlgokit.corpus.verify import compile_in_one_step, verify_corpus
 from mlgokit.errors import ReuseError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.module import Module, architecture_of
@@ -260,7 +260,7 @@ def test_a_corpus_of_another_processor_compiles_to_its_code_and_is_verified(tmp_
         assert done.ok, done.reason
         assert int.from_bytes((tmp_path / "sum.o").read_bytes()[18:20], "little") == machine
         jobs = project_jobs([bare], toolchain=toolchain, sources_folder=sources, options=options_of("Oz", target))
-        verified = verify_corpus(corpus, compiled_in_one_go(jobs), compiler=compiler, rng=np.random.default_rng(1))
+        verified = verify_corpus(corpus, compile_in_one_step(jobs), compiler=compiler, rng=np.random.default_rng(1))
         assert verified.verified
         recorded = json.loads((folder / "manifest.json").read_bytes())["config"]["options"]
         assert options_made_with(recorded) == options_of("Oz", target)

@@ -17,7 +17,7 @@ from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.tables.decisions import entry_of, strong_names, table_bytes
+from mlgokit.tables.decisions import make_entry, strong_names, table_bytes
 from mlgokit.traces.log import read_log
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
@@ -178,7 +178,7 @@ def test_a_table_is_followed_alike(workshop: Workshop, policy: Policy) -> None:
     keys, inlined = columns["site"].view(np.uint64), columns["inlining_decision"] != 0
     names = strong_names(measure_object(workshop.folder / "out.o"))
     table = workshop.folder / "table"
-    table.write_bytes(table_bytes([entry_of(names, keys[::2], inlined[::2])]))
+    table.write_bytes(table_bytes([make_entry(names, keys[::2], inlined[::2])]))
     alone = workshop.object(decisions=str(table))
     assert alone == workshop.object(LLVMS, decisions=str(table))
     logged = workshop.log(decisions=str(table))

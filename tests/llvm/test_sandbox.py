@@ -22,7 +22,7 @@ from mlgokit.compiler.limits import ModuleLimits
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.sandbox import open_front_end_sandbox, open_sandbox, shown_to_front_end, try_sandbox
+from mlgokit.compiler.sandbox import expose_to_front_end, open_front_end_sandbox, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 from mlgokit.module import Module
@@ -149,7 +149,7 @@ def test_objects_and_logs_are_the_same(place: Place, tmp_path: Path):
 def test_processor_time_in_the_sandbox_is_measured(place: Place, toolchain: Toolchain, tmp_path: Path):
     box = place.inside.sandbox
     assert box is not None
-    inside = box(process.limits_of(["clang", "-cc1"], None), program=toolchain.clang, writable=tmp_path)
+    inside = box(process.choose_limits(["clang", "-cc1"], None), program=toolchain.clang, writable=tmp_path)
     work = "i=0; while test $i -lt 300000; do i=$((i + 1)); done"
     done = process.run(["/bin/sh", "-c", work], timeout_seconds=60, inside=inside)
     assert done.returncode == 0
@@ -329,10 +329,10 @@ def test_code_in_a_front_end_changes_and_reaches_nothing(place: Place, toolchain
     )
     argv = ["/bin/sh", "-c", script, "sh", place.module.bitcode, writable, elsewhere / "socket"]
     inside = box(
-        process.limits_of(argv, None),
+        process.choose_limits(argv, None),
         program="/bin/sh",
         writable=writable,
-        readable=shown_to_front_end([place.module.bitcode]),
+        readable=expose_to_front_end([place.module.bitcode]),
         folder=place.folder,
     )
     done = process.run(argv, timeout_seconds=60, inside=inside)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.tables.decisions import TableEntry, entry_of, write_table
+from mlgokit.tables.decisions import TableEntry, make_entry, write_table
 from mlgokit.traces.log import Log, function_id, read_log
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
@@ -147,7 +147,7 @@ def copied_keys(bench: Bench, text: str) -> list[int]:
     outer = [key for (caller, _), found in keys.items() for key in found if caller == "top"]
     every = np.array([key for found in keys.values() for key in found], np.int64).view(np.uint64)
     inlined = np.isin(every, np.array(outer, np.int64).view(np.uint64))
-    write_table(bench.folder / "table", [entry_of([function_id("top")], every, inlined)])
+    write_table(bench.folder / "table", [make_entry([function_id("top")], every, inlined)])
     log = bench.log(text, decisions=bench.folder / "table")
     assert log.columns["decided_by_table"][:, 0].tolist().count(0) == 2
     return keys_of(log, functions)["top", "leaf"]
@@ -213,7 +213,7 @@ def test_modules_that_share_all_their_names_find_their_own_decisions(bench: Benc
     for number, inlined in ((3, True), (4, False)):
         keys = keys_of(bench.log(text.replace("NUMBER", str(number))), names)
         sites = np.array([key for found in keys.values() for key in found], np.int64).view(np.uint64)
-        entries.append(entry_of(own, sites, np.full(len(sites), inlined)))
+        entries.append(make_entry(own, sites, np.full(len(sites), inlined)))
     for order in (entries, entries[::-1]):
         write_table(bench.folder / "table", order)
         for number, inlined in ((3, 1), (4, 0)):

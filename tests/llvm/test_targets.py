@@ -23,7 +23,7 @@ from mlgokit.module import Module, architecture_of
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import load_policy, save_policy
-from mlgokit.policy.targets import for_modules
+from mlgokit.policy.targets import restrict_to_targets
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
@@ -159,5 +159,5 @@ def test_an_exported_plugin_decides_for_the_targets_that_are_named(toolchain: To
 def test_what_is_learned_of_a_cross_corpus_is_for_its_processor(toolchain: Toolchain, tmp_path: Path):
     module = cross_module(toolchain, tmp_path, "thumbv7em-none-eabi")
     policy = contrary_policy("inline-size")
-    assert for_modules(policy, [module]).targets == ("arm",)
+    assert restrict_to_targets(policy, [module]).targets == ("arm",)
     assert load_policy(Path(policy_file(policy, tmp_path, 1, [module]))).targets == ("arm",)

@@ -66,7 +66,7 @@ def decisions_of(model: Graph, log: Log) -> list[int]:
     """What the model decides about the questions in a log."""
     found: list[int] = []
     for row in range(log.observation_count):
-        names = {model.tensors[index].name: model.named(index).removeprefix("action_") for index in model.inputs}
+        names = {model.tensors[index].name: model.input_name(index).removeprefix("action_") for index in model.inputs}
         values = {full: log.columns[name][row] for full, name in names.items() if name in log.columns}
         found.append(int(evaluate(model, values)["StatefulPartitionedCall:0"].item()))
     return found

@@ -22,7 +22,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.module import Module
 from mlgokit.progress import say_nothing
-from mlgokit.tables.overrides import ALLOCATIONS, overrides_inside
+from mlgokit.tables.overrides import ALLOCATIONS, read_plugin_overrides
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned
@@ -186,14 +186,14 @@ def test_going_on_keeps_what_was_found_and_without_a_share_nothing_is_allocated_
     assert again.allocated is not None
     assert again.tuned_bytes <= project.tuned.tuned_bytes
     assert (
-        overrides_inside(ALLOCATIONS, tmp_path / "again.so").keys()
-        == overrides_inside(ALLOCATIONS, project.config.output).keys()
+        read_plugin_overrides(ALLOCATIONS, tmp_path / "again.so").keys()
+        == read_plugin_overrides(ALLOCATIONS, project.config.output).keys()
     )
     corpus = project.config.folder / "corpus"
     other = dataclasses.replace(project.config, compile_commands=None, corpus=corpus, budget="0s")
     without = dataclasses.replace(other, folder=tmp_path / "w", output=tmp_path / "w.so", allocation_share=0.0)
     assert tune.run(without).allocated is None
-    assert overrides_inside(ALLOCATIONS, tmp_path / "w.so") == {}
+    assert read_plugin_overrides(ALLOCATIONS, tmp_path / "w.so") == {}
     started = dataclasses.replace(other, folder=tmp_path / "s", output=tmp_path / "s.so", start=project.config.output)
     found = tune.run(dataclasses.replace(started, budget="2s", allocation_share=0.9))
     assert found.tuned_bytes <= project.tuned.tuned_bytes
@@ -268,7 +268,7 @@ def test_what_the_object_does_not_bear_out_is_put_back(project: Project, plugin:
         assert result.allocated is not None
         assert (result.allocated.changed, result.allocated.put_back) == (0, 1)
         assert result.tuned_bytes == tuned.tuned_bytes
-        assert overrides_inside(ALLOCATIONS, tmp_path / "tuned.so") == {}
+        assert read_plugin_overrides(ALLOCATIONS, tmp_path / "tuned.so") == {}
 
 
 def test_a_function_whose_code_cannot_be_seen_is_left_alone(project: Project, plugin: Path, tmp_path: Path):

@@ -12,7 +12,7 @@ from mlgokit.commands.options import COMPILER
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
-from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, overrides_inside
+from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, read_plugin_overrides
 from mlgokit.tune.result import Tuned
 
 pytestmark = pytest.mark.llvm
@@ -89,14 +89,16 @@ def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: 
     assert optimizer.compilations > 5
     assert optimizer.after_bytes < optimizer.before_bytes
     assert (
-        found.modules[0].optimizer_passes == optimizer.changed == len(overrides_inside(OPTIMIZER_PASSES, config.output))
+        found.modules[0].optimizer_passes
+        == optimizer.changed
+        == len(read_plugin_overrides(OPTIMIZER_PASSES, config.output))
     )
     assert found.passes is not None
     assert found.passes.before_bytes == optimizer.after_bytes
     assert found.passes.after_bytes <= found.passes.before_bytes
     assert found.tuned_bytes < found.plain_bytes
     assert found.passes.trials > 40
-    assert found.modules[0].passes == found.passes.changed == len(overrides_inside(PASSES, config.output))
+    assert found.modules[0].passes == found.passes.changed == len(read_plugin_overrides(PASSES, config.output))
     plain, tuned = tmp_path / "plain.o", tmp_path / "tuned.o"
     for output, options in ((plain, []), (tuned, [found.flag])):
         command = [toolchain.clang, "-Oz", *options, "-c", tmp_path / "work.c", "-o", output]

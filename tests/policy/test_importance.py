@@ -5,7 +5,7 @@ import pytest
 
 from mlgokit.errors import UsageError
 from mlgokit.pages.html import render_html
-from mlgokit.policy.importance import Questions, importance, importance_page, shapley_values
+from mlgokit.policy.importance import Questions, importance_page, measure_importance, shapley_values
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 
@@ -48,9 +48,9 @@ def questions(output: OutputKind, *, count: int = 200) -> Questions:
 def test_the_feature_that_decides_is_found(output: OutputKind):
     policy = linear_policy(output)
 
-    found = importance(policy, questions(output), np.random.default_rng(2), explained=50)
+    found = measure_importance(policy, questions(output), np.random.default_rng(2), explained=50)
 
-    assert [NAMES[place] for place in found.ordered()] == ["much", "little", "nothing"]
+    assert [NAMES[place] for place in found.order_features()] == ["much", "little", "nothing"]
     assert found.shapley[0] == 0.0
     assert found.changed[0] == 0.0
     assert found.changed[2] > found.changed[1]
@@ -77,17 +77,19 @@ def test_shapley_values_add_up_to_the_distance_from_the_mean_answer():
 
 def test_the_same_generator_gives_the_same_numbers():
     policy, asked = linear_policy(OutputKind.LOGITS), questions(OutputKind.LOGITS)
-    first, second = (importance(policy, asked, np.random.default_rng(4), explained=9) for _ in range(2))
+    first, second = (measure_importance(policy, asked, np.random.default_rng(4), explained=9) for _ in range(2))
 
     assert first == second
 
 
 def test_one_observation_is_too_few():
     with pytest.raises(UsageError, match="importance: expected at least two observations, found 1"):
-        importance(linear_policy(OutputKind.LOGITS), questions(OutputKind.LOGITS, count=1), np.random.default_rng(1))
+        measure_importance(
+            linear_policy(OutputKind.LOGITS), questions(OutputKind.LOGITS, count=1), np.random.default_rng(1)
+        )
 
 
 def test_effects_against_another_column_are_not_explained():
     policy = replace(linear_policy(OutputKind.COLUMN_LOGIT), output=OutputKind.COLUMN_EFFECT)
     with pytest.raises(UsageError, match="found effects against the heuristic's column, which are not explained yet"):
-        importance(policy, questions(OutputKind.COLUMN_LOGIT), np.random.default_rng(2))
+        measure_importance(policy, questions(OutputKind.COLUMN_LOGIT), np.random.default_rng(2))

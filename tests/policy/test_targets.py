@@ -6,7 +6,7 @@ from mlgokit.errors import UsageError
 from mlgokit.module import architecture_of
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
-from mlgokit.policy.targets import check_targets, left_alone
+from mlgokit.policy.targets import check_targets, describe_other_targets
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_an_unknown_architecture_is_refused(targets: tuple[str, ...], sentence: 
 
 def test_a_policy_says_which_modules_it_leaves_alone():
     policies = {name: load_policy(policy_file(f"builtin:{name}")) for name in ("size", "passes", "regalloc")}
-    assert left_alone(policies, {"riscv64": 2, "x86_64": 3}) == (
+    assert describe_other_targets(policies, {"riscv64": 2, "x86_64": 3}) == (
         "passes is a policy for aarch64 and x86_64, and leaves 2 of 5 modules, for riscv64, to LLVM.",
         "regalloc is a policy for x86_64, and leaves 2 of 5 modules, for riscv64, to LLVM.",
     )
-    assert left_alone(policies, {"x86_64": 3}) == ()
+    assert describe_other_targets(policies, {"x86_64": 3}) == ()

@@ -81,7 +81,9 @@ def policy_of(
 
 def given(graph: Graph, values: Values) -> Values:
     return {
-        graph.tensors[index].name: values[name] for index in graph.inputs if (name := graph.named(index)[7:]) in values
+        graph.tensors[index].name: values[name]
+        for index in graph.inputs
+        if (name := graph.input_name(index)[7:]) in values
     }
 
 

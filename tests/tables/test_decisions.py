@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from mlgokit.errors import InputError
-from mlgokit.tables.decisions import TableEntry, TuningSummary, entry_of, read_table, table_bytes, write_table
+from mlgokit.tables.decisions import TableEntry, TuningSummary, make_entry, read_table, table_bytes, write_table
 
 
 def entries() -> list[TableEntry]:
-    first = entry_of([-1, 5], np.array([2**63, 8], np.uint64), np.array([True, False]))
+    first = make_entry([-1, 5], np.array([2**63, 8], np.uint64), np.array([True, False]))
     return [first, TableEntry(names=np.array([7], np.uint64), keys=np.zeros(0, np.uint64), plain=True)]
 
 
@@ -71,7 +71,7 @@ PROMISE = '{"llvm": %s, "objective": %s, "plain_bytes": %s, "tuned_bytes": 1, "m
 def test_an_invalid_summary_is_refused(tmp_path: Path, text: bytes):
     path = tmp_path / "decisions"
     path.write_bytes(table_bytes([])[:-4] + len(text).to_bytes(4, "little") + text)
-    with pytest.raises(InputError, match="expected at its end what the search found"):
+    with pytest.raises(InputError, match="expected a summary at its end"):
         read_table(path)
 
 

@@ -51,7 +51,7 @@ def test_what_is_no_whole_table_is_refused(tmp_path: Path):
         with pytest.raises(InputError, match="it is cut short, tune again with --continue"):
             read_overrides(ALLOCATIONS, path)
     path.write_bytes(data.replace(b"plain_score", b"plain_bytes"))
-    with pytest.raises(InputError, match="expected at its end what the search found"):
+    with pytest.raises(InputError, match="expected a summary at its end"):
         read_overrides(ALLOCATIONS, path)
     path.write_bytes(b"MLGODT2\n" + data[8:])
     with pytest.raises(InputError, match="`mlgokit tune` wrote, found another"):
@@ -72,7 +72,7 @@ def test_what_is_no_whole_table_is_refused(tmp_path: Path):
 def test_an_invalid_summary_is_refused(tmp_path: Path, text: bytes):
     path = tmp_path / "allocations"
     path.write_bytes(override_bytes(ALLOCATIONS, {})[:-4] + len(text).to_bytes(4, "little") + text)
-    with pytest.raises(InputError, match="expected at its end what the search found"):
+    with pytest.raises(InputError, match="expected a summary at its end"):
         read_overrides(ALLOCATIONS, path)
 
 

@@ -441,14 +441,14 @@ WRITER = """
 import sys
 from pathlib import Path
 from mlgokit.traces import read_log, write_log
-from mlgokit.traces.tfrecord import writing_records
-from mlgokit.traces.training_set import sequences_of
+from mlgokit.traces.tfrecord import open_record_writer
+from mlgokit.traces.training_set import to_sequences
 log = read_log(Path(sys.argv[1]))
 print("ready", flush=True)
 while True:
     write_log(Path(sys.argv[2]), log)
-    with writing_records(Path(sys.argv[3])) as append:
-        for record in sequences_of(log, list(log.columns)):
+    with open_record_writer(Path(sys.argv[3])) as append:
+        for record in to_sequences(log, list(log.columns)):
             append(record)
 """
 

@@ -7,21 +7,21 @@ import pytest
 
 from mlgokit.errors import StorageError, TraceError
 from mlgokit.traces import tfrecord
-from mlgokit.traces.tfrecord import frame, iter_records, writing_records
+from mlgokit.traces.tfrecord import frame_record, iter_records, open_record_writer
 
 # The checksums are TensorFlow's: of "123456789" CRC-32C is e3069283.
 GOLDEN = bytes.fromhex("0900000000000000 37f97139 313233343536373839 e5b08ac7")
 
 
 def write(path: Path, records: list[bytes]) -> None:
-    with writing_records(path) as append:
+    with open_record_writer(path) as append:
         for record in records:
             append(record)
 
 
 def test_the_bytes_are_tensorflows():
-    assert frame(b"") == bytes.fromhex("0000000000000000 29039807 d8ea82a2")
-    assert frame(b"123456789") == GOLDEN
+    assert frame_record(b"") == bytes.fromhex("0000000000000000 29039807 d8ea82a2")
+    assert frame_record(b"123456789") == GOLDEN
 
 
 def test_the_documented_example_is_a_record(tmp_path: Path):
@@ -78,9 +78,12 @@ def test_every_changed_byte_is_noticed(tmp_path: Path):
     ("data", "sentence"),
     [
         (b"\x1f\x8b\x08\x00" * 8, "byte 0: expected the length of a record with its checksum, found 1f 8b 08 00"),
-        (frame(b"")[:11], "byte 0: expected 12 bytes before a record, found 11 before the end"),
-        (frame(b"") + frame(b"abc")[:-1], "byte 28: expected 3 bytes of a record and 4 of its checksum, found 6"),
-        (frame(b"abc")[:-1] + b"?", "byte 12: expected 3 bytes with the checksum that follows them"),
+        (frame_record(b"")[:11], "byte 0: expected 12 bytes before a record, found 11 before the end"),
+        (
+            frame_record(b"") + frame_record(b"abc")[:-1],
+            "byte 28: expected 3 bytes of a record and 4 of its checksum, found 6",
+        ),
+        (frame_record(b"abc")[:-1] + b"?", "byte 12: expected 3 bytes with the checksum that follows them"),
     ],
 )
 def test_each_defect_has_its_sentence(tmp_path: Path, data: bytes, sentence: str):
@@ -109,7 +112,7 @@ def test_both_ways_need_the_memory_of_one_record(tmp_path: Path):
     record = np.arange(100_000, dtype=np.int64).tobytes()
     tracemalloc.start()
     try:
-        with writing_records(tmp_path / "x") as append:
+        with open_record_writer(tmp_path / "x") as append:
             for _ in range(20):
                 append(record)
         count = sum(1 for _ in iter_records(tmp_path / "x"))
@@ -121,7 +124,7 @@ def test_both_ways_need_the_memory_of_one_record(tmp_path: Path):
 
 
 def interrupted(path: Path) -> None:
-    with writing_records(path) as append:
+    with open_record_writer(path) as append:
         append(b"new")
         raise KeyboardInterrupt
 
@@ -142,7 +145,7 @@ def test_a_full_disk_is_named_and_leaves_the_old_file(tmp_path: Path, monkeypatc
     def full(_data: bytes) -> bytes:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tfrecord, "frame", full)
+    monkeypatch.setattr(tfrecord, "frame_record", full)
     with pytest.raises(StorageError, match=r"x\.tfrecord: .* No space left on device; free some space"):
         write(path, [b"new"])
     assert [record.data for record in iter_records(path)] == [b"old"]

@@ -8,8 +8,8 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log
 from mlgokit.traces.sequence_example import decode_sequence, encode_sequence
-from mlgokit.traces.tfrecord import writing_records
-from mlgokit.traces.training_set import iter_training_set, sequences_of
+from mlgokit.traces.tfrecord import open_record_writer
+from mlgokit.traces.training_set import iter_training_set, to_sequences
 
 MASK = TensorSpec(name="mask", type="int64_t", shape=(1, 3))
 WEIGHT = TensorSpec(name="weight", type="float", shape=(1, 3))
@@ -37,14 +37,14 @@ def small_log() -> Log:
 
 
 def write(path: Path, records: list[bytes]) -> Path:
-    with writing_records(path) as append:
+    with open_record_writer(path) as append:
         for record in records:
             append(record)
     return path
 
 
 def test_a_record_is_a_context_with_the_references_names():
-    records = list(sequences_of(small_log(), ["mask", "index_to_evict"], module="m", rewards={"f": 0.5, "g": -1.0}))
+    records = list(to_sequences(small_log(), ["mask", "index_to_evict"], module="m", rewards={"f": 0.5, "g": -1.0}))
     first, second = (decode_sequence(record, path="x") for record in records)
     assert first.labels == {"module": "m", "key": "f"}
     assert {name: column.tolist() for name, column in first.columns.items()} == {
@@ -57,7 +57,7 @@ def test_a_record_is_a_context_with_the_references_names():
 
 
 def test_without_rewards_the_logs_scores_are_written():
-    records = list(sequences_of(small_log(), ["mask"]))
+    records = list(to_sequences(small_log(), ["mask"]))
     assert [decode_sequence(record, path="x").columns["reward"].tolist() for record in records] == [
         [[1.0], [2.0], [4.0]],
         [[3.0]],
@@ -66,7 +66,7 @@ def test_without_rewards_the_logs_scores_are_written():
 
 def test_a_training_set_comes_back_as_a_log(tmp_path: Path):
     names = [spec.name for spec in HEADER.features]
-    path = write(tmp_path / "x", list(sequences_of(small_log(), names, module="m", rewards={"f": 0.5, "g": 1.0})))
+    path = write(tmp_path / "x", list(to_sequences(small_log(), names, module="m", rewards={"f": 0.5, "g": 1.0})))
     (found,) = iter_training_set(path, HEADER)
     assert found.header == HEADER
     assert found.contexts == (ContextSpan(name="m:f", start=0, stop=3), ContextSpan(name="m:g", start=3, stop=4))
@@ -143,13 +143,13 @@ def test_rewards_of_some_records_are_damage(tmp_path: Path, scored: list[bool], 
 
 
 def test_contexts_without_a_reward_are_left_out():
-    (record,) = sequences_of(small_log(), ["mask"], rewards={"g": 1.0, "h": 2.0})
+    (record,) = to_sequences(small_log(), ["mask"], rewards={"g": 1.0, "h": 2.0})
     assert decode_sequence(record, path="x").columns["reward"].tolist() == [[1.0]]
 
 
 def test_a_missing_feature_or_score_is_named():
     with pytest.raises(UsageError, match="log of m: expected features moon, sun, found mask, weight, index_to_evict"):
-        list(sequences_of(small_log(), ["mask", "moon", "sun"], module="m"))
+        list(to_sequences(small_log(), ["mask", "moon", "sun"], module="m"))
     unscored = Log(header=Header(features=(MASK,)), contexts=(), columns={"mask": np.zeros((0, 1, 3), np.int64)})
     with pytest.raises(UsageError, match="log of a module: expected a score, found none in its header"):
-        list(sequences_of(unscored, ["mask"]))
+        list(to_sequences(unscored, ["mask"]))

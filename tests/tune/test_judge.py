@@ -11,7 +11,7 @@ import pytest
 
 from mlgokit.builds import measurement
 from mlgokit.builds.measurement import LinkedBuild, Measure, Measurement
-from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
+from mlgokit.compiler.compilation import Compilation, CompileStatus, add_logs
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import CompileRequest
@@ -35,7 +35,7 @@ SITES = (8, 16, 24)
 def build(text: int, inlined: tuple[bool, ...] = (False, False, False)) -> Compilation:
     calls = [ToyCall(caller=f"f{site}", callee=f"g{site}", site=site) for site in SITES]
     done = Compilation(status=CompileStatus.OK, sizes=toy_sizes({"main": text}))
-    return with_logs(done, {INLINE_SIZE.name: toy_log(calls, inlined)})
+    return add_logs(done, {INLINE_SIZE.name: toy_log(calls, inlined)})
 
 
 ORIGIN = build(PLAIN + 1)

@@ -116,10 +116,10 @@ def _workload(numbered: TomlTable, folder: Path, projects: Mapping[str, Project]
     table.check_keys({*Workload.__dataclass_fields__, "input"} - {"drivers", "inputs"})
     names = table.texts("projects", "names of projects")
     if unknown := [one for one in names if one not in projects]:
-        raise table.wrong("projects", f"projects of this list or of mlgokit's own, not {unknown[0]!r}")
+        raise table.entry_error("projects", f"projects of this list or of mlgokit's own, not {unknown[0]!r}")
     build = table.word_lists("build", "a list of commands, each a list of words")
     if bool(names) == bool(build):
-        raise table.wrong("build", "commands, or projects, and not both")
+        raise table.entry_error("build", "commands, or projects, and not both")
     driver = table.text(
         "driver",
         "a .c or .cpp file beside the list, in drivers/",
@@ -129,7 +129,7 @@ def _workload(numbered: TomlTable, folder: Path, projects: Mapping[str, Project]
     source = table.text("source", "a folder", default="")
     run = table.texts("run", "words")
     if not run and build:
-        raise table.wrong("run", "the words that run it")
+        raise table.entry_error("run", "the words that run it")
     return Workload(
         name=name,
         kind=table.text("kind", "what it is, in a word", default=""),

@@ -30,7 +30,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler, CompileRequest, Lto
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.build_notes import baseline_of, tell_levels
+from mlgokit.corpus.build_notes import baseline_of, warn_about_levels
 from mlgokit.corpus.corpus import ModuleFailure, load_measurable
 from mlgokit.corpus.importers.database import lto_by_module, module_outputs
 from mlgokit.corpus.options.edits import CommandLineEdits
@@ -211,7 +211,7 @@ class CorpusProjects:
         with reading(self.folder):
             modules, left_out = self._modules()
             if variants.decides_at_any_level:
-                tell_levels(modules, report)
+                warn_about_levels(modules, report)
             files = (*self.edits.files, *variants.files)
             clang = open_compiler(self.compiler, corpus=self.folder, files=files, report=report)
             with contextlib.closing(spread(self.cluster, clang, report=report)) as all_workers:

@@ -15,7 +15,7 @@ from pathlib import Path
 from mlgokit.builds.images import LinkBuild, LinkTask, WeighedImage, no_image, weigh_image
 from mlgokit.builds.variant import Variant, plugin_link_option
 from mlgokit.compiler import process
-from mlgokit.compiler.driver_call import own_cache
+from mlgokit.compiler.driver_call import separate_cache
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
 from mlgokit.compiler.outcome import check_room, first_error
@@ -295,7 +295,7 @@ def loading_options(words: Sequence[str], plugin: Path, *, cache: Path | str) ->
         ['-Wl,--load-pass-plugin=/p.so', '-Wl,--thinlto-cache-dir=cache-1a']
     """
     found = [plugin_link_option(plugin, linker=words[0])]
-    if named := own_cache(list(words), str(cache)):
+    if named := separate_cache(list(words), str(cache)):
         found.append(link_option(named if isinstance(cache, str) else f"--thinlto-cache-dir={cache}", words[0]))
     return found
 
@@ -309,7 +309,7 @@ def user_link(
     costs: bool = False,
     timeout_seconds: float,
 ) -> LinkBuild:
-    """The link of a build for :func:`~mlgokit.evaluation.compare.compare_projects`.
+    """The link of a build for :func:`~mlgokit.evaluation.compiled.compile_projects`.
 
     Args:
         plan: the command.

@@ -26,13 +26,13 @@ from mlgokit.builds.site import (
     state_of,
 )
 from mlgokit.builds.variant import PluginPlace, plugin_link_option, plugin_options
-from mlgokit.compiler.build_tree import PassedObject, copy_sources, is_image, objects_below, objects_passed_by
-from mlgokit.compiler.project_calls import grouped, project_calls
+from mlgokit.compiler.build_tree import UnseenObject, copy_sources, find_unseen_objects, is_image, objects_below
+from mlgokit.compiler.project_calls import group_by_reason, project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.importers.database import lto_kinds
-from mlgokit.corpus.importers.recorded import RecordedLink, in_place_of, recorded_links, write_database
+from mlgokit.corpus.importers.recorded import RecordedLink, describe_replaced_compilers, recorded_links, write_database
 from mlgokit.corpus.layout import default_project
 from mlgokit.decode import read_json
 from mlgokit.errors import CorpusError, InputError, RejectedError, ReuseError, UsageError
@@ -247,11 +247,11 @@ def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> R
     written = write_database(calls, database, kept=site.kept_sources)
     with writing(site.wrapping):
         shutil.rmtree(site.wrapping)
-    passed = objects_passed_by(tree, build, before=before, without=place.parent)
+    passed = find_unseen_objects(tree, build, before=before, without=place.parent)
     if not written.entries:
         raise _nothing_recorded(commands, passed, build.programs)
     lost = (*project.left_out, *written.left_out)
-    left_out = {one.path.relative_to(tree).as_posix(): _reason(one) for one in passed} | grouped(lost)
+    left_out = {one.path.relative_to(tree).as_posix(): _reason(one) for one in passed} | group_by_reason(lost)
     left_out |= {f"{one.crate} ({one.kind})": _BY_RUSTC for one in build.programs}
     if passed or lost:
         name, reason = next(iter(left_out.items()))
@@ -269,7 +269,7 @@ def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> R
         objects=frozenset(objects),
         tests=None,
         left_out=left_out,
-        in_place_of=in_place_of(calls),
+        in_place_of=describe_replaced_compilers(calls),
     )
 
 
@@ -348,7 +348,7 @@ def _recorded_in(site: BuildSite, found: dict[str, Any]) -> RecordedBuild | None
 
 
 def _nothing_recorded(
-    commands: BuildCommands, passed: Sequence[PassedObject], programs: Sequence[WrappedProgram]
+    commands: BuildCommands, passed: Sequence[UnseenObject], programs: Sequence[WrappedProgram]
 ) -> UsageError:
     if programs:
         return UsageError(
@@ -370,7 +370,7 @@ def _nothing_recorded(
     )
 
 
-def _reason(one: PassedObject) -> str:
+def _reason(one: UnseenObject) -> str:
     if one.is_new:
         return f"it bypassed the wrappers (compiled by {one.compiler})"
     return "it was already up to date before the build: clean first"

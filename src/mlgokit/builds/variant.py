@@ -11,16 +11,16 @@ from mlgokit.compiler.request import PluginUse
 from mlgokit.compiler.rust.compile import plugin_words
 from mlgokit.compiler.wrapper_folder import plugin_settings
 from mlgokit.compiler.wrapping import AddedOptions
-from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits, edited
+from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits, edit_command_line
 from mlgokit.errors import InputError, PolicyError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.policy.pretrained import BUILTIN, policy_files
 from mlgokit.policy.store import load_policy, read_policy_bytes
-from mlgokit.policy.targets import left_alone
+from mlgokit.policy.targets import describe_other_targets
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
-from mlgokit.tables.file import read_inside, tables_inside
+from mlgokit.tables.file import list_tables, read_plugin_data
 
 PluginPlace = Literal["compile", "link", "both"]
 """Where a build loads the plugin; only a link-time optimization has something to decide in the link."""
@@ -94,7 +94,7 @@ def changes_allocation(side: Variant) -> bool:
     Raises:
         InputError: the plugin cannot be read.
     """
-    tables = tables_inside(Path(side.record.plugin)) if side.record.plugin else ()
+    tables = list_tables(Path(side.record.plugin)) if side.record.plugin else ()
     return "allocations" in tables or any(PROBLEMS[problem].by_regalloc_cost for problem in side.record.policies)
 
 
@@ -115,9 +115,9 @@ def leaves_alone(side: Variant, architectures: Mapping[str, int]) -> tuple[str, 
         data = Path(side.record.plugin).read_bytes()
         for problem in PROBLEMS if data.startswith(b"\x7fELF") else ():
             name = f"{Path(side.record.plugin).name}, {problem}"
-            if inside := read_inside(data, problem.replace("-", "_")):
+            if inside := read_plugin_data(data, problem.replace("-", "_")):
                 found[name] = read_policy_bytes(inside, name)
-    return left_alone(found, architectures)
+    return describe_other_targets(found, architectures)
 
 
 def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
@@ -254,7 +254,7 @@ def modules_of_variant(modules: Sequence[Module], side: Variant) -> list[Module]
     return [
         dataclasses.replace(
             module,
-            command_line=("-cc1", *edited(module.command_line[1:], edits, where=module.name)),
+            command_line=("-cc1", *edit_command_line(module.command_line[1:], edits, where=module.name)),
             allowed_options=(*module.allowed_options, *edits.allowed),
         )
         for module in modules

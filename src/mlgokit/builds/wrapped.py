@@ -18,7 +18,7 @@ from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import WeighedImage, no_image, weigh_image
 from mlgokit.builds.pair import BUILDS, BuildPair, PairBitcode, ProjectPair, VariantPair
 from mlgokit.builds.variant import Variant, cache_key, plugin_link_option
-from mlgokit.compiler.build_tree import BITCODE, copy_sources, is_image, objects_below, objects_passed_by
+from mlgokit.compiler.build_tree import BITCODE, copy_sources, find_unseen_objects, is_image, objects_below
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.plugin_build import build_plugin
@@ -269,7 +269,7 @@ def make_variant_of(
     )
     passed = {
         one.path.relative_to(tree).as_posix(): one.compiler
-        for one in objects_passed_by(tree, build, before=before)
+        for one in find_unseen_objects(tree, build, before=before)
         if one.is_new
     }
     return dataclasses.replace(_read(plan, variant, build, tree), passed=passed)

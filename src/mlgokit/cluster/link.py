@@ -101,7 +101,7 @@ class Link:
             WorkersDiedError: the parcel ends its workers.
         """
         stopped = threading.Event()
-        with process.told_of_kills(stopped.set):
+        with process.call_on_kill(stopped.set):
             return self._answer(parcel, stopped)
 
     def _answer(self, parcel: Parcel, stopped: threading.Event) -> Reply:

@@ -16,9 +16,9 @@ from rich.console import Console
 from mlgokit.builds.lto import LINK_MODULE
 from mlgokit.builds.variant import COMPILE_PLACES, LINK_PLACES, RUSTC_PLACES, BuildPlace, plugin_options
 from mlgokit.compiler import process
-from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by
+from mlgokit.compiler.build_tree import UnseenObject, find_unseen_objects, objects_below
 from mlgokit.compiler.outcome import first_error
-from mlgokit.compiler.project_calls import grouped, project_calls
+from mlgokit.compiler.project_calls import group_by_reason, project_calls
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapper_folder import plugin_settings
@@ -97,7 +97,7 @@ class BuildResult:
     programs: tuple[str, ...]
     programs_without: dict[str, str]
     foreign: tuple[str, ...]
-    passed_by: tuple[PassedObject, ...]
+    passed_by: tuple[UnseenObject, ...]
     up_to_date: int
     wall_seconds: float
 
@@ -143,7 +143,7 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
             timeout_seconds=60 * config.timeout_minutes,
             output=process.STANDARD_ERROR,
         )
-    return _result(config, place, build, toolchain, objects_passed_by(Path.cwd(), build, before=before))
+    return _result(config, place, build, toolchain, find_unseen_objects(Path.cwd(), build, before=before))
 
 
 def check_loads(plugin: Path, toolchain: Toolchain) -> None:
@@ -217,7 +217,7 @@ def render(found: BuildResult, out: Console) -> None:
             found.plugin_in == "link" and not found.links_with_plugin
         ),
         f"without the plugin, as they compile for another machine: {', '.join(found.foreign)}": found.foreign,
-        _passed(found.passed_by): found.passed_by,
+        _describe_unseen(found.passed_by): found.passed_by,
         f"not rebuilt, below this folder: {counted(found.up_to_date, 'other object')}; clean first to rebuild them": (
             found.up_to_date
         ),
@@ -231,7 +231,7 @@ def render(found: BuildResult, out: Console) -> None:
             say(out, sentence)
 
 
-def _passed(objects: Sequence[PassedObject]) -> str:
+def _describe_unseen(objects: Sequence[UnseenObject]) -> str:
     if not objects:
         return ""
     return (
@@ -263,7 +263,7 @@ def tuned_for(plugin: Path) -> tuple[int | None, BuildPlace]:
 
 
 def _result(
-    config: Build, place: BuildPlace, build: WrappedBuild, toolchain: Toolchain, passed: list[PassedObject]
+    config: Build, place: BuildPlace, build: WrappedBuild, toolchain: Toolchain, passed: list[UnseenObject]
 ) -> BuildResult:
     project = project_calls(build, Path.cwd())
     compilations = [call for call in project.calls for _ in call.sources]
@@ -280,7 +280,7 @@ def _result(
         seen=project.seen,
         compilations=project.compilations,
         failed=sum(call.code != 0 for call in compilations),
-        left_out=grouped(project.left_out),
+        left_out=group_by_reason(project.left_out),
         levels=dict(levels.most_common()),
         links=len(links),
         links_with_plugin=by_lld if place in LINK_PLACES else 0,

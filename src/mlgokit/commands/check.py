@@ -15,7 +15,7 @@ from mlgokit.builds.cargo import CargoRequest, cargo_words, open_cargo
 from mlgokit.builds.compilers import check_sandbox, clang_for
 from mlgokit.builds.corpus import ANY_COMMANDS, Database, import_database, modules_for_size, modules_of_project
 from mlgokit.builds.lto import check_steps
-from mlgokit.commands.options import COMPILER, Compiling, Databases, check_given, refuse_beside_cargo
+from mlgokit.commands.options import COMPILER, Compiling, Databases, check_module_source, reject_with_cargo
 from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.front_end import Level
@@ -25,7 +25,7 @@ from mlgokit.module import Module
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
-from mlgokit.tables.file import tables_inside
+from mlgokit.tables.file import list_tables
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, read_overrides
 from mlgokit.tune.check import CheckResult, check_plugin
 from mlgokit.tune.page import check_page
@@ -69,10 +69,12 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         CorpusError: there is nothing to compile.
     """
     if config.cargo is None:
-        check_given("check", compile_commands=config.compile_commands, corpus=config.corpus, database=config.database)
+        check_module_source(
+            "check", compile_commands=config.compile_commands, corpus=config.corpus, database=config.database
+        )
     if not 0 <= config.least_kept <= 1:
         raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
-    inside = tables_inside(config.plugin)
+    inside = list_tables(config.plugin)
     # Without decisions, the plugin was tuned for spill cost.
     decisions = None if inside == {"allocations"} else read_table(config.plugin)
     if config.cargo is None:
@@ -121,7 +123,7 @@ def _check_programs(
     """Compare what a cargo build makes by full link-time optimization today."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         words = cargo_words(command)
-        refuse_beside_cargo(
+        reject_with_cargo(
             {
                 "--compile-commands": config.compile_commands is not None,
                 "--corpus": config.corpus is not None,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mlgokit.compiler.plugin_build import build_plugin, was_compiled
-from mlgokit.compiler.plugin_loading import replay_sentence, why_it_loads_nothing
+from mlgokit.compiler.plugin_loading import replay_sentence, why_no_plugin_loads
 from mlgokit.compiler.prebuilt import Prebuilt, all_prebuilt, find_prebuilt
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.errors import ToolError
@@ -17,7 +17,7 @@ def obtain_plugin(toolchain: Toolchain) -> tuple[Path, str]:
     """
     if not toolchain.supported:
         raise ToolError(f"made for LLVM {' and '.join(str(major) for major in SUPPORTED_MAJORS)} only")
-    if reason := why_it_loads_nothing(toolchain.clang):
+    if reason := why_no_plugin_loads(toolchain.clang):
         raise ToolError(replay_sentence(toolchain.clang, reason))
     prebuilt = find_prebuilt(toolchain.version, toolchain.target)
     if toolchain.include_dir is None and isinstance(prebuilt, str):

@@ -78,7 +78,7 @@ def run(config: Explain, *, report: Report = say_nothing) -> Explained:
     policy = inlining_policy(side)
     with reading(config.corpus):
         edits = config.changes.edits()
-        module = named_module(load_measurable(config.corpus, edits).modules, config.module, corpus=config.corpus)
+        module = find_module(load_measurable(config.corpus, edits).modules, config.module, corpus=config.corpus)
         compiler = open_compiler(config.compiler, corpus=config.corpus, files=edits.files, report=report)
         found = explain_module(
             module,
@@ -97,7 +97,7 @@ def run(config: Explain, *, report: Report = say_nothing) -> Explained:
     return Explained(explanation=found, functions=config.functions)
 
 
-def named_module(modules: tuple[Module, ...], name: str, *, corpus: Path) -> Module:
+def find_module(modules: tuple[Module, ...], name: str, *, corpus: Path) -> Module:
     """The module of that name, or the only one whose name ends so.
 
     Raises:

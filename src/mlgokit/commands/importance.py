@@ -22,9 +22,9 @@ from mlgokit.policy.importance import (
     Importance as Measured,
     Questions,
     check_explained,
-    drawn_questions,
-    importance,
+    draw_questions,
     importance_page,
+    measure_importance,
 )
 from mlgokit.policy.network import Policy
 from mlgokit.policy.pretrained import policy_file
@@ -65,7 +65,7 @@ def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
     config = dataclasses.replace(config, policy=policy_file(config.policy))
     policy = load_policy(config.policy)
     found = importance_of(policy, config, report=report)
-    places = found.ordered()
+    places = found.order_features()
     result: dict[str, Any] = {
         "policy": str(config.policy),
         "problem": found.problem,
@@ -127,8 +127,8 @@ def importance_of(policy: Policy, config: Importance, *, report: Report = say_no
             keep = slice(None) if mask is None else mask.any(axis=1)
             parts.append(Questions(values=values[keep], mask=None if mask is None else mask[keep]))
             if sum(map(len, parts)) > 50 * config.observations:
-                parts = [drawn_questions(parts, 25 * config.observations, rng)]
+                parts = [draw_questions(parts, 25 * config.observations, rng)]
     if not parts:
         raise UsageError(f"traces {config.traces}: expected observations of {problem.name}, found none; trace modules")
-    questions = drawn_questions(parts, config.observations, rng)
-    return importance(policy, questions, rng, orders=config.orders, explained=config.explained)
+    questions = draw_questions(parts, config.observations, rng)
+    return measure_importance(policy, questions, rng, orders=config.orders, explained=config.explained)

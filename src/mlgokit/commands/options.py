@@ -30,7 +30,7 @@ Reusing = Annotated[ReuseOptions, tyro.conf.OmitArgPrefixes]
 """As a field of a command's configuration: the options of the command line have no prefix."""
 REUSE = ReuseOptions()
 LEAN_REUSE = ReuseOptions(residents="off", known_functions="off", known_decisions="on")
-"""Without compilers that wait, which take memory."""
+"""Without resident compilers, which take memory."""
 
 
 Clustering = Annotated[ClusterChoice, tyro.conf.OmitArgPrefixes]
@@ -54,10 +54,10 @@ class OptionChanges:
     """Option to give another value, as in --replace-options=-fprofile-instrument-use-path=/data/a.profdata."""
 
     def edits(self) -> CommandLineEdits:
-        """What they mean.
+        """Parse the changes.
 
         Raises:
-            UsageError: one is no option, or two contradict each other.
+            UsageError: a text is not an option, or two changes contradict each other.
         """
         return command_line_edits(self.add_options, self.delete_options, self.replace_options)
 
@@ -72,10 +72,10 @@ Changes = Annotated[OptionChanges, tyro.conf.OmitArgPrefixes]
 
 
 def option_words(text: str, option: str) -> tuple[str, ...]:
-    """The words of an option that holds several, as a shell would split them.
+    """Split the text of an option into words, as a shell would.
 
     Raises:
-        UsageError: a quotation is not closed.
+        UsageError: a quote is not closed.
     """
     try:
         return tuple(split_command(text))
@@ -83,7 +83,7 @@ def option_words(text: str, option: str) -> tuple[str, ...]:
         raise UsageError(f"{option}: {error}; close the quotation") from error
 
 
-def check_given(
+def check_module_source(
     command: str,
     *,
     compile_commands: Path | None,
@@ -91,17 +91,17 @@ def check_given(
     others: str = "",
     database: DatabaseOptions = ANY_COMMANDS,
 ) -> None:
-    """Refuse a command that is not told where its modules are, or told twice, or told of a database that it has not.
+    """Require exactly one source of modules, and a database for the options that filter one.
 
     Args:
         command: its name.
         compile_commands: a compilation database.
         corpus: a corpus.
-        others: the options by which the command takes a build otherwise, for the message.
-        database: which commands of a database are asked for.
+        others: further sources that the command accepts, for the message.
+        database: the filter of the database's commands.
 
     Raises:
-        UsageError: it is.
+        UsageError: there is no source, or more than one, or a filter without a database.
     """
     if (compile_commands is None) == (corpus is None):
         found = "none of them" if corpus is None else "both --compile-commands and --corpus"
@@ -111,11 +111,11 @@ def check_given(
         raise UsageError(f"{option}: needs --compile-commands; add that, or remove {option}")
 
 
-def refuse_beside_cargo(given: Mapping[str, bool]) -> None:
-    """Refuse options that mean nothing for a cargo build; ``given`` says which there are.
+def reject_with_cargo(given: Mapping[str, bool]) -> None:
+    """Refuse options that do not apply to a cargo build; ``given`` maps each to whether it is set.
 
     Raises:
-        UsageError: one is given.
+        UsageError: one is set.
     """
     for option, is_given in given.items():
         if is_given:

@@ -24,7 +24,7 @@ NEWS = " · "
 
 
 @contextmanager
-def shown_progress(console: Console | None = None) -> Generator[Report]:
+def show_progress(console: Console | None = None) -> Generator[Report]:
     """A report that draws on standard error; a new label begins a new bar; a total below what is done is not known.
 
     What follows " · " in a label is news of the same bar.

@@ -145,11 +145,11 @@ def exit_code(config: Quickstart, finished: FinishedRun) -> int:  # noqa: ARG001
     return 0 if all(one is None or one.same_behaviour for one in programs) else MlgokitError.exit_code
 
 
-def turns_counted(training: Learning) -> Learning:
+def default_to_two_turns(training: Learning) -> Learning:
     """The settings of the training, with two turns if they name no budget.
 
     Example:
-        >>> turns_counted(LIKE_PRESET).iterations, turns_counted(Learning(compilations=500)).iterations
+        >>> default_to_two_turns(LIKE_PRESET).iterations, default_to_two_turns(Learning(compilations=500)).iterations
         (2, None)
     """
     if training.iterations is None and training.compilations is None:
@@ -207,7 +207,7 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
         output=folder / "train",
         store=store,
         compiler=config.compiler,
-        learning=turns_counted(config.training),
+        learning=default_to_two_turns(config.training),
         minutes=config.minutes,
     )
     trained = clock.time(

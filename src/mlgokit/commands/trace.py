@@ -11,7 +11,7 @@ from mlgokit.commands.options import COMPILER, NO_CHANGES, NO_CLUSTER, Changes, 
 from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.build_notes import tell_levels
+from mlgokit.corpus.build_notes import warn_about_levels
 from mlgokit.corpus.corpus import load_measurable
 from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
@@ -93,7 +93,7 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
     ) as workspace:
         modules = selection.draw(workspace.corpus.modules)
         if problem is INLINE_SIZE:
-            tell_levels(modules, report)
+            warn_about_levels(modules, report)
         settings = {"problem": problem.name, "policy": identity, "module_filter": config.module_filter}
         settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
         workspace.claim(kind="trace", config=settings, modules=modules)

@@ -27,7 +27,7 @@ from mlgokit.commands.options import (
     ProblemName,
     Reusing,
 )
-from mlgokit.corpus.build_notes import tell_levels
+from mlgokit.corpus.build_notes import warn_about_levels
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.learning.loop import learn
@@ -38,7 +38,7 @@ from mlgokit.learning.training import Learned
 from mlgokit.manifest import package_version
 from mlgokit.pages.html import write_page
 from mlgokit.policy.store import save_policy
-from mlgokit.policy.targets import for_modules
+from mlgokit.policy.targets import restrict_to_targets
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
 
@@ -117,8 +117,8 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
         corpus = workspace.corpus
         modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
         if config.problem == INLINE_SIZE.name:
-            tell_levels(modules, report)
-        settings = learning.deciding()
+            warn_about_levels(modules, report)
+        settings = learning.identity_settings()
         workspace.claim(
             kind="policy",
             config={"algorithm": algorithm, "problem": config.problem, **settings},
@@ -135,7 +135,7 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
             report=report,
             deadline=deadline,
         )
-        learned = dataclasses.replace(learned, policy=for_modules(learned.policy, modules))
+        learned = dataclasses.replace(learned, policy=restrict_to_targets(learned.policy, modules))
         made_by = {
             "algorithm": algorithm,
             "problem": config.problem,
@@ -166,7 +166,7 @@ def _algorithm_and_preset(config: Train) -> tuple[str, Learning]:
         algorithm, preset = default_learner(config.problem)
         if learning.preset == LIKE_PRESET.preset:
             learning = dataclasses.replace(learning, preset=preset)
-    return algorithm, learning.resolved(algorithm)
+    return algorithm, learning.resolve(algorithm)
 
 
 def _in_words(value: object) -> str:

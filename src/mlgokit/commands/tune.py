@@ -33,7 +33,7 @@ from mlgokit.builds.lto import (
 )
 from mlgokit.builds.measurement import Measure, measuring_words
 from mlgokit.builds.recorded import RecordedBuild, record_plain
-from mlgokit.commands.options import check_given
+from mlgokit.commands.options import check_module_source
 from mlgokit.commands.tune_options import (
     Tune,
     check_build,
@@ -92,7 +92,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
     check_build(config)
     words = () if config.cargo is None else check_cargo(config)
     if not config.built.build and not words:
-        check_given(
+        check_module_source(
             "tune",
             compile_commands=config.compile_commands,
             corpus=config.corpus,

@@ -23,7 +23,7 @@ from mlgokit.commands.options import (
     Compiling,
     Databases,
     Reusing,
-    refuse_beside_cargo,
+    reject_with_cargo,
 )
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import Level
@@ -346,7 +346,7 @@ def check_cargo(config: Tune) -> tuple[str, ...]:
         UsageError: it is none, or something is asked for that this search does not have.
     """
     words = cargo_words(config.cargo or "")
-    refuse_beside_cargo(
+    reject_with_cargo(
         {
             f"--objective {config.objective}": config.objective in _NOT_BY_CARGO,
             "--compile-commands": config.compile_commands is not None,

@@ -1,4 +1,4 @@
-"""Arrays in npz files, read without trust: only those that are wanted, and no more bytes than such a file may have."""
+"""Untrusted npz files: only the requested arrays are read, and their total size is bounded."""
 
 import io
 import math
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.limits import size_text
+from mlgokit.compiler.limits import format_bytes
 from mlgokit.unpacking import DEFLATE_RATIO, LONGEST_READ, ZIP_METHODS, open_zip
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -41,15 +41,15 @@ class TooLargeError(ValueError):
 
 
 def arrays_in(data: bytes, names: Collection[str], *, most_bytes: int = MOST_BYTES) -> Arrays:
-    """The arrays of an npz file in memory that have one of ``names``, as far as there are such; no other is unpacked.
+    """Read the arrays of an npz file in memory whose names are among ``names``; no other is decompressed.
 
     Args:
         data: the file.
-        names: of the arrays that are wanted.
-        most_bytes: of all of them.
+        names: of the arrays to read; missing ones are no error.
+        most_bytes: limit of their total size.
 
     Raises:
-        TooLargeError: they would take more; nothing was unpacked.
+        TooLargeError: they would be larger; nothing was decompressed.
         ValueError: or another of :data:`DAMAGE`, the file is damaged.
     """
     with open_zip(io.BytesIO(data), most_bytes=len(data)) as archive:
@@ -61,14 +61,14 @@ def arrays_in(data: bytes, names: Collection[str], *, most_bytes: int = MOST_BYT
             raise ValueError("expected sizes that deflate can have")
         size = sum(member.file_size for member in wanted.values())
         if size > most_bytes:
-            raise TooLargeError(f"{size_text(size)} of arrays, of which at most {size_text(most_bytes)} are read")
+            raise TooLargeError(f"{format_bytes(size)} of arrays, of which at most {format_bytes(most_bytes)} are read")
         return {name: _array_in(archive, name, member) for name, member in wanted.items()}
 
 
 def _array_in(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """One array: no more is unpacked than the archive's directory says, and the array's own header has to say the same.
+    """Read one array; it has to have the size that both the archive's directory and its own header state.
 
-    numpy's own reader takes memory for what the header says before it looks whether that is there.
+    numpy's own reader allocates what the header states before it checks that the data exists.
     """
     if member.compress_type not in ZIP_METHODS:
         raise ValueError(f"{name}: expected an array stored or deflated")
@@ -93,12 +93,12 @@ def _array_in(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> n
 
 
 def unpacked_bytes(arrays: Arrays) -> int:
-    """What :func:`arrays_in` counts of arrays that :func:`numpy.savez` has written."""
+    """The total size of saved arrays, as :func:`arrays_in` counts it."""
     return sum(array.nbytes + _HEADER_BYTES for array in arrays.values())
 
 
 def column(arrays: Arrays, name: str, kind: str, *, width: int = 0) -> npt.NDArray[Any]:
-    """An array of a kind of numpy's, such as ``u``: [N], or [N, width].
+    """Take an array [N] or [N, width] whose dtype has the kind ``kind``, such as ``u``.
 
     Raises:
         KeyError: there is none of that name.

@@ -1,4 +1,4 @@
-"""The folder of a wrapped build: its copy, the checks of build systems in it, and objects that no wrapper has seen."""
+"""The folder of a wrapped build: copies, test compilations of build systems, objects that bypassed the wrappers."""
 
 import fnmatch
 import os
@@ -27,13 +27,13 @@ ObjectStates = Mapping[Path, FileState]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassedObject:
-    """An object that no wrapper has seen.
+class UnseenObject:
+    """An object whose compilation bypassed the wrappers.
 
     Attributes:
         path: where it is.
-        compiler: what it says of its compiler.
-        is_new: whether this build made it; otherwise it was there before.
+        compiler: named in its ``.comment`` section.
+        is_new: whether this build made it, or an earlier one.
     """
 
     path: Path
@@ -42,15 +42,15 @@ class PassedObject:
 
 
 def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> tuple[Path, ...]:
-    """Copy the folder of a build, but for what mlgokit made, and what CMake or Meson configured for its place.
+    """Copy the folder of a build without mlgokit's own files and without folders that CMake or Meson configured.
 
     Args:
-        folder: what is copied; times stay.
-        target: where to; not there yet.
+        folder: to copy; file times are kept.
+        target: the copy; must not exist.
         without: a folder below it that is left out.
 
     Returns:
-        What was left out as configured, by paths below ``folder``.
+        The configured folders that were left out, relative to ``folder``.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -88,7 +88,7 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
 
 
 def is_check(path: Path, tree: Path) -> bool:
-    """Whether a file below ``tree`` is from a check of the build system."""
+    """Whether a file below ``tree`` is from a test compilation of the build system."""
     return any(fnmatch.fnmatch(path.as_posix().removeprefix(f"{tree.as_posix()}/"), pattern) for pattern in _CHECKS)
 
 
@@ -101,7 +101,7 @@ def is_image(path: Path) -> bool:
 
 
 def objects_below(tree: Path, *, without: Path | None = None) -> ObjectStates:
-    """The objects below a folder as they are, by path; taken before a build, it tells which of them the build made.
+    """List the objects below a folder with their file states, to tell later which of them a build made.
 
     Args:
         tree: the folder of the build.
@@ -110,23 +110,23 @@ def objects_below(tree: Path, *, without: Path | None = None) -> ObjectStates:
     return {path: file_state(path) for path in _objects(tree, without)}
 
 
-def objects_passed_by(
+def find_unseen_objects(
     tree: Path, build: WrappedBuild, *, before: ObjectStates, without: Path | None = None
-) -> list[PassedObject]:
-    """The objects below a folder that a compiler made and no wrapper has seen, by path.
+) -> list[UnseenObject]:
+    """Find compiled objects below a folder whose compilations bypassed the wrappers, sorted by path.
 
     Args:
         tree: the folder of the build.
-        build: what the wrappers have seen.
-        before: the objects as they were when the build began. No clock tells it: that of a file system may be behind,
-            and a build may begin right after another.
+        build: the calls that the wrappers recorded.
+        before: the objects when the build began. Times cannot replace it: a file system's clock may be behind, and a
+            build may begin right after another.
         without: a folder that is not looked into.
     """
     seen = {path for call in (*build.calls, *build.others) for path in call.outputs}
     # Build systems rename and copy what a compiler made.
     made = {content for call in build.calls for content in call.contents if content is not None}
     sizes = {size for size, _ in made}
-    found: list[PassedObject] = []
+    found: list[UnseenObject] = []
     for path in _objects(tree, without):
         state = file_state(path)
         if path in seen or is_check(path, tree) or (state[1] in sizes and content_of(path) in made):
@@ -136,7 +136,7 @@ def objects_passed_by(
         except (OSError, InputError):
             continue
         if compiler:
-            found.append(PassedObject(path=path, compiler=compiler, is_new=before.get(path) != state))
+            found.append(UnseenObject(path=path, compiler=compiler, is_new=before.get(path) != state))
     return sorted(found, key=lambda one: one.path)
 
 
@@ -145,7 +145,7 @@ def _objects(tree: Path, without: Path | None) -> Iterator[Path]:
 
 
 def files_below(tree: Path, *, without: Path | None = None) -> Iterator[Path]:
-    """The files below the folder of a build, but for those of ours and of git."""
+    """List the files below the folder of a build, except for mlgokit's own and git's."""
     for folder, folders, names in os.walk(tree):
         if Path(folder) != tree and is_ours(Path(folder)):
             folders.clear()
@@ -155,7 +155,7 @@ def files_below(tree: Path, *, without: Path | None = None) -> Iterator[Path]:
 
 
 def _compiler(path: Path) -> str:
-    """What an object says of its compiler; nothing for assembly and what is no object."""
+    """Read the compiler's name from an object; empty for assembly and for other files."""
     with path.open("rb") as file:
         if file.read(4) in BITCODE:
             return "a compiler that leaves bitcode to the link"

@@ -1,6 +1,6 @@
-"""A compiler that remembers: what was compiled once is read from a store, so an interrupted run repeats nothing.
+"""A compiler with a cache on disk, so that an interrupted run repeats no compilation.
 
-A compilation is keyed by all that decides its outcome.
+The key covers everything that affects the outcome.
 """
 
 import dataclasses
@@ -29,17 +29,17 @@ FOLDER = f"version-{KEY_VERSION}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachingCompiler:
-    """Another compiler's records, kept in a store.
+    """Caches another compiler's records in a store.
 
-    Kept are plain compilations, and those in which the compiler's own plugin lets one policy decide and logs its
-    decisions; whatever else is asked for goes to the other compiler each time, as does a request for the object.
+    It caches compilations without the plugin, and those in which one policy decides in the compiler's own plugin and
+    is logged. All other requests, and requests for the object itself, are compiled each time.
 
     Attributes:
-        compiler: who compiles what the store does not have.
+        compiler: compiles on a cache miss.
         store: folder of finished compilations.
-        loaded: what that compiler is made of; filled by :func:`open_caching`.
-        recheck: which of the recalled results are compiled again.
-        shared: a store of others, asked for what the own one does not have, and given what is made; ``None`` for none.
+        loaded: digests of that compiler; filled by :func:`open_caching`.
+        recheck: samples cache hits that are compiled again.
+        shared: a store shared with other machines, read on a miss of the own one, and written; ``None`` for none.
     """
 
     compiler: Compiler
@@ -70,18 +70,17 @@ class CachingCompiler:
         return digest_value([KEY_VERSION, self.loaded.facts, None if plugin is None else digest_once(plugin)])
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
-        """Recall a compilation, or make it.
+        """Read a compilation from the cache, or compile.
 
-        A missed deadline, a kill, or a limit that was met is not remembered: the machine may have been busy, and the
-        next run may allow more. Nor is a failure under the heuristic or without the plugin, as everything is measured
-        against that.
+        A timeout, a kill or an exceeded limit is not cached: the machine may have been busy, and the next run may have
+        other limits. Nor is a failure of a baseline, against which everything is measured.
 
-        A compilation that explored comes without the keys of its call sites, unless its log is kept: they do not
-        compress, and nobody explores around it.
+        A compilation with exploration is cached without the keys of its call sites, unless its log is kept: they do
+        not compress, and no exploration starts from it.
 
         Raises:
-            InputError: what was recalled takes more memory than a compilation may.
-            StaleError: what was recalled is not what the compiler gives; the store has the right result then.
+            InputError: the cached record takes more memory than a compilation may.
+            StaleError: the cached record differs from the compiler's result, which has replaced it.
             StorageError: the disk is full or not writable.
             ToolError: the compiler cannot be started, or was replaced since the store was opened.
         """
@@ -143,7 +142,7 @@ class CachingCompiler:
         return stored
 
     def _keep(self, name: str, done: Compilation | None) -> None:
-        """Keep a compilation in both stores, or forget it in both."""
+        """Write a compilation to both stores, or remove it from both."""
         path = self.store / name
         if done is None:
             path.unlink(missing_ok=True)
@@ -158,7 +157,7 @@ class CachingCompiler:
         self.compiler.close()
 
     def _key(self, module: Module, request: CompileRequest) -> dict[str, object] | None:
-        """All that decides the outcome, by name; ``None`` if that is unknown, so that nothing is remembered."""
+        """The fields of the cache key; ``None`` if not all inputs are known, so that nothing is cached."""
         if not _is_kept(request) or request.lto or has_hidden_inputs(module.command_line):
             return None
         key: dict[str, object] = {"version": KEY_VERSION, "compiler": self.loaded.facts, "regalloc": request.regalloc}
@@ -182,7 +181,7 @@ class CachingCompiler:
 
 
 def _is_kept(request: CompileRequest) -> bool:
-    """Whether the store keeps such compilations: what it keys is all that decides the outcome."""
+    """Whether the store caches such a request, which is if the key covers all that affects its outcome."""
     use = request.use
     if request.keep_object is not None:
         return False
@@ -203,17 +202,17 @@ def _is_kept(request: CompileRequest) -> bool:
 def open_caching(
     compiler: Compiler, store: Path, *, recheck: Recheck = NO_RECHECK, shared: SharedStore | None = None
 ) -> CachingCompiler:
-    """Remember in ``store`` what ``compiler`` makes.
+    """Open a cache in ``store`` for ``compiler``.
 
     Args:
-        compiler: makes what is not known.
+        compiler: compiles on a cache miss.
         store: the folder.
-        recheck: which of the recalled results are compiled again.
-        shared: a store of others behind it.
+        recheck: samples cache hits that are compiled again.
+        shared: a store shared with other machines.
     """
     return CachingCompiler(compiler=compiler, store=store, loaded=compiler.loaded, recheck=recheck, shared=shared)
 
 
 def older_results(store: Path) -> int:
-    """How many results of other versions are in a store; they are not read."""
+    """Count the results of other mlgokit versions in a store, which are not read."""
     return sum(1 for path in store.rglob("*.npz") if FOLDER not in path.relative_to(store).parts)

@@ -1,4 +1,4 @@
-"""One compilation as a record: how it ended, what the object weighs, and what was decided."""
+"""The record of a compilation: its status, the sizes of its object, and the decisions."""
 
 import dataclasses
 import enum
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.regalloc_cost import RegallocCosts
-from mlgokit.compiler.reuse.trials import Tried
+from mlgokit.compiler.reuse.trials import TrialResults
 from mlgokit.errors import InputError, UsageError
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.traces import Log
@@ -55,11 +55,11 @@ class InlineDecisions:
         callee: [T] ids of the functions called.
         inlined: [T] decisions.
         flipped: [T] whether the decision was the less likely one, or one that the request counts as flipped.
-        by_table: [T] whether the decision table answered; nothing in what older versions stored.
-        heuristic: [T] what LLVM itself would have decided; nothing where that was not asked for.
-        site: [T] keys of the call sites; nothing in what the store keeps of explorations.
+        by_table: [T] whether the decision table answered; empty in records of older versions.
+        heuristic: [T] LLVM's default decisions; empty if they were not requested.
+        site: [T] keys of the call sites; empty in cached compilations with exploration.
         names: [F] the features.
-        rows: [V] ascending positions of the decisions whose values are kept.
+        rows: [V] ascending positions of the decisions whose features are kept.
         values: int64 [V, F].
     """
 
@@ -103,25 +103,27 @@ class InlineDecisions:
 
 
 def no_decisions() -> InlineDecisions:
-    """The inliner had nothing to decide, or was not asked what it decided."""
+    """Decisions of length 0: the inliner decided nothing, or was not logged."""
     nothing, no = np.zeros(0, np.int64), np.zeros(0, np.bool_)
     return InlineDecisions(
         caller=nothing, callee=nothing, inlined=no, flipped=no, by_table=no, heuristic=no, site=np.zeros(0, np.uint64)
     )
 
 
-def decode(log: Log, *, keep: Keep = "all", flips: Ints | None = None, defaults_known: bool = True) -> InlineDecisions:
+def decode_decisions(
+    log: Log, *, keep: Keep = "all", flips: Ints | None = None, defaults_known: bool = True
+) -> InlineDecisions:
     """The inlining decisions in a log of the plugin.
 
     Args:
         log: of the inliner.
-        keep: whose feature values are wanted.
-        flips: keys of call sites, with the decision in bit 0, that count as flips where the decision table answered;
-            all other decisions then do not. Without it, a flip is a decision less likely than its opposite.
+        keep: the decisions whose features are kept.
+        flips: keys of call sites, with the decision in bit 0. If given, exactly these count as flips where the decision
+            table answered; otherwise a flip is a decision that was less likely than its opposite.
         defaults_known: whether the log has LLVM's decision everywhere.
 
     Raises:
-        InputError: this is no such log.
+        InputError: the log is not one of the inliner.
     """
     columns = log.columns
     for name in ("caller_id", "callee_id", "inlining_decision"):
@@ -182,21 +184,21 @@ class PassChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Compilation:
-    """One compilation, whatever came of it.
+    """The record of one compilation, failed or not.
 
     Attributes:
         status: how it ended; the value is the sentence to show.
-        reason: the compiler's first error or what was wrong with its output; empty when it succeeded.
+        reason: the compiler's first error, or what was wrong with its output; empty for success.
         sizes: the object's sizes, when it could be read.
-        decisions: those of the inliner, when its log was asked for.
-        decision_count: observations in the logs that were asked for, of whichever problem.
-        logs: by problem, the logs themselves, when they were to be kept; none for a problem that had no decision.
-        regalloc: what register allocation cost each function, when that was asked for.
-        changes: what the optional passes of the optimizer changed, when that was asked for.
-        tried: what was found by the trials of allocations that were asked for, by function, as they were compiled.
+        decisions: of the inliner, if its log was requested.
+        decision_count: observations in all requested logs.
+        logs: by problem, the logs, if they were to be kept; a problem without decisions has none.
+        regalloc: costs of register allocation by function, if requested.
+        changes: functions that optional passes of the optimizer changed, if requested.
+        tried: results of the requested trials, by function in the order of compilation.
         user_seconds: processor time of the compiler.
         wall_seconds: elapsed time.
-        killed: signal 9 ended the compiler, which is never its own doing.
+        killed: signal 9 ended the compiler, which comes from outside.
     """
 
     status: CompileStatus
@@ -206,7 +208,7 @@ class Compilation:
     decision_count: int = 0
     logs: Mapping[str, Log] = field(default_factory=dict[str, Log])
     regalloc: RegallocCosts | None = None
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TrialResults, ...] = ()
     changes: PassChanges | None = None
     user_seconds: float = 0.0
     wall_seconds: float = 0.0
@@ -231,7 +233,7 @@ class Compilation:
         return self.sizes
 
 
-def with_logs(
+def add_logs(
     done: Compilation,
     logs: Mapping[str, Log],
     *,
@@ -239,10 +241,10 @@ def with_logs(
     flips: Ints | None = None,
     defaults_known: bool = True,
 ) -> Compilation:
-    """``done`` with what its ``logs`` say; arguments as for :func:`decode`, which it may raise the error of."""
+    """Add what the logs say to a compilation; arguments and errors as of :func:`decode_decisions`."""
     return dataclasses.replace(
         done,
-        decisions=decode(logs[INLINE_SIZE.name], keep=keep, flips=flips, defaults_known=defaults_known)
+        decisions=decode_decisions(logs[INLINE_SIZE.name], keep=keep, flips=flips, defaults_known=defaults_known)
         if INLINE_SIZE.name in logs
         else done.decisions,
         decision_count=sum(log.observation_count for log in logs.values()),

@@ -16,19 +16,19 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.inputs import digest_once, module_facts
 from mlgokit.compiler.limits import Limits, ModuleLimits
-from mlgokit.compiler.loaded import Loaded, look_at
+from mlgokit.compiler.loaded import Loaded, inspect_compiler
 from mlgokit.compiler.lto import folds_code, image_of, is_back_end, link_for_object, take_object
 from mlgokit.compiler.memory import MemoryGate
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.options.parse import parse_options, spell_options
-from mlgokit.compiler.outcome import failure_of, first_error, with_outputs
+from mlgokit.compiler.outcome import describe_failure, first_error, read_outputs
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import record_options
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, Lto, PluginUse
 from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions
-from mlgokit.compiler.reuse.known_use import NOTHING, Known, known_of, with_known
+from mlgokit.compiler.reuse.known_use import NOTHING, Known, compile_with_reuse, select_known
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
@@ -89,19 +89,18 @@ class ClangCompiler:
         plugin: the plugin of a use that names none.
         workers: how many compilations are best made at once.
         timeout_seconds: deadline of one compilation.
-        residents: resident compilers, for modules that are compiled again and again under the plugin; not for ThinLTO,
-            nor for costs of register allocation. What fails with one of them is compiled once more without, so that the
-            outcome never depends on it.
-        known: by module, functions that are not generated again; the sizes are those of the whole object.
-        decided: objects by what the inliner decided, so that a compiler ends where it decided that again.
-        recheck: which compilations with something reused are made once more from the beginning, and compared.
-        limits: what each compilation may take.
-        sandbox: where compilers run; ``None`` for the open.
-        keep_hot: percent of the executions in a module's profile whose functions the compiler's own plugin leaves to
-            LLVM; one that a use names has its decisions inside.
-        room: asked before each compilation whether the disk has room; ``None`` for no question.
-        memory: what compilers that run at once share, so that a large one waits for the others to end; ``None`` for no
-            waiting.
+        residents: resident compilers, for modules that are compiled many times under the plugin; not for ThinLTO, nor
+            for costs of register allocation. A failure in one is compiled again without it, so that the outcome never
+            depends on it.
+        known: by module, functions whose code generation is skipped; sizes still are those of the whole object.
+        decided: sizes of objects by the inliner's decisions, so that a compiler exits once it has made the same ones.
+        recheck: samples compilations with reuse that are repeated without, and compared.
+        limits: resource limits of each compilation.
+        sandbox: where compilers run; ``None`` for no sandbox.
+        keep_hot: percentage of a module's profile counts; the functions that make them up are left to LLVM by the
+            compiler's own plugin. A plugin that a use names has this setting inside.
+        room: checks for free disk space before each compilation; ``None`` for no check.
+        memory: admission by memory for compilers that run at once; ``None`` for none.
     """
 
     toolchain: Toolchain
@@ -120,17 +119,19 @@ class ClangCompiler:
 
     @property
     def loaded(self) -> Loaded:
-        """The program and all libraries that it loads in the environment of compilers, looked at anew each time."""
+        """Digests of the program and of the libraries that it loads in the compilers' environment, not cached."""
         toolchain = self.toolchain
         version = toolchain.version_text or toolchain.version
-        return look_at(toolchain.clang, version=version, target=toolchain.target, environment=compiler_environment())
+        return inspect_compiler(
+            toolchain.clang, version=version, target=toolchain.target, environment=compiler_environment()
+        )
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
         """Compile a module and measure its object.
 
         Raises:
-            StaleError: what is reused between compilations made another object than a compiler alone.
-            StorageError: the compiler found the disk full, or it would be.
+            StaleError: a compilation with reuse gave another object than one without.
+            StorageError: the disk is full, or would be.
             ToolError: the compiler cannot be started.
             UsageError: the request uses a plugin, and there is none.
         """
@@ -138,9 +139,9 @@ class ClangCompiler:
             self.room.check()
         content = self._content_to_reuse(module, request)
         separable = module.link_folder is None and may_drop(module.command_line)
-        known = known_of(self.known if separable else None, self.decided, module, request, content)
+        known = select_known(self.known if separable else None, self.decided, module, request, content)
         with self._enough_memory(module):
-            done = with_known(known, functools.partial(_compile, self, module, request, content))
+            done = compile_with_reuse(known, functools.partial(_compile, self, module, request, content))
         if content and done.ok and request.use is not None and self.recheck.draws(_draw_name(module, request.use)):
             self._check(module, request, request.use, done, known)
         return done
@@ -148,10 +149,10 @@ class ClangCompiler:
     def _enough_memory(self, module: Module) -> contextlib.AbstractContextManager[None]:
         if self.memory is None:
             return contextlib.nullcontext()
-        return self.memory.taking(self.limits.expected_memory(module.name, bitcode_bytes=module.bitcode_bytes))
+        return self.memory.acquire(self.limits.expected_memory(module.name, bitcode_bytes=module.bitcode_bytes))
 
     def _check(self, module: Module, request: CompileRequest, use: PluginUse, done: Compilation, known: Known) -> None:
-        """Compile from the beginning what something reused had a part in; trials change no object."""
+        """Repeat a compilation without reuse, and compare; trials are left out, as they change no object."""
         alone = dataclasses.replace(
             request,
             use=dataclasses.replace(use, trials=None),
@@ -165,10 +166,10 @@ class ClangCompiler:
             raise stale_error(
                 module.name,
                 mismatch,
-                memory=_suspect(known),
+                memory=_name_reuse(known),
                 key={
                     **module_facts(module),
-                    "known objects": 0 if known.objects is None else len(known.objects.told),
+                    "known objects": 0 if known.objects is None else len(known.objects.sizes),
                     "known functions": len(known.codes),
                     "each by": "a digest of its IR after the last pass (plugin/identity/FinalCode.cpp)",
                 },
@@ -182,7 +183,7 @@ class ClangCompiler:
             self.residents.close()
 
     def _content_to_reuse(self, module: Module, request: CompileRequest) -> str:
-        """Digest of all that is reused goes by; empty if the request reuses nothing."""
+        """The digest under which results are reused; empty if the request allows no reuse."""
         use = request.use
         if not request.reuse or use is None or (self.known is self.residents is self.decided is None):
             return ""
@@ -194,9 +195,9 @@ class ClangCompiler:
             return ""
 
 
-def _suspect(known: Known) -> str:
-    """What most likely had a part in a compilation."""
-    if known.objects is not None and known.objects.told:
+def _name_reuse(known: Known) -> str:
+    """Name the kind of reuse that most likely took part in a compilation."""
+    if known.objects is not None and known.objects.sizes:
         return "decisions that are known"
     return "functions that are known" if known.codes else "a compiler that stayed"
 
@@ -206,13 +207,13 @@ def _draw_name(module: Module, use: PluginUse) -> str:
 
 
 def compiler_environment() -> dict[str, str]:
-    """Ours without what changes clang. Of the loader's variables, the key has what they lead to."""
+    """Make the compilers' environment: without variables that change clang's output, except for the loader's."""
     kept = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
     return with_large_pages({**kept, "LLVM_DISABLE_SYMBOLIZATION": "1"})
 
 
 def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
-    """The plugin that a compilation loads: the one that its use names, else the compiler's own.
+    """Choose the plugin of a compilation: the one that its use names, else the compiler's own.
 
     Raises:
         UsageError: there is none.
@@ -229,9 +230,9 @@ def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
 def _words(
     toolchain: Toolchain, module: Module, request: CompileRequest, plugin: Path | None, record: Path | None
 ) -> Callable[..., Sequence[str]]:
-    """What gives the words that compile a module, for an ``output``.
+    """Make a function from the ``output`` to the command line that compiles a module.
 
-    A line that is refused raises :class:`InputError`.
+    A command line that the gate refuses raises :class:`InputError`.
     """
     if module.link_folder is not None:
         return functools.partial(link_for_object, module, plugin=plugin, keeps=request.keep_object is not None)
@@ -246,7 +247,7 @@ def _words(
 
 
 def _settings(compiler: ClangCompiler, module: Module, use: PluginUse | None, folder: Path) -> dict[str, str]:
-    """The variables for the plugin."""
+    """The plugin's environment variables."""
     if use is None:
         return {}
     kept = {"MLGOKIT_KEEP_HOT": repr(compiler.keep_hot)} if compiler.keep_hot and use.plugin is None else {}
@@ -331,7 +332,7 @@ def _compile(
                 inside=inside(limits, folder),
             )
         take_object(module, output)
-        failed = failure_of(done, output, timeout_seconds)
+        failed = describe_failure(done, output, timeout_seconds)
         if failed is not None:
             return failed
         if _is_plain(use):
@@ -343,7 +344,7 @@ def _compile(
             )
         whole = functools.partial(measure_object, folds=folds_code(module), image=image_of(module))
         ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-        ended = with_outputs(ended, known, request, folder=folder, output=output, record=record, measure=whole)
+        ended = read_outputs(ended, known, request, folder=folder, output=output, record=record, measure=whole)
         if request.keep_object not in (None, output) and output.exists():
             with writing(request.keep_object):
                 shutil.move(output, request.keep_object)
@@ -351,12 +352,12 @@ def _compile(
 
 
 def _is_plain(use: PluginUse | None) -> bool:
-    """Whether a compilation takes what the module's plain one takes."""
+    """Whether a compilation has the costs of the module's baseline."""
     return use is None or (not use.explores and use.trials is None and set(use.policies.values()) <= {HEURISTIC})
 
 
 def with_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a compiler, with large pages unless it says which.
+    """Ask for large pages in the environment of a compiler, unless it sets the page size itself.
 
     Each trial, and each compilation by a resident compiler, is a fork, for which Linux copies a table of all its pages
     and takes it down again. With pages of 2 MiB in place of 4 KiB that table is short

@@ -1,4 +1,4 @@
-"""Names of functions as people write them, of the symbols that objects have."""
+"""Demangled names of symbols, for reports."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ _SECONDS = 20.0
 
 
 def find_demangler(toolchain: Toolchain | None = None) -> Path | None:
-    """The toolchain's own llvm-cxxfilt, or another one or c++filt in PATH."""
+    """Find the toolchain's llvm-cxxfilt, else one or c++filt in PATH."""
     if toolchain is not None:
         folder = toolchain.clang.parent
         own = [folder / "llvm-cxxfilt", folder / f"llvm-cxxfilt-{toolchain.major}"]
@@ -26,9 +26,9 @@ def find_demangler(toolchain: Toolchain | None = None) -> Path | None:
 
 
 def readable_names(symbols: Iterable[str], demangler: Path | None) -> dict[str, str]:
-    """By symbol, the name in C++ or Rust; symbols that are no mangled names are left out.
+    """Demangle C++ and Rust symbols; symbols that are not mangled are left out.
 
-    Without a demangler, or if it fails, there are none: a name is a help, and never what something is known by.
+    Without a demangler, or if it fails, the result is empty: names are only shown, and never used as keys.
     """
     # A line feed in a stranger's symbol would move all names behind it to others.
     asked = sorted({symbol for symbol in symbols if _MANGLED.fullmatch(symbol)})

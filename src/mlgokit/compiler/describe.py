@@ -1,6 +1,6 @@
-"""What a module is, read by the plugin inside the user's own compiler: an identity, and counts for each function.
+"""Descriptions of modules: an identity, and counts for each function, read by the plugin inside the user's compiler.
 
-The compiler ends as soon as the description is written, so that this costs about as much as reading the bitcode.
+The compiler exits as soon as the description is written, which costs about as much as reading the bitcode.
 """
 
 import enum
@@ -35,7 +35,7 @@ _FIXED = 3
 
 
 class DescribeAt(enum.Enum):
-    """When the plugin looks."""
+    """The point in the pipeline at which a module is described."""
 
     START = "start"
     """Before any pass: what the module is."""
@@ -45,10 +45,10 @@ class DescribeAt(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleDescription:
-    """A module, or why it could not be described; F functions with a body, C columns.
+    """The description of a module with F defined functions and C columns, or why there is none.
 
     Attributes:
-        reason: the compiler's first error or what was wrong; empty if the description is there.
+        reason: the compiler's first error, or what was wrong; empty for success.
         identity: of the whole module; equal modules have equal ones whatever they name things. It begins with the
             LLVM major, as those of different majors cannot be compared.
         functions: how many are defined.
@@ -99,7 +99,7 @@ def describe_module(
     timeout_seconds: float = DESCRIBE_SECONDS,
     sandbox: Sandbox | None = None,
 ) -> ModuleDescription:
-    """Read one module in the compiler; whatever goes wrong there is a result.
+    """Describe one module; a failure is a result with a ``reason``.
 
     Args:
         toolchain: whose clang.
@@ -131,7 +131,7 @@ def describe_module(
         inside: tuple[str, ...] = ()
         if sandbox is not None:
             environment = inside_environment(environment)
-            limits, readable = process.limits_of(argv, None), (bitcode, plugin)
+            limits, readable = process.choose_limits(argv, None), (bitcode, plugin)
             inside = sandbox(limits, program=toolchain.clang, writable=Path(scratch), readable=readable)
         done = process.run(argv, timeout_seconds=timeout_seconds, env=environment, inside=inside)
         if done.timed_out:
@@ -153,7 +153,7 @@ def describe_module(
 
 
 def function_names(compiler: ClangCompiler, module: Module) -> tuple[str, ...]:
-    """Symbols of all functions that a module defines, those as well inlined everywhere; none without plugin."""
+    """List the symbols of all functions that a module defines, before inlining; empty without a plugin."""
     if compiler.plugin is None:
         return ()
     return describe_module(
@@ -195,7 +195,7 @@ def read_description(text: str, *, wall_seconds: float = 0.0) -> ModuleDescripti
 
 
 def _triple(command_line: Sequence[str]) -> tuple[str, ...]:
-    """Clang would put its default target in place of the module's.
+    """Take the target options of a command line, without which clang replaces the module's target by its default.
 
     Example:
         >>> _triple(("-cc1", "-triple", "aarch64-linux-gnu", "-Oz"))

@@ -15,7 +15,7 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler, command, compiler_environment
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.outcome import failure_of
+from mlgokit.compiler.outcome import describe_failure
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ToolError, TraceError, UsageError
@@ -31,7 +31,7 @@ class DevelopmentCompiler:
     """A clang that was built with TFLite.
 
     Attributes:
-        clang: how modules are compiled plainly, with its limits; one with a sandbox is refused.
+        clang: compiles without LLVM's models, and has the limits; one with a sandbox is refused.
     """
 
     clang: ClangCompiler
@@ -51,7 +51,7 @@ class DevelopmentCompiler:
 
     @property
     def plugin(self) -> Path | None:
-        """It needs none."""
+        """Always ``None``: it needs no plugin."""
         return None
 
     @property
@@ -61,7 +61,7 @@ class DevelopmentCompiler:
 
     @property
     def loaded(self) -> Loaded:
-        """What the compiler is made of, by content."""
+        """Digests of the compiler and its libraries."""
         return self.clang.loaded
 
     @property
@@ -70,12 +70,12 @@ class DevelopmentCompiler:
         return digest_value(["development", self.loaded.facts])
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
-        """Compile a module; of a use only policies, which are folders with a model, and logs are understood.
+        """Compile a module; a use may have only policies, which are folders with a model, and logs.
 
         Raises:
             StorageError: the compiler found the disk full.
-            ToolError: the compiler cannot be started, or knows no development mode.
-            UsageError: the use asks for more, or for a problem that LLVM has not.
+            ToolError: the compiler cannot be started, or was built without development mode.
+            UsageError: the use asks for more, or for a problem that LLVM does not have.
         """
         use = request.use
         if use is None:
@@ -91,7 +91,7 @@ class DevelopmentCompiler:
             output = folder / "module.o" if request.keep_object is None else request.keep_object
             words = command(self.toolchain, module, output, None)
             for name, policy in asked.items():
-                words = words.extended(development_options(PROBLEMS[name], folder / f"{name}.log", policy))
+                words = words.with_words(development_options(PROBLEMS[name], folder / f"{name}.log", policy))
             done = process.run(
                 words,
                 timeout_seconds=self.clang.limits.deadline(module.name, self.clang.timeout_seconds),
@@ -99,15 +99,15 @@ class DevelopmentCompiler:
                 limits=self.clang.limits.of(module.name, only_object=False),
             )
             _check_mode(self.toolchain, done)
-            failed = failure_of(done, output, self.clang.timeout_seconds)
+            failed = describe_failure(done, output, self.clang.timeout_seconds)
             return failed or _read(done, output, request, folder)
 
     def close(self) -> None:
-        """Nothing stays."""
+        """Do nothing: there are no resident compilers."""
 
 
 def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
-    """The words by which LLVM logs a problem's decisions, taken by its heuristic or by the model in a folder.
+    """Options that let LLVM log a problem's decisions, by its heuristic or by the model in a folder.
 
     Raises:
         UsageError: LLVM has no advisor for the problem, or the policy is no folder with a model.
@@ -132,7 +132,7 @@ def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
 
 
 def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
-    """Tell a compiler that was built without TFLite from one that fails on a module."""
+    """Raise if the compiler was built without TFLite, so that this is not taken for a failure of the module."""
     if done.returncode != 0 and "Unknown command line argument" in done.stderr:
         message = done.stderr.strip().splitlines()[0][:200]
         raise ToolError(
@@ -142,7 +142,7 @@ def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
 
 
 def _read(done: process.Completed, output: Path, request: CompileRequest, folder: Path) -> Compilation:
-    """The record of a compiler that succeeded, if what it wrote can be read."""
+    """Make the record of a compiler that succeeded from its output files."""
     ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
     try:
         sizes = measure_object(output)

@@ -1,6 +1,6 @@
-"""What a call of a compiler's driver asks for, read from its words.
+"""Calls of a compiler driver: inputs, outputs, and kind of the call, parsed from its words.
 
-The wrapper of compilers reads it, so this imports nothing of mlgokit, and little else.
+The compiler wrapper imports it at each call, so it imports nothing of mlgokit, and little else.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ def split_response(text: str) -> list[str]:
     return words
 
 
-def expanded(words: list[str], folder: str, depth: int = 0) -> list[str]:
-    """The words with those of response files, which may name others; a file that is not there stays a word.
+def expand_response_words(words: list[str], folder: str, depth: int = 0) -> list[str]:
+    """Expand response files, which may be nested; the name of a missing file stays a word.
 
     Raises:
-        ValueError: a response file cannot be understood; says why.
+        ValueError: a response file cannot be parsed, with the reason.
     """
     found: list[str] = []
     for word in words:
@@ -134,12 +134,12 @@ def expanded(words: list[str], folder: str, depth: int = 0) -> list[str]:
                 inner = split_response(file.read().removeprefix("\ufeff"))
         except (OSError, ValueError) as error:
             raise ValueError(f"{word}: {error}") from error
-        found += expanded(inner, folder, depth + 1)
+        found += expand_response_words(inner, folder, depth + 1)
     return found
 
 
 def read_call(words: list[str], *, is_cxx: bool = False) -> dict[str, Any]:
-    """What a call of a compiler's driver is asked for.
+    """Parse a call of a compiler driver.
 
     Gives ``kind`` (``compile``, ``link``, ``both`` if it does that in one go, or ``other``), ``inputs``, ``sources``
     among them with the ``languages`` of these as ``-x`` names them, and ``outputs``, as the call spells them.
@@ -171,7 +171,7 @@ def read_call(words: list[str], *, is_cxx: bool = False) -> dict[str, Any]:
 
 
 def option_units(words: list[str]) -> Iterator[list[str]]:
-    """The words of a call one by one, each together with its value if that is the next word."""
+    """Group the words of a call into options with their values."""
     position = 0
     while position < len(words):
         size = 2 if words[position] in _WITH_VALUE else 1
@@ -184,7 +184,7 @@ def _is_input(word: str) -> bool:
 
 
 def _output(unit: list[str]) -> str | None:
-    """What an option says of the output, if it is one that does."""
+    """The output that an option names, if it names one."""
     word = unit[0]
     if word in {"-o", "--output"}:
         return unit[-1]
@@ -194,7 +194,7 @@ def _output(unit: list[str]) -> str | None:
 
 
 def _files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
-    """Inputs, the sources among them with the language that ``-x`` says, and the output or nothing."""
+    """Inputs, sources with their languages by ``-x`` or suffix, and the output if it is named."""
     inputs: list[str] = []
     sources: dict[str, str] = {}
     output, language = "", ""
@@ -223,7 +223,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def preprocessor_words(words: list[str], source: str) -> list[str]:
-    """The words of a call that preprocess one of its sources; without any input if it does not name the source."""
+    """Turn a call into one that preprocesses one of its sources; without input if the call names none."""
     found: list[str] = []
     for unit in option_units(words):
         word = unit[0]
@@ -235,7 +235,7 @@ def preprocessor_words(words: list[str], source: str) -> list[str]:
 
 
 def lto_link(words: list[str], inputs: list[str]) -> str:
-    """Which linker does link-time optimization in a link: ``lld``, ``other``, or nothing if there is none to do."""
+    """The linker that does link-time optimization in a link: ``lld``, ``other``, or empty without ``-flto``."""
     kinds = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
     if kinds[-1:] == ["-fno-lto"] or not (kinds or any(map(_is_bitcode, inputs))):
         return ""
@@ -243,15 +243,15 @@ def lto_link(words: list[str], inputs: list[str]) -> str:
     return "lld" if linkers and "lld" in linkers[-1].rpartition("/")[2] else "other"
 
 
-def own_cache(words: list[str], key: str) -> str:
-    """The linker's option that gives a link another cache of ThinLTO than it names; nothing if it names none.
+def separate_cache(words: list[str], key: str) -> str:
+    """Replace the ThinLTO cache of a link by one for ``key``; empty if the link names no cache.
 
-    lld's cache does not know of plugins: it would give out objects that were made without one, and keep those made with
-    one for links without.
+    lld's cache key ignores plugins: it would reuse objects that were compiled without the plugin, and the other way
+    round.
 
     Args:
         words: of the link, a driver's or a linker's.
-        key: of what the objects are made with, which the name of the folder ends with.
+        key: identifies compiler and plugin; the suffix of the folder's name.
     """
     options = [part for word in words for part in (word.split(",") if word.startswith("-Wl,") else [word])]
     for option in reversed(options):

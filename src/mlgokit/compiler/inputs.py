@@ -1,7 +1,7 @@
-"""The files that a compilation reads, by content: a module's own, and all that its options name.
+"""Digests of the files that a compilation reads: the module's own, and all that its options name.
 
-Options are not understood here. Whatever part of a word is the path of a file counts as read, so that an option that
-nobody has thought of is covered too; a file too many costs a compilation, one too few gives an old result.
+Options are not parsed: any part of a word that is the path of a file counts as an input, so that unknown options are
+covered, too. A file too many costs a compilation; a file too few would give a stale result.
 """
 
 import functools
@@ -26,7 +26,7 @@ _digests: dict[tuple[int, ...], str] = {}
 
 
 def digest_once(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal, read again only if device, inode, size or times are others.
+    """SHA-256 of a file, in hexadecimal; read again only if its device, inode, size or times changed.
 
     Raises:
         OSError: it cannot be read.
@@ -42,7 +42,7 @@ def digest_once(path: Path) -> str:
 
 
 def stamp_of(path: Path) -> tuple[int, ...]:
-    """What changes when a file does: device, inode, size and times in nanoseconds.
+    """The state of a file without its content: device, inode, size, and times in nanoseconds.
 
     Raises:
         OSError: it is not there.
@@ -52,10 +52,10 @@ def stamp_of(path: Path) -> tuple[int, ...]:
 
 
 def named_files(command_line: tuple[str, ...]) -> Mapping[str, str]:
-    """The files that the words of a command line name, in whatever spelling, with their SHA-256.
+    """Find the files that the words of a command line name, with their SHA-256.
 
     Raises:
-        OSError: one is there and cannot be read.
+        OSError: one exists and cannot be read.
     """
     digests: dict[str, str] = {}
     for path in _candidates(command_line):
@@ -66,14 +66,14 @@ def named_files(command_line: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def has_hidden_inputs(command_line: tuple[str, ...]) -> bool:
-    """Whether options read files that no word names: response files, overlays, libraries looked for by name."""
+    """Whether options read files that no word names: response files, overlays, libraries found by a search path."""
     return any(
         word.startswith(_HIDDEN) or (word.startswith(_LIBRARIES) and "/" not in word) for word in command_line
     ) or any(option == "-load" and "/" not in value for option, value in itertools.pairwise(command_line))
 
 
 def module_facts(module: Module) -> dict[str, object]:
-    """All of a module that decides what a compiler makes of it, by content, its name left out.
+    """Everything of a module that affects its compilation, by content; its name does not.
 
     Raises:
         OSError: a file of it cannot be read.
@@ -89,7 +89,7 @@ def module_facts(module: Module) -> dict[str, object]:
 
 @functools.lru_cache(maxsize=256)
 def _candidates(command_line: tuple[str, ...]) -> tuple[str, ...]:
-    """What may be a path; kept, because most modules of a project have the same command line."""
+    """Parts of words that may be paths; cached, because most modules of a project have the same command line."""
     return tuple(dict.fromkeys(part for word in command_line for part in _parts(word)))
 
 

@@ -17,12 +17,12 @@ _THREAD_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a child and its children may take each; what takes more is ended by the system.
+    """Limits of a child process and each of its children, which the operating system enforces.
 
     Attributes:
-        file_bytes: size of each file that it writes, its standard error among them; ``None`` for any.
-        memory_bytes: of addresses; a compiler of two GB of memory has no more than three GB of them. ``None`` for any.
-        printed_bytes: of each of its standard streams, looked at every second.
+        file_bytes: size of each file that it writes, standard error included; ``None`` for no limit.
+        memory_bytes: address space, at most 1.5 times the resident memory of a compiler; ``None`` for no limit.
+        printed_bytes: output on each standard stream, checked every second.
         settable: whether ``--memory-limit-gib`` and ``--file-limit-gib`` change them.
     """
 
@@ -44,11 +44,11 @@ USERS_LIMITS = Limits(file_bytes=None, memory_bytes=None)
 """Of commands that the user named: a build, a link, a measurement. Only what they print is bounded."""
 
 
-def within(limits: Limits, *, file_bytes: int | None, memory_bytes: int | None) -> Limits:
-    """The stricter of two bounds on files and on memory.
+def take_stricter(limits: Limits, *, file_bytes: int | None, memory_bytes: int | None) -> Limits:
+    """Combine limits with further bounds on files and memory; the stricter one counts.
 
     Example:
-        >>> within(USERS_LIMITS, file_bytes=5, memory_bytes=None).file_bytes
+        >>> take_stricter(USERS_LIMITS, file_bytes=5, memory_bytes=None).file_bytes
         5
     """
     files = [most for most in (limits.file_bytes, file_bytes) if most is not None]
@@ -62,11 +62,11 @@ _NO_MEMORY = re.compile(
 _FILE_TOO_LARGE = "File too large"
 
 
-def size_text(count: int) -> str:
-    """A number of bytes for a sentence.
+def format_bytes(count: int) -> str:
+    """Format a number of bytes for a sentence.
 
     Example:
-        >>> [size_text(512 << 20), size_text(3 << 30), size_text(3 << 29), size_text(999)]
+        >>> [format_bytes(512 << 20), format_bytes(3 << 30), format_bytes(3 << 29), format_bytes(999)]
         ['512 MiB', '3 GiB', '1.5 GiB', '999 bytes']
     """
     for unit, name in ((GIB, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
@@ -75,8 +75,8 @@ def size_text(count: int) -> str:
     return f"{count} bytes"
 
 
-def exceeded(limits: Limits, *, returncode: int, complaint: str, printed_bytes: int = 0) -> str:
-    """The sentence about a child that was ended by a limit; empty if it was not.
+def describe_exceeded_limit(limits: Limits, *, returncode: int, complaint: str, printed_bytes: int = 0) -> str:
+    """Describe the limit that ended a child; empty if none did.
 
     Args:
         limits: that it had.
@@ -85,23 +85,23 @@ def exceeded(limits: Limits, *, returncode: int, complaint: str, printed_bytes: 
         printed_bytes: size of the larger of its two streams.
     """
     if printed_bytes > limits.printed_bytes:
-        return f"it printed more than {size_text(limits.printed_bytes)}, and was ended"
+        return f"it printed more than {format_bytes(limits.printed_bytes)}, and was ended"
     if returncode == 0:
         return ""
     file_bytes, memory_bytes = limits.file_bytes, limits.memory_bytes
     too_large = returncode in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ} or _FILE_TOO_LARGE in complaint
     if file_bytes is not None and too_large:
         remedy = "; allow more with --file-limit-gib" if limits.settable else ""
-        return f"it wrote more than {size_text(file_bytes)} into one file, and was ended{remedy}"
+        return f"it wrote more than {format_bytes(file_bytes)} into one file, and was ended{remedy}"
     if memory_bytes is not None and _NO_MEMORY.search(complaint):
         remedy = "; allow more with --memory-limit-gib" if limits.settable else ""
-        return f"it asked for more than {size_text(memory_bytes)} of memory, and was ended{remedy}"
+        return f"it asked for more than {format_bytes(memory_bytes)} of memory, and was ended{remedy}"
     return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainCosts:
-    """What the plain compilation of a module took: memory, its object, processor time."""
+    """Resources of a module's baseline compilation: memory, object size, processor time."""
 
     memory_bytes: int
     object_bytes: int
@@ -127,12 +127,12 @@ MEMORY_MARGIN = 1.25
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModuleLimits:
-    """What the compilations of a run may take, of each module by its own plain one as soon as that is known.
+    """Limits of the compilations of a run, derived per module from its baseline compilation once that was measured.
 
     Threads may share it.
 
     Attributes:
-        memory_bytes: what the user allows, whatever the plain compilation took; ``None`` for the usual.
+        memory_bytes: the user's limit, which overrides the derived one; ``None`` without one.
         file_bytes: the same.
         seconds: whether deadlines are derived too; not if the user gave one.
     """
@@ -153,7 +153,7 @@ class ModuleLimits:
         )
 
     def note(self, module: str, *, memory_bytes: int, object_bytes: int, seconds: float) -> None:
-        """Remember what a plain compilation took; of several the most."""
+        """Record the costs of a baseline compilation; the maximum of several counts."""
         with self._lock:
             known = self._plain.get(module)
             self._plain[module] = PlainCosts(
@@ -163,7 +163,7 @@ class ModuleLimits:
             )
 
     def put(self, module: str, costs: PlainCosts) -> None:
-        """Remember what another process measured of a module."""
+        """Record costs that another process measured."""
         self.note(module, memory_bytes=costs.memory_bytes, object_bytes=costs.object_bytes, seconds=costs.seconds)
 
     def costs_of(self, module: str) -> PlainCosts | None:
@@ -171,7 +171,7 @@ class ModuleLimits:
         return self._plain.get(module)
 
     def expected_memory(self, module: str, *, bitcode_bytes: int) -> int:
-        """Bytes of memory that a compilation will take: by its plain one, or by its bitcode until that is known."""
+        """Estimate the bytes of memory of a compilation, from its baseline or, before that, from its bitcode size."""
         plain = self._plain.get(module)
         if plain is None:
             return FIRST_MEMORY_BYTES + FIRST_MEMORY_FACTOR * bitcode_bytes
@@ -182,7 +182,7 @@ class ModuleLimits:
 
         Args:
             module: the name that :meth:`note` was given.
-            only_object: the compiler writes an object and nothing else: how large a log may be, no object says.
+            only_object: the compiler writes nothing but the object; the size of a log cannot be derived.
         """
         most, plain = self.default, self._plain.get(module)
         if plain is None or most.memory_bytes is None or most.file_bytes is None:

@@ -1,8 +1,8 @@
-"""What a compiler is made of: its program and every library that it loads, by content.
+"""The identity of a compiler: digests of its program and of every library that it loads.
 
-A version line says too little: two builds of one version print the same, and ``LD_LIBRARY_PATH`` or ``LD_PRELOAD`` put
-other libraries below one program. These variables stay in compilers' environment, as some compilers do not start
-without them; what they lead to is looked up where it shows, in the memory of a compiler that runs.
+A version line is not enough: two builds of one version print the same, and ``LD_LIBRARY_PATH`` or ``LD_PRELOAD`` load
+other libraries into one program. Compilers keep these variables, as some do not start without them; the libraries are
+read from the memory map of a running compiler.
 """
 
 import fcntl
@@ -46,7 +46,7 @@ class Loaded:
     Attributes:
         version: the line that it prints.
         target: what it compiles for by default.
-        files: its program, what a wrapper starts in its place, and the libraries of both.
+        files: its program, the compiler that a wrapper starts, and the libraries of both.
     """
 
     version: str = ""
@@ -55,7 +55,7 @@ class Loaded:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What decides the outcome; places do not."""
+        """Version, target and digests, without paths, which do not affect the output."""
         names = sorted((file.path.name, file.sha256) for file in self.files)
         return {"version": self.version, "target": self.target, "files": names}
 
@@ -77,8 +77,8 @@ class Loaded:
                 )
 
 
-def look_at(clang: Path, *, version: str, target: str, environment: Mapping[str, str]) -> Loaded:
-    """Start a compiler, let it wait for its source, and digest what it has loaded by then.
+def inspect_compiler(clang: Path, *, version: str, target: str, environment: Mapping[str, str]) -> Loaded:
+    """Digest the program and libraries of a compiler, which is started and waits for its source meanwhile.
 
     Args:
         clang: the program, or a wrapper of it.
@@ -121,11 +121,11 @@ def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
         argv = Cc1Line(clang, own=("-fsyntax-only", "-x", "c", "-"))
         child = process.start(argv, stdin=source, stderr=err, env=environment)
         try:
-            with process.awaited(child.pid):
+            with process.track_group(child.pid):
                 deadline = time.monotonic() + START_SECONDS
                 while struct.unpack("i", fcntl.ioctl(writing, termios.FIONREAD, bytes(4)))[0]:
                     if child.poll() is not None or time.monotonic() > deadline:
-                        message = (process.tail(err).strip().splitlines() or ["no message"])[-1]
+                        message = (process.read_tail(err).strip().splitlines() or ["no message"])[-1]
                         raise ToolError(
                             f"{clang}: expected a clang that reads a source from its standard input, found {message}; "
                             "give another path"

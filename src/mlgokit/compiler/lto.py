@@ -1,7 +1,7 @@
-"""A program's link-time optimization as modules: what the linker compiles, by the linker's own call.
+"""Link-time optimization as modules: bitcode that the linker compiles, by the linker's own command line.
 
-Full link-time optimization is one module, what the linker merges. The object is what the linker's LTO makes of all
-bitcode that is linked, by its own pipeline, and the image beside it what the same call makes of that. lld writes both
+In full LTO, the merged bitcode is one module. Its object is the output of the linker's LTO pipeline, and the image
+beside it is the output of the same link. lld writes both
 (``--plugin-opt=obj-path=``); with one thread it can stay as compilers do. Of ThinLTO each back end is a module: lld
 imports and compiles it alone (``--thinlto-single-module=``), and does not link.
 """
@@ -38,7 +38,7 @@ _MANY_OBJECTS = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkerCall:
-    """What a driver asks of lld.
+    """The call of lld that a driver makes.
 
     Attributes:
         words: the program and its arguments, without those that name outputs.
@@ -53,12 +53,12 @@ class LinkerCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What a link has for link-time optimization.
+    """The merged bitcode of a link.
 
     Attributes:
         bitcode: the merged module as the linker's pipeline gets it; ``None`` if there is none.
-        image: what the link wrote.
-        reason: why there is nothing; empty if the link succeeded.
+        image: the output of the link.
+        reason: why the link failed; empty for success.
     """
 
     bitcode: Path | None
@@ -67,18 +67,18 @@ class Merged:
 
 
 def image_beside(object_path: Path) -> Path:
-    """Where the image is that was linked with a kept object."""
+    """The path of the image beside a kept object."""
     return object_path.with_suffix(".image")
 
 
 def link_for_object(module: Module, output: Path, *, plugin: Path | None, keeps: bool) -> list[str]:
-    """The linker's call for the object of a module whose ``link_folder`` is set.
+    """Compose the linker's command line for the object of a module whose ``link_folder`` is set.
 
     Args:
         module: a link.
         output: where the object goes; ``-`` for standard output.
         plugin: that it loads.
-        keeps: whether the image is kept, beside the object.
+        keeps: whether the image is kept beside the object.
     """
     output = output if output == Path("-") else output.absolute()
     if is_back_end(module):
@@ -90,18 +90,18 @@ def link_for_object(module: Module, output: Path, *, plugin: Path | None, keeps:
 
 
 def is_back_end(module: Module) -> bool:
-    """Whether a module is a back end of ThinLTO, which has threads of its own."""
+    """Whether a module is a ThinLTO back end, which starts threads of its own."""
     return module.link_folder is not None and any(word.startswith(_BACK_END) for word in module.command_line)
 
 
 def folds_code(module: Module) -> bool:
-    """Whether a link folds functions that are alike, of one object at least."""
+    """Whether a link folds identical functions, at least within one object."""
     icf = [word for word in module.command_line if _FOLDS.match(word)]
     return module.link_folder is not None and not is_back_end(module) and icf[-1:] in (["--icf=all"], ["-icf=all"])
 
 
 def image_of(module: Module) -> Image:
-    """What a link of one object makes, as far as shared libraries go; nothing where a function's calls do not tell."""
+    """The kind of image that a link writes: ``program``, ``library``, or empty if dynamic calls have no owner."""
     words = module.command_line
     if module.link_folder is None or is_back_end(module):
         return ""
@@ -111,7 +111,7 @@ def image_of(module: Module) -> Image:
 
 
 def take_object(module: Module, output: Path) -> None:
-    """Put the object where it was asked for; lld numbers those of ThinLTO, and writes the index's beside them."""
+    """Move the object to its path; lld numbers ThinLTO objects, and writes one for the index beside them."""
     numbered = output.with_name(f"{output.name}1")
     if is_back_end(module) and numbered.exists():
         numbered.replace(output)
@@ -135,7 +135,7 @@ def linker_call(
     timeout_seconds: float,
     option: str = "--link-command",
 ) -> LinkerCall:
-    """What a link command asks of lld, as clang's ``-###`` says.
+    """Find the call of lld in a link command, by clang's ``-###``.
 
     Args:
         words: the command, a driver's or lld's own, with any output.
@@ -147,7 +147,7 @@ def linker_call(
     Raises:
         ToolError: the command cannot be started.
         OtherLinkerError: it is a link by another linker than lld, or by one of another LLVM.
-        UsageError: it is no link that is there, or one with several partitions.
+        UsageError: it is not a link, or one with several LTO partitions.
     """
     call = list(words)
     if not _LLD.fullmatch(Path(call[0]).name):
@@ -193,11 +193,11 @@ def linker_call(
 
 
 def merge(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
-    """Link once, and keep what link-time optimization is given.
+    """Link once, and keep the bitcode that link-time optimization gets.
 
     Args:
         call: the linker's.
-        scratch: an empty folder, for what is kept.
+        scratch: an empty folder for the bitcode.
         timeout_seconds: deadline of the link.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Admission by memory: compilers share the machine's, and a large one waits until there is enough for it.
+"""Admission control by memory: a compiler starts when its expected memory is free.
 
-Threads of a process wait for each other in :class:`MemoryGate`, processes of one user in :class:`HostMemory`. What
-holds there is ``flock`` on a small file for each compilation, so that a killed process gives back what it had. Where
-no such file can be written, or somebody who holds the list was stopped, work goes on without.
+Threads of a process wait for each other in :class:`MemoryGate`, processes of one user in :class:`HostMemory`, which
+holds ``flock`` on a small file for each compilation, so that a killed process releases its memory. If no such file can
+be written, or a stopped process holds the list, compilations start without waiting.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _WAITS, _RUNS = "waits", "runs"
 
 
 def host_folder() -> Path:
-    """The folder in which this user's processes enter the memory that they use; on a tmpfs, if there is one."""
+    """The folder where this user's processes register the memory that they use; on a tmpfs, if there is one."""
     memory = Path("/dev/shm")  # noqa: S108  (others may write there, but not into our folder: that is checked)
     parent = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
     return parent / f"mlgokit-{os.getuid()}"
@@ -44,20 +44,20 @@ class HostMemory:
     """Memory that processes of one user acquire and release, in the order in which they ask.
 
     Attributes:
-        bytes: how much there is; whoever wants more runs alone.
-        folder: where they say so.
+        bytes: total; a request for more runs alone.
+        folder: of their entries, by :func:`host_folder`.
     """
 
     bytes: int = int(SHARE * MACHINE_BYTES)
     folder: Path = field(default_factory=host_folder)
 
     @contextlib.contextmanager
-    def taking(self, wanted: int) -> Generator[None]:
-        """Wait for so many bytes, and have them meanwhile; an interrupt of the run ends the wait."""
+    def acquire(self, wanted: int) -> Generator[None]:
+        """Within the block, hold so many bytes; waits until they are free, or the run is interrupted."""
         stopped = threading.Event()
         with contextlib.ExitStack() as entry:
             come = False
-            with contextlib.suppress(OSError), process.told_of_kills(stopped.set):
+            with contextlib.suppress(OSError), process.call_on_kill(stopped.set):
                 come = self._wait(entry, min(wanted, self.bytes), stopped)
             if not come:
                 entry.close()
@@ -99,7 +99,7 @@ class HostMemory:
     def _entries(self) -> list[tuple[int, str, int, str]]:
         """Number, file name, bytes and state of each entry: first who runs, then who waits, in order.
 
-        Those of processes that are gone are deleted.
+        Entries of dead processes are deleted.
         """
         entries: list[tuple[int, str, int, str]] = []
         for path in self.folder.iterdir():
@@ -125,7 +125,7 @@ class HostMemory:
 
     @contextlib.contextmanager
     def _list(self) -> Generator[None]:
-        """Have the list to ourselves."""
+        """Lock the list of entries."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         about = self.folder.lstat()
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
@@ -151,8 +151,8 @@ class MemoryGate:
     """Memory that threads acquire and release, in the order in which they ask.
 
     Attributes:
-        bytes: how much there is; whoever wants more runs alone.
-        host: what all processes here share; ``None`` for a process that is alone.
+        bytes: total; a request for more runs alone.
+        host: shared by all processes of the user; ``None`` to share with no other process.
     """
 
     bytes: int = int(SHARE * MACHINE_BYTES)
@@ -162,10 +162,10 @@ class MemoryGate:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @contextlib.contextmanager
-    def taking(self, wanted: int) -> Generator[None]:
-        """Wait for so many bytes, and have them meanwhile.
+    def acquire(self, wanted: int) -> Generator[None]:
+        """Within the block, hold so many bytes; waits until they are free.
 
-        Those that wait end with the compilers before them, whose deadlines bound the wait.
+        The deadlines of the compilers before it bound the wait.
         """
         mine = min(wanted, self.bytes)
         ticket = object()
@@ -178,7 +178,7 @@ class MemoryGate:
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
         try:
-            with contextlib.nullcontext() if self.host is None else self.host.taking(wanted):
+            with contextlib.nullcontext() if self.host is None else self.host.acquire(wanted):
                 yield
         finally:
             with self._changed:

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compilation import Compilation, CompileStatus, read_changes, with_logs
+from mlgokit.compiler.compilation import Compilation, CompileStatus, add_logs, read_changes
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.reuse.known_use import Known
-from mlgokit.compiler.reuse.trials import read_tried
+from mlgokit.compiler.reuse.trials import read_trial_results
 from mlgokit.errors import InputError, StorageError, TraceError
 from mlgokit.files import atomic_write
 from mlgokit.traces.log import Log, read_log
@@ -28,7 +28,7 @@ _FULL = os.strerror(errno.ENOSPC)
 
 
 def first_error(stderr: str) -> str:
-    """The first line that says ``error``, else the last line; of a plugin that does not fit, what that means.
+    """Find the first line with ``error``, else the last line; explains the message about a plugin for another LLVM.
 
     Example:
         >>> said = "'Could not load library './p.so': ./p.so: undefined symbol: _ZNK4llvm4Pass7getNameEv'"
@@ -41,7 +41,7 @@ def first_error(stderr: str) -> str:
 
 
 def check_room(folder: Path, stderr: str) -> None:
-    """Tell a compiler that failed because ``folder`` is on a full disk from one that failed by itself.
+    """Raise if a compiler failed because the disk of ``folder`` is full.
 
     Its message is lost if the disk with temporary files is full as well.
 
@@ -56,8 +56,8 @@ def check_room(folder: Path, stderr: str) -> None:
         )
 
 
-def failure_of(done: process.Completed, output: Path, timeout_seconds: float) -> Compilation | None:
-    """The record of a compiler that did not succeed; ``None`` if it did."""
+def describe_failure(done: process.Completed, output: Path, timeout_seconds: float) -> Compilation | None:
+    """Make the record of a compiler that failed; ``None`` if it succeeded."""
     ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
     if done.timed_out:
         reason = f"after {timeout_seconds:.0f} s; allow more with --timeout-seconds"
@@ -74,7 +74,7 @@ def failure_of(done: process.Completed, output: Path, timeout_seconds: float) ->
     return None
 
 
-def with_outputs(
+def read_outputs(
     ended: Compilation,
     known: Known,
     request: CompileRequest,
@@ -84,7 +84,7 @@ def with_outputs(
     record: Path | None,
     measure: Callable[[Path], ObjectSizes | None],
 ) -> Compilation:
-    """The record of a compiler that succeeded, if what it wrote can be read."""
+    """Make the record of a compiler that succeeded from its output files; a failure if they cannot be read."""
     if request.lto:
         return ended
     use = request.use
@@ -102,9 +102,11 @@ def with_outputs(
             if problem in request.keep_logs:
                 atomic_write(request.keep_logs[problem], path.read_bytes())
         default_known = use is not None and use.log_default
-        ended = with_logs(ended, logs, keep=request.keep, flips=request.flips, defaults_known=default_known)
+        ended = add_logs(ended, logs, keep=request.keep, flips=request.flips, defaults_known=default_known)
         if use is not None and use.trials is not None and (folder / "tried").exists():
-            ended = dataclasses.replace(ended, tried=tuple(read_tried(folder / "tried", weights=use.trials.weights)))
+            ended = dataclasses.replace(
+                ended, tried=tuple(read_trial_results(folder / "tried", weights=use.trials.weights))
+            )
         if use is not None and use.list_changes and (folder / "changed").exists():
             ended = dataclasses.replace(ended, changes=known.with_executed(read_changes(folder / "changed"), folder))
     except (TraceError, InputError) as error:

@@ -1,4 +1,4 @@
-"""Whether a clang loads plugins at all: one that hides the LLVM inside it cannot."""
+"""Whether a clang can load plugins; one that hides the symbols of its LLVM cannot."""
 
 import functools
 import tempfile
@@ -15,10 +15,10 @@ _LARGEST_SHARED_BYTES = 1 << 24
 """Of a clang that has LLVM beside it; one with LLVM inside is ten times as large."""
 
 
-def why_it_loads_nothing(clang: Path) -> str:
-    """Why this clang loads no plugin, in its own words; empty if it does, or if that cannot be found out.
+def why_no_plugin_loads(clang: Path) -> str:
+    """Why this clang cannot load plugins, by its own message; empty if it can, or if the test cannot run.
 
-    A tiny library that uses one function of LLVM is linked and given to it. Builds with LLVM inside them, as the
+    The test loads a tiny library that calls one function of LLVM. Clangs with LLVM linked in statically, such as the
     Android NDK's and many vendors', hide that function.
     """
     try:
@@ -29,7 +29,7 @@ def why_it_loads_nothing(clang: Path) -> str:
 
 
 def replay_sentence(clang: Path, reason: str) -> str:
-    """What to tell who wants the plugin in such a clang."""
+    """The error for a clang that cannot load plugins, with export replay as the remedy."""
     return (
         f"clang {clang}: expected one that loads plugins, found one that hides the LLVM inside it ({reason}); tune "
         "with another clang, and give this one the inlining decisions with `mlgokit export replay`"
@@ -65,7 +65,7 @@ def _try(clang: Path, _mtime_ns: int, size_bytes: int) -> str:
 
 
 def _names_shared_llvm(clang: Path) -> bool:
-    """Whether it takes LLVM from a shared library, as distributions' do: then nothing need be tried."""
+    """Whether the clang links LLVM as a shared library, as distributions' do, so that the test is not needed."""
     try:
         data = clang.read_bytes()
     except OSError:

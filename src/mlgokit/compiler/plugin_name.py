@@ -1,7 +1,7 @@
-"""How a finished plugin is put where the user wants it: a file whose name has its digest, and a link to that.
+"""Publishing a finished plugin: a file with its digest in the name, and a symbolic link to it at the user's path.
 
-ccache, sccache and Ninja take an object for current if the words of its command are the same, so a new plugin needs a
-new name. The name does not end in ``.so``: Meson 1.0 takes a word with that end for a library to link.
+ccache, sccache and Ninja reuse an object if its command line is the same, so a new plugin needs a new name. The name
+does not end in ``.so``, which Meson 1.0 would take for a library to link.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def versioned_path(output: Path, plugin: Path) -> Path:
 
 
 def check_plugin_output(output: Path) -> None:
-    """Refuse a path at which a plugin could not be published later, or where something else is that is not to be lost.
+    """Refuse an output path that is not writable, or that holds a file which mlgokit did not make.
 
     Raises:
         StorageError: it cannot be written.
@@ -49,9 +49,9 @@ def check_plugin_output(output: Path) -> None:
 
 
 def publish_plugin(plugin: Path, output: Path) -> Path:
-    """Move a finished plugin to its versioned path, and let ``output`` lead there.
+    """Move a finished plugin to its versioned path, and link ``output`` to it.
 
-    The version that ``output`` led to before stays for builds that name it; older ones are removed.
+    The version before it stays, for builds that name it; older ones are removed.
 
     Returns:
         The versioned path.
@@ -77,7 +77,7 @@ def _stem(output: Path) -> str:
 
 
 def _remove_versions(output: Path, *, kept: set[str]) -> None:
-    """Remove other versions of a plugin; a file that is not what its name says is not one."""
+    """Remove other versions of a plugin; files whose digest does not match their name are left."""
     version = re.compile(re.escape(_stem(output)) + f"-([0-9a-f]{{{_DIGITS}}})" + re.escape(_SUFFIX))
     for path in output.parent.iterdir():
         match = version.fullmatch(path.name)

@@ -1,4 +1,4 @@
-"""Work on many items at once: threads that wait for child processes, which die with the work."""
+"""Thread pools whose threads wait for child processes, which are killed if the pool stops early."""
 
 import contextlib
 import itertools
@@ -22,11 +22,11 @@ MOST_THREADS = 1 << 16
 
 
 class Crew(Protocol):
-    """Has workers that come and go, such as a compiler with a cluster behind it."""
+    """Anything with a changing number of workers, such as a compiler on a cluster."""
 
     @property
     def workers(self) -> int:
-        """How many pieces of work are best done at once, now."""
+        """The current number of workers."""
         ...
 
 
@@ -35,7 +35,7 @@ Workers = int | Crew
 
 
 def count_of(workers: Workers) -> int:
-    """The number of workers now.
+    """Read the current number of workers.
 
     Example:
         >>> count_of(3)
@@ -46,10 +46,10 @@ def count_of(workers: Workers) -> int:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Seats:
-    """Lets so many threads work at once; how many may change.
+    """A semaphore whose limit may change.
 
     Attributes:
-        most: how many, now.
+        most: the current limit.
     """
 
     most: int
@@ -58,7 +58,7 @@ class _Seats:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def take(self) -> None:
-        """Wait for a seat, and have it until :meth:`leave`."""
+        """Acquire a seat; waits until one is free."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._taken < self.most)
             if self._closed:
@@ -66,13 +66,13 @@ class _Seats:
             self._taken += 1
 
     def leave(self) -> None:
-        """Give the seat to the next."""
+        """Release the seat."""
         with self._changed:
             self._taken -= 1
             self._changed.notify()
 
     def grow(self, most: int) -> None:
-        """Change the number of seats; a smaller number takes effect as seats are left."""
+        """Change the limit; a lower one takes effect as seats are released."""
         if most == self.most:
             return
         with self._changed:
@@ -80,7 +80,7 @@ class _Seats:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Admit no further work."""
+        """Wake all waiting threads; no further seat is given."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -91,8 +91,8 @@ def parallel(
 ) -> list[Result]:
     """``work`` on every item, ``workers`` at a time, results in order.
 
-    A crew is asked again whenever something ends, and every second. An error or an interrupt kills the child processes
-    that run and drops what has not begun.
+    The size of a crew is read again whenever an item ends, and every second. An error or an interrupt kills the running
+    child processes and drops the items that have not started.
 
     Raises:
         UsageError: ``workers`` is below 1.
@@ -106,7 +106,7 @@ def parallel(
     ended: SimpleQueue[Future[Result]] = SimpleQueue()
     left = iter(enumerate(items))
 
-    def seated(item: Item) -> Result:
+    def work_in_seat(item: Item) -> Result:
         seats.take()
         try:
             return work(item)
@@ -119,7 +119,7 @@ def parallel(
         while True:
             # Few ahead: each has a thread.
             for index, item in itertools.islice(left, max(0, seats.most + _AHEAD - len(pending))):
-                future = pool.submit(seated, item)
+                future = pool.submit(work_in_seat, item)
                 pending[future] = index
                 future.add_done_callback(ended.put)
             if not pending:
@@ -139,7 +139,7 @@ def parallel(
 
 
 def _drain(queue: SimpleQueue[Item], *, seconds: float) -> list[Item]:
-    """What is in a queue; waits for the first item, but no longer than ``seconds``."""
+    """Take all items of a queue; waits up to ``seconds`` for the first."""
     items: list[Item] = []
     with contextlib.suppress(Empty):
         items.append(queue.get(timeout=seconds))
@@ -149,9 +149,9 @@ def _drain(queue: SimpleQueue[Item], *, seconds: float) -> list[Item]:
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item], *, workers: int) -> Generator[Result]:
-    """``work`` on each item in threads, outcomes in the order of the items; few items are taken ahead.
+    """Map ``work`` over the items in threads, results in order; only a few items are read ahead.
 
-    When the consumer stops early, child processes that run are killed and what has not begun is dropped.
+    When the consumer stops early, running child processes are killed and items that have not started are dropped.
 
     Example:
         >>> list(in_order(abs, [-3, 2, -1], workers=2))

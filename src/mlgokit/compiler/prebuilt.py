@@ -1,6 +1,6 @@
-"""What the package has of the plugin: its C++ sources, and in a wheel objects for some releases of LLVM.
+"""The plugin as the package contains it: C++ sources, and in a wheel also objects for some releases of LLVM.
 
-A compiler that the objects fit needs no LLVM headers, it only links them. ``make wheel`` puts them there; a checkout
+For a compiler that the objects fit, they are only linked, without LLVM headers. ``make wheel`` adds them; a checkout
 has none. ``docs/formats.md`` has the index.
 """
 
@@ -55,7 +55,7 @@ def plugin_units(sources: Mapping[str, bytes]) -> list[str]:
 
 
 def sources_digest(sources: Mapping[str, bytes]) -> str:
-    """SHA-256 of the sources and of how they are compiled, in hexadecimal: objects of another one are stale."""
+    """SHA-256 of the sources and compile options, in hexadecimal; objects with another digest are stale."""
     return hashlib.sha256(repr((sorted(sources.items()), COMPILE_OPTIONS, DIALECT)).encode()).hexdigest()
 
 
@@ -84,7 +84,7 @@ class Prebuilt:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name in messages."""
         return f"LLVM {self.series} on {self.processor}"
 
     def read(self) -> Iterator[tuple[str, bytes]]:
@@ -98,9 +98,9 @@ class Prebuilt:
             try:
                 data = path.read_bytes()
             except OSError as error:
-                raise ToolError(_damaged(path, f"found none ({error.strerror})")) from error
+                raise ToolError(_damage_sentence(path, f"found none ({error.strerror})")) from error
             if hashlib.sha256(data).hexdigest() != digest:
-                raise ToolError(_damaged(path, "found other bytes"))
+                raise ToolError(_damage_sentence(path, "found other bytes"))
             yield unit, data
 
 
@@ -115,7 +115,7 @@ def series_of(version: str) -> str:
 
 
 def processor_of(target: str) -> str:
-    """The processor of a target that has Linux and the GNU C library, else an empty string.
+    """The processor of a target with Linux and the GNU C library; empty for other targets.
 
     Example:
         >>> processor_of("x86_64-pc-linux-gnu"), processor_of("arm64-apple-darwin24")
@@ -128,7 +128,7 @@ def processor_of(target: str) -> str:
 
 
 def all_prebuilt() -> tuple[Prebuilt, ...]:
-    """What came with the package; nothing in a checkout.
+    """Read the index of prebuilt objects; empty in a checkout.
 
     Raises:
         ToolError: the index is malformed.
@@ -140,14 +140,14 @@ def all_prebuilt() -> tuple[Prebuilt, ...]:
     try:
         value = json.loads(text)
         if value["format_version"] != FORMAT_VERSION:
-            raise ToolError(_damaged(_FOLDER / INDEX, f"found format version {value['format_version']!r}"))
+            raise ToolError(_damage_sentence(_FOLDER / INDEX, f"found format version {value['format_version']!r}"))
         return tuple(_decode(entry) for entry in value["prebuilt"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ToolError(_damaged(_FOLDER / INDEX, f"found {type(error).__name__}: {error}")) from error
+        raise ToolError(_damage_sentence(_FOLDER / INDEX, f"found {type(error).__name__}: {error}")) from error
 
 
 def find_prebuilt(version: str, target: str) -> Prebuilt | str:
-    """The objects that fit a compiler, or the reason why there are none; it is empty if none came with the package.
+    """Find the objects that fit a compiler, or say why none does; the reason is empty if the package has no objects.
 
     Args:
         version: of the compiler, for example ``22.1.8``.
@@ -191,5 +191,5 @@ def _decode(value: Mapping[str, Any]) -> Prebuilt:
     return Prebuilt(objects=objects, **words)
 
 
-def _damaged(path: Traversable, found: str) -> str:
+def _damage_sentence(path: Traversable, found: str) -> str:
     return f"{path}: expected what `make wheel` put there, {found}; install the package again"

@@ -30,7 +30,7 @@ _LOOK_SECONDS = 1.0
 _SIGNALLED = 128
 _SETPRIV = shutil.which("setpriv")
 _running: set[int] = set()
-_told: set[Callable[[], None]] = set()
+_kill_callbacks: set[Callable[[], None]] = set()
 _SANITIZERS = (b"__asan_init", b"__msan_init", b"__tsan_init", b"__hwasan_init")
 
 
@@ -71,8 +71,8 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def awaited(leader: int) -> Generator[None]:
-    """Inside the block, :func:`kill_running` kills the group of ``leader`` too."""
+def track_group(leader: int) -> Generator[None]:
+    """Within the block, let :func:`kill_running` also kill the process group of ``leader``."""
     _running.add(leader)
     try:
         yield
@@ -81,21 +81,21 @@ def awaited(leader: int) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def told_of_kills(callback: Callable[[], None]) -> Generator[None]:
-    """Let :func:`kill_running` call ``callback`` meanwhile, for a thread that waits for something else than a child."""
-    _told.add(callback)
+def call_on_kill(callback: Callable[[], None]) -> Generator[None]:
+    """Within the block, let :func:`kill_running` call ``callback``, for a thread that waits for no child process."""
+    _kill_callbacks.add(callback)
     try:
         yield
     finally:
-        _told.discard(callback)
+        _kill_callbacks.discard(callback)
 
 
 def kill_running() -> None:
-    """Kill what :func:`run` waits for in all threads, and what is :func:`awaited`; each gets a child that was killed.
+    """Kill the children of :func:`run` in all threads, and the groups of :func:`track_group`; their waits then end.
 
-    For a thread that was interrupted and wants the others to end soon.
+    For a thread that was interrupted and stops the others.
     """
-    for callback in tuple(_told):
+    for callback in tuple(_kill_callbacks):
         callback()
     for leader in tuple(_running):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -103,10 +103,9 @@ def kill_running() -> None:
 
 
 def kill_pool(pool: Executor, futures: Collection[Future[Any]]) -> None:
-    """Drop what of ``futures`` has not begun, and kill what the others run until they have ended.
+    """Cancel ``futures`` that have not started, and kill the children of the others until all have ended.
 
-    For a thread whose pool is to end early: a thread of the pool may be between two child processes now, so that
-    killing once is not enough.
+    For stopping a pool early. One round of killing is not enough: a thread may be between two child processes.
     """
     pool.shutdown(wait=False, cancel_futures=True)
     while unfinished := [future for future in futures if not future.done()]:
@@ -114,7 +113,7 @@ def kill_pool(pool: Executor, futures: Collection[Future[Any]]) -> None:
         wait(unfinished, timeout=0.05)
 
 
-def dying_with_parent(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
+def kill_with_parent(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The command line under ``setpriv --pdeathsig KILL`` (util-linux), so that a killed parent leaves no child.
 
     A ``preexec_fn`` would do the same, but forces a plain fork of a process that may hold JAX and its threads.
@@ -135,9 +134,9 @@ def start(
     core: int | None = None,
     inside: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a program as the leader of a group of its own; whoever calls this must :func:`end` it on every path.
+    """Start a program as the leader of a group of its own; whoever calls this must :func:`reap_group` it on every path.
 
-    See :func:`limits_of` for ``limits``. With ``core`` it runs on that processor alone. With ``inside``, words that
+    See :func:`choose_limits` for ``limits``. With ``core`` it runs on that processor alone. With ``inside``, words that
     limit it too, it runs in a :class:`~mlgokit.compiler.sandbox.Sandbox`. ``clang -cc1`` is only started for a line
     that was judged as a whole (:class:`~mlgokit.compiler.options.cc1.Cc1Line`).
 
@@ -146,13 +145,13 @@ def start(
         UsageError: it is a line of ``-cc1`` that was not judged, or changed since.
     """
     program = os.fspath(argv[0])
-    expect_judged(argv)
+    require_checked_line(argv)
     if shutil.which(program, path=None if env is None else env.get("PATH")) is None:
         raise ToolError(f"{program}: expected an executable program, found none; install it or give another path")
     try:
         with _pin(core):
             process = subprocess.Popen(
-                dying_with_parent([*inside, *argv]),
+                kill_with_parent([*inside, *argv]),
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
@@ -163,13 +162,13 @@ def start(
     except OSError as error:
         raise ToolError(f"{program}: cannot be started ({error.strerror}); check the path") from error
     if not inside:
-        limit_child(process.pid, limits_of(argv, limits), program)
+        limit_child(process.pid, choose_limits(argv, limits), program)
     return process
 
 
 @contextlib.contextmanager
 def _pin(core: int | None) -> Generator[None]:
-    """Keep this thread, and so the children that it starts, on one processor meanwhile."""
+    """Within the block, pin this thread, and so the children that it starts, to one processor."""
     if core is None:
         yield
         return
@@ -181,7 +180,7 @@ def _pin(core: int | None) -> Generator[None]:
         os.sched_setaffinity(0, before)
 
 
-def expect_judged(argv: Sequence[str | os.PathLike[str]]) -> None:
+def require_checked_line(argv: Sequence[str | os.PathLike[str]]) -> None:
     """Refuse a ``clang -cc1`` line that did not pass the gate.
 
     Raises:
@@ -199,7 +198,7 @@ def _is_cc1(argv: Sequence[str | os.PathLike[str]]) -> bool:
     return len(argv) > 1 and os.fspath(argv[1]).startswith("-cc1")
 
 
-def limits_of(argv: Sequence[str | os.PathLike[str]], limits: Limits | None) -> Limits:
+def choose_limits(argv: Sequence[str | os.PathLike[str]], limits: Limits | None) -> Limits:
     """The limits of a child: those that are given, else of a compiler (called with ``-cc1``), else of a tool.
 
     Never more than this process has: who limits mlgokit, as by ``ulimit``, limits its children.
@@ -210,7 +209,7 @@ def limits_of(argv: Sequence[str | os.PathLike[str]], limits: Limits | None) -> 
     if own == [resource.RLIM_INFINITY] * 2:
         return limits
     file_bytes, memory_bytes = (None if most == resource.RLIM_INFINITY else most for most in own)
-    return limiting.within(limits, file_bytes=file_bytes, memory_bytes=memory_bytes)
+    return limiting.take_stricter(limits, file_bytes=file_bytes, memory_bytes=memory_bytes)
 
 
 def limit_child(pid: int, limits: Limits, program: str) -> None:
@@ -228,9 +227,9 @@ def limit_child(pid: int, limits: Limits, program: str) -> None:
             resource.prlimit(pid, resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
 
 
-def limiting_words(limits: Limits, program: str) -> tuple[str, ...]:
+def limit_words(limits: Limits, program: str) -> tuple[str, ...]:
     """The words before a command line that limit it from its first instruction on (util-linux)."""
-    limits = limits_of((program,), limits)
+    limits = choose_limits((program,), limits)
     file_bytes, memory_bytes = limits.file_bytes, limits.memory_bytes
     words = [] if file_bytes is None else [f"--fsize={file_bytes}", "--core=0"]
     words += [] if memory_bytes is None or _is_sanitized(shutil.which(program) or program) else [f"--as={memory_bytes}"]
@@ -239,7 +238,7 @@ def limiting_words(limits: Limits, program: str) -> tuple[str, ...]:
 
 @functools.cache
 def _is_sanitized(program: str) -> bool:
-    """Whether a compiler was built with a sanitizer, which takes terabytes of addresses for its own use."""
+    """Whether a compiler was built with a sanitizer, which reserves terabytes of address space."""
     try:
         with Path(program).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return any(data.find(name) >= 0 for name in _SANITIZERS)
@@ -247,7 +246,7 @@ def _is_sanitized(program: str) -> bool:
         return False
 
 
-def end(process: subprocess.Popen[bytes]) -> tuple[int, resource.struct_rusage]:
+def reap_group(process: subprocess.Popen[bytes]) -> tuple[int, resource.struct_rusage]:
     """Kill what is left of the group that ``process`` leads, reap the leader, and give its status and resource usage.
 
     A leader that has ended but was not reaped keeps its status, and its number cannot have been given to another group.
@@ -259,7 +258,7 @@ def end(process: subprocess.Popen[bytes]) -> tuple[int, resource.struct_rusage]:
     return process.returncode, usage
 
 
-def tail(file: IO[bytes], most: int = TAIL_BYTES) -> str:
+def read_tail(file: IO[bytes], most: int = TAIL_BYTES) -> str:
     """The last bytes of a file that a child wrote, decoded leniently."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - most))
@@ -281,7 +280,7 @@ def run(
 ) -> Completed:
     r"""Run a program to its end, or to its deadline, and keep the last ``stderr_bytes`` of its standard error.
 
-    What is left of its group when it ends is killed. See :func:`limits_of` for ``limits``, and :func:`start` for
+    What is left of its group when it ends is killed. See :func:`choose_limits` for ``limits``, and :func:`start` for
     ``core`` and ``inside``. With ``output``, a file, all that it prints goes there as it comes, and nothing is kept.
 
     Raises:
@@ -306,7 +305,7 @@ def run(
             core=core,
             inside=inside,
         )
-        limits = limits_of(argv, limits)
+        limits = choose_limits(argv, limits)
         streams = (out, err) if output is None or isinstance(output, int) else (output,)
         _running.add(process.pid)
         try:
@@ -320,20 +319,22 @@ def run(
             raise
         finally:
             _running.discard(process.pid)
-        status, usage = end(process)
+        status, usage = reap_group(process)
         if inside and status > _SIGNALLED:
             # As a shell, bubblewrap says so of a child that a signal ended.
             status = _SIGNALLED - status
         printed_bytes = _printed_bytes(*streams)
         timed_out = not is_over and printed_bytes <= limits.printed_bytes
-        complaint = "" if status == 0 or timed_out else _complaint(err)
-        sentence = limiting.exceeded(limits, returncode=status, complaint=complaint, printed_bytes=printed_bytes)
+        complaint = "" if status == 0 or timed_out else _read_complaint(err)
+        sentence = limiting.describe_exceeded_limit(
+            limits, returncode=status, complaint=complaint, printed_bytes=printed_bytes
+        )
         prefix = f"error: {Path(os.fspath(argv[0])).name}: {sentence}\n" if sentence else ""
         out.seek(0)
         return Completed(
             returncode=status,
             stdout=out.read(limits.printed_bytes),
-            stderr=prefix + tail(err, stderr_bytes),
+            stderr=prefix + read_tail(err, stderr_bytes),
             timed_out=timed_out,
             wall_seconds=time.monotonic() - begin,
             user_seconds=usage.ru_utime,
@@ -348,14 +349,14 @@ def _printed_bytes(*files: IO[bytes]) -> int:
     return max(os.fstat(file.fileno()).st_size for file in files)
 
 
-def _complaint(file: IO[bytes]) -> str:
-    """Where a child says what it lacks: first, before all that it then prints of its state, or last."""
+def _read_complaint(file: IO[bytes]) -> str:
+    """The first and the last bytes of standard error: a child names its error before or after dumping its state."""
     file.seek(0)
-    return file.read(TAIL_BYTES).decode("utf-8", "replace") + tail(file, _LONG_TAIL_BYTES)
+    return file.read(TAIL_BYTES).decode("utf-8", "replace") + read_tail(file, _LONG_TAIL_BYTES)
 
 
 def _wait(process: subprocess.Popen[bytes], *, deadline: float, is_too_much: Callable[[], bool]) -> bool:
-    """Wait for a child, which is not reaped; whether it ended before the deadline, and before it was too much."""
+    """Wait for a child without reaping it; whether it ended before the deadline and within its output limit."""
     descriptor = os.pidfd_open(process.pid)
     try:
         poller = select.poll()

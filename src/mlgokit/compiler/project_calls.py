@@ -1,8 +1,8 @@
-"""Which calls of a wrapped build belong to the project, where their objects are by now, and why others do not.
+"""The calls of a wrapped build that belong to the project, the current paths of their objects, and why others do not.
 
-What a configure script compiles to try something out is gone when it ends: neither the source nor anything that was
-made of it is there. What a build generates and removes is told from that by its object, which is still there, under its
-own name, another one or in a static library, or which went into something that is.
+After a configure script's test compilation, neither its source nor any output is left. A source that the build
+generates and removes differs from that: its object still exists, under its own or another name or in a static library,
+or was linked into a file that exists.
 """
 
 import zlib
@@ -27,7 +27,7 @@ _FOREIGN = "it compiles for another machine"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A compilation that is not taken, and why."""
+    """A compilation that is left out, with the reason."""
 
     name: str
     reason: str
@@ -38,9 +38,8 @@ class ProjectCalls:
     """The calls of a build, sorted.
 
     Attributes:
-        calls: compilations and links of the project, in their order, with outputs as they are called by now. One that
-            compiles several sources into an object each is a call for each; those that failed are among them if their
-            inputs are there.
+        calls: compilations and links of the project, in order, with the current paths of their outputs. A call that
+            compiles several sources counts once for each; failed calls are included if their inputs exist.
         left_out: other compilations; each source of a call is one.
     """
 
@@ -58,12 +57,12 @@ class ProjectCalls:
         return self.compilations + len(self.left_out)
 
 
-def grouped(left_out: Sequence[LeftOut]) -> dict[str, str]:
-    """Reasons by the names of what is left out for them, of many the first.
+def group_by_reason(left_out: Sequence[LeftOut]) -> dict[str, str]:
+    """Group left-out compilations by reason: the first names of each group, then its reason.
 
     Example:
         >>> gone = [LeftOut(name=f"{name}.c", reason="it is gone") for name in "abcde"]
-        >>> grouped([*gone, LeftOut(name="f.c", reason="it failed")])
+        >>> group_by_reason([*gone, LeftOut(name="f.c", reason="it failed")])
         {'a.c, b.c, c.c and 2 more': 'it is gone', 'f.c': 'it failed'}
     """
     found: dict[str, str] = {}
@@ -78,7 +77,7 @@ def grouped(left_out: Sequence[LeftOut]) -> dict[str, str]:
 def project_calls(build: WrappedBuild, tree: Path) -> ProjectCalls:
     """Sort the calls of a build.
 
-    What rustc has linked is gone, but for the program.
+    rustc removes all that it linked, except for the program.
 
     Args:
         build: that has ended.
@@ -93,7 +92,7 @@ def project_calls(build: WrappedBuild, tree: Path) -> ProjectCalls:
         if call.kind == "other" or (reason and call.kind == "link"):
             continue
         if not reason:
-            calls.append(finder.moved(call))
+            calls.append(finder.with_current_outputs(call))
             continue
         names = [shown_path(path, tree) for path in call.sources]
         if call.kind == "unread":
@@ -109,8 +108,8 @@ class _Finder:
     Attributes:
         build: the build.
         tree: its folder.
-        used: what later calls of the project have read, but for what was made again since.
-        made: what later calls have made.
+        used: inputs of later calls of the project, except for those that were made again in between.
+        made: outputs of later calls.
         files: files below the folder that no call names as its output, by content; ``None`` before they are looked for.
         members: objects in static libraries by content, counted.
         found: by output of a call that is looked at, where it is by now.
@@ -125,9 +124,9 @@ class _Finder:
     found: dict[Path, Path] = field(default_factory=dict[Path, Path])
 
     def reason(self, call: WrappedCall) -> str:
-        """Why a call does not belong to the project; nothing if it does. Calls come from the last one on."""
+        """Why a call does not belong to the project; empty if it does. Calls are given in reverse order."""
         self.found = {}
-        if reason := _reason_alone(call, self.tree):
+        if reason := _intrinsic_reason(call, self.tree):
             return reason
         if call.code:
             return ""
@@ -145,12 +144,12 @@ class _Finder:
         written = [path for path in call.outputs if path.exists() or path.name == "-"]
         return f"its output is discarded ({written[0]})" if written else ""
 
-    def moved(self, call: WrappedCall) -> WrappedCall:
-        """The call that was just looked at, with its outputs as they are called by now."""
+    def with_current_outputs(self, call: WrappedCall) -> WrappedCall:
+        """The call last given to :meth:`reason`, with the current paths of its outputs."""
         return replace(call, outputs=tuple(self.found.get(path, path) for path in call.outputs))
 
     def _find(self, call: WrappedCall) -> bool:
-        """Whether something that a call made is there."""
+        """Whether any output of a call still exists."""
         found = False
         for index, path in enumerate(call.outputs):
             if path.is_file() and (call.kind == "link" or path not in self.made):
@@ -197,7 +196,7 @@ class _Finder:
 
 
 def _by_source(call: WrappedCall) -> list[WrappedCall]:
-    """A call for each object of a compilation, as what becomes of one says nothing of the others."""
+    """Split a compilation into a call for each of its objects, whose paths may change separately."""
     if call.kind != "compile" or call.code or len(call.sources) < 2 or len(call.outputs) != len(call.sources):
         return [call]
     return [
@@ -212,8 +211,8 @@ def _by_source(call: WrappedCall) -> list[WrappedCall]:
     ]
 
 
-def _reason_alone(call: WrappedCall, tree: Path) -> str:
-    """Why a call does not belong to the project, as far as it says that itself."""
+def _intrinsic_reason(call: WrappedCall, tree: Path) -> str:
+    """Why a call does not belong to the project, judged by the call alone; empty if nothing excludes it."""
     if call.kind == "foreign":
         return _FOREIGN
     if call.kind == "unread":

@@ -1,4 +1,4 @@
-"""The continuous check: a sample of recalled results is compiled again and compared."""
+"""The check of reused results: a sample of them is compiled again and compared."""
 
 import dataclasses
 import hashlib
@@ -22,11 +22,11 @@ _LONGEST = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recheck:
-    """Which recalled results are compiled again.
+    """The sampling of reused results that are compiled again.
 
     Attributes:
-        share: how many of them, from 0 for none to 1 for all.
-        seed: of the draw; the same one draws the same results, in whatever order threads come to them.
+        share: fraction of results, from 0 to 1.
+        seed: of the sampling, which does not depend on the order of the threads.
     """
 
     share: float
@@ -44,9 +44,9 @@ NO_RECHECK = Recheck(share=0.0, seed=0)
 
 
 def difference(recalled: Compilation, made: Compilation) -> str:
-    """How two results of one compilation differ, in words; empty if they do not.
+    """Describe how two results of one compilation differ; empty if they do not.
 
-    A compiler that was ended from outside says nothing. Messages and times may differ.
+    Compilers that were killed are not compared, nor are messages and times.
     """
     if made.killed or made.status in {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}:
         return ""
@@ -77,8 +77,8 @@ def stale_error(module: str, mismatch: str, *, memory: str, key: Mapping[str, ob
     Args:
         module: its name.
         mismatch: what :func:`difference` said.
-        memory: what recalled it.
-        key: all that it was recalled by.
+        memory: the cache that gave it.
+        key: fields of the cache key.
         remedy: what to do about it.
     """
     had = "; ".join(f"{name} {_short(value)}" for name, value in key.items())
@@ -111,7 +111,7 @@ def _first_difference(stored: object, remade: object) -> str:
 
 
 def _in_order(sizes: ObjectSizes) -> ObjectSizes:
-    """The same with functions and signatures by name: an object that lacks known functions has those at its end."""
+    """Sort functions and signatures by name: reused functions stand at the end of an object's list."""
     ranks = sorted(range(len(sizes.signatures)), key=sizes.signatures.__getitem__)
     # What is in no group has the index -1, which is the last one here.
     renamed = np.full(len(ranks) + 1, -1, np.int64)

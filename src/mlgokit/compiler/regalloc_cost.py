@@ -1,4 +1,4 @@
-"""What register allocation cost each function, read from the compiler's own optimization record.
+"""Costs of register allocation by function, read from the compiler's optimization record.
 
 LLVM's greedy allocator reports, if asked to, how many spills, reloads and copies it left in each function, and the sum
 of their block frequencies relative to the function's entry. docs/scores.md, "Register allocation", says what that is
@@ -75,7 +75,7 @@ class RegallocCosts:
         return self.costs @ COST_WEIGHTS
 
     def score_of(self, functions: Sequence[str]) -> Floats:
-        """The scores of these functions; 0 for one that has no costs."""
+        """Look up the scores [F] of functions; 0 for a function without costs."""
         known = dict(zip(self.functions, self.scores.tolist(), strict=True))
         return np.array([known.get(name, 0.0) for name in functions])
 
@@ -105,9 +105,9 @@ def link_option(option: str, linker: str) -> str:
 
 
 def read_link_costs(path: Path, *, thin: bool) -> dict[str, RegallocCosts]:
-    """The costs in what :func:`link_record_options` asked for: by code generator, as ThinLTO has one for each module.
+    """Read the records of :func:`link_record_options`, one for each code generator; ThinLTO has one for each module.
 
-    Empty if the link wrote none: it did no link-time optimization, or took code from a cache.
+    Empty if the link wrote none: it did no link-time optimization, or reused cached code.
     """
     parts = path.parent.glob(f"{path.name}.thin.*.yaml") if thin else [path]
     return {part.name.removeprefix(path.name): read_regalloc_costs(part) for part in parts if part.exists()}
@@ -209,7 +209,7 @@ def _fail(name: str, expected: str, found: str) -> NoReturn:
 
 
 def scores_of_both(before: RegallocCosts, after: RegallocCosts) -> tuple[tuple[str, ...], Floats, Floats]:
-    """The functions that have costs in either, and their scores in both."""
+    """Align the scores of two compilations over the functions that have costs in either."""
     names = tuple(dict.fromkeys((*before.functions, *after.functions)))
     return names, before.score_of(names), after.score_of(names)
 
@@ -221,7 +221,7 @@ def mean_change(before: RegallocCosts, after: RegallocCosts) -> float:
 
 
 def relative_changes(before: Floats, after: Floats) -> Floats:
-    """By which share each function's score got smaller; negative if larger, 0 if it is unchanged.
+    """Relative reduction of each function's score; negative if it grew.
 
     Each function is measured against itself, as LLVM's frequencies are relative to its own entry: a sum over functions
     would be that of the functions with the deepest loops.

@@ -22,7 +22,7 @@ ALWAYS = ":always"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginUse:
-    """What the plugin shall do in one compilation.
+    """What the plugin does in one compilation.
 
     Attributes:
         plugin: the shared library; ``None`` for the compiler's own.
@@ -37,9 +37,9 @@ class PluginUse:
         passes: a table of passes that do not run on some functions in code generation; empty for none.
         optimizer_passes: the same in the optimizer, from the inliner on.
         list_changes: whether the passes of the optimizer that changed something are wanted.
-        trials: what to try otherwise in functions of the module.
-        any_level: whether inlining is also decided by the policies here in modules that are not compiled for size, as
-            is wanted where one is learned or judged; links are left to LLVM.
+        trials: alternative decisions to measure in functions of the module.
+        any_level: whether the policies also decide inlining in modules that are not compiled for size, as in training
+            and evaluation; links are left to LLVM.
         log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
         replay_lines: where the plugin writes all inlining decisions as LLVM's replay reads them; with a further number
             at the end of its name for each further module of one process.
@@ -104,18 +104,18 @@ class PluginUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompileRequest:
-    """What is asked of one compilation.
+    """A request for one compilation.
 
     Attributes:
         use: what the plugin shall do; ``None`` compiles without it.
         keep: what is kept of the logs.
         flips: keys of call sites, with the decision in bit 0, that count as flips; see
-            :func:`~mlgokit.compiler.compilation.decode`.
+            :func:`~mlgokit.compiler.compilation.decode_decisions`.
         regalloc: whether the costs of register allocation are wanted; the object is the same.
         keep_object: where to keep the object file; by default it is only measured.
         keep_logs: by problem, where to keep a training log; by default it is only read.
         reuse: whether resident compilers and known functions may be used, where the compiler has them. The
-            outcome is the same; a proof asks without.
+            outcome is the same; verification disables it.
         extra_seconds: added to the compiler's deadline, for trials.
         lto: the link-time optimization that the object is for: it is bitcode then, which is kept and not measured.
     """

@@ -90,7 +90,7 @@ class Sandbox:
         target = str(writable.absolute())
         where = ("--bind", target, target, "--chdir", target if folder is None else str(folder.absolute()))
         inside = [*_APART, *self.system, *shown, *where, *_SEALED]
-        return (*process.limiting_words(limits, os.fspath(program)), str(self.program), *inside, "--")
+        return (*process.limit_words(limits, os.fspath(program)), str(self.program), *inside, "--")
 
     def settings(self, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
         """The plugin's settings with copies of policies in ``folder``."""
@@ -118,14 +118,14 @@ def open_front_end_sandbox(toolchain: Toolchain) -> Sandbox:
     """A sandbox for front ends: they may include what the user may read, as a build's sources lie anywhere.
 
     There is no network, no right to write beside one folder, and no socket of another process: those lie in
-    :data:`_SOCKETS`, of which :func:`shown_to_front_end` shows a build what is its own.
+    :data:`_SOCKETS`, of which :func:`expose_to_front_end` shows a build what is its own.
     """
     hidden = [word for folder in _SOCKETS if Path(folder).is_dir() for word in ("--tmpfs", folder)]
     system = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *hidden)
     return dataclasses.replace(open_sandbox(toolchain), system=system)
 
 
-def shown_to_front_end(paths: Iterable[Path]) -> tuple[Path, ...]:
+def expose_to_front_end(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Of folders in which sockets lie, what a front end that reads ``paths`` is to see: each part that has one."""
     exposed: dict[Path, None] = {}
     for path in paths:
@@ -173,7 +173,7 @@ def try_sandbox(toolchain: Toolchain) -> tuple[Path, tuple[str, ...]] | str:
         box = Sandbox(program=Path(program), system=system, readable=(), scratch=folder)
         argv = ["/bin/sh", "-c", _TRIAL, "sh", secret, Path(scratch) / "beside", folder / "inside", toolchain.clang]
         try:
-            inside = box(process.limits_of(["", "-cc1"], None), program=toolchain.clang, writable=folder)
+            inside = box(process.choose_limits(["", "-cc1"], None), program=toolchain.clang, writable=folder)
             done = process.run(argv, timeout_seconds=TRIAL_SECONDS, env=inside_environment(os.environ), inside=inside)
         except ToolError as error:
             return str(error)
@@ -185,7 +185,7 @@ def try_sandbox(toolchain: Toolchain) -> tuple[Path, tuple[str, ...]] | str:
     return Path(program), system
 
 
-def end_abandoned(folder: Path) -> int:
+def end_abandoned_sandboxes(folder: Path) -> int:
     """End this user's sandboxes whose scratch folder is below ``folder``; only for a folder whose process is gone.
 
     A process of bubblewrap that is killed before it has let its child go leaves one that waits for ever.

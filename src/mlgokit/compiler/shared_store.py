@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.compiler.limits import size_text
+from mlgokit.compiler.limits import format_bytes
 from mlgokit.errors import InputError, StorageError, ToolError
 
 
@@ -45,8 +45,8 @@ class SharedStore:
             raise self._broken("read", error) from error
         if size > most_bytes:
             raise InputError(
-                f"--shared-store {self.url}: expected at most {size_text(most_bytes)} of {name}, found "
-                f"{size_text(size)}; delete it there, and the module is compiled again"
+                f"--shared-store {self.url}: expected at most {format_bytes(most_bytes)} of {name}, found "
+                f"{format_bytes(size)}; delete it there, and the module is compiled again"
             )
         return data
 

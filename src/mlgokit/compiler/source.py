@@ -11,7 +11,7 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import compiler_environment
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.outcome import failure_of
+from mlgokit.compiler.outcome import describe_failure
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError
 
@@ -61,7 +61,7 @@ def compile_source(
         env=compiler_environment() | {"SOURCE_DATE_EPOCH": "0", **(settings or {})},
         limits=TOOL_LIMITS,
     )
-    failed = failure_of(done, output, timeout_seconds)
+    failed = describe_failure(done, output, timeout_seconds)
     if failed is not None:
         return failed
     ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)

@@ -56,7 +56,7 @@ def save_pipes(sources: list[str], log: str) -> dict[str, tuple[int, str]]:
 
 
 def _descriptor(source: str) -> int | None:
-    """The number of the open file that a source names."""
+    """The file descriptor that a source such as ``/dev/fd/3`` names."""
     if source in {"-", "/dev/stdin"}:
         return 0
     for folder in ("/dev/fd/", "/proc/self/fd/"):
@@ -93,12 +93,12 @@ def keep_texts(
         inputs = {source: piped[source]} if source in piped else {"-": (0, os.devnull)}
         place = inputs[source][1] if source in piped else source
         files = [] if source in piped else _states([source])
-        reason = _unkeepable(given, source, place)
+        reason = _why_not_kept(given, source, place)
         if not reason and language != LANGUAGES[language]:
             # Compilers of a build take options that clang does not know.
             commands = [
                 [*driver, "-E", "-w", "-Qunused-arguments", *options, "-o", path]
-                for options in (given, _narrowed(given, source))
+                for options in (given, _select_preprocessor_words(given, source))
             ]
             reason, place = _preprocess(commands, environment, inputs), path
         if not reason:
@@ -115,7 +115,7 @@ def keep_texts(
     return found
 
 
-def _unkeepable(words: list[str], source: str, place: str) -> str:
+def _why_not_kept(words: list[str], source: str, place: str) -> str:
     """Why preprocessed text is not all that is compiled, if it is not."""
     if any(word.startswith(_PRECOMPILED) for word in words):
         return "it is compiled with precompiled headers or modules"
@@ -153,14 +153,14 @@ def _compress(place: str, path: str, source: str) -> list[list[Any]]:
     return _states([name for name in read_line_markers(text) if name != source]) if place == path else []
 
 
-def _narrowed(words: list[str], source: str) -> list[str]:
-    """What a preprocessor has to know of its options."""
+def _select_preprocessor_words(words: list[str], source: str) -> list[str]:
+    """Select the options that the preprocessor needs, and the source."""
     units = [unit for unit in option_units(words) if unit[0] == source or unit[0].startswith(_PREPROCESSED)]
     return [word for unit in units for word in unit]
 
 
 def _states(paths: list[str]) -> list[list[Any]]:
-    """Each file that a build may change, as a path, a number, a size, and the time of its last change."""
+    """The state of each file that a build may change: path, inode, size, and time of the last change."""
     found: list[list[Any]] = []
     for path in paths:
         whole = os.path.abspath(path)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mlgokit.compiler.arrays import DAMAGE, MOST_BYTES, Arrays, TooLargeError, arrays_in, column, unpacked_bytes
 from mlgokit.compiler.compilation import Compilation, CompileStatus, InlineDecisions, no_decisions
-from mlgokit.compiler.limits import size_text
+from mlgokit.compiler.limits import format_bytes
 from mlgokit.compiler.objects.measure import COLUMNS, ObjectSizes, SectionTotals
 from mlgokit.compiler.regalloc_cost import COSTS, COUNTS, RegallocCosts
 from mlgokit.errors import InputError, TraceError
@@ -116,7 +116,7 @@ def compilation_in(data: bytes, *, problem: str, where: str) -> Compilation | No
         )
     except TooLargeError as error:
         raise InputError(
-            f"{where}: expected a compilation of at most {size_text(MOST_BYTES)}, found {error}; delete it, and "
+            f"{where}: expected a compilation of at most {format_bytes(MOST_BYTES)}, found {error}; delete it, and "
             "the module is compiled again"
         ) from error
     except (*DAMAGE, TraceError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.plugin_loading import replay_sentence, why_it_loads_nothing
+from mlgokit.compiler.plugin_loading import replay_sentence, why_no_plugin_loads
 from mlgokit.compiler.prebuilt import find_prebuilt
 from mlgokit.compiler.program_version import VERSION_SECONDS, program_version
 from mlgokit.errors import ToolError
@@ -143,7 +143,7 @@ def survey(search: Sequence[Path] | None = None) -> Survey:
             identity = program.resolve()
             if identity in usable or identity in unusable:
                 continue
-            answer = _look_at(program, folders)
+            answer = _inspect_folder(program, folders)
             if isinstance(answer, Toolchain):
                 usable[identity] = answer
             else:
@@ -166,7 +166,7 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
         ToolError: there is none; the message has the command that installs it.
     """
     if clang is not None:
-        answer = _look_at(clang, tuple(_with_bin((clang.parent, clang.resolve().parent, *_default_folders()))))
+        answer = _inspect_folder(clang, tuple(_with_bin((clang.parent, clang.resolve().parent, *_default_folders()))))
         if isinstance(answer, UnusableProgram):
             raise ToolError(
                 f"clang {clang}: expected a clang that prints its version, found {answer.reason}; give another path"
@@ -210,36 +210,36 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
 
 
 def _fit_for_plugin(toolchains: Sequence[Toolchain]) -> Toolchain:
-    """The first with a supported major that loads a plugin which can be had; ``toolchains`` is not empty."""
+    """Choose the first toolchain that loads plugins and for which the plugin can be built or is prebuilt."""
     supported = [toolchain for toolchain in toolchains if toolchain.supported]
     if not supported:
-        if reason := why_it_loads_nothing(toolchains[0].clang):
+        if reason := why_no_plugin_loads(toolchains[0].clang):
             raise ToolError(replay_sentence(toolchains[0].clang, reason))
         versions = ", ".join(f"{f'{t.vendor} ' if t.vendor else ''}{t.version}" for t in toolchains)
-        raise ToolError(_unsupported(f"clang {toolchains[0].clang}", versions))
-    ready = [toolchain for toolchain in supported if _missing(toolchain) is None]
+        raise ToolError(_unsupported_error(f"clang {toolchains[0].clang}", versions))
+    ready = [toolchain for toolchain in supported if _find_missing_part(toolchain) is None]
     for toolchain in ready:
-        if not why_it_loads_nothing(toolchain.clang):
+        if not why_no_plugin_loads(toolchain.clang):
             return toolchain
     first = (ready or supported)[0]
-    if reason := why_it_loads_nothing(first.clang):
+    if reason := why_no_plugin_loads(first.clang):
         raise ToolError(replay_sentence(first.clang, reason))
-    other = _missing(first)
+    other = _find_missing_part(first)
     raise ToolError(
         f"LLVM {first.major} headers: expected llvm/Config/llvm-config.h of major {first.major} for {first.clang}, "
         f"found none{other and f', and {other}'}; run `{apt_command(f'llvm-{first.major}-dev')}`"
     )
 
 
-def _missing(toolchain: Toolchain) -> str | None:
-    """Why the plugin can neither be built for it nor came with the package; ``None`` if it can, or did."""
+def _find_missing_part(toolchain: Toolchain) -> str | None:
+    """Why the plugin can neither be built for a toolchain nor is prebuilt; ``None`` if it is available."""
     if toolchain.include_dir is not None:
         return None
     prebuilt = find_prebuilt(toolchain.version, toolchain.target)
     return prebuilt if isinstance(prebuilt, str) else None
 
 
-def _unsupported(what: str, found: str) -> str:
+def _unsupported_error(what: str, found: str) -> str:
     return f"{what}: expected LLVM major {_either(SUPPORTED_MAJORS)} for the plugin, found {found}; {_install_newest()}"
 
 
@@ -290,10 +290,10 @@ def _is_in(toolchain: Toolchain, folder: Path) -> bool:
 def _rank(toolchain: Toolchain, wanted: Path | None) -> tuple[bool, bool, bool, int]:
     """Sorts the best first."""
     is_wanted = wanted is not None and _is_in(toolchain, wanted)
-    return (not is_wanted, not toolchain.supported, _missing(toolchain) is not None, -toolchain.major)
+    return (not is_wanted, not toolchain.supported, _find_missing_part(toolchain) is not None, -toolchain.major)
 
 
-def _look_at(program: Path, folders: Sequence[Path]) -> Toolchain | UnusableProgram:
+def _inspect_folder(program: Path, folders: Sequence[Path]) -> Toolchain | UnusableProgram:
     """Identify one program, and collect the tools of its major, those of the same installation first."""
     printed = program_version(program)
     if printed.reason:

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 
-from mlgokit.compiler.driver_call import COMPILER, expanded, is_native, lto_link, own_cache, read_call
+from mlgokit.compiler.driver_call import COMPILER, expand_response_words, is_native, lto_link, read_call, separate_cache
 from mlgokit.compiler.source_texts import content_of, keep_texts, run_compiler, save_pipes
 
 TYPE_CHECKING = False
@@ -72,7 +72,7 @@ def _read_words(name: str, words: list[str], folder: str) -> dict[str, Any]:
     """What a call is asked for; of the kind ``unread`` if its response files are not understood."""
     facts: dict[str, Any] = {"name": name, "folder": folder, "errors": ""}
     try:
-        whole = expanded(words, folder)
+        whole = expand_response_words(words, folder)
         return {**facts, "words": whole, **read_call(whole, is_cxx="++" in name)}
     except ValueError as error:
         nothing: dict[str, Any] = {name: [] for name in ("inputs", "sources", "languages", "outputs")}
@@ -95,7 +95,7 @@ def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str) -> li
         added += settings["link"]
         if call["lto_linker"] == "lld":
             added += settings["lto_link"]
-            cache = own_cache(whole + settings["link"], settings["cache"]) if settings["cache"] else ""
+            cache = separate_cache(whole + settings["link"], settings["cache"]) if settings["cache"] else ""
             added += [f"-Wl,{cache}"] if cache else []
             call["record"] = f"{log}.yaml" if settings["link_record"] else ""
             added += [option.replace("{record}", call["record"]) for option in settings["link_record"]]

@@ -1,4 +1,4 @@
-"""What is said of a build once, before long work: options that change what is built, and how its profile fits.
+"""Notes on a build, reported once before long work: options that affect the code, and how well its profile fits.
 
 An import writes the options down beside the corpus that it makes, ``corpus_options.json``:
 ``{"format_version": 1, "commands": 27, "left_out": {"-flto": 27}, "kept": {"-fsanitize=address": 27}, "unknown": [],
@@ -64,10 +64,10 @@ class BuildOptionCounts:
 
     Attributes:
         commands: how many there were.
-        left_out: what the corpus is made without.
-        kept: what it is made with although no program is shipped so.
-        unknown: of what is left out, what clang does not know.
-        notes: what else is to be said of the build, a sentence each.
+        left_out: options that the corpus is made without.
+        kept: options that no shipped program has, such as sanitizers, with which the corpus is made all the same.
+        unknown: those of the left-out options that clang does not know.
+        notes: further notes on the build, a sentence each.
     """
 
     commands: int = 0
@@ -78,12 +78,12 @@ class BuildOptionCounts:
 
     @property
     def changing(self) -> dict[str, int]:
-        """Options that are left out although the code of a link with ``-flto`` depends on them, but for that itself."""
+        """Left-out options that affect the code of a link with ``-flto``, except for ``-flto`` itself."""
         return {option: count for option, count in self.left_out.items() if not re.fullmatch(r"-flto(=.*)?", option)}
 
     @property
     def of_objects(self) -> "BuildOptionCounts":
-        """The same of the objects that the build makes itself: nothing is left out of these.
+        """The counts for the objects of the build itself, from which no option is left out.
 
         Example:
             >>> BuildOptionCounts(commands=1, left_out={"-flto": 1, "--coverage": 1}).of_objects.kept
@@ -93,7 +93,7 @@ class BuildOptionCounts:
         return BuildOptionCounts(commands=self.commands, kept={**self.kept, **inside})
 
     def sentences(self) -> tuple[str, ...]:
-        """The notes, and one for each option, with what it means.
+        """All notes, and a sentence for each option.
 
         Example:
             >>> BuildOptionCounts(commands=3, left_out={"-fwhole-program-vtables": 2}).sentences()
@@ -113,7 +113,7 @@ class BuildOptionCounts:
 
 
 def is_of_another_program(option: str) -> bool:
-    """Whether a driver's option, which is kept, makes another program than the one that is shipped.
+    """Whether a driver's option instruments the program, so that it differs from the shipped one.
 
     Example:
         >>> is_of_another_program("-fsanitize=address"), is_of_another_program("-fprofile-use=a.profdata")
@@ -123,7 +123,7 @@ def is_of_another_program(option: str) -> bool:
 
 
 def write_options(folder: Path, counts: BuildOptionCounts) -> None:
-    """Write down beside a corpus what its build's options were.
+    """Write the counts of a build's options beside its corpus.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -140,7 +140,7 @@ def write_options(folder: Path, counts: BuildOptionCounts) -> None:
 
 
 def read_options(folder: Path) -> BuildOptionCounts:
-    """What was written down beside a corpus; nothing if it was not, as for one from elsewhere.
+    """Read the counts of options beside a corpus; empty if there are none, as in a corpus from elsewhere.
 
     Raises:
         CorpusError: the file is damaged.
@@ -163,7 +163,7 @@ def read_options(folder: Path) -> BuildOptionCounts:
 
 
 def level_of(command_line: Sequence[str]) -> str:
-    """The level that a ``-cc1`` line compiles at.
+    """The optimization level of a ``-cc1`` command line.
 
     Example:
         >>> level_of(["-cc1", "-O2", "-Oz"]), level_of(["-cc1"])
@@ -173,7 +173,7 @@ def level_of(command_line: Sequence[str]) -> str:
 
 
 def baseline_text(version: str, levels: Mapping[str, int]) -> str:
-    """What sizes are compared with: the compiler, its version, and the levels of modules, those of most first.
+    """Describe the baseline: compiler, version, and optimization levels, the most frequent first.
 
     Example:
         >>> baseline_text("22.1.8", {"-Os": 1, "-Oz": 12})
@@ -189,22 +189,22 @@ def baseline_text(version: str, levels: Mapping[str, int]) -> str:
 
 
 def baseline_of(version: str, modules: Iterable[Module]) -> str:
-    """The same of modules that are compiled with a clang of this version."""
+    """Describe the baseline of modules for a clang of this version."""
     return baseline_text(version, Counter(level_of(module.command_line) for module in modules))
 
 
 def build_notes(folder: Path, modules: Iterable[Module]) -> tuple[str, ...]:
-    """All that is to be said of the build that a corpus was made of, before long work with these modules.
+    """Collect the notes on a corpus's build, before long work with these modules.
 
     Raises:
-        CorpusError: what was written down is damaged.
+        CorpusError: the file of option counts is damaged.
     """
     fits = [fit for module in modules if (fit := fit_of(module)) is not None]
     return (*read_options(folder).sentences(), *profile_sentences(fits))
 
 
 def profile_sentences(fits: Sequence[ProfileFit]) -> tuple[str, ...]:
-    """How profiles fit the modules that are compiled with them, one fit each; nothing if all is well."""
+    """Describe profiles that do not fit their modules, given one fit for each module; empty if all fit."""
     mismatched, missing = sum(fit.mismatched for fit in fits), sum(fit.missing for fit in fits)
     if not mismatched and not missing:
         return ()
@@ -217,8 +217,8 @@ def profile_sentences(fits: Sequence[ProfileFit]) -> tuple[str, ...]:
     return (sentence,)
 
 
-def tell_levels(modules: Sequence[Module], report: Report) -> None:
-    """Say, where a policy of inlining is learned or judged, how many modules are not compiled for size."""
+def warn_about_levels(modules: Sequence[Module], report: Report) -> None:
+    """Report how many modules are not compiled for size, for training and evaluation of inlining policies."""
     count = sum(not module.is_for_size for module in modules)
     if count:
         note = (

@@ -1,4 +1,4 @@
-"""Several corpora in the folders of one, joined: names get their folder in front, everything else must agree."""
+"""Joining corpora: module names are prefixed with their folder, everything else must agree."""
 
 import contextlib
 import os
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.corpus.corpus import FACTS, FAILURE, ModuleFailure, check_fields, read_description
-from mlgokit.corpus.files import check_plain_file, placing
-from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.files import check_plain_file, explain_write_errors
+from mlgokit.corpus.json_stream import iter_members
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION, check_name
 from mlgokit.corpus.profiles import PROFILES, profile_files
 from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer
@@ -57,7 +57,7 @@ def _corpora(root: Path) -> list[Path]:
 
 
 def _shared_fields(parts: list[Path]) -> dict[str, Any]:
-    """The description but ``modules``, which all have to share."""
+    """The fields of the description except for ``modules``, which must be equal in all corpora."""
     common, _ = read_description(parts[0])
     for part in parts[1:]:
         fields, _ = read_description(part)
@@ -95,7 +95,7 @@ def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
 
 
 def _add_facts(writer: CorpusWriter, part: Path, names: list[str], *, move: bool) -> None:
-    """Put in what a corpus's sidecar says; where there is none, that all of it is one project."""
+    """Add the facts of a corpus's sidecar; a corpus without one is one project."""
     sidecar = part / SIDECAR_NAME
     if sidecar.exists():
         for name, facts in _sidecar_facts(sidecar):
@@ -108,8 +108,8 @@ def _add_facts(writer: CorpusWriter, part: Path, names: list[str], *, move: bool
 
 
 def _link(part: Path, folder: Path, name: str) -> None:
-    """Give a module's files a second name in the joined corpus, or copy them to another disk."""
-    with placing(name, folder):
+    """Hard-link a module's files into the joined corpus, or copy them to another disk."""
+    with explain_write_errors(name, folder):
         for suffix, what in _WHAT.items():
             source, target = part / f"{name}{suffix}", folder / f"{name}{suffix}"
             if not source.is_symlink() and not source.exists() and suffix != ".bc":
@@ -129,16 +129,16 @@ def _link_file(source: Path, target: Path) -> None:
 
 
 def _sidecar_facts(path: Path) -> Generator[tuple[str, Mapping[str, Any]]]:
-    version = next((value for _, value in pieces_of(path, "format_version", remedy=_REMEDY)), None)
+    version = next((value for _, value in iter_members(path, "format_version", remedy=_REMEDY)), None)
     if version != SIDECAR_VERSION:
         raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {version!r:.100}; {_REMEDY}")
-    for name, facts in pieces_of(path, "modules", remedy=_REMEDY):
+    for name, facts in iter_members(path, "modules", remedy=_REMEDY):
         check_fields(facts, FACTS, required=False, where=f"{path}: module {name!r}", remedy=_REMEDY)
         yield name, facts
 
 
 def _sidecar_failures(path: Path) -> Generator[ModuleFailure]:
-    for _, value in pieces_of(path, "failures", remedy=_REMEDY):
+    for _, value in iter_members(path, "failures", remedy=_REMEDY):
         check_fields(value, FAILURE, required=True, where=f"{path}: failures", remedy=_REMEDY)
         yield ModuleFailure(
             name=f"{path.parent.name}/{value['name']}", project=value["project"], reason=value["reason"]

@@ -34,7 +34,7 @@ class ModuleContent:
         functions: how many it defines.
         declarations: how many it only declares, intrinsics left out.
         call_sites: calls, intrinsics left out.
-        decidable_call_sites: of them, direct calls to functions with a body here: what an inliner can decide.
+        decidable_call_sites: those of them that an inliner can decide: direct calls to functions defined here.
         instructions: debug intrinsics left out.
         blocks: basic blocks.
         global_bytes: of variables with an initial value.
@@ -57,12 +57,12 @@ class ModuleContent:
 
     @property
     def trivial(self) -> bool:
-        """Whether it is too small for its copies to matter."""
+        """Whether the module is too small for copies of it to matter."""
         return self.instructions < TRIVIAL_INSTRUCTIONS
 
 
 def content_of(description: ModuleDescription, *, bitcode_sha256: str) -> ModuleContent:
-    """The counts of a description that has no ``reason``."""
+    """Take the counts of a successful description."""
     own = {
         identity.partition(":")[2][:_SKETCH_DIGITS]
         for identity, linkage, size in zip(
@@ -86,9 +86,9 @@ def content_of(description: ModuleDescription, *, bitcode_sha256: str) -> Module
 
 
 def read_contents(folder: Path, *, major: int | None = None) -> dict[str, ModuleContent]:
-    """Read the remembered counts, by digest of the bitcode.
+    """Read the cached counts, by digest of the bitcode.
 
-    A line that is not whole or of another version is passed over: the file only saves time.
+    Incomplete lines and lines of other versions are skipped: the file is only a cache.
 
     Args:
         folder: the corpus.

@@ -1,4 +1,4 @@
-"""A corpus on disk: LLVM's layout, and a sidecar for what that layout has no place for.
+"""A corpus on disk: LLVM's layout, and a sidecar with further facts about the modules.
 
 ``corpus_description.json``  ``{"has_thinlto": false, "modules": ["leveldb/db/db_impl.cc.o", ...]}``; may have
                              ``global_command_override``, a command line that serves every module
@@ -33,7 +33,7 @@ from mlgokit.corpus.layout import (
     thinlto_index_path,
 )
 from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
-from mlgokit.corpus.options.override import understand_override
+from mlgokit.corpus.options.override import parse_override
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module, object_format_of
@@ -78,9 +78,9 @@ class Corpus:
         folder: where they are.
         modules: in the order of the description.
         failures: sources that gave no module when the corpus was extracted.
-        missing: modules that the description names and that are not there, or not whole.
+        missing: modules that the description names and that are missing or incomplete.
         has_thinlto: each module has a ``<name>.thinlto.bc``.
-        override: the options that the description has for all modules, as they stand there.
+        override: the options that the description has for all modules, unchanged.
     """
 
     folder: Path
@@ -92,11 +92,10 @@ class Corpus:
 
 
 def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
-    """Read a corpus; bitcode is not open_untrusted, only its presence and size are checked.
+    """Read a corpus; of bitcode, only the presence and the size are checked.
 
-    A name that the description has twice gives one module. Command lines are given as they are compiled: edited,
-    without what only the front end needs, and checked (:mod:`mlgokit.compiler.options.safety`). A module whose command
-    line is refused is missing.
+    A duplicate name gives one module. Command lines are those that are compiled: edited, without options of the front
+    end, and checked (:mod:`mlgokit.compiler.options.safety`). A module whose command line is refused counts as missing.
 
     Args:
         folder: the corpus.
@@ -125,7 +124,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
         )
     override = _override(description, folder)
     where = f"{folder / DESCRIPTION_NAME}: global_command_override"
-    shared = None if override is None else understand_override(override, where=where)
+    shared = None if override is None else parse_override(override, where=where)
     facts, failures = read_sidecar(folder)
     project_of = _projects(folder, facts)
     modules: list[Module] = []
@@ -157,7 +156,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
 
 
 def read_description(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """The fields of a corpus's description but ``modules``, and the names of its modules.
+    """Read a corpus's description: its fields without ``modules``, and the names of the modules.
 
     Raises:
         CorpusError: there is none, or it is malformed.
@@ -168,7 +167,7 @@ def read_description(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def module_facts(module: Module) -> dict[str, Any]:
-    """A module's entry in the sidecar: what LLVM's layout has no place for."""
+    """Make a module's entry of the sidecar, which holds what LLVM's layout lacks."""
     facts = {key: getattr(module, key) for key in FACTS}
     return {key: value for key, value in facts.items() if value is not None or key not in _OPTIONAL}
 
@@ -181,7 +180,7 @@ def write_sidecar(folder: Path, facts: Mapping[str, Mapping[str, Any]], failures
 
 
 def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleFailure, ...]]:
-    """Facts by module name, and failures; nothing if the corpus has no sidecar.
+    """Read the sidecar: facts by module name, and failures; both empty without one.
 
     Raises:
         CorpusError: the sidecar is malformed or of another version.
@@ -213,7 +212,7 @@ def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleF
 
 
 def _projects(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Callable[[str], str]:
-    """The project of a module of which the sidecar says nothing.
+    """Make a function that names the project of a module without an entry in the sidecar.
 
     The modules of one build are one project, which is called as the others in the sidecar or after the corpus's folder.
     A corpus that was joined of others has one for each, after the folder that begins its modules' names.
@@ -229,10 +228,10 @@ def _projects(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Callable[
 
 
 def load_measurable(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
-    """The same, for those who measure objects.
+    """Load a corpus whose objects are to be measured, as :func:`load_corpus`.
 
     Raises:
-        CorpusError: as :func:`load_corpus`, or objects of all its targets have a format that is not read.
+        CorpusError: as :func:`load_corpus`, or no module is for a target with ELF objects.
     """
     corpus = load_corpus(folder, edits)
     formats = {object_format_of(module.triple) for module in corpus.modules}
@@ -295,7 +294,7 @@ def _load_module(
 def _prepare(
     module: Module, folder: Path, edits: CommandLineEdits, *, overridden: bool, has_thinlto: bool
 ) -> Module | ModuleFailure:
-    """The module with the command line that is compiled, or why it is refused."""
+    """Return the module with the command line to compile, or why that is refused."""
     where = f"{folder / DESCRIPTION_NAME}: global_command_override" if overridden else module.name
     words, reason = command_line_to_compile(
         module.command_line, edits, folder=folder, where=where, has_thinlto=has_thinlto
@@ -322,7 +321,7 @@ def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] |
 def check_fields(
     value: object, fields: Mapping[str, tuple[type, ...]], *, required: bool, where: str, remedy: str
 ) -> None:
-    """Raise if an entry of the sidecar is not what :data:`FACTS` or :data:`FAILURE` says.
+    """Check an entry of the sidecar against :data:`FACTS` or :data:`FAILURE`.
 
     Raises:
         CorpusError: a field is of another type, or one that is required is missing.
@@ -340,7 +339,7 @@ def check_fields(
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
-    """The JSON object in a file of a corpus, which is a file of its own and not beyond :data:`MOST_JSON_BYTES`.
+    """Read a JSON object from a regular file of a corpus of at most :data:`MOST_JSON_BYTES`.
 
     Raises:
         CorpusError: it is not.

@@ -1,4 +1,4 @@
-"""Reading a build's files without trust, and copying them into a corpus whole, a chunk at a time."""
+"""Reading a build's untrusted files, and copying them into a corpus, a chunk at a time."""
 
 import contextlib
 import errno
@@ -43,7 +43,7 @@ def copy_bytes(descriptor: int, offset: int, size: int, path: Path) -> str:
 
 
 def read_bytes(descriptor: int, offset: int, size: int) -> bytes:
-    """Exactly ``size`` bytes of an open file.
+    """Read exactly ``size`` bytes of an open file.
 
     Raises:
         InputError: the file has become shorter.
@@ -75,10 +75,10 @@ def copy_index(descriptor: int, path: Path) -> None:
 
 @contextlib.contextmanager
 def open_untrusted(path: Path, missing: str) -> Generator[int]:
-    """A regular file, open for reading; anything else, such as a pipe that nobody writes to, is refused.
+    """Open a regular file for reading; anything else, such as a pipe, is refused.
 
     Raises:
-        InputError: it cannot be read; the message is ``missing`` if it is not there.
+        InputError: it cannot be read; the message is ``missing`` if it does not exist.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -108,12 +108,12 @@ def check_plain_file(path: Path, what: str, *, folder: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def placing(name: str, corpus_folder: Path) -> Generator[None]:
-    """Tell a name that no file can have from a disk that takes no file.
+def explain_write_errors(name: str, corpus_folder: Path) -> Generator[None]:
+    """Within the block, turn write errors into errors about the module's name or about the disk.
 
     Raises:
-        InputError: the name is to blame.
-        StorageError: the disk is.
+        InputError: the name is not possible on this file system.
+        StorageError: the disk is full or not writable.
     """
     try:
         with writing(corpus_folder / name):

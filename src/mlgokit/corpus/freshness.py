@@ -1,4 +1,4 @@
-"""Whether a module that is there is what the front end would make now: digests of the source and all that it includes.
+"""Whether an existing module is up to date, by digests of its source and of all that it includes.
 
 Beside the bitcode of a module stands ``<module>.dep``: a zlib stream of JSON with
 
@@ -9,7 +9,7 @@ Beside the bitcode of a module stands ``<module>.dep``: a zlib stream of JSON wi
 ``sha256``          digest of the contents of all of them, in that order
 =================  ================================================================================================
 
-Time stamps decide nothing. What is not seen: a new file that would be found before one of these, as nobody read it yet.
+Time stamps are not used. Not detected is a new file that the include search would find before one of these.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _ESCAPED = re.compile(rb"\\([ #])|\$(\$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDigests:
-    """Digests of files that many modules include, each made once as long as the file stays as it is."""
+    """Digests of files that many modules include, cached as long as the file is unchanged."""
 
     known: dict[str, tuple[int, bytes]] = field(default_factory=dict[str, tuple[int, bytes]])
 
@@ -104,7 +104,7 @@ def call_digest(words: Sequence[str]) -> str:
 
 
 def read_dependencies(path: Path) -> list[str]:
-    r"""The files in a dependency file of clang's, in its order; none if there is no such file.
+    r"""Read the files in clang's dependency file, in order; empty if there is no such file.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -123,7 +123,7 @@ def read_dependencies(path: Path) -> list[str]:
 
 
 def note_sources(path: Path, files: Sequence[str], *, sha256: str, call: str, bitcode_sha256: str) -> None:
-    """Write down what a module was made from.
+    """Record the sources of a module.
 
     Raises:
         OSError: the disk is full or not writable.
@@ -134,14 +134,14 @@ def note_sources(path: Path, files: Sequence[str], *, sha256: str, call: str, bi
 
 
 def is_current(path: Path, digests: FileDigests, *, folder: Path, call: str, bitcode_sha256: str) -> bool:
-    """Whether the front end would make the same bitcode again, by what is noted at ``path``; if nothing is, it is not.
+    """Whether the front end would make the same bitcode again, by the record at ``path``; false without one.
 
     Args:
         path: what :func:`note_sources` wrote, perhaps in a corpus from elsewhere.
         digests: of files.
         folder: where the front end runs.
-        call: of the front end that would run.
-        bitcode_sha256: of the bitcode that is there.
+        call: digest of the front end's command line, by :func:`call_digest`.
+        bitcode_sha256: of the existing bitcode.
     """
     fields = _read(path)
     if fields.get("bitcode_sha256") != bitcode_sha256 or fields.get("call") != call:
@@ -153,7 +153,7 @@ def is_current(path: Path, digests: FileDigests, *, folder: Path, call: str, bit
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The fields of a record; none of one that is not there, no file of its own, or damaged."""
+    """Read the fields of a record; empty if it is missing, not a regular file, or damaged."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -166,12 +166,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _identity(status: os.stat_result) -> int:
-    """A number that is another one for a file that was changed."""
+    """The state of a file, which differs after a change."""
     return hash((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
 
 def _content(path: str, status: os.stat_result, identity: int) -> bytes | None:
-    """The digest of what is in a file, if it stays as it is meanwhile."""
+    """The digest of a file's content, if the file does not change meanwhile."""
     if not stat.S_ISREG(status.st_mode):
         return None if stat.S_ISDIR(status.st_mode) else b"no file"
     if status.st_size > _LARGEST_FILE:

@@ -1,4 +1,4 @@
-"""One front-end run for each source, and nothing done twice: what all corpora that are made from sources share.
+"""Front-end runs for corpora that are made from sources, one for each source; up-to-date modules are reused.
 
 A run is interruptible: the compilers that run are killed, every finished module is kept, and the next run goes on.
 """
@@ -20,10 +20,10 @@ from mlgokit.compiler.limits import COMPILER_LIMITS, Limits
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.outcome import check_room, first_error
-from mlgokit.compiler.sandbox import Sandbox, inside_environment, shown_to_front_end
+from mlgokit.compiler.sandbox import Sandbox, expose_to_front_end, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
-from mlgokit.corpus.files import placing
+from mlgokit.corpus.files import explain_write_errors
 from mlgokit.corpus.freshness import (
     DEPENDENCIES,
     SUFFIX,
@@ -35,7 +35,7 @@ from mlgokit.corpus.freshness import (
     now,
     read_dependencies,
 )
-from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.json_stream import iter_members
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, bitcode_path, encode_command_line
 from mlgokit.corpus.origin import note_made_here
 from mlgokit.corpus.split_assignment import SplitAssignments, earlier_assignments
@@ -57,13 +57,13 @@ _SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionLimits:
-    """What one module may take, and where its front end runs; one that takes more is a failure in the corpus.
+    """Resource limits of one module's front end; a module beyond them is a failure in the corpus.
 
     Attributes:
         module_seconds: elapsed time of the front end.
         bitcode_bytes: size of the bitcode.
         compiler: memory, and the size of each file.
-        room: what the whole corpus may take of the disk; the usual if not given.
+        room: disk space that the whole corpus may take; the default limit if ``None``.
         sandbox: where front ends run, see :func:`mlgokit.compiler.sandbox.open_front_end_sandbox`; ``None`` for the
             open.
     """
@@ -103,7 +103,7 @@ class FrontEndJob:
 
 
 class _Known(NamedTuple):
-    """What an earlier run noted of a module."""
+    """The record of a module from an earlier run."""
 
     seconds: float | None
     digest: bytes | None
@@ -112,7 +112,7 @@ class _Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Making:
-    """What all jobs of one call share; ``partial`` is a folder for files that are not whole yet."""
+    """The state shared by all jobs of one call; ``partial`` is a folder for incomplete files."""
 
     corpus_folder: Path
     partial: Path
@@ -124,7 +124,7 @@ class _Making:
 
 
 def claim_corpus(folder: Path, *, config: Mapping[str, Any], toolchain: Toolchain, inputs: Mapping[str, str]) -> None:
-    """Sign a corpus folder, or refuse one that was made in another way."""
+    """Write the manifest of a corpus folder, or refuse a folder that other settings made."""
     is_new = not (folder / DESCRIPTION_NAME).exists() and next(folder.rglob("*.bc"), None) is None
     versions = {key: value for key, value in toolchain.describe().items() if key in {"clang", "target"}}
     if not check_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=inputs):
@@ -143,13 +143,13 @@ def make_corpus(
     limits: ExtractionLimits | None = None,
     report: Report = say_nothing,
 ) -> Corpus:
-    """Run the front ends and write the corpus; what an earlier run made of the same files is reused, a split is kept.
+    """Run the front ends and write the corpus; up-to-date modules are reused, and a split is kept.
 
     Args:
         jobs: what to make, in the order of the corpus.
         corpus_folder: where, already claimed.
-        wanted: what was asked for, for the sentence of the error.
-        remedy: what to do when no module could be made.
+        wanted: the expected modules, for the error message.
+        remedy: for the error message if no module could be made.
         workers: how many compilers run at a time.
         limits: what one module may take.
         report: called after every module.
@@ -186,7 +186,7 @@ def make_corpus(
 def front_ends(
     corpus_folder: Path, *, limits: ExtractionLimits | None = None
 ) -> Generator[Callable[[FrontEndJob], Module | ModuleFailure]]:
-    """Makes modules one by one, in any thread; those that an earlier run finished are reused, and a split is kept.
+    """Open a function that makes one module, thread-safe; up-to-date modules are reused, and a split is kept.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -195,7 +195,7 @@ def front_ends(
     path = corpus_folder / SIDECAR_NAME
     if path.exists():
         with contextlib.suppress(CorpusError):
-            for name, facts in pieces_of(path, "modules", remedy="import again"):
+            for name, facts in iter_members(path, "modules", remedy="import again"):
                 if isinstance(facts, dict):
                     known[name] = _known(cast("dict[str, Any]", facts))
     making = _Making(
@@ -232,15 +232,15 @@ def _known(facts: Mapping[str, Any]) -> _Known:
 
 
 def front_end_environment() -> dict[str, str]:
-    """Ours without what changes clang's search, in English, and at the epoch for ``__DATE__`` and ``__TIME__``."""
+    """Make the front end's environment: no variables of clang's search paths, English, a fixed ``__DATE__``."""
     kept = {name: value for name, value in os.environ.items() if name not in _SEARCH_VARIABLES}
     return {**kept, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "LLVM_DISABLE_SYMBOLIZATION": "1"}
 
 
 def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
-    """Make one module, or find it made, or say why neither is possible."""
+    """Make one module or reuse it; a failure has the reason."""
     try:
-        with placing(job.name, making.corpus_folder):
+        with explain_write_errors(job.name, making.corpus_folder):
             return _make_whole(making, job)
     except InputError as error:
         return ModuleFailure(name=job.name, project=job.project, reason=str(error))
@@ -298,7 +298,7 @@ def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
 def _run_front_end(
     making: _Making, job: FrontEndJob, output: Path, dependencies: Path
 ) -> tuple[process.Completed, str | None]:
-    """Run clang once; what it did, and why there is no usable bitcode, if there is none."""
+    """Run clang once; returns its result, and the reason if there is no usable bitcode."""
     # Compiled modules go to a folder that goes away: the driver's is in the user's home.
     modules = [f"-fmodules-cache-path={making.partial / 'modules'}"] if "-fmodules" in job.front_end else []
     clang, *options = job.front_end
@@ -314,7 +314,7 @@ def _run_front_end(
             limits.compiler,
             program=clang,
             writable=making.partial,
-            readable=shown_to_front_end(_files_read(job, words)),
+            readable=expose_to_front_end(_files_read(job, words)),
             folder=job.directory,
         )
     done = process.run(
@@ -344,7 +344,7 @@ def _run_front_end(
 
 
 def _files_read(job: FrontEndJob, words: Sequence[str]) -> Generator[Path]:
-    """The compiler, and the files and folders that a front end's command line names."""
+    """List the compiler, and the files and folders that a front end's command line names."""
     yield Path(job.front_end[0])
     for value in (job.input[-1], *(value for option in parse_options(words) for value in option.values)):
         yield Path(os.path.normpath(job.directory / value))

@@ -1,4 +1,4 @@
-"""Which modules are the same: the contents of a corpus, groups of copies, and copies on both sides of the split."""
+"""Duplicate modules: the contents of a corpus, groups of copies, and copies on both sides of the split."""
 
 import contextlib
 import functools
@@ -43,7 +43,7 @@ class Contents:
     failures: tuple[ModuleFailure, ...] = ()
 
     def keys(self, module: Module) -> frozenset[str]:
-        """By what a module is the same as another: its bitcode, and its identity where it is known."""
+        """The keys by which copies are found: the bitcode's digest, and the identity if it is known."""
         digest = self.digests.get(module.name, module.bitcode_sha256)
         content = self.by_name.get(module.name)
         return frozenset(key for key in (digest, content.identity if content else None) if key)
@@ -59,12 +59,12 @@ NOTHING_KNOWN = Contents(digests={}, by_name={})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinship:
-    """A held-out project that has much of a training project in it, or the other way round.
+    """A held-out and a training project that share many functions.
 
     Attributes:
         held_out: the project kept out of training.
-        training: the other one.
-        shared: estimated share of the functions of the smaller of the two that are in both.
+        training: the training project.
+        shared: estimated fraction of the smaller project's functions that are in both.
     """
 
     held_out: str
@@ -73,7 +73,7 @@ class Kinship:
 
 
 def known_contents(folder: Path, modules: Sequence[Module]) -> Contents:
-    """What an earlier :func:`describe_corpus` found; bitcode that is there is known by its own digest."""
+    """Read what an earlier :func:`describe_corpus` cached, by the digest of the present bitcode."""
     remembered = read_contents(folder)
     digests = {module.name: digest for module in modules if (digest := _digest_of(module))}
     return Contents(
@@ -83,7 +83,7 @@ def known_contents(folder: Path, modules: Sequence[Module]) -> Contents:
 
 
 def digest_modules(modules: Sequence[Module]) -> str:
-    """Of all that is compiled, by content; what is missing will fail to compile, and is as good as nothing."""
+    """Digest all modules by content; modules with unreadable files are left out, as they will not compile."""
     facts: dict[str, object] = {}
     for module in modules:
         with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ def describe_corpus(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """What the threads of one call share; one of them describes a digest, and the others wait for it."""
+    """The state shared by the threads of one call; one thread describes a digest, and the others wait for it."""
 
     remembered: dict[str, ModuleContent]
     toolchain: Toolchain | None
@@ -200,7 +200,7 @@ def _look(search: _Search, module: Module) -> _Seen:
 
 
 def duplicate_groups(modules: Iterable[Module], contents: Contents, *, exact: bool) -> tuple[tuple[str, ...], ...]:
-    """Names of modules with the same bitcode, or, not ``exact``, the same identity; trivial ones are left out then."""
+    """Group module names by bitcode if ``exact``, else by identity without trivial modules."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     for module in modules:
         if exact:
@@ -212,8 +212,8 @@ def duplicate_groups(modules: Iterable[Module], contents: Contents, *, exact: bo
     return tuple(tuple(group) for group in names.values() if len(group) > 1)
 
 
-def without_copies(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:
-    """The modules that are not held out, without the copies of what is held out or came before.
+def drop_copies(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:
+    """Drop held-out modules, and copies of held-out or earlier modules.
 
     A copy has the same bitcode or the same identity. Of two projects that share a module, the held-out one keeps it.
     """
@@ -228,12 +228,12 @@ def without_copies(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN
 
 
 def training_modules(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:
-    """The modules that are not held out, without the copies of what is held out or came before.
+    """Drop held-out modules, and copies of held-out or earlier modules.
 
     Raises:
-        CorpusError: nothing is left.
+        CorpusError: no module is left.
     """
-    chosen = without_copies(modules, contents)
+    chosen = drop_copies(modules, contents)
     if not chosen:
         raise CorpusError(
             f"training: expected at least one of {len(modules)} modules not to be held out, found none; "
@@ -243,7 +243,7 @@ def training_modules(modules: Sequence[Module], contents: Contents = NOTHING_KNO
 
 
 def leaks(modules: Sequence[Module], contents: Contents) -> tuple[str, ...]:
-    """Names of training modules with a held-out copy, trivial ones left out; training passes over them."""
+    """Find training modules with a held-out copy, except for trivial ones; training skips them."""
     seen = {key for module in modules if module.held_out for key in contents.keys(module)}
     return tuple(
         module.name
@@ -259,7 +259,7 @@ def kinships(modules: Sequence[Module], contents: Contents) -> tuple[Kinship, ..
     changed a little does: only its user can say on which side it belongs.
     """
     sides: dict[bool, defaultdict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
-    trained_on = {module.name for module in without_copies(modules, contents)}
+    trained_on = {module.name for module in drop_copies(modules, contents)}
     for module in modules:
         content = contents.by_name.get(module.name)
         if content is not None and (module.held_out or module.name in trained_on):

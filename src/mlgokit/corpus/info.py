@@ -12,12 +12,12 @@ from mlgokit.corpus.identity import (
     Contents,
     Kinship,
     describe_corpus,
+    drop_copies,
     duplicate_groups,
     kinships,
     leaks,
-    without_copies,
 )
-from mlgokit.corpus.options.override import understand_override
+from mlgokit.corpus.options.override import parse_override
 from mlgokit.corpus.split import by_project
 from mlgokit.module import Module
 
@@ -159,7 +159,7 @@ def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
     failed = (*corpus.failures, *corpus.missing)
     grouped = by_project(corpus.modules)
     failures = Counter(failure.project for failure in failed)
-    trained_on = {module.name for module in without_copies(corpus.modules, contents)}
+    trained_on = {module.name for module in drop_copies(corpus.modules, contents)}
     projects = tuple(
         _project_info(name, grouped.get(name, []), contents, trained_on=trained_on, failures=failures[name])
         for name in dict.fromkeys([*grouped, *(failure.project for failure in failed)])
@@ -232,7 +232,7 @@ def _damage(module: Module, digest: str | None) -> str | None:
 
 
 def _translate(override: tuple[str, ...], *, folder: Path) -> tuple[str, ...]:
-    compiled = understand_override(override, where=str(folder)) if override else ()
+    compiled = parse_override(override, where=str(folder)) if override else ()
     return () if compiled in {override, ("-cc1", *override)} else compiled
 
 

@@ -56,14 +56,14 @@ class _Bounded:
         return data
 
 
-def pieces_of(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]]:
-    """The elements of the member ``key`` of the object that a file consists of; none if it has no such member.
+def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]]:
+    """Iterate over the elements of the member ``key`` of a file's top-level object; empty without that member.
 
     Args:
-        path: the file; what else it has is read over.
+        path: the file; its other members are skipped.
         key: of the member: a list gives its elements with an empty name, an object its members with their names, and
             any other value itself.
-        remedy: what to do if the file is bad, for the sentence.
+        remedy: for the error message.
 
     Raises:
         CorpusError: the file cannot be read, is no JSON, or has a part beyond all bounds.
@@ -73,7 +73,7 @@ def pieces_of(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]
             open_untrusted(path, "No such file or directory") as descriptor,
             open(descriptor, "rb", closefd=False) as file,
         ):
-            yield from _pieces(_Bounded(file=file, path=path, remedy=remedy), key)
+            yield from _iter_members(_Bounded(file=file, path=path, remedy=remedy), key)
     except (OSError, InputError) as error:
         reason = error if isinstance(error, InputError) else error.strerror or error
         raise CorpusError(f"{path}: expected a file, found: {reason}; {remedy}") from error
@@ -82,7 +82,7 @@ def pieces_of(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]
         raise CorpusError(f"{path}: expected JSON, found: {reason:.200}; {remedy}") from error
 
 
-def _pieces(file: _Bounded, key: str) -> Generator[tuple[str, Any]]:
+def _iter_members(file: _Bounded, key: str) -> Generator[tuple[str, Any]]:
     # Containers that are open, the outermost first, each with the last key of an object. Of what is not wanted
     # nothing is kept.
     stack: list[tuple[Any, list[str]]] = []

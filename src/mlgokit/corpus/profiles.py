@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mlgokit.compiler.options.parse import Option, parse_options
 from mlgokit.compiler.options.safety import MOST_PROFILE_BYTES, names_a_profile
-from mlgokit.corpus.files import copy_bytes, open_untrusted, placing, read_bytes
+from mlgokit.corpus.files import copy_bytes, explain_write_errors, open_untrusted, read_bytes
 from mlgokit.errors import InputError
 
 PROFILES = "profiles"
@@ -51,7 +51,7 @@ class ProfileCopies:
         path = _path(option, directory)
         key = option.name, path
         if key not in self.known:
-            with _open_profile(option, path) as descriptor, placing(PROFILES, self.corpus_folder):
+            with _open_profile(option, path) as descriptor, explain_write_errors(PROFILES, self.corpus_folder):
                 fresh = self.corpus_folder / PROFILES / f"{os.getpid()}.new"
                 digest = copy_bytes(descriptor, 0, os.fstat(descriptor).st_size, fresh)
                 fresh.replace(fresh.with_name(digest))

@@ -3,7 +3,7 @@
 A project's side depends on its name, the seed and the share alone: adding projects moves none. A corpus of one project
 is split by module, by identity, so that copies stay together. What a user decided, by a list of projects or by name, is
 left alone. Copies of a module on both sides are no business of the split: training passes over its copy
-(:func:`mlgokit.corpus.identity.without_copies`), which moves nothing either.
+(:func:`mlgokit.corpus.identity.drop_copies`), which moves nothing either.
 """
 
 import enum
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.corpus.corpus import Corpus, read_sidecar, write_sidecar
-from mlgokit.corpus.identity import Contents, Kinship, kinships, leaks, without_copies
+from mlgokit.corpus.identity import Contents, Kinship, drop_copies, kinships, leaks
 from mlgokit.corpus.layout import default_project
 from mlgokit.errors import UsageError
 from mlgokit.locks import locked
@@ -202,7 +202,7 @@ def split_result(
     notes: tuple[str, ...] = (),
 ) -> SplitResult:
     """Count the sides of a corpus as it is."""
-    trained_on = {module.name for module in without_copies(corpus.modules, contents)}
+    trained_on = {module.name for module in drop_copies(corpus.modules, contents)}
     rows: list[ProjectSplit] = []
     for name, own in by_project(corpus.modules).items():
         training = sum(module.name in trained_on for module in own)

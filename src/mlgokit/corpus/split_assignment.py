@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.json_stream import iter_members
 from mlgokit.corpus.layout import SIDECAR_NAME
 from mlgokit.errors import CorpusError
 
@@ -77,7 +77,7 @@ def earlier_assignments(folder: Path) -> SplitAssignments:
     path = folder / SIDECAR_NAME
     if path.exists():
         with contextlib.suppress(CorpusError):
-            pieces = pieces_of(path, "modules", remedy="import again")
+            pieces = iter_members(path, "modules", remedy="import again")
             return assignments_in(
                 (name, cast("dict[str, Any]", facts)) for name, facts in pieces if isinstance(facts, dict)
             )

@@ -127,7 +127,7 @@ def _is_bitcode(path: Path) -> bool:
         return file.read(4) == b"BC\xc0\xde"
 
 
-def compiled_in_one_go(jobs: Iterable[FrontEndJob], *, timeout_seconds: float = COMPILE_SECONDS) -> Reference:
+def compile_in_one_step(jobs: Iterable[FrontEndJob], *, timeout_seconds: float = COMPILE_SECONDS) -> Reference:
     """What the corpus's compiler makes of the sources, front end and back end in one process."""
     by_name = {job.name: job for job in jobs}
 

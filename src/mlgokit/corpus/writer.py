@@ -10,7 +10,7 @@ from typing import IO, Any, TypeVar
 
 from mlgokit.compiler.pool import in_order
 from mlgokit.corpus.corpus import ModuleFailure, module_facts
-from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.json_stream import iter_members
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION
 from mlgokit.corpus.split_assignment import NOTHING_ASSIGNED, SplitAssignments, earlier_assignments
 from mlgokit.disk import Room
@@ -88,7 +88,7 @@ class CorpusWriter:
     def add_earlier(self, path: Path) -> None:
         """Put in what an earlier sidecar says of modules that were not added."""
         if path.exists() and self.known is not None:
-            for name, facts in pieces_of(path, "modules", remedy="import again"):
+            for name, facts in iter_members(path, "modules", remedy="import again"):
                 if hash(name) not in self.known:
                     self.add_facts(name, facts)
 

@@ -191,7 +191,7 @@ def _policy_source(policy: Policy, name: str, index: int, places: dict[str, int]
         numbers += [f"Margins[{side}] = {margin}" for side, margin in enumerate(margins)]
     for array, values in arrays.items():
         yield f"const float {array}{index}[] = {{\n"
-        yield from _lines(values.ravel())
+        yield from _format_literals(values.ravel())
         yield "};\n"
     high, low = selector_words(name)
     sources = ", ".join(str(places[feature]) for feature in policy.features)
@@ -200,7 +200,7 @@ def _policy_source(policy: Policy, name: str, index: int, places: dict[str, int]
     yield f'  return {{"{name}", {high:#x}, {low:#x}, std::move(N), {{{sources}}}}};\n}}\n\n'
 
 
-def _lines(values: Iterable[np.float32]) -> Iterator[str]:
+def _format_literals(values: Iterable[np.float32]) -> Iterator[str]:
     """Literals that are read as the very same numbers."""
     words = [f"{float(value).hex()}f," for value in values]
     for begin in range(0, len(words), 8):

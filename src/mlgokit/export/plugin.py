@@ -91,7 +91,7 @@ def export_plugin(
         raise UsageError("policies: expected at least one policy file, found none; see `mlgokit export plugin --help`")
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
         if doubt is not None or targets:
-            by_problem = _write_changed(by_problem, doubt, tuple(targets), Path(scratch))
+            by_problem = _write_edited_policies(by_problem, doubt, tuple(targets), Path(scratch))
         source, plugin = Path(scratch) / "check.c", Path(scratch) / "plugin.so"
         link_policies(toolchain, by_problem, plugin)
         source.write_text(_CHECKED)
@@ -114,7 +114,7 @@ def export_plugin(
     )
 
 
-def _write_changed(
+def _write_edited_policies(
     policies: dict[str, Path], doubt: float | None, targets: tuple[str, ...], folder: Path
 ) -> dict[str, Path]:
     """The policies, by problem, written into ``folder``: those of effects with another doubt, all for other targets."""

@@ -23,7 +23,7 @@ from mlgokit.files import atomic_write
 from mlgokit.policy.network import Policy
 from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
-from mlgokit.policy.targets import check_llvms_own
+from mlgokit.policy.targets import check_exportable_to_llvm
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 
 CLASSES = {
@@ -86,7 +86,7 @@ def export_release(
         ToolError: the source does not compile.
         UsageError: policies, names or the class do not fit each other.
     """
-    read = {path: _exportable(path, doubt) for path in policies}
+    read = {path: _load_exportable(path, doubt) for path in policies}
     problem = _check_together(read, policies, names)
     cpp_class = CLASSES[problem.name] if name is None else name
     if not re.fullmatch(r"[A-Za-z_]\w*", cpp_class):
@@ -113,11 +113,11 @@ def _selector_flag(names: Sequence[str]) -> list[str]:
     return ["-mllvm", f"-ml-inliner-model-selector={names[0]}"] if names else []
 
 
-def _exportable(path: Path, doubt: float | None) -> Policy:
+def _load_exportable(path: Path, doubt: float | None) -> Policy:
     """The policy, if LLVM's release mode can have it."""
     origin = policy_name(path)
     policy = load_policy(path)
-    check_llvms_own(policy, origin)
+    check_exportable_to_llvm(policy, origin)
     if doubt is not None:
         check_doubt(doubt, [policy])
         policy = replace(policy, doubt=doubt)

@@ -9,7 +9,7 @@ from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
-from mlgokit.policy.targets import check_llvms_own
+from mlgokit.policy.targets import check_exportable_to_llvm
 from mlgokit.policy.tflite.file import graph_bytes
 from mlgokit.policy.tflite.write_policy import write_policy
 from mlgokit.problems import PROBLEMS
@@ -63,7 +63,7 @@ def export_tflite(
     """
     origin = policy_name(path)
     policy = load_policy(path)
-    check_llvms_own(policy, origin)
+    check_exportable_to_llvm(policy, origin)
     if not 2 <= columns <= 1024:
         raise UsageError(f"--columns: expected 2 to 1024, found {columns}; LLVM gives a model 33")
     if policy.asks_heuristic and heuristic == "refuse":

@@ -20,7 +20,7 @@ from mlgokit.policy.network import LOGIT_BOUND, OutputKind, Policy
 from mlgokit.policy.normaliser import LARGEST, Quantile
 from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
-from mlgokit.policy.targets import check_llvms_own
+from mlgokit.policy.targets import check_exportable_to_llvm
 from mlgokit.policy.tflite.graph import Array
 from mlgokit.policy.tflite.steps import Steps, whole_inputs
 from mlgokit.policy.tflite.write_policy import EXACT_FLOAT, digits_of
@@ -87,7 +87,7 @@ def tosa_text(policy: Policy, *, origin: str = "policy") -> str:
         PolicyError: the policy needs what LLVM does not send.
         UsageError: it is of another problem, has caution, or asks LLVM's heuristic, which no model in LLVM can.
     """
-    check_llvms_own(policy, origin)
+    check_exportable_to_llvm(policy, origin)
     problem = PROBLEMS[policy.problem]
     if problem.name not in NAMES or policy.asks_heuristic or policy.caution:
         unsupported = "caution" if policy.caution else "a gate or doubt" if problem.name in NAMES else problem.name
@@ -160,24 +160,24 @@ class _Body:
         table = np.atleast_2d(np.ascontiguousarray(values, np.float32))
         return self._constant(_Type(*table.shape), f'"0x{table.tobytes().hex().upper()}"')
 
-    def whole(self, value: int) -> str:
+    def integer(self, value: int) -> str:
         """One whole number."""
         return self._constant(_Type(1, 1, _INT), str(value))
 
-    def chosen(self, condition: str, yes: str, no: str, *, kind: str = _FLOAT) -> str:
+    def select(self, condition: str, yes: str, no: str, *, kind: str = _FLOAT) -> str:
         """One of two values."""
         return self.add("select", [condition, yes, no], kind=kind)
 
-    def greater(self, value: str, other: str) -> str:
+    def maximum(self, value: str, other: str) -> str:
         """The greater of two values, and the other one for NaN."""
-        return self.chosen(self.add("greater", [value, other], kind=_BIT), value, other)
+        return self.select(self.add("greater", [value, other], kind=_BIT), value, other)
 
-    def ones(self, condition: str) -> str:
+    def to_float(self, condition: str) -> str:
         """1 where it holds, 0 elsewhere."""
         given = self.types[condition]
-        return self.chosen(condition, self.constant(np.ones((1, given.elements))), self.constant(np.zeros(1)))
+        return self.select(condition, self.constant(np.ones((1, given.elements))), self.constant(np.zeros(1)))
 
-    def product(self, value: str, matrix: Array | str) -> str:
+    def matrix_product(self, value: str, matrix: Array | str) -> str:
         """``value`` times a matrix [I, O], or another value as one."""
         factor = matrix if isinstance(matrix, str) else self.constant(matrix)
         zero = self._small("f32", "0.0")
@@ -185,7 +185,7 @@ class _Body:
         types = [*(operand.text for operand in given), *["tensor<1xf32>"] * 2]
         return self._note("matmul", [value, factor, zero, zero], types, _Type(given[0].rows, given[1].elements))
 
-    def scaled(self, value: str, factor: float | str) -> str:
+    def multiply(self, value: str, factor: float | str) -> str:
         """``value`` times a number, or another value."""
         other = factor if isinstance(factor, str) else self.constant(np.array([factor]))
         given = [self.types[value], self.types[other]]
@@ -225,7 +225,7 @@ def _first_layer(body: _Body, policy: Policy, arguments: dict[str, str]) -> list
         whole, value = kinds[name].type == "int64_t", arguments[name]
         if not whole:
             # NaN is one number to a policy, and equals nothing.
-            value = body.chosen(body.add("equal", [value, value], kind=_BIT), value, body.constant(np.array([nan])))
+            value = body.select(body.add("equal", [value, value], kind=_BIT), value, body.constant(np.array([nan])))
         steps = whole_inputs(policy.normaliser, layer, index, whole_numbers=whole)
         inputs.append(_look_up(body, value, steps))
         orders.append([each * index + part for part in range(each)])
@@ -236,11 +236,11 @@ def _first_layer(body: _Body, policy: Policy, arguments: dict[str, str]) -> list
         for digit in digits:
             part = ""
             for value, order in zip(inputs, orders, strict=True):
-                product = body.product(value, digit[order])
+                product = body.matrix_product(value, digit[order])
                 part = product if not part else body.add("add", [part, product])
-            total = part if not total else body.add("add", [body.scaled(total, base), part])
+            total = part if not total else body.add("add", [body.multiply(total, base), part])
         total = body.add("add", [total, body.constant(bias)])
-        outputs.append(body.scaled(total, float(unit)))
+        outputs.append(body.multiply(total, float(unit)))
     return outputs
 
 
@@ -256,7 +256,7 @@ def _look_up(body: _Body, value: str, steps: Steps) -> str:
     if len(steps.knots) >= _MANY and values.shape[1] == 1 and (np.all(added > 0) or np.all(added < 0)):
         return body.add("add", [_sum_by_groups(body, value, steps.knots, added[:, 0]), lowest])
     reached = body.add("greater_equal", [value, body.constant(steps.knots)], kind=_BIT)
-    return body.add("add", [body.product(body.ones(reached), added), lowest])
+    return body.add("add", [body.matrix_product(body.to_float(reached), added), lowest])
 
 
 def _sum_by_groups(body: _Body, value: str, knots: Array, added: Array) -> str:
@@ -270,19 +270,21 @@ def _sum_by_groups(body: _Body, value: str, knots: Array, added: Array) -> str:
     table = single[starts[:, None] + np.arange(size)]
     # All are beyond the beginning of the first one.
     firsts = np.concatenate([[-LARGEST], table[1:, 0]])
-    begun = body.ones(body.add("greater_equal", [value, body.constant(firsts)], kind=_BIT))
-    own = body.product(begun, np.eye(len(starts)) - np.eye(len(starts), k=-1))
-    reached = body.ones(body.add("greater_equal", [value, body.product(own, table)], kind=_BIT))
-    rank = body.add("add", [body.product(own, starts[:, None]), body.product(reached, np.ones((size, 1)))])
-    return rank if added[0] > 0 else body.scaled(rank, -1)
+    begun = body.to_float(body.add("greater_equal", [value, body.constant(firsts)], kind=_BIT))
+    own = body.matrix_product(begun, np.eye(len(starts)) - np.eye(len(starts), k=-1))
+    reached = body.to_float(body.add("greater_equal", [value, body.matrix_product(own, table)], kind=_BIT))
+    rank = body.add(
+        "add", [body.matrix_product(own, starts[:, None]), body.matrix_product(reached, np.ones((size, 1)))]
+    )
+    return rank if added[0] > 0 else body.multiply(rank, -1)
 
 
 def _member(body: _Body, policy: Policy, member: int, hidden: str) -> str:
     """One member's answer: an effect, its preference for inlining, or logits of columns."""
     for layer in policy.layers[1:]:
-        hidden = body.greater(hidden, body.constant(np.zeros(1)))
-        hidden = body.add("add", [body.product(hidden, layer.weight[member]), body.constant(layer.bias[member])])
-    return body.product(hidden, np.array([[-1.0], [1.0]])) if policy.output is OutputKind.LOGITS else hidden
+        hidden = body.maximum(hidden, body.constant(np.zeros(1)))
+        hidden = body.add("add", [body.matrix_product(hidden, layer.weight[member]), body.constant(layer.bias[member])])
+    return body.matrix_product(hidden, np.array([[-1.0], [1.0]])) if policy.output is OutputKind.LOGITS else hidden
 
 
 def _inlines(body: _Body, policy: Policy, total: str) -> str:
@@ -290,30 +292,32 @@ def _inlines(body: _Body, policy: Policy, total: str) -> str:
     none = body.constant(np.zeros(1))
     # An effect in bytes pays if it is below 0, a preference if it is above.
     ends = [none, total] if policy.output is OutputKind.EFFECT_BYTES else [total, none]
-    return body.chosen(body.add("greater", ends, kind=_BIT), body.whole(1), body.whole(0), kind=_INT)
+    return body.select(body.add("greater", ends, kind=_BIT), body.integer(1), body.integer(0), kind=_INT)
 
 
 def _column(body: _Body, total: str, mask: str, members: int) -> str:
     """The first column of the greatest logit among those that may be chosen; the last one if there are none."""
     bound = LOGIT_BOUND * members
     # NaN is below all.
-    bounded = body.greater(total, body.constant(np.array([-bound])))
-    bounded = body.scaled(body.greater(body.scaled(bounded, -1), body.constant(np.array([-bound]))), -1)
+    bounded = body.maximum(total, body.constant(np.array([-bound])))
+    bounded = body.multiply(body.maximum(body.multiply(bounded, -1), body.constant(np.array([-bound]))), -1)
     forbidden = np.full((COLUMNS, 1), -LARGEST)
     forbidden[-1] /= 2
     none = body.constant(np.zeros(1))
-    logits = body.chosen(body.add("equal", [mask, none], kind=_BIT), body.constant(forbidden), bounded)
+    logits = body.select(body.add("equal", [mask, none], kind=_BIT), body.constant(forbidden), bounded)
     # The same logits in one row, to compare each with each.
-    row = body.product(body.constant(np.ones((1, COLUMNS))), body.scaled(body.constant(np.eye(COLUMNS)), logits))
-    greater = body.ones(body.add("greater", [row, logits], kind=_BIT))
+    row = body.matrix_product(
+        body.constant(np.ones((1, COLUMNS))), body.multiply(body.constant(np.eye(COLUMNS)), logits)
+    )
+    greater = body.to_float(body.add("greater", [row, logits], kind=_BIT))
     earlier = body.constant(np.tri(COLUMNS, k=-1))
-    equal = body.chosen(body.add("equal", [row, logits], kind=_BIT), earlier, none)
-    before = body.product(body.add("add", [greater, equal]), np.ones((COLUMNS, 1)))
-    index = body.chosen(body.add("equal", [before, none], kind=_BIT), body.constant(np.arange(COLUMNS)[:, None]), none)
-    broadcast = body.product(body.constant(np.ones((1, COLUMNS))), index)
+    equal = body.select(body.add("equal", [row, logits], kind=_BIT), earlier, none)
+    before = body.matrix_product(body.add("add", [greater, equal]), np.ones((COLUMNS, 1)))
+    index = body.select(body.add("equal", [before, none], kind=_BIT), body.constant(np.arange(COLUMNS)[:, None]), none)
+    broadcast = body.matrix_product(body.constant(np.ones((1, COLUMNS))), index)
     # A cast would round, for which there is no C++.
-    decision = body.whole(0)
+    decision = body.integer(0)
     for column in range(1, COLUMNS):
         is_it = body.add("equal", [broadcast, body.constant(np.array([column]))], kind=_BIT)
-        decision = body.chosen(is_it, body.whole(column), decision, kind=_INT)
+        decision = body.select(is_it, body.integer(column), decision, kind=_INT)
     return decision

@@ -24,7 +24,7 @@ from mlgokit.learning.decision_batch import feature_names, feature_rows
 from mlgokit.module import Module
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.store import policy_bytes
-from mlgokit.policy.targets import for_modules
+from mlgokit.policy.targets import restrict_to_targets
 from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.progress import Report, say_nothing
 
@@ -69,7 +69,7 @@ class Baselines:
             return 0.0 if run.regalloc is None else float(run.regalloc.scores.sum())
         return size_score(run.measured, self.weights[self.modules[index].project], objective=self.objective)
 
-    def scored_build(self, index: int, run: Compilation) -> ScoredBuild:
+    def score_build(self, index: int, run: Compilation) -> ScoredBuild:
         """Score the functions of a compilation, for credit assignment of inlining."""
         return weighted_build(run, self.weights[self.modules[index].project], self.objective)
 
@@ -200,5 +200,5 @@ def policy_file(actor: Actor, folder: Path, number: int, modules: Sequence[Modul
     if isinstance(actor, str):
         return actor
     path = folder / f"{number}.policy"
-    path.write_bytes(policy_bytes(for_modules(actor, modules)))
+    path.write_bytes(policy_bytes(restrict_to_targets(actor, modules)))
     return str(path)

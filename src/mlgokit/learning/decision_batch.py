@@ -184,7 +184,7 @@ def _sites(log: Log, context: Ints) -> Ints:
     return (hashed + number * _ODD[2]).view(np.int64)
 
 
-def followed_decisions(
+def compute_greedy_decisions(
     problem: Problem, actor: Actor, features: Sequence[str], found: DecisionBatch
 ) -> npt.NDArray[Any]:
     """Compute what ``actor`` decides at the same questions without exploration; rules but the heuristic as decided.

@@ -19,12 +19,12 @@ from mlgokit.compiler.regalloc_cost import OFFSET
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.errors import UsageError
 from mlgokit.learning.baselines import Baselines, compile_once, policy_file
-from mlgokit.learning.decision_batch import DecisionBatch, batch_of_flips, batch_of_log, followed_decisions
+from mlgokit.learning.decision_batch import DecisionBatch, batch_of_flips, batch_of_log, compute_greedy_decisions
 from mlgokit.policy.exploration import Exploration
 from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.progress import Report, say_nothing
 from mlgokit.spec import AdviceKind
-from mlgokit.tables.decisions import flipped_keys, site_table, strong_names
+from mlgokit.tables.decisions import find_flipped_keys, site_table, strong_names
 
 MODULES_FOR_ROWS = 16
 """Modules per worker from which on a worker compiles all of a module in a row; at the end of a turn some wait."""
@@ -130,16 +130,16 @@ def compile_proposals(
                 Exploration() if item in drawn else _exploration(task, proposal, item.position),
                 detail=proposal.detail,
                 decisions=b"" if given is None else site_table(baselines.defaults[item.index], given),
-                flips=None if given is None or base is None else flipped_keys(base.decisions, given),
+                flips=None if given is None or base is None else find_flipped_keys(base.decisions, given),
             )
 
         runs = _compile_all(work, items, proposals, bases, report=report, label=label)
     worked = [item for item in items if item in runs and runs[item].ok and runs[item].decision_count]
-    told = _without_repeats(worked, runs, drawn)
+    distinct = _without_repeats(worked, runs, drawn)
     failures = Counter(run.reason or run.status.value for run in runs.values() if not run.ok)
     return Collected(
-        experiences=tuple(_experience(task, runs[item], proposals[item.proposal], item, bases) for item in told),
-        rewards=np.array([baselines.reward(item.index, runs[item]) for item in told]),
+        experiences=tuple(_experience(task, runs[item], proposals[item.proposal], item, bases) for item in distinct),
+        rewards=np.array([baselines.reward(item.index, runs[item]) for item in distinct]),
         compilations=len(items),
         failures=dict(failures),
         user_seconds=sum(run.user_seconds for run in runs.values()),
@@ -149,7 +149,7 @@ def compile_proposals(
 def _independent(proposal: Proposal, item: _Item, base: Compilation, bases: "_Bases") -> ForcedDecisions:
     """Draw flips of ``base`` that cannot change the same function."""
     sites, seed = base.decisions.sites.view(np.int64), int(proposal.seeds[item.position])
-    return independent_flips(bases.scored(proposal, item), sites, most=proposal.independent, seed=seed)
+    return independent_flips(bases.score(proposal, item), sites, most=proposal.independent, seed=seed)
 
 
 def _compile_all(
@@ -177,17 +177,17 @@ def _compile_all(
             finished.append(item)
         return done
 
-    def told(_done: int, _total: int, text: str) -> None:
+    def report_current(_done: int, _total: int, text: str) -> None:
         report(len(finished), len(items), text)
 
     runs: dict[_Item, Compilation] = {}
-    for rows in in_rows([item.index for item in items], waits, workers=count_of(compiler)):
-        for done in parallel(work_row, rows, workers=compiler, report=told, label=label):
+    for rows in group_into_rows([item.index for item in items], waits, workers=count_of(compiler)):
+        for done in parallel(work_row, rows, workers=compiler, report=report_current, label=label):
             runs |= done
     return runs
 
 
-def in_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: int) -> list[list[list[int]]]:
+def group_into_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: int) -> list[list[list[int]]]:
     """Group compilations, by position, into rows that one worker makes; rows of a later group wait for earlier ones.
 
     Compilations that wait for a base come after the others. If there are many more modules than workers, all of a
@@ -199,7 +199,7 @@ def in_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: int) -> l
         workers: number of rows that are made at once.
 
     Example:
-        >>> in_rows([7, 8, 7, 8], [False, False, True, True], workers=2)
+        >>> group_into_rows([7, 8, 7, 8], [False, False, True, True], workers=2)
         [[[0], [1]], [[2], [3]]]
     """
     order = sorted(range(len(modules)), key=lambda position: waits[position])
@@ -258,11 +258,11 @@ class _Bases:
         """The base of an item of ``proposal``; ``None`` if there is none or it failed."""
         return None if proposal.base is None else self.runs.get((proposal.base, item.index))
 
-    def scored(self, proposal: Proposal, item: _Item) -> ScoredBuild:
+    def score(self, proposal: Proposal, item: _Item) -> ScoredBuild:
         """The scored build of a base."""
         key = proposal.base or 0, item.index
         if key not in self._scored:
-            self._scored[key] = self.baselines.scored_build(item.index, self.runs[key])
+            self._scored[key] = self.baselines.score_build(item.index, self.runs[key])
         return self._scored[key]
 
 
@@ -293,8 +293,8 @@ def _experience(task: Task, run: Compilation, proposal: Proposal, item: _Item, b
     else:
         scores, defaults = (np.array([baselines.score(item.index, one)]) for one in (run, default))
         if base is not None:
-            before = bases.scored(proposal, item)
-            credit = _component_credit(before, baselines.scored_build(item.index, run), run, found)
+            before = bases.score(proposal, item)
+            credit = _component_credit(before, baselines.score_build(item.index, run), run, found)
     return Experience(
         proposal=item.proposal,
         compilation=item.position,
@@ -355,7 +355,7 @@ def _function_credit(
     Functions are allocated one by one and do not change each other. Changes are relative to the function's cost under
     the heuristic, because costs of functions have no common unit (docs/scores.md).
     """
-    followed = followed_decisions(problem, actor, task.features, found)
+    followed = compute_greedy_decisions(problem, actor, task.features, found)
     departed = found.decisions != followed
     contexts, component = np.unique(found.context[departed], return_inverse=True)
     whole = np.full(len(found.decisions), -1, np.int64)

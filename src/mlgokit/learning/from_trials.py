@@ -32,7 +32,7 @@ from mlgokit.learning.validation import Validation
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import save_policy
-from mlgokit.policy.targets import for_modules
+from mlgokit.policy.targets import restrict_to_targets
 from mlgokit.problems import Problem
 from mlgokit.traces import Log
 
@@ -230,7 +230,7 @@ class TrialRun:
         validation, evaluations = self.trials.judge(state, choice.policy)
         if self.must_pay and validation.modules and validation.gain <= 0:
             refused = training.folder / REFUSED_NAME
-            save_policy(for_modules(choice.policy, training.modules), refused)
+            save_policy(restrict_to_targets(choice.policy, training.modules), refused)
             raise UsageError(
                 f"{training.problem.name}: the trained policy does not pay on validation projects "
                 f"({-100 * validation.gain:+.2f} % on {len(validation.modules)} modules); leave the decision to "
@@ -245,7 +245,7 @@ class TrialRun:
         return Learned(
             policy=choice.policy,
             counters=counters,
-            rows=(*rows[:-1], _completed(rows[-1], validation, choice.numbers)),
+            rows=(*rows[:-1], _complete_row(rows[-1], validation, choice.numbers)),
             taught=self.trials.training_modules(state, counters.turn),
             judged=len(validation.modules),
             left_out=dict(Counter(self.trials.left_out)),
@@ -280,7 +280,7 @@ def _row(counters: Counters, fitted: Fitted) -> Row:
     }
 
 
-def _completed(row: Row, validation: Validation, numbers: Mapping[str, float]) -> Row:
+def _complete_row(row: Row, validation: Validation, numbers: Mapping[str, float]) -> Row:
     """The last row with the validation's gain, which is also the reward where trials are not of whole policies."""
     gains = {name: validation.gain for name in _COMPLETED if math.isnan(row[name])}
     return {**row, **gains, **{f"learner/{name}": value for name, value in numbers.items()}}

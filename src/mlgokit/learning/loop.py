@@ -90,7 +90,7 @@ def learn(
         modules=tuple(modules),
         problem=problem,
         algorithm=algorithm,
-        config=config.resolved(algorithm),
+        config=config.resolve(algorithm),
         settings=settings,
         folder=folder,
         report=report,

@@ -1,4 +1,4 @@
-"""The report of a training: each turn, the validation by project and module, and the gate."""
+"""The report of a training: turns, validation by project and module, and the policy's gate."""
 
 import math
 from collections import defaultdict
@@ -27,16 +27,16 @@ from mlgokit.pages.model import (
 )
 
 _COUNTS = {"flips", "components"}
-"""Numbers of a learner that are in the table of turns, and have no plot."""
+"""The learner's numbers that are shown in the table of turns only, without a plot."""
 _MOST_PLOTS = 6
 
 
 def training_page(record: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
-    """The page of a training.
+    """Make the page of a training.
 
     Args:
-        record: what it left.
-        extra: parts that come before the last tables, such as which features decide.
+        record: of the training.
+        extra: parts before the last tables, such as feature importance.
     """
     parts: list[Part | None] = [
         _gain_plot(record.rounds),
@@ -58,9 +58,9 @@ def training_page(record: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
 
 
 def _headline(record: TrainingRecord) -> str:
-    judged = [one for one in record.rounds if math.isfinite(one.validation_gain)]
+    judged = [turn for turn in record.rounds if math.isfinite(turn.validation_gain)]
     if judged:
-        best = max(judged, key=lambda one: one.validation_gain)
+        best = max(judged, key=lambda turn: turn.validation_gain)
         return (
             f"In validation, {percent(-best.validation_gain)} against LLVM's heuristic at turn {best.round + 1} of "
             f"{len(record.rounds)}."
@@ -81,10 +81,10 @@ def _sentences(record: TrainingRecord) -> Iterable[str]:
 
 def _gain_plot(rounds: Sequence[Round]) -> Curves | None:
     values = {
-        "in validation": [(one.round + 1, -100 * one.validation_gain) for one in rounds],
-        "while exploring, mean of the turn": [(one.round + 1, -100 * one.reward) for one in rounds],
+        "in validation": [(turn.round + 1, -100 * turn.validation_gain) for turn in rounds],
+        "while exploring, mean of the turn": [(turn.round + 1, -100 * turn.reward) for turn in rounds],
     }
-    curves = [Curve(name=name, points=found) for name, points in values.items() if (found := _finite(points))]
+    curves = [Curve(name=name, points=finite) for name, points in values.items() if (finite := _finite(points))]
     if not curves:
         return None
     return Curves(
@@ -96,54 +96,54 @@ def _gain_plot(rounds: Sequence[Round]) -> Curves | None:
 
 
 def _number_plots(rounds: Sequence[Round]) -> list[Curves]:
-    """The learner's own numbers, those that move."""
-    names = [name for name in dict.fromkeys(name for one in rounds for name in one.numbers) if name not in _COUNTS]
-    found: list[Curves] = []
+    """Plot the learner's own numbers that change between turns."""
+    names = [name for name in dict.fromkeys(name for turn in rounds for name in turn.numbers) if name not in _COUNTS]
+    plots: list[Curves] = []
     for name in names:
         points = tuple(
-            (one.round + 1, one.numbers[name]) for one in rounds if math.isfinite(one.numbers.get(name, math.nan))
+            (turn.round + 1, turn.numbers[name]) for turn in rounds if math.isfinite(turn.numbers.get(name, math.nan))
         )
         if len({value for _, value in points}) > 1:
             title = name.replace("_", " ").replace("/", ", ")
-            found.append(
+            plots.append(
                 Curves(title=title.capitalize(), axes=("turn", title), curves=(Curve(name=title, points=points),))
             )
-    return found[:_MOST_PLOTS]
+    return plots[:_MOST_PLOTS]
 
 
 def _judged_parts(rows: Sequence[ValidatedModule]) -> list[Part | None]:
     if not rows:
         return []
     by_project: dict[str, list[ValidatedModule]] = defaultdict(list)
-    for one in rows:
-        by_project[one.project].append(one)
+    for module in rows:
+        by_project[module.project].append(module)
     sums = [
-        (name, sum(one.before for one in chosen), sum(one.after for one in chosen))
-        for name, chosen in by_project.items()
+        (name, sum(module.before for module in of_project), sum(module.after for module in of_project))
+        for name, of_project in by_project.items()
     ]
     steps = [(name, after - before, relative_change(before, after)) for name, before, after in sums]
-    order = sorted(rows, key=lambda one: (one.before - one.after, one.module))
+    order = sorted(rows, key=lambda module: (module.before - module.after, module.module))
     table = Table(
-        title="Modules that judged, worst first",
+        title="Validation modules, worst first",
         columns=(
             *text_columns("module", "project"),
             *before_after_columns("by LLVM", "by the policy"),
         ),
         rows=tuple(
             (
-                one.module,
-                one.project,
-                *before_after_cells(one.before, one.after),
+                module.module,
+                module.project,
+                *before_after_cells(module.before, module.after),
             )
-            for one in order
+            for module in order
         ),
         note="Scores at the best turn.",
     )
     scatter = Scatter(
         title="Change by score of the module",
         unit="score",
-        before=tuple(round(one.before) for one in order),
-        after=tuple(round(one.after) for one in order),
+        before=tuple(round(module.before) for module in order),
+        after=tuple(round(module.after) for module in order),
         note="One point for each validation module: discs shrank, triangles grew, small squares are the same. The "
         "slider goes through them by their change.",
     )
@@ -152,7 +152,7 @@ def _judged_parts(rows: Sequence[ValidatedModule]) -> list[Part | None]:
 
 
 def _turn_table(rounds: Sequence[Round]) -> Table:
-    names = list(dict.fromkeys(name for one in rounds for name in one.numbers))
+    names = list(dict.fromkeys(name for turn in rounds for name in turn.numbers))
     return Table(
         title="Turns",
         columns=(
@@ -163,16 +163,16 @@ def _turn_table(rounds: Sequence[Round]) -> Table:
         ),
         rows=tuple(
             (
-                one.round + 1,
-                one.compilations,
-                sum(one.failures.values()),
-                f"{one.user_seconds:,.1f}",
-                f"{one.wall_seconds:,.1f}",
-                -one.validation_gain,
-                -one.reward,
-                *(_number(one.numbers.get(name, math.nan)) for name in names),
+                turn.round + 1,
+                turn.compilations,
+                sum(turn.failures.values()),
+                f"{turn.user_seconds:,.1f}",
+                f"{turn.wall_seconds:,.1f}",
+                -turn.validation_gain,
+                -turn.reward,
+                *(_number(turn.numbers.get(name, math.nan)) for name in names),
             )
-            for one in rounds
+            for turn in rounds
         ),
     )
 
@@ -180,7 +180,7 @@ def _turn_table(rounds: Sequence[Round]) -> Table:
 def _gate_table(rounds: Sequence[Round]) -> Table:
     rows = tuple(
         (
-            f"{one.round + 1}",
+            f"{turn.round + 1}",
             "set" if side.feature_is_set else "not set",
             f"{side.departures:,}",
             f"{-side.saved_bytes:+,.0f}",
@@ -189,13 +189,13 @@ def _gate_table(rounds: Sequence[Round]) -> Table:
             f"{side.alone_error_bytes:,.0f}",
             f"{side.margin:,.3g}" if math.isfinite(side.margin) else "closed",
         )
-        for one in rounds
-        for side in one.gate
+        for turn in rounds
+        for side in turn.gate
     )
     return Table(
         title="The gate",
         columns=(
-            *text_columns("turn", "its feature"),
+            *text_columns("turn", "gate feature"),
             *number_columns(
                 "departures from LLVM",
                 "bytes",
@@ -206,21 +206,21 @@ def _gate_table(rounds: Sequence[Round]) -> Table:
             ),
         ),
         rows=rows,
-        note="What departures did that members foretold to save, on projects that they had not seen. Where that is no "
-        "saving, the gate leaves the decision to LLVM. Where the feature is not set, departures must have saved in "
-        "projects without the feature, too, if there are some, such as those in C.",
+        note="Effect of departures from LLVM's decision that ensemble members predicted to save bytes, on projects "
+        "outside their training set. If they saved nothing, the gate leaves the decision to LLVM. Where the feature is "
+        "not set, departures must also have saved bytes in projects without the feature, such as those in C.",
     )  # fmt: skip
 
 
 def _left_out_table(record: TrainingRecord) -> Table:
     failures: dict[str, int] = defaultdict(int)
-    for one in record.rounds:
-        for why, count in one.failures.items():
+    for turn in record.rounds:
+        for why, count in turn.failures.items():
             failures[why] += count
     rows = [(why, "module, left out", count) for why, count in record.left_out.items()]
     rows += [(why, "compilation, failed", count) for why, count in failures.items()]
     return Table(
-        title="Left out, and failed",
+        title="Modules left out, and failed compilations",
         columns=(*text_columns("reason", "what"), *count_columns("how many")),
         rows=tuple(rows),
     )

@@ -33,13 +33,13 @@ from mlgokit.compiler.reuse.trials import (
     Overrides,
     Series,
     Stage,
-    Tried,
+    TrialResults,
     pass_number,
 )
 from mlgokit.learning.from_trials import compile_logged, compile_trials, module_generator
 from mlgokit.module import Module
 from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
-from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, by_function, override_bytes
+from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, group_by_function, override_bytes
 from mlgokit.traces import Log
 from mlgokit.traces.log import function_id
 
@@ -206,7 +206,7 @@ def _questions_of_generator(function: FunctionQuestions) -> FunctionQuestions:
     )
 
 
-def _measure(function: FunctionQuestions, tried: Tried, weights: Floats) -> tuple[Ints, Floats]:
+def _measure(function: FunctionQuestions, tried: TrialResults, weights: Floats) -> tuple[Ints, Floats]:
     """Features [Q, F] of the trials that succeeded; and [3, Q] their changes, slowdowns and sizes."""
     scores = np.array([outcome.score for outcome in tried.outcomes])
     executed = np.array([outcome.cost for outcome in tried.outcomes]) / weights[MEASURES.index("executed")]
@@ -307,7 +307,7 @@ def _compile_without(compiler: Compiler, module: Module, left_out: Collection[Le
         policies={INLINE_SIZE.name: HEURISTIC},
         logs=(INLINE_SIZE.name,),
         log_default=False,
-        optimizer_passes=override_bytes(OPTIMIZER_PASSES, by_function(left_out)) if left_out else b"",
+        optimizer_passes=override_bytes(OPTIMIZER_PASSES, group_by_function(left_out)) if left_out else b"",
         list_changes=True,
     )
     return compiler.compile(module, CompileRequest(use=use, keep="none"))

@@ -30,7 +30,7 @@ from mlgokit.learning.validation import (
 )
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy, save_policy
-from mlgokit.policy.targets import for_modules
+from mlgokit.policy.targets import restrict_to_targets
 from mlgokit.problems import Problem
 from mlgokit.progress import Report
 
@@ -175,7 +175,7 @@ class RolloutRun:
         if validation.gain <= counters.best_gain:
             return validation.gain, dataclasses.replace(counters, stale=counters.stale + 1)
         folder = self.training.folder
-        save_policy(for_modules(self.learner.best(state), self.baselines.modules), folder / BEST_NAME)
+        save_policy(restrict_to_targets(self.learner.best(state), self.baselines.modules), folder / BEST_NAME)
         write_validated(folder, validation.modules)
         return validation.gain, dataclasses.replace(
             counters, best_turn=counters.turn, best_gain=validation.gain, stale=0

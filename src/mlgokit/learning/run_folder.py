@@ -21,7 +21,7 @@ from mlgokit.errors import InputError
 from mlgokit.files import atomic_write, writing
 from mlgokit.manifest import finite_json
 from mlgokit.traces.messages import message_classes
-from mlgokit.traces.tfrecord import frame
+from mlgokit.traces.tfrecord import frame_record
 
 CHECKPOINT_NAME = "checkpoint.state"
 ROWS_NAME = "turns.json"
@@ -254,7 +254,7 @@ def start_events(path: Path, events: Iterable[bytes]) -> None:
         StorageError: the disk is full or not writable.
     """
     first = _Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString()
-    atomic_write(path, b"".join(frame(record) for record in (first, *events)))
+    atomic_write(path, b"".join(frame_record(record) for record in (first, *events)))
 
 
 def append_event(path: Path, record: bytes) -> None:
@@ -264,4 +264,4 @@ def append_event(path: Path, record: bytes) -> None:
         StorageError: the disk is full or not writable.
     """
     with writing(path), path.open("ab") as file:
-        file.write(frame(record))
+        file.write(frame_record(record))

@@ -59,7 +59,7 @@ class Learning:
     patience: int = 0
     """Consecutive validations without improvement after which training stops; 0 for never."""
 
-    def resolved(self, algorithm: str) -> "Learning":
+    def resolve(self, algorithm: str) -> "Learning":
         """Fill in what is the preset's."""
         loop = LEARNERS[algorithm].loop(self.preset)
         iterations = loop.iterations if self.iterations is None and self.compilations is None else self.iterations
@@ -71,7 +71,7 @@ class Learning:
             validation_share=loop.validation_share if share is None else share,
         )
 
-    def deciding(self) -> dict[str, Any]:
+    def identity_settings(self) -> dict[str, Any]:
         """The settings that identify a run; budgets decide only where it ends, and may be raised later.
 
         Raises:
@@ -97,13 +97,13 @@ LIKE_PRESET = Learning()
 """All settings of the preset."""
 
 
-def replaced_option(words: Sequence[str]) -> str | None:
+def find_replaced_option(words: Sequence[str]) -> str | None:
     """The error for the first option of an older version of ``mlgokit train``, which names its replacement.
 
     Example:
-        >>> replaced_option(["train", "--effects.rounds", "2"])
+        >>> find_replaced_option(["train", "--effects.rounds", "2"])
         '--effects.rounds: expected an option of this version, found an older one; give --iterations'
-        >>> replaced_option(["quickstart", "--training.seed", "3"])
+        >>> find_replaced_option(["quickstart", "--training.seed", "3"])
     """
     for word in words:
         option = word.partition("=")[0]

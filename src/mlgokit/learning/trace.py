@@ -25,8 +25,8 @@ from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.progress import Report, say_nothing
 from mlgokit.traces import read_log
-from mlgokit.traces.tfrecord import writing_records
-from mlgokit.traces.training_set import WHOLE_MODULE, sequences_of
+from mlgokit.traces.tfrecord import open_record_writer
+from mlgokit.traces.training_set import WHOLE_MODULE, to_sequences
 
 FORMAT_VERSION = 1
 PERFORMANCE = "performance.csv"
@@ -202,14 +202,14 @@ def write_performance(path: Path, traces: Sequence[ModuleTrace], selection: Sele
     count = 0
     for trace in traces:
         for key, (default, policy) in trace.scores.items():
-            if selection.has(_filtered(key, trace.module)):
+            if selection.has(_filter_key(key, trace.module)):
                 lines.writerow([trace.module.name, key, default, policy])
                 count += 1
     atomic_write(path, text.getvalue().encode("utf-8", "backslashreplace"))
     return count
 
 
-def _filtered(key: str, module: Module) -> str:
+def _filter_key(key: str, module: Module) -> str:
     return module.name if key == WHOLE_MODULE else key
 
 
@@ -224,7 +224,7 @@ def write_training_set(
         StorageError: the disk is full or not writable.
     """
     observations = 0
-    with writing_records(path) as append:
+    with open_record_writer(path) as append:
         for trace in traces:
             if trace.reason or not trace.run.decision_count:
                 continue
@@ -245,11 +245,11 @@ def _records(trace: ModuleTrace, problem: Problem, folder: Path, selection: Sele
         counts[span.name or WHOLE_MODULE] += span.stop - span.start
     wanted = [*problem.feature_names, problem.default_decision, problem.decision]
     names = [name for name in wanted if name in log.columns]
-    keys = [key for key, count in counts.items() if count and selection.has(_filtered(key, trace.module))]
+    keys = [key for key, count in counts.items() if count and selection.has(_filter_key(key, trace.module))]
     # A function without costs in either object is in neither record: it scores 0.
     scores = np.array([trace.scores.get(key, (0.0, 0.0)) for key in keys]).reshape(-1, 2)
     rewards = dict(zip(keys, relative_changes(scores[:, 0], scores[:, 1]).tolist(), strict=True))
-    records = sequences_of(log, names, module=trace.module.name, rewards=rewards)
+    records = to_sequences(log, names, module=trace.module.name, rewards=rewards)
     yield from zip(records, (counts[key] for key in keys), strict=True)
 
 

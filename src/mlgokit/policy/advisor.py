@@ -1,4 +1,4 @@
-"""A policy as an advisor: what the plugin decides in the compiler, decided in this process."""
+"""A policy as an advisor in this process, which decides as the plugin does in the compiler."""
 
 from dataclasses import dataclass, field
 from typing import final
@@ -32,8 +32,8 @@ _LARGEST_PRIORITY = 4294967040
 class PolicyAdvisor:
     """Decides as the plugin does with the same policy file and exploration, observation by observation.
 
-    The random numbers belong to the observation (its context and number), so the order of questions does not matter,
-    but for a policy that may depart from the heuristic only so often in one function.
+    Random numbers depend on the observation (its context and number) alone, so the order of questions matters only for
+    a policy that may depart from the heuristic a limited number of times in one function.
     """
 
     policy: Policy
@@ -87,12 +87,12 @@ class PolicyAdvisor:
                 return draw(float(policy.units(row)[0]), exploration, choice, flip)
 
     def _knows_pass(self, observation: Observation) -> bool:
-        """Whether the policy decides about the pass that asks: it has a feature for it, or for none."""
+        """Whether the policy decides about the pass that asks: it has that pass's feature, or none for passes."""
         known = [name for name in self.policy.features if name in PASS_FEATURES]
         return not known or any(observation.values[name].any() for name in known if name in observation.values)
 
     def _heuristic(self, observation: Observation) -> npt.NDArray[np.bool_] | None:
-        """What LLVM would decide, if the policy's gate or doubt asks for it."""
+        """LLVM's default decision, if the policy's gate or doubt needs it."""
         if not self.policy.asks_heuristic:
             return None
         name = PROBLEMS[self.policy.problem].default_decision
@@ -105,7 +105,7 @@ class PolicyAdvisor:
         return value.ravel() != 0
 
     def _default_number(self, observation: Observation) -> int | None:
-        """The heuristic's column or number, if the policy asks for it."""
+        """The heuristic's column or number, if the policy needs it."""
         if not self.policy.asks_heuristic:
             return None
         value = observation.values.get(PROBLEMS[self.policy.problem].default_decision)
@@ -117,7 +117,7 @@ class PolicyAdvisor:
         return int(value.ravel()[0])
 
     def _logits(self, observation: Observation, mask: Values, default: int | None) -> list[float]:
-        """Logits of all columns; nobody reads those of masked-out ones, so they are not computed."""
+        """Logits of all columns; those of masked columns are not computed, as they are never read."""
         legal = mask != 0
         logits = np.zeros(len(mask))
         if not legal.any():
@@ -134,7 +134,7 @@ class PolicyAdvisor:
         return logits.tolist()
 
     def _rows(self, observation: Observation, columns: int) -> npt.NDArray[np.float64]:
-        """The policy's inputs [C, F], raw; a feature of one element is the same in every column."""
+        """The policy's raw inputs [C, F]; a scalar feature is repeated in every column."""
         rows = np.empty((columns, len(self.policy.features)))
         for column, name in enumerate(self.policy.features):
             value = observation.values.get(name)

@@ -1,4 +1,4 @@
-"""Features of one column that an eviction policy has beside the column's own values.
+"""Features of an eviction policy that compare a column with others.
 
 A feature's name says whose value it is: ``nr_urgent`` the column's own, ``default:nr_urgent`` that of the column which
 LLVM's heuristic takes; ``least:``, ``mean:`` and ``most:`` stand for all columns that may be chosen together.
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def base_name(feature: str) -> str:
-    """The name of the values that a feature is made of.
+    """The name of the value that a feature is computed from.
 
     Example:
         >>> base_name("mean:nr_urgent"), base_name("progress")
@@ -34,7 +34,7 @@ def base_name(feature: str) -> str:
 
 
 def prefix_of(feature: str) -> str:
-    """Whose value a feature is; empty for the column's own."""
+    """The prefix of a feature, which names the column it is taken from; empty for the column's own value."""
     return next((prefix for prefix in (DEFAULT, *POOLED) if feature.startswith(prefix)), "")
 
 
@@ -49,7 +49,7 @@ def base_names(features: Sequence[str]) -> list[str]:
 
 
 def needs_default(features: Sequence[str]) -> bool:
-    """Whether some feature is about the column that the heuristic takes."""
+    """Whether some feature needs the column that the heuristic chooses."""
     return any(prefix_of(feature) == DEFAULT for feature in features)
 
 
@@ -91,12 +91,12 @@ def column_values(
                 raise KeyError(feature)
             output[:, :, position] = values[every, default][:, None]
         else:
-            output[:, :, position] = _pooled(values, mask, legal, prefix)[:, None]
+            output[:, :, position] = _pool_columns(values, mask, legal, prefix)[:, None]
     return output
 
 
-def _pooled(values: Doubles, mask: Bools, legal: Ints, prefix: str) -> Doubles:
-    """[T] of the columns that may be chosen; 0 where there are none."""
+def _pool_columns(values: Doubles, mask: Bools, legal: Ints, prefix: str) -> Doubles:
+    """Minimum, mean or maximum [T] over the legal columns; 0 if there are none."""
     if prefix == "mean:":
         # One column after the other: the plugin's order of additions.
         total = np.zeros(len(values))

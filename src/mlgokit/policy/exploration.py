@@ -1,4 +1,4 @@
-"""Exploration: the decision that a policy's number leads to, with the plugin's own random numbers.
+"""Exploration: how a policy's output becomes a decision, with the same random numbers as in the plugin.
 
 docs/formats.md, "Exploration", has the arithmetic; the plugin computes the same, operation by operation.
 """
@@ -40,8 +40,8 @@ class Exploration:
     flip_probability: float = 0.0
 
 
-def mixed(state: int) -> float:
-    """The number in [0, 1) that SplitMix64 (Steele, Lea and Flood, 2014) makes of a state."""
+def mix_state(state: int) -> float:
+    """Mix a state of SplitMix64 (Steele, Lea and Flood, 2014) to a number in [0, 1)."""
     z = state
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -66,11 +66,11 @@ class UniformStream:
     def next(self) -> float:
         """The next number."""
         self._state = (self._state + _STEP) & _MASK
-        return mixed(self._state)
+        return mix_state(self._state)
 
 
 def context_seed(seed: int, problem: str, context: str) -> int:
-    """Where the stream of one function begins: functions and problems of one compilation explore independently.
+    """The seed of one function's stream, so that functions and problems of one compilation explore independently.
 
     The seed, exclusive-or the low 64 bits of the MD5 of ``<problem>/<context>``; the seed itself for the empty context.
 
@@ -92,7 +92,7 @@ def draws(first: int, index: int) -> tuple[float, float]:
         >>> [stream.next() for _ in range(4)][2:] == list(draws(7, 1))
         True
     """
-    return mixed((first + (2 * index + 1) * _STEP) & _MASK), mixed((first + (2 * index + 2) * _STEP) & _MASK)
+    return mix_state((first + (2 * index + 1) * _STEP) & _MASK), mix_state((first + (2 * index + 2) * _STEP) & _MASK)
 
 
 def decide(preference: float, exploration: Exploration, stream: UniformStream) -> tuple[bool, float]:

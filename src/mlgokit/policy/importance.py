@@ -67,7 +67,7 @@ class Importance:
     shapley: tuple[float, ...]
     direction: tuple[float, ...]
 
-    def ordered(self) -> list[int]:
+    def order_features(self) -> list[int]:
         """Positions of the features, the most important first by Shapley value."""
         return sorted(range(len(self.features)), key=lambda index: -self.shapley[index])
 
@@ -85,7 +85,7 @@ def check_explained(policy: Policy) -> None:
         )
 
 
-def importance(
+def measure_importance(
     policy: Policy, questions: Questions, rng: np.random.Generator, *, orders: int = 8, explained: int = 256
 ) -> Importance:
     """Both measures.
@@ -114,13 +114,13 @@ def importance(
         problem=policy.problem,
         features=policy.features,
         observations=len(questions),
-        changed=tuple(permuted_changes(policy, questions, rng).tolist()),
+        changed=tuple(measure_permutations(policy, questions, rng).tolist()),
         shapley=tuple(np.abs(contributions).mean(axis=0).tolist()),
         direction=tuple(direction.tolist()),
     )
 
 
-def permuted_changes(policy: Policy, questions: Questions, rng: np.random.Generator) -> Doubles:
+def measure_permutations(policy: Policy, questions: Questions, rng: np.random.Generator) -> Doubles:
     """[F] as :attr:`Importance.changed`."""
     real = policy.output.advice_kind is AdviceKind.REAL
     before = _decisions(policy, questions)
@@ -233,7 +233,7 @@ def _explained_answer(
     return above_mean
 
 
-def drawn_questions(parts: Sequence[Questions], count: int, rng: np.random.Generator) -> Questions:
+def draw_questions(parts: Sequence[Questions], count: int, rng: np.random.Generator) -> Questions:
     """``count`` observations of all, each as likely as any other, in their order."""
     values = np.concatenate([part.values for part in parts])
     masks = [part.mask for part in parts if part.mask is not None]
@@ -244,7 +244,7 @@ def drawn_questions(parts: Sequence[Questions], count: int, rng: np.random.Gener
 def importance_parts(measured: Importance, output: OutputKind) -> list[Part]:
     """A bar for each feature that matters most, and all of them as a table."""
     answer, change = _UNITS[output.advice_kind]
-    order = measured.ordered()
+    order = measured.order_features()
     bars = tuple(
         Bar(
             name=measured.features[place],
@@ -286,7 +286,7 @@ def importance_page(
     measured: Importance, output: OutputKind, *, name: str, command: str = "", facts: tuple[tuple[str, str], ...] = ()
 ) -> Page:
     """A page of its own."""
-    first = ", ".join(measured.features[place] for place in measured.ordered()[:3])
+    first = ", ".join(measured.features[place] for place in measured.order_features()[:3])
     return Page(
         title=f"{name} ({measured.problem})",
         headline=f"What decides most: {first}.",

@@ -1,6 +1,6 @@
 """Normalisers: raw feature values -> network inputs (float32), the same to the last bit as in the plugin.
 
-Values are integers or floats; both are taken as doubles (:func:`plain`).
+Values are integers or floats; both are taken as doubles (:func:`to_finite_doubles`).
 ``SignedLog`` is ours: sign(v) * log(1 + |v|), standardised and clipped. ``Quantile`` is the reference's: the rank of
 the value among quantile boundaries and its square (google/ml-compiler-opt, ``feature_ops``).
 """
@@ -23,11 +23,11 @@ LARGEST_LOG = 89.0
 """No value's :func:`signed_log` is beyond it."""
 
 
-def plain(values: Values, *, nan: float = 0.0) -> npt.NDArray[np.float64]:
+def to_finite_doubles(values: Values, *, nan: float = 0.0) -> npt.NDArray[np.float64]:
     """``values`` as doubles that every normaliser can take: -0 is 0, the rest is bounded to finite floats, NaN ``nan``.
 
     Example:
-        >>> plain(np.array([np.nan, -0.0, np.inf, -np.inf, 7], np.float32)).tolist()
+        >>> to_finite_doubles(np.array([np.nan, -0.0, np.inf, -np.inf, 7], np.float32)).tolist()
         [0.0, 0.0, 3.4028234663852886e+38, -3.4028234663852886e+38, 7.0]
     """
     wide = values.astype(np.float64)
@@ -45,7 +45,7 @@ def signed_log(values: Values) -> npt.NDArray[np.float64]:
         >>> signed_log(np.array([0, -1, 7])).tolist()
         [0.0, -0.6931471805599453, 2.0794415416798357]
     """
-    unique, inverse = np.unique(plain(values), return_inverse=True)
+    unique, inverse = np.unique(to_finite_doubles(values), return_inverse=True)
     table = np.array([math.copysign(math.log1p(abs(value)), value) for value in unique.tolist()])
     return (table[inverse] if unique.size else np.zeros(0)).reshape(values.shape)
 
@@ -115,7 +115,7 @@ class Quantile:
         for count in set(lengths):
             ranks = np.arange(count + 1, dtype=np.float64) / count
             inputs[count] = np.stack([ranks, ranks * ranks], axis=-1).astype(np.float32)
-        floats = plain(values, nan=self.nan).astype(np.float32)
+        floats = to_finite_doubles(values, nan=self.nan).astype(np.float32)
         normalised = np.empty((*values.shape, 2), np.float32)
         for column, (row, count) in enumerate(zip(self.boundaries, lengths, strict=True)):
             normalised[:, column] = inputs[count][np.searchsorted(row[:count], floats[:, column], side="right")]
@@ -137,7 +137,7 @@ def typical_values(normaliser: Normaliser) -> npt.NDArray[np.float64]:
     if isinstance(normaliser, SignedLog):
         mean = normaliser.mean.astype(np.float64)
         with np.errstate(over="ignore"):
-            return plain(np.copysign(np.expm1(np.abs(mean)), mean))
+            return to_finite_doubles(np.copysign(np.expm1(np.abs(mean)), mean))
     features, most = normaliser.boundaries.shape
     lengths = np.array((most,) * features if normaliser.lengths is None else normaliser.lengths)
     return normaliser.boundaries[np.arange(features), lengths // 2].astype(np.float64)
@@ -173,5 +173,5 @@ def fit_quantile(values: Values, *, count: int = 1000) -> Quantile:
     """
     if not len(values):
         raise UsageError("normaliser: expected at least one observation to fit, found none; collect a trace first")
-    quantiles = np.quantile(plain(values), np.linspace(0, 1, count), axis=0)
+    quantiles = np.quantile(to_finite_doubles(values), np.linspace(0, 1, count), axis=0)
     return Quantile(boundaries=np.ascontiguousarray(quantiles.T.astype(np.float32)))

@@ -1,4 +1,4 @@
-"""Policies that come with the package, by name."""
+"""Pretrained policies of the package, by name."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ _FOLDER = Path(__file__).parent / "pretrained"
 
 
 def policy_file(named: str | Path) -> Path:
-    """The policy file that a user names: a path, or ``builtin:NAME`` for one that comes with the package.
+    """Resolve a policy argument: a path, or ``builtin:NAME`` for a pretrained policy of the package.
 
     Raises:
         UsageError: no such policy comes with it, or the name stands for several.
@@ -39,7 +39,7 @@ def policy_file(named: str | Path) -> Path:
 
 
 def policy_name(path: Path) -> str:
-    """What messages call a policy file: by the user's name for it where it comes with the package.
+    """The name of a policy file in messages: ``builtin:NAME`` for one of the package, else its path.
 
     Example:
         >>> policy_name(policy_file("builtin:size")), policy_name(Path("my.policy"))
@@ -49,7 +49,7 @@ def policy_name(path: Path) -> str:
 
 
 def policy_files(named: Sequence[str | Path]) -> tuple[Path, ...]:
-    """The files that a user names where several policies may stand, ``builtin:Oz`` for all of that level.
+    """Resolve policy arguments, where ``builtin:Oz`` stands for all pretrained policies of that level.
 
     Raises:
         UsageError: no such policy comes with the package.

@@ -44,7 +44,7 @@ _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def policy_bytes(policy: Policy) -> bytes:
-    """The file for ``policy``; the same policy always gives the same bytes."""
+    """Encode ``policy`` as a file; equal policies give equal bytes."""
     description: dict[str, Any] = {
         "format_version": FORMAT_VERSION if policy.gate is None else GATED_FORMAT_VERSION,
         "problem": policy.problem,
@@ -62,8 +62,8 @@ def policy_bytes(policy: Policy) -> bytes:
         tensors |= {"normaliser.boundaries": policy.normaliser.boundaries}
         if policy.normaliser.lengths is not None:
             description |= {"format_version": ROWS_FORMAT_VERSION, "lengths": list(policy.normaliser.lengths)}
-    description |= _of_output(policy)
-    description |= _extended(policy)
+    description |= _output_fields(policy)
+    description |= _optional_fields(policy)
     description |= _cost(policy)
     if policy.gate is not None:
         margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
@@ -74,8 +74,8 @@ def policy_bytes(policy: Policy) -> bytes:
     return save(contiguous, metadata={_KEY: json.dumps(description, sort_keys=True)})
 
 
-def _of_output(policy: Policy) -> dict[str, Any]:
-    """What the description says of the output."""
+def _output_fields(policy: Policy) -> dict[str, Any]:
+    """The description's fields of the output kind."""
     match policy.output:
         case OutputKind.EFFECT_BYTES:
             doubt = {"format_version": DOUBT_FORMAT_VERSION, "doubt": policy.doubt} if policy.doubt else {}
@@ -95,8 +95,8 @@ def _of_output(policy: Policy) -> dict[str, Any]:
             return {}
 
 
-def _extended(policy: Policy) -> dict[str, Any]:
-    """What a policy says that is not for the usual architecture alone, or to which NaN is not 0."""
+def _optional_fields(policy: Policy) -> dict[str, Any]:
+    """The description's optional fields: targets other than the default, and the treatment of NaN."""
     extensions: dict[str, Any] = {} if policy.targets == USUAL_TARGETS else {"targets": list(policy.targets)}
     if isinstance(policy.normaliser, Quantile) and policy.normaliser.nan:
         extensions |= {"nan": policy.normaliser.nan}
@@ -107,7 +107,7 @@ def _extended(policy: Policy) -> dict[str, Any]:
 
 
 def _cost(policy: Policy) -> dict[str, Any]:
-    """What a policy says of the first use of a callee-saved register."""
+    """The description's field of the cost of the first use of a callee-saved register."""
     if not policy.csr_first_time_cost:
         return {}
     return {"format_version": COST_FORMAT_VERSION, "csr_first_time_cost": policy.csr_first_time_cost}
@@ -138,7 +138,7 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
 
 
 def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> Policy:
-    """The same of a file's bytes; ``path`` is what errors call it.
+    """Parse the bytes of a policy file, which errors call ``path``.
 
     Raises:
         PolicyError: they are malformed, too new, or for another problem.
@@ -174,7 +174,7 @@ def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> 
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse JSON of more levels than readers can go down; its twin is in ``plugin/shared/Policy.cpp``."""
+    """Refuse JSON nested deeper than :data:`DEEPEST_JSON`, as ``plugin/shared/Policy.cpp`` does."""
     depth = 0
     for bracket in _BRACKETS.findall(text):
         depth = max(0, depth + _STEPS.get(bracket, 0))

@@ -1,4 +1,4 @@
-"""Where a policy may decide: for which architectures, and inside an LLVM without the plugin."""
+"""The architectures that a policy decides for, and whether it can be exported into LLVM without the plugin."""
 
 import dataclasses
 from collections import Counter
@@ -10,17 +10,17 @@ from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.problems import PROBLEMS
 
 
-def for_modules(policy: Policy, modules: Iterable[Module]) -> Policy:
-    """The policy for what the code of ``modules`` is for; as it is where no command line says that."""
+def restrict_to_targets(policy: Policy, modules: Iterable[Module]) -> Policy:
+    """Set the targets of a policy to the architectures of ``modules``; unchanged if no command line names one."""
     targets = tuple(sorted(architectures_of(modules)))
     return dataclasses.replace(policy, targets=targets) if targets else policy
 
 
 def check_targets(targets: Sequence[str]) -> None:
-    """Make sure that names are those of architectures, as far as one can tell.
+    """Check that names are LLVM's names of architectures.
 
     Raises:
-        UsageError: there is none, or one is a whole triple or another name for an architecture.
+        UsageError: there is no name, or one is a triple or an alias.
     """
     wrong = next((name for name in targets if architecture_of(name) != name or not name.isidentifier()), None)
     if wrong is not None or not targets:
@@ -32,16 +32,16 @@ def check_targets(targets: Sequence[str]) -> None:
 
 
 def architectures_of(modules: Iterable[Module]) -> Counter[str]:
-    """How many modules are for each architecture, as far as their command lines say."""
+    """Count the modules of each architecture that their command lines name."""
     return Counter(architecture for module in modules if (architecture := module.architecture))
 
 
-def left_alone(policies: Mapping[str, Policy], architectures: Mapping[str, int]) -> tuple[str, ...]:
-    """A sentence for each policy that leaves modules to LLVM because they are for other architectures.
+def describe_other_targets(policies: Mapping[str, Policy], architectures: Mapping[str, int]) -> tuple[str, ...]:
+    """Describe each policy that leaves modules of other architectures to LLVM, in a sentence.
 
     Args:
         policies: by name.
-        architectures: how many modules are for each.
+        architectures: number of modules for each.
     """
     count, sentences = sum(architectures.values()), list[str]()
     for name, policy in policies.items():
@@ -53,25 +53,25 @@ def left_alone(policies: Mapping[str, Policy], architectures: Mapping[str, int])
         if others:
             alone = f"{sum(others.values())} of {count} module{'s' * (count != 1)}"
             sentences.append(
-                f"{name} is a policy for {spoken(policy.targets)}, and leaves {alone}, for {spoken(list(others))}, to "
-                "LLVM."
+                f"{name} is a policy for {join_names(policy.targets)}, and leaves {alone}, for "
+                f"{join_names(list(others))}, to LLVM."
             )
     return tuple(sentences)
 
 
-def spoken(names: Iterable[str]) -> str:
-    """Names in a sentence.
+def join_names(names: Iterable[str]) -> str:
+    """Join names for a sentence.
 
     Example:
-        >>> spoken(["aarch64"]), spoken(["aarch64", "arm", "x86_64"])
+        >>> join_names(["aarch64"]), join_names(["aarch64", "arm", "x86_64"])
         ('aarch64', 'aarch64, arm and x86_64')
     """
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def check_llvms_own(policy: Policy, origin: str) -> None:
-    """Check that a policy is for a problem of LLVM's, and needs nothing that LLVM does not tell a model.
+def check_exportable_to_llvm(policy: Policy, origin: str) -> None:
+    """Check that a policy works inside LLVM: its problem has a model there, and its features are LLVM's own.
 
     Args:
         policy: any.

@@ -60,7 +60,7 @@ def read_vocab(folder: Path) -> dict[str, Boundaries]:
 
 
 def read_buckets(path: Path) -> Boundaries:
-    """The boundaries in one file.
+    """Read the bucket boundaries of one file.
 
     Infinities are taken as they are. ``nan``, which the reference's tool writes for features with infinite values, has
     no place in an ascending row and is refused.

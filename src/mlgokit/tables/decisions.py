@@ -15,7 +15,7 @@ from mlgokit.compiler.compilation import Compilation, InlineDecisions
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
-from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_table_file, text_at_end
+from mlgokit.tables.file import finite_float, read_summary, read_summary_text, read_table_file, summary_bytes
 from mlgokit.traces.log import function_id
 
 Keys = npt.NDArray[np.uint64]
@@ -43,7 +43,7 @@ class TableEntry:
 
 
 def strong_names(sizes: ObjectSizes) -> Keys:
-    """Ids of the functions of an object that are in no COMDAT group: most of them are the module's alone."""
+    """Ids of the functions of an object outside of COMDAT groups, most of which no other module defines."""
     return _unsigned(
         function_id(name)
         for name, signature in zip(sizes.function_names, sizes.function_signature.tolist(), strict=True)
@@ -57,13 +57,13 @@ def _unsigned(ids: Iterable[int]) -> Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSummary:
-    """What was found when a table was made.
+    """The measurements of the search that made a table.
 
     Attributes:
         llvm: the major.
         objective: which bytes counted, as in :class:`~mlgokit.compiler.objects.measure.Objective`.
-        plain_bytes: the project's account under the plain build.
-        tuned_bytes: the same with the table.
+        plain_bytes: size of the project in the baseline build.
+        tuned_bytes: its size with the table.
         modules: names in the order of the entries.
     """
 
@@ -76,18 +76,18 @@ class TuningSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionTable:
-    """A table with all that is in its file.
+    """A table as read from its file.
 
     Attributes:
         entries: one for each module.
-        summary: what was found when it was made; tables that no tuning wrote have none.
+        summary: measurements of the search that made it; ``None`` for tables that no search wrote.
     """
 
     entries: tuple[TableEntry, ...]
     summary: TuningSummary | None
 
 
-def entry_of(
+def make_entry(
     names: Iterable[int],
     sites: Keys,
     inlined: npt.NDArray[np.bool_],
@@ -96,10 +96,10 @@ def entry_of(
     at_link: bool = False,
     defers: bool = False,
 ) -> TableEntry:
-    """The entry that repeats the decisions of one compilation.
+    """Make the entry that repeats the decisions of one compilation.
 
     Example:
-        >>> entry = entry_of([-1], np.array([8, 4], np.uint64), np.array([True, False]))
+        >>> entry = make_entry([-1], np.array([8, 4], np.uint64), np.array([True, False]))
         >>> entry.keys.tolist()
         [4, 9]
     """
@@ -108,7 +108,7 @@ def entry_of(
 
 
 def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> bytes:
-    """The file for ``entries``."""
+    """Encode ``entries`` as a table file."""
     parts = [_MAGIC, struct.pack("<I", len(entries))]
     for entry in entries:
         parts.extend(
@@ -118,25 +118,25 @@ def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = N
                 entry.keys.astype("<u8").tobytes(),
             )
         )
-    return b"".join((*parts, end_bytes(summary)))
+    return b"".join((*parts, summary_bytes(summary)))
 
 
 def _flags_of(entry: TableEntry) -> int:
     return _PLAIN * entry.plain | _AT_LINK * entry.at_link | _DEFERS * entry.defers
 
 
-def flipped_keys(base: InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
-    """Keys of the sites of ``base`` at which ``forced`` decides otherwise; bit 0 is what it decides."""
+def find_flipped_keys(base: InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
+    """Find the sites of ``base`` at which ``forced`` decides differently; bit 0 of each key is that decision."""
     sites = base.sites.view(np.int64) & ~1
     keys = (forced.sites & ~1) | (forced.decisions != 0)
     return keys[np.isin(forced.sites & ~1, sites) & ~np.isin(keys, sites | base.inlined)]
 
 
 def site_table(default: Compilation, forced: ForcedDecisions) -> bytes:
-    """The decision table of one compilation; the compiler knows the module by the functions of its object."""
+    """Make the decision table of one compilation; its module is recognized by the functions of the object."""
     if not len(forced.sites) or default.sizes is None:
         return b""
-    return table_bytes([entry_of(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
+    return table_bytes([make_entry(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
 
 
 def write_table(path: Path, entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> None:
@@ -149,7 +149,7 @@ def write_table(path: Path, entries: Sequence[TableEntry], summary: TuningSummar
 
 
 def renew_summary(path: Path, tuned_bytes: float) -> bool:
-    """Let a table say what was measured with it, and tell whether it said something else."""
+    """Replace the summary of a table by a new measurement; returns whether it changed."""
     table = read_table(path)
     if table.summary is None or table.summary.tuned_bytes == tuned_bytes:
         return False
@@ -168,7 +168,7 @@ def read_table(path: Path) -> DecisionTable:
 
 
 def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
-    """As :func:`read_table`, for a table in memory that ``name`` stands for."""
+    """Parse a table in memory as :func:`read_table` does; messages call it ``name``."""
     position = len(_MAGIC) + 4
     entries: list[TableEntry] = []
     for index in range(int.from_bytes(data[len(_MAGIC) : position], "little")):
@@ -190,11 +190,11 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
             )
         )
         position = end + 8 * (counts[0] + counts[1])
-    text = text_at_end(data, position)
+    text = read_summary_text(data, position)
     if text is None:
         raise InputError(
-            f"decision table {name}: expected its length after {position} bytes, found {len(data)} bytes in all; "
-            "it is damaged, tune again"
+            f"decision table {name}: expected the length of its summary after {position} bytes, found "
+            f"{len(data)} bytes in all; it is damaged, tune again"
         )
     return DecisionTable(entries=tuple(entries), summary=read_summary(text, _summary_of, what=f"decision table {name}"))
 

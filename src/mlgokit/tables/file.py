@@ -1,4 +1,4 @@
-"""The files of tables, by themselves or inside a plugin: what all kinds have in common."""
+"""Table files of all kinds, standalone or embedded in a plugin."""
 
 import dataclasses
 import json
@@ -19,39 +19,39 @@ TABLES = ("decisions", "optimizer_passes", "passes", "allocations")
 _Summary = TypeVar("_Summary")
 
 
-def end_bytes(summary: "DataclassInstance | None") -> bytes:
-    """The end of a table: the length of a text, and the text, which says what was found when the table was made."""
+def summary_bytes(summary: "DataclassInstance | None") -> bytes:
+    """Encode the summary at the end of a table: its length, and its JSON text."""
     text = b"" if summary is None else json.dumps(dataclasses.asdict(summary)).encode()
     return struct.pack("<I", len(text)) + text
 
 
-def text_at_end(data: bytes, at: int) -> bytes | None:
-    """The text that ends a table; ``None`` if the file is not as long as it says there."""
+def read_summary_text(data: bytes, at: int) -> bytes | None:
+    """Read the summary text at the end of a table; ``None`` if its length does not fit the file."""
     text = data[at + 4 :]
     return None if len(data) < at + 4 or int.from_bytes(data[at : at + 4], "little") != len(text) else text
 
 
 def read_summary(text: bytes, make: Callable[[Any], _Summary], *, what: str) -> _Summary | None:
-    """What the text at the end of a table says; nothing if it is empty.
+    """Parse the summary at the end of a table; ``None`` if it is empty.
 
     Args:
-        text: of :func:`text_at_end`.
-        make: makes it of the values.
-        what: names the table in errors.
+        text: of :func:`read_summary_text`.
+        make: makes the summary from the parsed values.
+        what: name of the table in errors.
 
     Raises:
-        InputError: the text is no such thing.
+        InputError: the text is not a summary.
     """
     try:
         return make(json.loads(text)) if text else None
     except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
         raise InputError(
-            f"{what}: expected at its end what the search found, found {error!r}; it is damaged, tune again"
+            f"{what}: expected a summary at its end, found {error!r}; it is damaged, tune again"
         ) from error
 
 
 def finite_float(value: Any) -> float:
-    """A number of a summary.
+    """Check a number of a summary.
 
     Raises:
         ValueError: it is not finite.
@@ -62,8 +62,8 @@ def finite_float(value: Any) -> float:
     return number
 
 
-def tables_inside(plugin: Path) -> set[str]:
-    """Names of the tables that a plugin has inside, of those in :data:`TABLES`.
+def list_tables(plugin: Path) -> set[str]:
+    """List the tables of :data:`TABLES` that are embedded in a plugin.
 
     Raises:
         InputError: the file cannot be read.
@@ -76,13 +76,13 @@ def tables_inside(plugin: Path) -> set[str]:
 
 
 def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by: str) -> bytes:
-    """The bytes of a table, from its magic number on; at least a count follows it.
+    """Read the bytes of a table from its magic number on, with at least a count after it.
 
     Args:
-        path: the table, or a plugin that has it inside.
+        path: the table, or a plugin in which it is embedded.
         name: of the table in the plugin, one of :data:`TABLES`.
-        called: what people call such a table.
-        magic: what the table begins with.
+        called: name of the kind in messages.
+        magic: first bytes of the table.
         made_by: the command that makes such tables.
 
     Raises:
@@ -103,8 +103,8 @@ def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by
     return data
 
 
-def read_inside(plugin: bytes, name: str) -> bytes | None:
-    """What is linked into a plugin under a name; nothing if that is not there, or symbols are not.
+def read_plugin_data(plugin: bytes, name: str) -> bytes | None:
+    """Read the data that is linked into a plugin under a name; empty if the plugin lacks it, or is stripped.
 
     Raises:
         InputError: the file is malformed.
@@ -123,7 +123,7 @@ def read_inside(plugin: bytes, name: str) -> bytes | None:
 
 
 def _inside(path: Path, plugin: bytes, name: str) -> bytes:
-    content = read_inside(plugin, name)
+    content = read_plugin_data(plugin, name)
     if content is None:
         raise InputError(
             f"{path}: expected a plugin that `mlgokit tune` wrote, found one without {name}, or without symbols; "
@@ -133,5 +133,5 @@ def _inside(path: Path, plugin: bytes, name: str) -> bytes:
 
 
 def _ends(name: str) -> tuple[str, str]:
-    """The symbols at the table's ends."""
+    """The names of the symbols at the table's start and end."""
     return f"mlgokit_{name}_begin", f"mlgokit_{name}_end"

@@ -1,4 +1,4 @@
-"""Tables of functions about which something is decided otherwise than LLVM would: what allocations and passes share."""
+"""Tables of functions with overridden decisions, for register allocation and for passes."""
 
 import dataclasses
 import struct
@@ -12,17 +12,24 @@ import numpy as np
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
-from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_table_file, tables_inside, text_at_end
+from mlgokit.tables.file import (
+    finite_float,
+    list_tables,
+    read_summary,
+    read_summary_text,
+    read_table_file,
+    summary_bytes,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideKind:
-    """What tables of one kind hold.
+    """A kind of override table.
 
     Attributes:
         table: its name in the plugin, one of :data:`mlgokit.tables.file.TABLES`.
-        called: what people call it.
-        magic: what its file begins with.
+        called: name of the kind in messages.
+        magic: first bytes of its file.
         lists: the fields of :class:`Overrides` in it.
     """
 
@@ -52,11 +59,11 @@ LeftOut = tuple[int, int, int]
 """The key of a function, the number of a pass, and of its question, or :data:`EACH_TIME`."""
 
 
-def by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
-    """The entries of a table of passes that do not run.
+def group_by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
+    """Group skipped passes by function, as the entries of a table.
 
     Example:
-        >>> by_function([(7, 1, EACH_TIME), (7, 2, 0)])[7].passes.tolist()
+        >>> group_by_function([(7, 1, EACH_TIME), (7, 2, 0)])[7].passes.tolist()
         [(1, 65535, 0), (2, 0, 0)]
     """
     records_by_key: dict[int, list[tuple[int, int, int]]] = {}
@@ -67,13 +74,13 @@ def by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideSummary:
-    """What was found when a table was made.
+    """The measurements of the search that made a table.
 
     Attributes:
         llvm: the major.
         functions: how many functions of the project were measured.
-        plain_score: the sum of their scores as LLVM has them.
-        tuned_score: the same with the table.
+        plain_score: sum of their scores without the table.
+        tuned_score: sum with the table.
     """
 
     llvm: int
@@ -84,12 +91,12 @@ class OverrideSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideTable:
-    """A table with all that is in its file.
+    """A table as read from its file.
 
     Attributes:
-        kind: what it holds.
+        kind: of its overrides.
         by_key: overrides by the key of the function.
-        summary: what was found when it was made; tables that no tuning wrote have none.
+        summary: measurements of the search that made it; ``None`` for tables that no search wrote.
     """
 
     kind: OverrideKind
@@ -100,7 +107,7 @@ class OverrideTable:
 def override_bytes(
     kind: OverrideKind, by_key: Mapping[int, Overrides], summary: OverrideSummary | None = None
 ) -> bytes:
-    """The file for these functions.
+    """Encode the overrides of functions as a table file.
 
     Example:
         >>> override_bytes(PASSES, {7: Overrides()}).hex()
@@ -111,7 +118,7 @@ def override_bytes(
     for key, overrides in sorted(by_key.items()):
         lists = [getattr(overrides, name) for name in kind.lists]
         parts += [head.pack(key, *map(len, lists)), *(records.tobytes() for records in lists)]
-    return b"".join((*parts, end_bytes(summary)))
+    return b"".join((*parts, summary_bytes(summary)))
 
 
 def write_overrides(
@@ -136,24 +143,24 @@ def read_overrides(kind: OverrideKind, path: Path) -> OverrideTable:
     by_key: dict[int, Overrides] = {}
     for _ in range(int.from_bytes(data[at - 4 : at], "little")):
         if at + head.size > len(data):
-            raise _damaged(kind, path, len(data))
+            raise _damage_error(kind, path, len(data))
         key, *counts = head.unpack_from(data, at)
         begin = at + head.size
         at = begin + OVERRIDE.itemsize * sum(counts)
         if at > len(data):
-            raise _damaged(kind, path, len(data))
+            raise _damage_error(kind, path, len(data))
         records = np.split(np.frombuffer(data, OVERRIDE, sum(counts), begin), np.cumsum(counts)[:-1])
         by_key[key] = Overrides(**dict(zip(kind.lists, records, strict=True)))
-    text = text_at_end(data, at)
+    text = read_summary_text(data, at)
     if text is None:
-        raise _damaged(kind, path, len(data))
+        raise _damage_error(kind, path, len(data))
     return OverrideTable(
         kind=kind, by_key=by_key, summary=read_summary(text, _summary_of, what=f"{kind.called} {path}")
     )
 
 
 def renew_scores(kind: OverrideKind, path: Path, plain_score: float, tuned_score: float) -> bool:
-    """Let a table say what was measured with it, and tell whether it said something else."""
+    """Replace the summary of a table by a new measurement; returns whether it changed."""
     table = read_overrides(kind, path)
     if table.summary is None:
         return False
@@ -163,17 +170,17 @@ def renew_scores(kind: OverrideKind, path: Path, plain_score: float, tuned_score
     return renewed != table.summary
 
 
-def overrides_inside(kind: OverrideKind, plugin: Path) -> Mapping[int, Overrides]:
-    """The overrides in a plugin, by the key of the function; none if it has no table of the kind.
+def read_plugin_overrides(kind: OverrideKind, plugin: Path) -> Mapping[int, Overrides]:
+    """Read the overrides embedded in a plugin, by the key of the function; empty if it has no table of the kind.
 
     Raises:
         InputError: the file is missing or damaged.
     """
-    return read_overrides(kind, plugin).by_key if kind.table in tables_inside(plugin) else dict[int, Overrides]()
+    return read_overrides(kind, plugin).by_key if kind.table in list_tables(plugin) else dict[int, Overrides]()
 
 
 def _head(kind: OverrideKind) -> struct.Struct:
-    """The key of a function, and how many records of each list follow."""
+    """The format of a function's head: its key, and the number of records in each list."""
     return struct.Struct(f"<Q{len(kind.lists)}I")
 
 
@@ -186,8 +193,8 @@ def _summary_of(values: Any) -> OverrideSummary:
     )
 
 
-def _damaged(kind: OverrideKind, path: Path, size: int) -> InputError:
+def _damage_error(kind: OverrideKind, path: Path, size: int) -> InputError:
     return InputError(
-        f"{kind.called} {path}: expected all functions and a length at the end, found {size} bytes; "
+        f"{kind.called} {path}: expected all functions and the length of the summary at the end, found {size} bytes; "
         "it is cut short, tune again with --continue"
     )

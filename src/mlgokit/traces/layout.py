@@ -1,4 +1,4 @@
-"""Where things lie in the observations of a training log whose lines have the spelling that LLVM uses."""
+"""Offsets in the observations of a training log whose lines are spelled as LLVM writes them."""
 
 import functools
 import re
@@ -19,7 +19,7 @@ Offsets = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where things lie in an observation whose lines have the usual spelling.
+    """Offsets in an observation whose lines are spelled as LLVM writes them.
 
     Attributes:
         features_bytes: of the header.
@@ -27,7 +27,7 @@ class Layout:
         observation_form: spelling of the observation line.
         outcome_form: spelling of the outcome line.
         fixed_bytes: of an observation with its outcome, less the digits of its number.
-        repeats: how often the number is there.
+        repeats: how often the number occurs.
         observations: matches up to ``SWEEP_LIMIT`` observations, with any numbers.
         context: matches a context line (group 1 is the name) with such observations (group 2).
         counts: length of the first observations of a context, numbered from 0, to how many they are.
@@ -44,7 +44,7 @@ class Layout:
     counts: dict[int, int]
 
     def begins(self, numbers: Offsets) -> Offsets:
-        """Where the observation of each number begins, if 0 begins at 0."""
+        """The offset of each numbered observation from observation 0."""
         digits = numbers.copy()
         power, largest = 10, int(numbers.max(initial=0))
         while power <= largest:
@@ -53,7 +53,7 @@ class Layout:
         return self.fixed_bytes * numbers + self.repeats * digits
 
     def count(self, length: int, first: int) -> int:
-        """How many observations, numbered from ``first``, have this length together; -1 if no number has."""
+        """How many observations, numbered from ``first``, have this total length; -1 if no count fits."""
         if first == 0 and length in self.counts:
             return self.counts[length]
         number = first
@@ -69,7 +69,7 @@ class Layout:
 
 @functools.lru_cache(maxsize=64)
 def layout_of(header: Header, observation_form: LineForm, outcome_form: LineForm) -> Layout:
-    """The layout of a log's observations."""
+    """Compute the layout of a log's observations."""
     score_bytes = None if header.score is None else header.score.size_bytes
 
     def expression(form: LineForm, size_bytes: int) -> bytes:
@@ -102,8 +102,8 @@ def layout_of(header: Header, observation_form: LineForm, outcome_form: LineForm
     )
 
 
-def numbered(form: LineForm, numbers: Offsets, digits: int) -> NDArray[np.uint8]:
-    """The lines for numbers that all have as many digits, as ``[count, length]`` bytes."""
+def number_lines(form: LineForm, numbers: Offsets, digits: int) -> NDArray[np.uint8]:
+    """Format the lines for numbers of equal length, as ``[count, length]`` bytes."""
     at = len(form.prefix)
     template = b"%b%b%b\n" % (form.prefix, b"0" * digits, form.suffix)
     lines = np.full(len(numbers), np.void(template)).view(np.uint8).reshape(-1, len(template))

@@ -20,7 +20,7 @@ from mlgokit.files import atomic_write
 from mlgokit.spec import TensorSpec
 from mlgokit.traces.layout import Offsets
 from mlgokit.traces.record import DAMAGED, Cursor, Header, context_line, fail
-from mlgokit.traces.scan import Piece, gather, pieces
+from mlgokit.traces.scan import Piece, gather, scan_windows
 
 MOST_CONTEXTS = 2**20
 """In one log, or one batch of it: a context takes a few bytes there, and ten times as many in memory."""
@@ -45,11 +45,11 @@ class Log:
     """A training log with T observations.
 
     Attributes:
-        header: what the columns are; has no features only if reading a damaged log found not even a header.
-        contexts: in the order of the log, without gaps: the first starts at 0, each at the stop of the one before.
+        header: describes the columns; without features only for a damaged log whose header could not be read.
+        contexts: spans in the order of the log, without gaps, the first from 0.
         columns: for every feature an array ``[T, *shape]``; read-only views of one block of memory after reading.
         scores: ``[T, *shape]``, or ``None`` if the header declares no score.
-        truncated: the sentence about the damage behind the last observation; ``None`` for a log that is whole.
+        truncated: describes the damage after the last observation; ``None`` for a whole log.
     """
 
     header: Header
@@ -69,8 +69,8 @@ def read_log(path: Path, *, partial: bool = False) -> Log:
 
     Args:
         path: the file.
-        partial: give the complete observations before the first damage, and the damage in :attr:`Log.truncated`,
-            instead of raising. Then even an empty file is a log, one without features; but no file is still an error.
+        partial: return the complete observations before the first damage, with the damage in :attr:`Log.truncated`,
+            instead of raising. An empty file then is a log without features; a missing file still is an error.
 
     Raises:
         TraceError: the log is malformed or cut short, or its header declares a score and an observation has no
@@ -80,7 +80,7 @@ def read_log(path: Path, *, partial: bool = False) -> Log:
 
 
 def read_log_bytes(data: bytes, *, name: Path | str, partial: bool = False) -> Log:
-    r"""Read a training log that is in memory; ``name`` stands for it in messages. Otherwise as :func:`read_log`.
+    r"""Read a training log in memory, as :func:`read_log`; messages call it ``name``.
 
     Example:
         >>> header = Header(features=(TensorSpec(name="a", type="int8_t", shape=(1,)),))
@@ -125,12 +125,12 @@ def _open_logs(path: Path, *, limit: int | None, partial: bool) -> Iterator[Log]
 
 
 def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | None, partial: bool) -> Iterator[Log]:
-    """The log in batches of ``limit`` observations; one batch if that is ``None``."""
+    """Yield the log in batches of ``limit`` observations; one batch for ``None``."""
     cursor = Cursor(name=name)
     batch: _Batch | None = None
     truncated: str | None = None
     last_context: str | None = None
-    for piece in pieces(stream, cursor):
+    for piece in scan_windows(stream, cursor):
         header = cursor.header
         if header is not None:
             if batch is None:
@@ -163,7 +163,7 @@ def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | N
 
 
 def _check_bounds(batch: "_Batch", piece: Piece, cursor: Cursor, size_bytes: int) -> None:
-    """Refuse what is small in a file and large in memory: contexts of nothing, and scores that are not there."""
+    """Refuse headers and contexts that take little space in a file and much memory: empty contexts, large scores."""
     if len(batch.contexts) + len(piece.contexts) > MOST_CONTEXTS:
         fail(cursor.name, cursor.base, f"at most {MOST_CONTEXTS} contexts", "more", DAMAGED)
     score, count = batch.header.score, batch.count + piece.count
@@ -174,7 +174,7 @@ def _check_bounds(batch: "_Batch", piece: Piece, cursor: Cursor, size_bytes: int
 
 
 def _largest_count(header: Header, size_bytes: int) -> int:
-    """More observations than this do not fit into so many bytes, if all of them have outcomes."""
+    """The largest number of observations with outcomes that fit into so many bytes."""
     least = header.features_bytes + len('{"observation":0}\n\n')
     if header.score is not None and header.score.size_bytes > _SMALL_SCORE:
         least += header.score.size_bytes
@@ -238,7 +238,7 @@ class _Batch:
 
 
 def _new_batch(header: Header, capacity: int, context: str | None) -> _Batch:
-    """An empty batch with room for ``capacity`` observations, the first of which go on with ``context``."""
+    """Make an empty batch for ``capacity`` observations, which begins in ``context``."""
     score = header.score
     return _Batch(
         header=header,
@@ -249,7 +249,7 @@ def _new_batch(header: Header, capacity: int, context: str | None) -> _Batch:
 
 
 def render_log(log: Log) -> bytes:
-    """The bytes of a log as LLVM writes them; ``log.truncated`` is not among them.
+    """Encode a log as LLVM writes it; ``log.truncated`` is not written.
 
     Raises:
         UsageError: columns, scores and contexts do not fit the header or each other.
@@ -292,7 +292,7 @@ def write_log(path: Path, log: Log) -> None:
 
 
 def _columns(payload: NDArray[np.void], features: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
-    """By name, views of what opaque observations have at each feature."""
+    """Views of each feature, by name, in an array of opaque observations."""
     if not features:
         return {}
     # LLVM allows any name, numpy not.
@@ -314,7 +314,7 @@ def _bytes_of(column: NDArray[Any] | None, spec: TensorSpec, count: int) -> NDAr
 
 @functools.lru_cache(maxsize=200_000)
 def function_id(name: str) -> int:
-    """The number under which the plugin logs a function: the low 64 bits of the MD5 of its name, signed.
+    """The id under which the plugin logs a function: the low 64 bits of the MD5 of its name, signed.
 
     Example:
         >>> function_id("main")

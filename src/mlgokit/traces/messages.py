@@ -11,10 +11,10 @@ _LABELS = {"optional": _Field.LABEL_OPTIONAL, "repeated": _Field.LABEL_REPEATED}
 
 
 def message_classes(package: str, messages: Mapping[str, Mapping[int, str]]) -> Mapping[str, type[Any]]:
-    """A class for each message; their fields keep their presence, and repeated numbers are written packed.
+    """Make a class for each message, with field presence and packed repeated numbers.
 
     Args:
-        package: tells these messages from others of the same names.
+        package: namespace of the messages.
         messages: for each message the fields by number, in the words of a ``.proto`` file.
 
     Example:

@@ -71,7 +71,7 @@ class ContextItem:
 
 @dataclass(frozen=True, slots=True)
 class ObservationItem:
-    """Where one observation lies: its context, its number there, and offsets of its bytes from the start of the log."""
+    """An observation: its context, its number there, and the offsets of its bytes from the start of the log."""
 
     context: str
     index: int
@@ -81,7 +81,7 @@ class ObservationItem:
 
 @dataclass(frozen=True, slots=True)
 class LineForm:
-    """The text around the number in a line, so that lines in another JSON spacing than LLVM's are as fast to check."""
+    """The text around the number in a line, so that other JSON spacings than LLVM's are checked as fast."""
 
     prefix: bytes
     suffix: bytes
@@ -93,7 +93,7 @@ class LineForm:
 
 @dataclass(slots=True, kw_only=True)
 class Cursor:
-    """How far a log has been read; :func:`read_item` moves it, and leaves it alone when it raises or wants more bytes.
+    """The position in a log; :func:`read_item` advances it, unless it raises or needs more bytes.
 
     Attributes:
         name: the file, or a description of the stream, for messages.
@@ -122,8 +122,8 @@ def read_item(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header
     """Read the item at the cursor, checking every byte that is not a tensor.
 
     Args:
-        data: the log from byte ``cursor.base`` on, as far as it is known.
-        cursor: moved behind the item.
+        data: the bytes received so far, from byte ``cursor.base`` of the log on.
+        cursor: advanced past the item.
         ended: no more bytes will come, so that an item cut short is an error.
 
     Returns:
@@ -153,13 +153,13 @@ def read_item(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header
         cursor.position = begin + len(text) + 1
         return ContextItem(name)
     if context is None or not _is_number(value.get("observation"), index):
-        _damage(cursor, begin, expected, quoted(text), DAMAGED)
+        _damage(cursor, begin, expected, quote(text), DAMAGED)
     cursor.observation_form = _form_of(text, index, cursor.observation_form)
     return _read_observation(data, cursor, cursor.header, (context, index), begin + len(text) + 1, ended=ended)
 
 
 def feature_decoder(header: Header) -> Callable[[bytes], dict[str, NDArray[Any]]]:
-    """A function from the ``header.features_bytes`` bytes of one observation to its tensors, as read-only views."""
+    """Make a function that decodes the bytes of one observation to its tensors, as read-only views."""
     names = [spec.name for spec in header.features]
     kinds = {(spec.dtype, spec.shape) for spec in header.features}
     if len(kinds) == 1:
@@ -190,7 +190,7 @@ def context_line(name: str) -> bytes:
 
 
 def fail(name: Path | str, offset: int, expected: str, found: str, advice: str) -> NoReturn:
-    """Raise the one sentence that every defect of a log gets."""
+    """Raise the error for a defect of a log."""
     message = f"trace {name}: byte {offset}: expected {expected}, found {found}; {advice}"
     raise TraceError(message, path=name, offset=offset)
 
@@ -199,8 +199,8 @@ def _damage(cursor: Cursor, position: int, expected: str, found: str, advice: st
     fail(cursor.name, cursor.base + position, expected, found, advice)
 
 
-def quoted(text: bytes) -> str:
-    """Bytes for a message: short, printable, on one line."""
+def quote(text: bytes) -> str:
+    """Format bytes for a message: short, printable, on one line."""
     return ascii(text[:60].decode("utf-8", "backslashreplace")) + ("..." if len(text) > 60 else "")
 
 
@@ -209,7 +209,7 @@ def _compact(value: Mapping[str, Any]) -> bytes:
 
 
 class _RefusedError(Exception):
-    """What was expected of a header, and what was found."""
+    """A header that is refused: what was expected, and what was found."""
 
 
 def _read_header(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header | None:
@@ -229,10 +229,10 @@ def _read_header(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Hea
 
 @functools.lru_cache(maxsize=64)
 def _header_of(text: bytes) -> Header:
-    """The header in a line; the thousands of logs of a run have the same one."""
+    """Parse a header line; cached, because the thousands of logs of a run share one."""
     value = _object_in(text)
     if value is None:
-        raise _RefusedError(_HEADER, quoted(text))
+        raise _RefusedError(_HEADER, quote(text))
 
     def specs(items: list[object]) -> list[TensorSpec]:
         try:
@@ -242,7 +242,7 @@ def _header_of(text: bytes) -> Header:
 
     listed: Any = value.get("features")
     if not isinstance(listed, list) or not listed:
-        raise _RefusedError('a list "features" in the header', quoted(text))
+        raise _RefusedError('a list "features" in the header', quote(text))
     features = specs(cast("list[object]", listed))
     names = [spec.name for spec in features]
     if len(set(names)) != len(names):
@@ -283,7 +283,7 @@ def _read_observation(
 
 
 def _outcome_body(data: bytes | bytearray, cursor: Cursor, index: int, begin: int, *, ended: bool) -> int | None:
-    """Where the score begins, behind the outcome line at ``begin``; ``None`` if the line is not there yet."""
+    """The offset of the score after the outcome line at ``begin``; ``None`` if the line is incomplete."""
     line = cursor.outcome_form.line(index)
     if data.startswith(line, begin):
         return begin + len(line)
@@ -293,7 +293,7 @@ def _outcome_body(data: bytes | bytearray, cursor: Cursor, index: int, begin: in
         return None
     value = _parse_object(text, cursor, begin, expected)
     if not _is_number(value.get("outcome"), index):
-        _damage(cursor, begin, expected, quoted(text), DAMAGED)
+        _damage(cursor, begin, expected, quote(text), DAMAGED)
     cursor.outcome_form = _form_of(text, index, cursor.outcome_form)
     return begin + len(text) + 1
 
@@ -301,11 +301,11 @@ def _outcome_body(data: bytes | bytearray, cursor: Cursor, index: int, begin: in
 def _tensor_end(
     data: bytes | bytearray, cursor: Cursor, begin: int, size_bytes: int, what: str, *, ended: bool
 ) -> int | None:
-    """The offset behind ``size_bytes`` of tensors and their newline; ``None`` if they are not there yet."""
+    """The offset after ``size_bytes`` of tensors and their newline; ``None`` if they are incomplete."""
     end = begin + size_bytes
     if end < len(data):
         if data[end] != ord("\n"):
-            _damage(cursor, end, f"a newline after the {what}", quoted(bytes(data[end : end + 1])), DAMAGED)
+            _damage(cursor, end, f"a newline after the {what}", quote(bytes(data[end : end + 1])), DAMAGED)
         return end + 1
     if not ended:
         return None
@@ -324,18 +324,18 @@ def _read_line(data: bytes | bytearray, cursor: Cursor, begin: int, expected: st
         return None
     if begin == len(data):
         _damage(cursor, begin, expected, "the end", KILLED)
-    _damage(cursor, begin, expected, f"{quoted(bytes(data[begin:]))} without a newline", KILLED)
+    _damage(cursor, begin, expected, f"{quote(bytes(data[begin:]))} without a newline", KILLED)
 
 
 def _parse_object(text: bytes, cursor: Cursor, offset: int, expected: str) -> dict[str, Any]:
     value = _object_in(text)
     if value is None:
-        _damage(cursor, offset, expected, quoted(text), DAMAGED)
+        _damage(cursor, offset, expected, quote(text), DAMAGED)
     return value
 
 
 def _object_in(text: bytes) -> dict[str, Any] | None:
-    """The JSON object in a line; ``None`` if there is none."""
+    """Parse the JSON object in a line; ``None`` if it is not one."""
     try:
         value: Any = json.loads(text.decode())
     except (ValueError, RecursionError):

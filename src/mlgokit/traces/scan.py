@@ -1,9 +1,9 @@
-"""Finds the observations of a training log in a stream of bytes, a window at a time.
+"""Finding the observations of a training log in a stream of bytes, a window at a time.
 
 Reading steps from item to item (:mod:`mlgokit.traces.record`) only where it must: at the header, at spellings that LLVM
-does not use, and at damage. Elsewhere two shortcuts take many observations at once, and leave anything that is not
-byte for byte as expected to the steps: one for contexts of few observations, as register allocation has them, and one
-for long stretches at a constant stride.
+does not use, and at damage. Elsewhere two fast paths take many observations at once, and leave all that is not
+byte for byte as expected to the steps: one for contexts of few observations, as in register allocation, and one for
+long runs at a constant stride.
 """
 
 import io
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgokit.errors import TraceError
-from mlgokit.traces.layout import SWEEP_LIMIT, Layout, Offsets, layout_of, numbered
+from mlgokit.traces.layout import SWEEP_LIMIT, Layout, Offsets, layout_of, number_lines
 from mlgokit.traces.record import ContextItem, Cursor, Header, ObservationItem, read_item
 
 WINDOW_BYTES = 2**21
@@ -30,7 +30,7 @@ _NEWLINE = np.full((1, 1), ord("\n"), np.uint8)
 
 @dataclass(slots=True, kw_only=True)
 class Piece:
-    """What one window of a log holds.
+    """The observations of one window of a log.
 
     Attributes:
         data: the window.
@@ -55,8 +55,8 @@ class Piece:
         self.count += len(features_at)
 
 
-def pieces(stream: BinaryIO, cursor: Cursor) -> Iterator[Piece]:
-    """The windows of a log to its end or to the first damage; each is dropped when the next is asked for.
+def scan_windows(stream: BinaryIO, cursor: Cursor) -> Iterator[Piece]:
+    """Yield the windows of a log up to its end or the first damage; each is released when the next is requested.
 
     Raises:
         OSError: the stream cannot be read.
@@ -86,7 +86,7 @@ def pieces(stream: BinaryIO, cursor: Cursor) -> Iterator[Piece]:
 
 
 def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
-    """Find the observations of a window; what was found before damage stays in ``piece``."""
+    """Find the observations of a window; those before any damage stay in ``piece``."""
     stepped: list[ObservationItem] = []
 
     def flush() -> None:
@@ -121,7 +121,7 @@ def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
 
 
 def _take_many(piece: Piece, cursor: Cursor, header: Header) -> None:
-    """Both shortcuts in turn, as long as they gain something."""
+    """Apply both fast paths in turn, as long as one advances."""
     layout = layout_of(header, cursor.observation_form, cursor.outcome_form)
     while _sweep(piece, cursor, layout) and cursor.context is not None:
         while _skip_run(piece, cursor, layout, cursor.context):
@@ -130,12 +130,12 @@ def _take_many(piece: Piece, cursor: Cursor, header: Header) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Stretch:
-    """Contexts that look right: the lengths are, the numbers in the lines are not checked yet.
+    """Candidate contexts: their lengths fit, the numbers in their lines are not checked yet.
 
     Attributes:
         names: of the contexts; the first may be the rest of one that began before.
-        lines_at: where the line of each begins; for a rest, where the observations do.
-        bodies_at: where the observations begin.
+        lines_at: offset of the line of each; for a continued context, of its observations.
+        bodies_at: offset of the observations.
         firsts: number of the first observation.
         counts: how many.
         end: behind the last one.
@@ -163,7 +163,7 @@ class _Stretch:
         cursor.next_index[name] = first + count
         return True
 
-    def cut(self, kept: int, cursor: Cursor) -> None:
+    def truncate(self, kept: int, cursor: Cursor) -> None:
         """Drop all but the first ``kept`` contexts."""
         self.end = self.lines_at[kept]
         for index in range(len(self.names) - 1, kept - 1, -1):
@@ -186,7 +186,7 @@ def _sweep(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
     damaged = good < len(features_at)
     if damaged:
         # Leave the context with the damage to the steps: they find its byte, or read what is only unusual.
-        stretch.cut(int(np.searchsorted(np.cumsum(counts), good, side="right")), cursor)
+        stretch.truncate(int(np.searchsorted(np.cumsum(counts), good, side="right")), cursor)
         if not stretch.names:
             return False
     total = piece.count
@@ -242,14 +242,16 @@ def _check(
         begin = at[those]
         width = len(layout.observation_form.prefix) + digits + len(layout.observation_form.suffix) + 1
         features_at[those] = begin + width
-        lines = numbered(layout.observation_form, own[those], digits)
-        matching = _matching(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
+        lines = number_lines(layout.observation_form, own[those], digits)
+        matching = _count_equal_rows(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
         if layout.score_bytes is not None:
             begin = begin + width + layout.features_bytes + 1
             width = len(layout.outcome_form.prefix) + digits + len(layout.outcome_form.suffix) + 1
             score_at[those] = begin + width
-            lines = numbered(layout.outcome_form, own[those], digits)
-            matching = min(matching, _matching(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines))
+            lines = number_lines(layout.outcome_form, own[those], digits)
+            matching = min(
+                matching, _count_equal_rows(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
+            )
         if matching < len(those):
             good = min(good, int(those[matching]))
     return features_at, score_at, good
@@ -279,14 +281,16 @@ def _skip_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> boo
         rows = np.ndarray((size, stride), np.uint8, buffer, cursor.position, (stride, 1))
         numbers = np.arange(index, index + size, dtype=np.int64)
         good = min(
-            _matching(rows[:, :features_offset], numbered(layout.observation_form, numbers, digits)),
-            _matching(rows[:, features_end : features_end + 1], _NEWLINE),
+            _count_equal_rows(rows[:, :features_offset], number_lines(layout.observation_form, numbers, digits)),
+            _count_equal_rows(rows[:, features_end : features_end + 1], _NEWLINE),
         )
         if scored:
             good = min(
                 good,
-                _matching(rows[:, features_end + 1 : score_offset], numbered(layout.outcome_form, numbers, digits)),
-                _matching(rows[:, score_end : score_end + 1], _NEWLINE),
+                _count_equal_rows(
+                    rows[:, features_end + 1 : score_offset], number_lines(layout.outcome_form, numbers, digits)
+                ),
+                _count_equal_rows(rows[:, score_end : score_end + 1], _NEWLINE),
             )
         begins = cursor.position + stride * np.arange(good, dtype=np.int64)
         piece.add(begins + features_offset, begins + score_offset if scored else np.full(good, -1, np.int64))
@@ -299,8 +303,8 @@ def _skip_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> boo
     return index == 10**digits
 
 
-def _matching(actual: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
-    """How many leading rows are equal."""
+def _count_equal_rows(actual: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
+    """Count the leading rows that are equal."""
     differing = (np.ascontiguousarray(actual) != expected).reshape(-1)
     if not len(differing):
         return len(actual)
@@ -309,7 +313,7 @@ def _matching(actual: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
 
 
 def gather(data: bytes, offsets: Offsets, size_bytes: int) -> NDArray[np.void]:
-    """``size_bytes`` bytes from each offset, as ``[T]`` opaque items."""
+    """Gather ``size_bytes`` bytes from each offset, as ``[T]`` opaque items."""
     if not len(offsets):
         return np.empty(0, f"V{size_bytes}")
     return np.ndarray(len(data) - size_bytes + 1, f"V{size_bytes}", data, strides=1)[offsets]

@@ -94,12 +94,12 @@ def decode_sequence(data: bytes, *, path: Path | str, offset: int = 0) -> Sequen
     """Read a message.
 
     Args:
-        data: its bytes.
+        data: of the message.
         path: of the file, for messages.
         offset: where ``data`` begins there, for messages.
 
     Raises:
-        TraceError: it is no such message, or the steps of a feature have different numbers of values.
+        TraceError: the message is malformed, or the steps of a feature have different numbers of values.
     """
     what = "a SequenceExample"
     columns: dict[str, NDArray[Any]] = {}
@@ -130,7 +130,7 @@ def decode_sequence(data: bytes, *, path: Path | str, offset: int = 0) -> Sequen
 
 
 class _Uneven(Exception):  # noqa: N818  (never leaves this file)
-    """What was expected of a feature list, and what was found."""
+    """A feature list whose steps differ in length: what was expected, and what was found."""
 
 
 def _fail(path: Path | str, offset: int, expected: str, found: str) -> NoReturn:
@@ -151,7 +151,7 @@ def _column(name: str, data: bytes) -> NDArray[Any] | None:
     values = np.array(getattr(merged, kind).value, _DTYPES[kind])
     steps: list[bytes] = list(_Steps.FromString(data).feature)
     width, rest = divmod(len(values), len(steps))
-    if rest or not width or not _surely_even(steps, width, kind):
+    if rest or not width or not _is_surely_even(steps, width, kind):
         counts = {len(getattr(feature, kind).value) for feature in _FeatureList.FromString(data).feature}
         if len(counts) > 1 or not width:
             lengths = " and ".join(str(count) for count in sorted(counts)[:9])
@@ -159,8 +159,8 @@ def _column(name: str, data: bytes) -> NDArray[Any] | None:
     return values.reshape(len(steps), width)
 
 
-def _surely_even(steps: Sequence[bytes], width: int, kind: str) -> bool:
-    """Whether each step has ``width`` values, if that is so on average; the answer no may be wrong, but yes is right.
+def _is_surely_even(steps: Sequence[bytes], width: int, kind: str) -> bool:
+    """Whether each step has ``width`` values, given that the mean is ``width``; conservative: may be falsely ``False``.
 
     Every step is held against the shortest spelling of ``width`` values, one packed list. More values always take
     more bytes, and more last bytes of varints (below 0x80; the list itself has four). So if no step has more than

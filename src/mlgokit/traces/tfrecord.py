@@ -32,7 +32,7 @@ class Record:
 
 
 def masked_checksum(data: bytes) -> int:
-    """CRC-32C as the format has it: turned and shifted, so that a checksum of checksums is no special case.
+    """The masked CRC-32C of TFRecord: rotated, plus a constant, so that data may contain checksums itself.
 
     Example:
         >>> hex(masked_checksum(b"123456789"))
@@ -43,11 +43,11 @@ def masked_checksum(data: bytes) -> int:
     return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def frame(data: bytes) -> bytes:
-    r"""A record as it stands in a file.
+def frame_record(data: bytes) -> bytes:
+    r"""Encode a record with its length and checksums.
 
     Example:
-        >>> frame(b"").hex()
+        >>> frame_record(b"").hex()
         '000000000000000029039807d8ea82a2'
     """
     length = _LENGTH.pack(len(data))
@@ -56,10 +56,10 @@ def frame(data: bytes) -> bytes:
 
 
 def iter_records(path: Path) -> Iterator[Record]:
-    """The records of a file, in the memory of one of them.
+    """Yield the records of a file, one in memory at a time.
 
     Raises:
-        TraceError: the file cannot be read, or is damaged or cut short; after the records before that.
+        TraceError: the file cannot be read, or is damaged or cut short; raised after the records before the damage.
     """
     try:
         with path.open("rb", buffering=_BUFFER_BYTES) as file:
@@ -82,7 +82,7 @@ def iter_records(path: Path) -> Iterator[Record]:
 
 
 def _length(path: Path, offset: int, before: bytes, size_bytes: int) -> int:
-    """The length of the record at ``offset``, if it can be true."""
+    """The length of the record at ``offset``, checked against its checksum and the limit."""
     if len(before) != _BEFORE:
         _fail(path, offset, f"{_BEFORE} bytes before a record", f"{len(before)} before the end")
     length: int = _LENGTH.unpack_from(before)[0]
@@ -104,8 +104,8 @@ def _fail(path: Path, offset: int, expected: str, found: str, advice: str = "") 
 
 
 @contextlib.contextmanager
-def writing_records(path: Path) -> Generator[Callable[[bytes], None]]:
-    """A file of records that appears at ``path`` when the block ends well, and not at all otherwise.
+def open_record_writer(path: Path) -> Generator[Callable[[bytes], None]]:
+    """Open a record file that appears at ``path`` if the block succeeds, and not at all otherwise.
 
     Yields:
         The function that appends a record.
@@ -116,7 +116,7 @@ def writing_records(path: Path) -> Generator[Callable[[bytes], None]]:
 
         def append(data: bytes) -> None:
             with writing(path):
-                file.write(frame(data))
+                file.write(frame_record(data))
 
         yield append
         with writing(path):

@@ -27,15 +27,15 @@ OBSERVATIONS_PER_BATCH = 2**16
 _TYPES = {"f": "float", "i": "int64_t"}
 
 
-def sequences_of(
+def to_sequences(
     log: Log, names: Sequence[str], *, module: str = "", rewards: Mapping[str, float] | None = None
 ) -> Iterator[bytes]:
-    """A record for each context that has observations; a context that was entered again is one.
+    """Convert a log to a record for each context with observations; several spans of a context are joined.
 
     Args:
         log: the log.
         names: features to write, the decision among them; their tensors are flattened.
-        module: written as a label, and ignored by the reference.
+        module: written as a label, which the reference implementation ignores.
         rewards: of each context (:data:`WHOLE_MODULE` for one without a name), given to all of its steps; contexts
             that are not there are left out. If ``None``, the log's scores are written.
 
@@ -129,7 +129,7 @@ def _header_of(example: SequenceExample) -> Header | None:
 
 
 def _column(example: SequenceExample, spec: TensorSpec, path: Path, record: Record) -> NDArray[Any]:
-    """A feature list as the tensor that ``spec`` wants."""
+    """Convert a feature list to the tensor of ``spec``."""
     values = example.columns.get(spec.name)
     if values is None:
         _fail(path, record, f"a feature {spec.name!r}", ", ".join(sorted(example.columns)) or "none")

@@ -37,7 +37,7 @@ from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tables.decisions import read_table
-from mlgokit.tables.file import tables_inside
+from mlgokit.tables.file import list_tables
 from mlgokit.tune.replay import ReplayResult, ReplaySource, replay_build
 
 _COMPILE_SECONDS = 120.0
@@ -106,7 +106,7 @@ def export_replay(asked: ReplayRequest, *, report: Report) -> ReplayResult:
 
 
 def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
-    inside = tables_inside(asked.plugin)
+    inside = list_tables(asked.plugin)
     if "decisions" not in inside:
         raise UsageError(
             f"{asked.plugin}: expected a plugin with inlining decisions, found {', '.join(sorted(inside)) or 'none'}; "

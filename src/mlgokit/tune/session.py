@@ -32,7 +32,7 @@ from mlgokit.tables.overrides import (
     PASSES,
     OverrideKind,
     OverrideTable,
-    overrides_inside,
+    read_plugin_overrides,
 )
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.loop import NOT_RECOVERED, YieldRule, run_search
@@ -392,7 +392,7 @@ def _tune_functions(
         return finish_bytes(verifier, found, tuned, space.account.module_bytes)
 
     def earlier(kind: OverrideKind) -> Mapping[int, Overrides]:
-        return {} if settings.start is None else overrides_inside(kind, settings.start)
+        return {} if settings.start is None else read_plugin_overrides(kind, settings.start)
 
     kept = settings.allocation_share * settings.seconds
     openings = ((open_optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()

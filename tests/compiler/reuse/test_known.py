@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.objects.frames import _used
+from mlgokit.compiler.objects.frames import _used_bytes
 from mlgokit.compiler.reuse.known import KnownFunctions, may_drop, read_functions
 from mlgokit.errors import InputError
 
@@ -64,10 +64,10 @@ def entry(*instructions: int, augmentation: int = 0, filled: int = 0) -> bytes:
 )
 def test_where_the_last_instruction_of_an_entry_ends(instructions: tuple[int, ...], augmentation: int):
     whole = entry(*instructions, augmentation=augmentation)
-    assert _used(whole) == len(whole)
-    assert _used(entry(*instructions, augmentation=augmentation, filled=4)) == len(whole)
+    assert _used_bytes(whole) == len(whole)
+    assert _used_bytes(entry(*instructions, augmentation=augmentation, filled=4)) == len(whole)
 
 
 def test_an_unknown_instruction_is_not_guessed():
-    assert _used(entry(0x3F)) is None
-    assert _used(entry(0x41, 0x0E, 0x80)) is None
+    assert _used_bytes(entry(0x3F)) is None
+    assert _used_bytes(entry(0x41, 0x0E, 0x80)) is None

@@ -11,7 +11,7 @@ from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.reuse import known_decisions
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions
-from mlgokit.compiler.reuse.known_use import Known, known_of, with_known
+from mlgokit.compiler.reuse.known_use import Known, compile_with_reuse, select_known
 from mlgokit.compiler.reuse.trials import TrialRequest
 from mlgokit.errors import InputError
 from mlgokit.module import Module
@@ -52,7 +52,7 @@ def test_an_object_is_known_by_what_was_decided(tmp_path: Path):
     assert again is not None
     assert (again.function_names, again.totals) == (sizes.function_names, sizes.totals)
     assert (memory.hits, memory.misses) == (1, 1)
-    assert not memory.of("another command line").told
+    assert not memory.of("another command line").sizes
 
 
 def test_without_an_answer_of_the_plugin_the_object_is_read(tmp_path: Path):
@@ -78,7 +78,7 @@ def test_the_module_that_was_asked_for_longest_ago_is_forgotten(monkeypatch: pyt
         memory.note(content, b"1" * 16, object_of(2), ended=False)
     memory.note("first", b"1" * 16, object_of(2), ended=True)
     memory.note("third", b"1" * 16, object_of(3), ended=False)
-    assert [bool(memory.of(content).told) for content in ("first", "second", "third")] == [True, False, True]
+    assert [bool(memory.of(content).sizes) for content in ("first", "second", "third")] == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_requests_that_decisions_do_not_determine_are_compiled_to_the_end(
     request_changes: dict[str, Any], use_changes: dict[str, Any]
 ):
     memory = KnownDecisions()
-    assert known_of(None, memory, MODULE, CompileRequest(use=USE), "content").objects is not None
+    assert select_known(None, memory, MODULE, CompileRequest(use=USE), "content").objects is not None
     use = dataclasses.replace(USE, **use_changes)
-    assert known_of(None, memory, MODULE, CompileRequest(use=use, **request_changes), "content").objects is None
+    assert select_known(None, memory, MODULE, CompileRequest(use=use, **request_changes), "content").objects is None
 
 
 def test_a_failure_is_compiled_once_more_without():
@@ -114,5 +114,5 @@ def test_a_failure_is_compiled_once_more_without():
         status = CompileStatus.FAILED if known.objects else CompileStatus.OK
         return Compilation(status=status, user_seconds=1.0)
 
-    done = with_known(Known(objects=KnownDecisions().of("content")), compile_part)
+    done = compile_with_reuse(Known(objects=KnownDecisions().of("content")), compile_part)
     assert (done.status, done.user_seconds, asked) == (CompileStatus.OK, 2.0, [True, False])

@@ -12,7 +12,7 @@ from mlgokit.compiler.reuse.trials import (
     Series,
     Stage,
     executed_weights,
-    read_tried,
+    read_trial_results,
     request_bytes,
 )
 from mlgokit.errors import InputError
@@ -47,7 +47,7 @@ def test_the_bytes_of_a_request_are_as_documented():
 
 def test_results_are_read_in_their_order(tmp_path: Path):
     (tmp_path / "tried").write_bytes(tried("f", [answer([1, 2, 0, 0, 5]), b""]) + tried("g", []))
-    first, second = read_tried(tmp_path / "tried")
+    first, second = read_trial_results(tmp_path / "tried")
     assert (first.key, first.name, second.name, second.outcomes) == (77, "f", "g", ())
     done, failed = first.outcomes
     assert done.score == 10.0
@@ -60,7 +60,7 @@ def test_results_are_read_in_their_order(tmp_path: Path):
 def test_bytes_count_code_and_unwind_tables_and_costs_only_decide_between_equals(tmp_path: Path):
     answers = [answer([9, 9, 9, 9, 9], code=40, unwind=2), answer([0] * 5, code=40, unwind=3), answer([0] * 5, code=45)]
     (tmp_path / "tried").write_bytes(tried("f", [*answers, answer([0] * 5, code=40, unwind=2)]))
-    ((*others, cheaper),) = (one.outcomes for one in read_tried(tmp_path / "tried", weights=IMAGE_BYTES))
+    ((*others, cheaper),) = (one.outcomes for one in read_trial_results(tmp_path / "tried", weights=IMAGE_BYTES))
     assert [round(one.score, 3) for one in others] == [45.0, 47.5, 45.0]
     assert cheaper.score < others[0].score
 
@@ -69,7 +69,7 @@ def test_among_equal_bytes_what_is_executed_decides_where_passes_are_tried(tmp_p
     answers = [answer([9] * 5, executed=7, code=40), answer([0] * 5, executed=8, code=40), answer([0] * 5, code=41)]
     (tmp_path / "tried").write_bytes(tried("f", answers))
     ((faster, slower, larger),) = (
-        one.outcomes for one in read_tried(tmp_path / "tried", weights=executed_weights(IMAGE_BYTES))
+        one.outcomes for one in read_trial_results(tmp_path / "tried", weights=executed_weights(IMAGE_BYTES))
     )
     assert faster.score < slower.score < larger.score
     assert (faster.cost, slower.cost) == (pytest.approx(7e-9), pytest.approx(8e-9))
@@ -80,12 +80,12 @@ def test_a_damaged_file_is_refused(tmp_path: Path, cut: int):
     data = tried("f", [answer([1, 2, 0, 0, 5])])
     (tmp_path / "tried").write_bytes(data[:-cut])
     with pytest.raises(InputError, match="the plugin is of another version of mlgokit"):
-        read_tried(tmp_path / "tried")
+        read_trial_results(tmp_path / "tried")
     (tmp_path / "tried").write_bytes(tried("f", [answer([1, 2, 0, 0, np.nan])]))
     with pytest.raises(InputError, match="finite numbers"):
-        read_tried(tmp_path / "tried")
+        read_trial_results(tmp_path / "tried")
     (tmp_path / "tried").write_bytes(tried("f", [])[:-1])
     with pytest.raises(InputError, match="expected the name of a function, found the end of the file"):
-        read_tried(tmp_path / "tried")
+        read_trial_results(tmp_path / "tried")
     with pytest.raises(InputError, match="expected a readable file"):
-        read_tried(tmp_path / "nowhere")
+        read_trial_results(tmp_path / "nowhere")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from mlgokit.compiler.options.parse import LLVM_KINDS, option_table, parse_options, spell_options
-from mlgokit.corpus.options.edits import NO_EDITS, command_line_edits, command_line_to_compile, edited
+from mlgokit.corpus.options.edits import NO_EDITS, command_line_edits, command_line_to_compile, edit_command_line
 from mlgokit.errors import UsageError
 
 CLANG_WORDS = sorted(word for word, kind in option_table().kinds.items() if kind not in LLVM_KINDS)
@@ -40,7 +40,7 @@ LINE = (
     ],
 )
 def test_a_deleted_option_takes_its_value_and_nothing_else(delete: str, gone: set[str]):
-    left = edited(LINE, command_line_edits(delete=[delete]), where="a.o")
+    left = edit_command_line(LINE, command_line_edits(delete=[delete]), where="a.o")
     assert left == tuple(word for word in LINE if word not in gone)
 
 
@@ -59,7 +59,7 @@ def test_a_deleted_option_takes_its_value_and_nothing_else(delete: str, gone: se
     ],
 )
 def test_a_value_is_replaced_however_it_is_spelled(words: list[str], replace: str, expected: list[str]):
-    assert list(edited(words, command_line_edits(replace=[replace]), where="a.o")) == expected
+    assert list(edit_command_line(words, command_line_edits(replace=[replace]), where="a.o")) == expected
 
 
 @given(st.lists(st.sampled_from(CLANG_WORDS), min_size=1, max_size=8), st.integers(min_value=0))
@@ -67,27 +67,27 @@ def test_a_flag_goes_alone_wherever_it_stands(words: list[str], position: int):
     options = parse_options(words)
     gone = options[position % len(options)]
     assume(gone.kind == "flag")
-    left = edited(words, command_line_edits(delete=[gone.words[0]]), where="a.o")
+    left = edit_command_line(words, command_line_edits(delete=[gone.words[0]]), where="a.o")
     assert left == spell_options(option for option in options if option.name != gone.name)
 
 
 def test_additions_come_last():
     edits = command_line_edits(add=["-mllvm -stats", "-target-feature +avx"])
-    assert edited(["-cc1", "-w"], edits, where="a.o")[2:] == ("-mllvm", "-stats", "-target-feature", "+avx")
+    assert edit_command_line(["-cc1", "-w"], edits, where="a.o")[2:] == ("-mllvm", "-stats", "-target-feature", "+avx")
     assert edits.words == {"add": ["-mllvm", "-stats", "-target-feature", "+avx"]}
 
 
 def test_one_value_is_exchanged_by_deleting_and_adding():
     edits = command_line_edits(add=["-target-feature +avx"], delete=["-target-feature -avx"])
     line = ("-target-feature", "+sse", "-target-feature", "-avx")
-    assert edited(line, edits, where="a.o") == ("-target-feature", "+sse", "-target-feature", "+avx")
+    assert edit_command_line(line, edits, where="a.o") == ("-target-feature", "+sse", "-target-feature", "+avx")
 
 
 def test_there_must_be_something_to_replace():
     edits = command_line_edits(replace=["-fprofile-sample-use=/b"])
     sentence = r"lib/a\.o: replace options: expected an option -fprofile-sample-use= in its command line, found none"
     with pytest.raises(UsageError, match=sentence):
-        edited(LINE, edits, where="lib/a.o")
+        edit_command_line(LINE, edits, where="lib/a.o")
 
 
 @pytest.mark.parametrize(

@@ -50,16 +50,16 @@ from mlgokit.compiler.reuse.trials import (
     Overrides,
     Series,
     Stage,
-    Tried,
+    TrialResults,
     executed_weights,
-    read_tried,
+    read_trial_results,
     request_bytes,
 )
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import REGALLOC_WEIGHT
-from mlgokit.tables.decisions import entry_of, table_bytes
+from mlgokit.tables.decisions import make_entry, table_bytes
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, override_bytes
 from mlgokit.traces import read_log
 
@@ -128,14 +128,14 @@ def write_decisions(path: str, log_path: str) -> None:
     columns = read_log(Path(log_path)).columns
     sites = columns["site"].reshape(-1).astype(np.int64).view(np.uint64)
     opposite = columns["inlining_decision"].reshape(-1) == 0
-    Path(path).write_bytes(table_bytes([entry_of(columns["caller_id"].reshape(-1).tolist(), sites, opposite)]))
+    Path(path).write_bytes(table_bytes([make_entry(columns["caller_id"].reshape(-1).tolist(), sites, opposite)]))
 
 
 def write_deferral(path: str) -> None:
-    Path(path).write_bytes(table_bytes([entry_of([1], np.array([2], np.uint64), np.array([True]), defers=True)]))
+    Path(path).write_bytes(table_bytes([make_entry([1], np.array([2], np.uint64), np.array([True]), defers=True)]))
 
 
-def last_overrides(one: Tried) -> Overrides:
+def last_overrides(one: TrialResults) -> Overrides:
     return one.outcomes[-1].overrides if one.outcomes else Overrides()
 
 
@@ -145,7 +145,7 @@ def write_trials(
     trials = np.array([(float(probability), float(probability), int(seed), 0, 0) for seed in seeds], TRIAL)
     series = [
         Series(key=one.key, base=last_overrides(one), score=np.inf, trials=trials)
-        for one in (read_tried(Path(tried_path)) if tried_path else ())
+        for one in (read_trial_results(Path(tried_path)) if tried_path else ())
         if one.name == function
     ]
     Path(path).write_bytes(request_bytes(series, seconds=20, weights=_weights(weights)))
@@ -156,7 +156,7 @@ def _weights(name: str) -> np.ndarray:
 
 
 def print_tried(path: str, weights: str = "spill") -> None:
-    for one in read_tried(Path(path), weights=_weights(weights)):
+    for one in read_trial_results(Path(path), weights=_weights(weights)):
         say(f"{one.name} key={one.key:016x}{' passes' if one.stage is Stage.PASSES else ''}")
         for trial in one.outcomes:
             questions = f"evictions={trial.evictions} priorities={trial.priorities}"
@@ -172,7 +172,7 @@ def print_remarks(path: str) -> None:
 
 
 def write_allocations(path: str, tried_path: str) -> None:
-    tried = read_tried(Path(tried_path))
+    tried = read_trial_results(Path(tried_path))
     Path(path).write_bytes(override_bytes(ALLOCATIONS, {one.key: last_overrides(one) for one in tried if one.outcomes}))
 
 
@@ -203,7 +203,7 @@ def write_toggles(path: str, tried_path: str, function: str, *names: str) -> Non
     toggled["range"][1:, 0] = [zlib.crc32(name.encode()) for name in names]
     series = [
         Series(key=one.key, base=Overrides(), score=np.inf, trials=trials, toggled=toggled)
-        for one in read_tried(Path(tried_path))
+        for one in read_trial_results(Path(tried_path))
         if one.name == function and one.stage is Stage.PASSES
     ]
     weights = executed_weights(CODE_BYTES)
@@ -219,7 +219,7 @@ def write_optimizer(path: str, listed: str, function: str, *questions: str) -> N
 
 def write_passes(path: str, tried_path: str, function: str, *names: str) -> None:
     left_out = np.array([(zlib.crc32(name.encode()), 0, 0) for name in names], OVERRIDE)
-    tried = [one for one in read_tried(Path(tried_path)) if one.stage is Stage.PASSES]
+    tried = [one for one in read_trial_results(Path(tried_path)) if one.stage is Stage.PASSES]
     by_key = {one.key: Overrides(passes=left_out) for one in tried if one.name == function}
     Path(path).write_bytes(override_bytes(PASSES, by_key))
 

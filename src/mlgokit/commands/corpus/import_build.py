@@ -135,7 +135,7 @@ def run(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
                 options=options,
                 workers=config.workers,
                 room=_room(config),
-                report=_relabelled(report, "bitcode"),
+                report=_relabel(report, "bitcode"),
             )
             return {**counts(imported), **_next_step(options, "give the options with --options")}
         case _:
@@ -171,11 +171,11 @@ def _room(config: Import) -> Room:
     return room_of(config.corpus, reserve_gib=config.disk_reserve_gib, limit_gib=config.disk_limit_gib)
 
 
-def _relabelled(report: Report, title: str) -> Report:
-    def told(done: int, total: int, label: str) -> None:  # noqa: ARG001  (the protocol names it)
+def _relabel(report: Report, title: str) -> Report:
+    def report_relabelled(done: int, total: int, label: str) -> None:  # noqa: ARG001  (the protocol names it)
         report(done, total, title)
 
-    return told
+    return report_relabelled
 
 
 def _flag(name: str) -> str:
@@ -204,7 +204,7 @@ def _import_commands(config: Import, report: Report) -> dict[str, Any]:
             room=_room(config),
             sandbox=open_sandbox_of_front_ends(config.sandbox, toolchain),
         ),
-        report=_relabelled(report, "front end"),
+        report=_relabel(report, "front end"),
     )
     return {
         **counts(imported.imported),
@@ -241,7 +241,7 @@ def _import_objects(config: Import, source: str, report: Report) -> dict[str, An
         llvm_objcopy=config.objcopy,
         workers=config.workers,
         room=_room(config),
-        report=_relabelled(report, "objects"),
+        report=_relabel(report, "objects"),
     )
     return counts(imported)
 
@@ -273,10 +273,14 @@ def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
         override=override,
         workers=config.workers,
         room=_room(config),
-        report=_relabelled(report, "ThinLTO modules"),
+        report=_relabel(report, "ThinLTO modules"),
     )
-    told = {} if understood is None else {"link_command": understood.to_json()}
-    return {**counts(imported), **told, **_next_step(override, "give the options with --options or --link-command")}
+    link_facts = {} if understood is None else {"link_command": understood.to_json()}
+    return {
+        **counts(imported),
+        **link_facts,
+        **_next_step(override, "give the options with --options or --link-command"),
+    }
 
 
 def _next_step(options: Sequence[str], remedy: str) -> dict[str, str]:

@@ -15,8 +15,8 @@ from mlgokit.commands.corpus import import_build
 from mlgokit.commands.corpus.extract import FRONT_END_SECONDS
 from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler import process
-from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by
-from mlgokit.compiler.project_calls import grouped, project_calls
+from mlgokit.compiler.build_tree import UnseenObject, find_unseen_objects, objects_below
+from mlgokit.compiler.project_calls import group_by_reason, project_calls
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapping import AddedOptions, run_wrapped
 from mlgokit.corpus.front_end import Level
@@ -134,23 +134,23 @@ def record_build(
         raise CorpusError(
             f"expected the build to succeed, found after {written.entries} commands: {build.reason}; correct the build"
         )
-    passed = [one for one in objects_passed_by(tree, build, before=before) if one.is_new]
+    passed = [one for one in find_unseen_objects(tree, build, before=before) if one.is_new]
     if not written.entries:
         raise CorpusError(
             f"{shlex.join(command)}: expected a build that compiles, found "
-            f"{_passed(passed) or 'that it called no compiler'}; clean the build folder first"
+            f"{_describe_unseen(passed) or 'that it called no compiler'}; clean the build folder first"
         )
     left_out = (*project.left_out, *written.left_out)
     return {
         "seen": project.seen,
         "commands": written.entries,
         **({"kept": written.kept} if written.kept else {}),
-        **({"left_out": grouped(left_out)} if left_out else {}),
-        **({"passed_by": _passed(passed)} if passed else {}),
+        **({"left_out": group_by_reason(left_out)} if left_out else {}),
+        **({"passed_by": _describe_unseen(passed)} if passed else {}),
     }
 
 
-def _passed(objects: Sequence[PassedObject]) -> str:
+def _describe_unseen(objects: Sequence[UnseenObject]) -> str:
     if not objects:
         return ""
     return (

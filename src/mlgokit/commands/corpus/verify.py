@@ -16,7 +16,7 @@ from mlgokit.corpus.importers.build_sources import CommandFilter
 from mlgokit.corpus.importers.reference import build_reference
 from mlgokit.corpus.sources.extract import OPTIONS, options_made_with, project_jobs
 from mlgokit.corpus.sources.projects import load_projects
-from mlgokit.corpus.verify import Reference, VerifyResult, compiled_in_one_go, objects_of_build, verify_corpus
+from mlgokit.corpus.verify import Reference, VerifyResult, compile_in_one_step, objects_of_build, verify_corpus
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.locks import reading
 from mlgokit.manifest import MANIFEST_NAME
@@ -83,7 +83,7 @@ def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Referenc
     if config.objects is not None:
         return objects_of_build(config.objects)
     if config.compile_commands is not None:
-        recorded = _recorded(config.corpus)
+        recorded = _read_recorded_commands(config.corpus)
         level = recorded.get("level")
         return build_reference(
             config.compile_commands,
@@ -101,7 +101,7 @@ def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Referenc
         sources_folder=config.sources or Path(),
         options=_options(config.corpus),
     )
-    return compiled_in_one_go(jobs, timeout_seconds=config.compiler.deadline())
+    return compile_in_one_step(jobs, timeout_seconds=config.compiler.deadline())
 
 
 def _options(folder: Path) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def _options(folder: Path) -> tuple[str, ...]:
     return options_made_with([word for word in words if isinstance(word, str)]) or OPTIONS
 
 
-def _recorded(folder: Path) -> dict[str, str | None]:
+def _read_recorded_commands(folder: Path) -> dict[str, str | None]:
     """With which settings the corpus was imported; nothing if it was not made here."""
     return {key: value if isinstance(value, str) else None for key, value in _settings(folder).items()}
 

@@ -28,13 +28,13 @@ class _Terms:
 
     Attributes:
         decode: from the bytes of an observation to its tensors, as they were sent.
-        told: the header, as an advisor sees it.
+        header: of the log, as an advisor sees it.
         advice: what an answer must be.
         problem: what is decided, if the name of the advice is known.
     """
 
     decode: Callable[[bytes], Mapping[str, NDArray[Any]]]
-    told: Header
+    header: Header
     advice: TensorSpec
     problem: Problem | None
 
@@ -45,7 +45,7 @@ class Conversation:
 
     Attributes:
         name: stands for the channel in messages.
-        overwritten: of these two features the first is missing from what is told and logged, because its bytes are
+        overwritten: of these two features the first is missing from observations and logs, because its bytes are
             those of the second (:class:`mlgokit.problems.Channel`).
         problem: what the channel must be about; found by the name of the advice if not given.
         sessions: how many headers were understood.
@@ -95,7 +95,7 @@ class Conversation:
                     payload = bytes(self._stream[begin : begin + self._cursor.features_bytes])
                     self._asked_at = position
                     self._asked = Observation(
-                        header=self._terms.told,
+                        header=self._terms.header,
                         values=_restore_names(self._terms.decode(payload), self.overwritten),
                         context=item.context,
                         index=item.index,
@@ -185,11 +185,11 @@ class Conversation:
             expected = f"features {' and '.join(self.overwritten)} of one type and shape, found {', '.join(kinds)}"
         else:
             replaced = None if self.overwritten is None else self.overwritten[0]
-            told = replace(header, features=tuple(spec for spec in header.features if spec.name != replaced))
+            shown = replace(header, features=tuple(spec for spec in header.features if spec.name != replaced))
             problem = self.problem or next((it for it in PROBLEMS.values() if it.decision == advice.name), None)
             defect = None if problem is None else header_defect(problem, header.features, advice=advice)
             if defect is None:
-                return _Terms(decode=feature_decoder(header), told=told, advice=advice, problem=problem)
+                return _Terms(decode=feature_decoder(header), header=shown, advice=advice, problem=problem)
             raise TraceError(f"trace {self.name}: byte 0: {defect}", path=self.name, offset=0)
         message = f"trace {self.name}: byte 0: expected {expected}; this compiler speaks another protocol"
         raise TraceError(message, path=self.name, offset=0)
@@ -234,7 +234,7 @@ def _with_decisions(log: Log, terms: _Terms, decisions: Sequence[Advice], overwr
     column = np.array(decisions, terms.advice.dtype).reshape(-1, *terms.advice.shape)
     column.flags.writeable = False
     columns = {**_restore_names(log.columns, overwritten), terms.advice.name: column}
-    return replace(log, header=Header(features=(*terms.told.features, terms.advice)), columns=columns)
+    return replace(log, header=Header(features=(*terms.header.features, terms.advice)), columns=columns)
 
 
 def _join(logs: Sequence[Log]) -> Log | None:

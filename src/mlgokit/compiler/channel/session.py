@@ -20,7 +20,7 @@ from typing import IO
 from mlgokit.advisors import Advice, Advisor, Observation
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.conversation import Conversation
-from mlgokit.compiler.limits import COMPILER_LIMITS, exceeded
+from mlgokit.compiler.limits import COMPILER_LIMITS, describe_exceeded_limit
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.errors import StorageError, TraceError, UsageError
 from mlgokit.problems import Problem
@@ -48,7 +48,7 @@ class InteractiveStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelUse:
-    """How one channel is asked for, and who answers.
+    """How a compiler opens one channel, and the advisor that answers.
 
     Attributes:
         options: words to append to the command line; ``{base}`` in them becomes the channel's path.
@@ -105,7 +105,7 @@ class InteractiveResult:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Line:
-    """The two pipes of a channel, and what is said on them."""
+    """The two pipes of a channel, and its conversation."""
 
     name: str
     base: str
@@ -198,7 +198,7 @@ class Session:
         self._active = time.monotonic()
 
     def close(self) -> InteractiveResult:
-        """End the compiler if it runs, and reap it; what was said so far is in the result."""
+        """Kill the compiler if it runs, and reap it; the result has the conversation so far."""
         if self._result is not None:
             return self._result
         if self._stopped is None and not self._is_over:
@@ -206,11 +206,11 @@ class Session:
                 InteractiveStatus.ABANDONED,
                 (f"{self.program}: the caller stopped before the compilation ended; read all observations"),
             )
-        returncode, usage = process.end(self._child)
+        returncode, usage = process.reap_group(self._child)
         for line in self._lines.values():
             self._damage = self._damage or line.conversation.close()
         status, detail = self._stopped or (InteractiveStatus.OK, "")
-        stderr = process.tail(self._stderr)
+        stderr = process.read_tail(self._stderr)
         if self._stopped is None and returncode != 0:
             status, detail = InteractiveStatus.FAILED, self._failure(returncode, stderr)
         elif self._stopped is None and self._damage:
@@ -228,12 +228,12 @@ class Session:
         return self._result
 
     def result(self) -> InteractiveResult:
-        """How it ended; ends the compiler if it still runs."""
+        """Return the result; kills the compiler if it still runs."""
         return self._result or self.close()
 
     def _failure(self, returncode: int, stderr: str) -> str:
-        """The sentence about a compiler that ended by itself, and badly."""
-        if sentence := exceeded(COMPILER_LIMITS, returncode=returncode, complaint=stderr):
+        """Describe how a compiler failed by itself."""
+        if sentence := describe_exceeded_limit(COMPILER_LIMITS, returncode=returncode, complaint=stderr):
             return f"{self.program}: expected exit code 0, found that {sentence}"
         how = f"exit code {returncode}" if returncode > 0 else f"signal {signal.Signals(-returncode).name}"
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
@@ -246,12 +246,12 @@ class Session:
         return "; ".join([f"{self.program}: expected exit code 0, found {how}: {complaint}", *rest])
 
     def _has_no_room(self) -> bool:
-        """Whether what the compiler says cannot be kept."""
+        """Whether the disk with temporary files is full, so that standard error may be incomplete."""
         disk = os.fstatvfs(self._stderr.fileno())
         return disk.f_bavail * disk.f_frsize < _LEAST_ROOM
 
     def _wait(self) -> None:
-        """Read what the compiler says next, or find out that it will say nothing more."""
+        """Read the compiler's next bytes, or find that no more will come."""
         is_open = any(line.is_open for line in self._lines.values())
         deadline = self._begin + self._timeout_seconds
         quiet_after = self._active + self._answer_timeout_seconds if is_open else deadline
@@ -277,7 +277,7 @@ class Session:
         self._is_over = has_ended and not heard
 
     def _read(self, line: _Line) -> bool:
-        """Whether the channel had bytes, which are then heard; also notes that it was closed."""
+        """Read what the channel has; returns whether there were bytes, and records that the channel was closed."""
         heard = False
         with contextlib.suppress(BlockingIOError):
             # The second look finds the end of a session that was over before its pipe was opened for it.
@@ -292,7 +292,7 @@ class Session:
         return heard
 
     def _expect_another(self, line: _Line) -> None:
-        """The compiler closed the channel: it may open it again."""
+        """Prepare for the compiler to open a channel again that it closed."""
         line.is_open = line.has_ended = False
         # LLVM reads every answer; what another program left must not answer the first question of the next session.
         with contextlib.suppress(BlockingIOError):
@@ -381,7 +381,7 @@ def open_session(
         if not isinstance(argv, Cc1Line) and list(argv[1:2]) == ["-cc1"]:
             # A caller of the library wrote it; command lines of modules come judged.
             argv = Cc1Line(argv[0], own=[os.fspath(word) for word in argv[2:]])
-        line = argv.extended(words) if isinstance(argv, Cc1Line) else [*argv, *words]
+        line = argv.with_words(words) if isinstance(argv, Cc1Line) else [*argv, *words]
         child = process.start(line, stderr=stderr, cwd=cwd, env=env)
         ended = os.pidfd_open(child.pid)
         stack.callback(os.close, ended)

@@ -154,7 +154,7 @@ class Symbols:
         return (self.table["info"] >> 4).astype(np.int64)
 
 
-def damaged(where: str, expected: str, found: str) -> InputError:
+def damage_error(where: str, expected: str, found: str) -> InputError:
     """The error for a file that contradicts itself."""
     return InputError(f"{where}: expected {expected}, found {found}; the file is damaged or cut short: make it again")
 
@@ -219,7 +219,7 @@ def read_elf(source: bytes | Path) -> Elf:
     strings = _strings(data, sections, names_index, where)
     offsets = sections["name"]
     if len(sections) and int(offsets.max()) >= len(strings):
-        raise damaged(where, f"section names within {len(strings)} bytes", f"one at byte {int(offsets.max())}")
+        raise damage_error(where, f"section names within {len(strings)} bytes", f"one at byte {int(offsets.max())}")
     names = tuple(text_at(strings, offset) for offset in offsets.tolist())
     return Elf(where=where, data=data, bits=bits, kind=kind, machine=machine, sections=sections, names=names)
 
@@ -234,7 +234,7 @@ def read_table(elf: Elf, index: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     begin, size = int(section["offset"]), int(section["size"])
     if size % dtype.itemsize or section["type"] == SHT_NOBITS:
         where = f"{elf.where}: section {index} ({elf.names[index]})"
-        raise damaged(where, f"entries of {dtype.itemsize} bytes", f"{size} bytes in all")
+        raise damage_error(where, f"entries of {dtype.itemsize} bytes", f"{size} bytes in all")
     return np.frombuffer(elf.data, dtype, size // dtype.itemsize, begin) if size else np.empty(0, dtype)
 
 
@@ -256,7 +256,7 @@ def read_symbols(elf: Elf) -> Symbols:
     strings = _strings(elf.data, elf.sections, int(elf.sections["link"][index]), elf.where)
     if len(table) and int(table["name"].max()) >= len(strings):
         largest = f"one at byte {int(table['name'].max())}"
-        raise damaged(elf.where, f"symbol names within {len(strings)} bytes", largest)
+        raise damage_error(elf.where, f"symbol names within {len(strings)} bytes", largest)
     section = table["section"].astype(np.int64)
     extended = section == SHN_XINDEX
     if extended.any():
@@ -264,7 +264,7 @@ def read_symbols(elf: Elf) -> Symbols:
     section[(~extended & (section >= SHN_LORESERVE)) | (section == 0)] = -1
     if len(section) and int(section.max()) >= len(elf.sections):
         expected = f"symbols in {len(elf.sections)} sections"
-        raise damaged(elf.where, expected, f"one in section {int(section.max())}")
+        raise damage_error(elf.where, expected, f"one in section {int(section.max())}")
     return Symbols(index=index, table=table, section=section, strings=strings)
 
 
@@ -282,7 +282,7 @@ def read_relocations(elf: Elf, source: int, symbols: Symbols) -> npt.NDArray[Any
     """
     where, section = f"{elf.where}: section {source}", elf.sections[source]
     if section["link"] != symbols.index:
-        raise damaged(where, "relocations by the symbol table", "another table")
+        raise damage_error(where, "relocations by the symbol table", "another table")
     with_addends = section["type"] == SHT_RELA
     if elf.bits == 64:
         entries = read_table(elf, source, RELOCATION if with_addends else _REL_64)
@@ -297,7 +297,7 @@ def read_relocations(elf: Elf, source: int, symbols: Symbols) -> npt.NDArray[Any
         )
         table["addend"] = entries["addend"] if with_addends else 0
     if len(table) and int(table["symbol"].max()) >= len(symbols.table):
-        raise damaged(where, f"one of {len(symbols.table)} symbols", f"symbol {int(table['symbol'].max())}")
+        raise damage_error(where, f"one of {len(symbols.table)} symbols", f"symbol {int(table['symbol'].max())}")
     if not with_addends:
         table["addend"] = _addends_in_place(elf, int(section["info"]), table, where)
     return table
@@ -306,13 +306,13 @@ def read_relocations(elf: Elf, source: int, symbols: Symbols) -> npt.NDArray[Any
 def _addends_in_place(elf: Elf, target: int, table: npt.NDArray[Any], where: str) -> Ints:
     """[R] the words at the places of relocations."""
     if target >= len(elf.sections):
-        raise damaged(where, f"relocations of one of {len(elf.sections)} sections", f"of section {target}")
+        raise damage_error(where, f"relocations of one of {len(elf.sections)} sections", f"of section {target}")
     contents = read_table(elf, target, np.dtype(np.uint8)).astype(np.int64)
     size = len(contents)
     offset = table["offset"].astype(np.int64)
     # Those of fewer bytes may stand at the end.
     if len(offset) and (int(offset.max()) >= size or int(table["offset"].max()) > LARGEST_SECTION):
-        raise damaged(where, f"places within {size} bytes", f"one at byte {int(table['offset'].max())}")
+        raise damage_error(where, f"places within {size} bytes", f"one at byte {int(table['offset'].max())}")
     words = np.append(contents, np.zeros(3, np.int64))
     value = sum(words[offset + index] << (8 * index) for index in range(4))
     bits = np.where(table["type"] == _R_ARM_PREL31, 31, 32) if elf.machine == ARM else np.full(len(offset), 32)
@@ -337,7 +337,7 @@ def _extended_indices(elf: Elf, symbol_table: int, count: int) -> Ints:
         indices = read_table(elf, index, np.dtype("<u4"))
         if len(indices) == count:
             return indices.astype(np.int64)
-    raise damaged(elf.where, f"a table of {count} extended section indices", "none")
+    raise damage_error(elf.where, f"a table of {count} extended section indices", "none")
 
 
 def _number(data: bytes, offset: int, size: int) -> int:
@@ -352,13 +352,15 @@ def _section_table(data: bytes, where: str, layout: _Layout) -> npt.NDArray[Any]
     if begin == 0:
         return np.empty(0, SECTION)
     if entry != layout.section.itemsize:
-        raise damaged(where, f"section headers of {layout.section.itemsize} bytes", f"{entry}")
+        raise damage_error(where, f"section headers of {layout.section.itemsize} bytes", f"{entry}")
     if begin + entry > len(data):
-        raise damaged(where, f"section headers within {len(data)} bytes", f"them at byte {begin}")
+        raise damage_error(where, f"section headers within {len(data)} bytes", f"them at byte {begin}")
     if count == 0:
         count = int(np.frombuffer(data, layout.section, 1, begin)["size"][0])
     if begin + count * entry > len(data):
-        raise damaged(where, f"{count} section headers within {len(data)} bytes", f"an end at {begin + count * entry}")
+        raise damage_error(
+            where, f"{count} section headers within {len(data)} bytes", f"an end at {begin + count * entry}"
+        )
     sections = _widen(np.frombuffer(data, layout.section, count, begin), SECTION)
     size = sections["size"]
     contents = (sections["type"] != SHT_NOBITS) & (sections["type"] != 0)
@@ -367,7 +369,7 @@ def _section_table(data: bytes, where: str, layout: _Layout) -> npt.NDArray[Any]
     if outside.any():
         index = int(np.flatnonzero(outside)[0])
         extent = f"{int(size[index])} bytes at {int(sections['offset'][index])}"
-        raise damaged(f"{where}: section {index}", f"contents within the file's {len(data)} bytes", extent)
+        raise damage_error(f"{where}: section {index}", f"contents within the file's {len(data)} bytes", extent)
     return sections
 
 
@@ -376,9 +378,9 @@ def _strings(data: bytes, sections: npt.NDArray[Any], index: int, where: str) ->
     if not len(sections):
         return b"\0"
     if index >= len(sections) or sections["type"][index] != SHT_STRTAB:
-        raise damaged(where, "a string table", f"none in section {index} of {len(sections)}")
+        raise damage_error(where, "a string table", f"none in section {index} of {len(sections)}")
     begin, size = int(sections["offset"][index]), int(sections["size"][index])
     strings = data[begin : begin + size]
     if not strings or strings[-1] != 0:
-        raise damaged(f"{where}: section {index}", "a string table that ends in a zero byte", f"{size} bytes")
+        raise damage_error(f"{where}: section {index}", "a string table that ends in a zero byte", f"{size} bytes")
     return strings

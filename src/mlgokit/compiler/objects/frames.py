@@ -88,7 +88,7 @@ def _entries(contents: bytes, names: dict[int, str]) -> tuple[dict[str, int], li
         position = end
     if not sizes:
         return cies, sizes, personality, 0
-    used = _used(contents[position - sizes[-1] : position])
+    used = _used_bytes(contents[position - sizes[-1] : position])
     if used is None:
         return None
     filled, sizes[-1] = sizes[-1] - used, used
@@ -115,7 +115,7 @@ def _is_usual(cie: bytes) -> bool:
     return len(augmentation) in (1, 7) and augmentation[-1] & 0x0F in _FOUR_BYTES
 
 
-def _used(entry: bytes) -> int | None:
+def _used_bytes(entry: bytes) -> int | None:
     """Bytes of an FDE up to its last instruction, filled up to four; ``None`` if an instruction is not known."""
     position = 17 + entry[16]
     last = position

@@ -181,10 +181,10 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
 
     text = code.size
     if folds:
-        alike = alike_functions(elf, symbols, code, except_table)
-        text, rodata, eh_frame = shared([text, rodata, eh_frame], alike)
+        alike = group_alike_functions(elf, symbols, code, except_table)
+        text, rodata, eh_frame = share_folded_bytes([text, rodata, eh_frame], alike)
     if image:
-        plt, tables_read = dynamic_bytes(elf, symbols, code, image)
+        plt, tables_read = count_dynamic_bytes(elf, symbols, code, image)
         text, rodata = text + plt, rodata + tables_read
 
     column = kind - TEXT
@@ -216,7 +216,7 @@ def folded_functions(data: bytes | Path) -> dict[str, int]:
     elf = e.read_elf(data)
     symbols = e.read_symbols(elf)
     code = find_functions(elf, symbols, _kinds(elf) == TEXT)
-    return dict(zip(code.names, alike_functions(elf, symbols, code, except_table).tolist(), strict=True))
+    return dict(zip(code.names, group_alike_functions(elf, symbols, code, except_table).tolist(), strict=True))
 
 
 def read_groups(elf: Elf, symbols: Symbols) -> tuple[tuple[str, ...], Ints]:
@@ -232,15 +232,15 @@ def read_groups(elf: Elf, symbols: Symbols) -> tuple[tuple[str, ...], Ints]:
         where = f"{elf.where}: section group {index}"
         begin, size, link, symbol = (int(sections[field][index]) for field in ("offset", "size", "link", "info"))
         if size < 4 or size % 4:
-            raise e.damaged(where, "a flag word and section indices of 4 bytes each", f"{size} bytes")
+            raise e.damage_error(where, "a flag word and section indices of 4 bytes each", f"{size} bytes")
         flags, *members = struct.unpack_from(f"<{size // 4}I", elf.data, begin)
         if not flags & e.GRP_COMDAT:
             continue
         if link != symbols.index or symbol >= len(symbols.table):
-            raise e.damaged(where, f"a signature among {len(symbols.table)} symbols", f"symbol {symbol}")
+            raise e.damage_error(where, f"a signature among {len(symbols.table)} symbols", f"symbol {symbol}")
         for member in members:
             if member >= count or group[member] >= 0:
-                raise e.damaged(where, f"members of its own among {count} sections", f"section {member}")
+                raise e.damage_error(where, f"members of its own among {count} sections", f"section {member}")
             group[member] = len(signatures)
         signatures.append(_signature(elf, symbols, symbol))
     return tuple(signatures), np.array(group, np.int64)
@@ -265,7 +265,7 @@ def link_weights(objects: Iterable[ObjectSizes]) -> dict[str, int]:
 
 def size_score(sizes: ObjectSizes, weights: Mapping[str, int], *, objective: Objective = Objective.LINK_AWARE) -> float:
     """Bytes of an object under an objective; a signature that ``weights`` does not know counts whole."""
-    scores, rest = _weighted(sizes, weights, objective)
+    scores, rest = _weigh(sizes, weights, objective)
     return float(scores.sum()) + rest
 
 
@@ -278,7 +278,7 @@ def function_scores(
     sizes: ObjectSizes, weights: Mapping[str, int], *, objective: Objective = Objective.LINK_AWARE
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float64], float]:
     """The same score resolved: names [F], scores [F], and what belongs to no function."""
-    return sizes.function_names, *_weighted(sizes, weights, objective)
+    return sizes.function_names, *_weigh(sizes, weights, objective)
 
 
 def project_image_estimate(objects: Iterable[ObjectSizes], *, objective: Objective = Objective.LINK_AWARE) -> float:
@@ -303,7 +303,7 @@ def columns_of(objective: Objective) -> int:
     return 1 if objective is Objective.LINK_AWARE_TEXT else COLUMNS
 
 
-def _weighted(
+def _weigh(
     sizes: ObjectSizes, weights: Mapping[str, int], objective: Objective
 ) -> tuple[npt.NDArray[np.float64], float]:
     """Scores of the functions [F], and of everything else."""
@@ -358,7 +358,7 @@ def _jump_tables(elf: Elf, kind: Ints, group: Ints, code: Functions) -> list[tup
     return pairs
 
 
-def alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_table: Ints) -> Ints:
+def group_alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_table: Ints) -> Ints:
     """[F] a number for each function, the same for those that a linker folds into one, as lld does with ``--icf=all``.
 
     Two functions are alike if their sections have the same bytes, and relocations at the same offsets to the same
@@ -407,11 +407,11 @@ def alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_table: I
     return numbers
 
 
-def shared(columns: Sequence[Ints], alike: Ints) -> list[Ints]:
+def share_folded_bytes(columns: Sequence[Ints], alike: Ints) -> list[Ints]:
     """Each function's bytes [F], those that are folded into one divided among all that are.
 
     Example:
-        >>> shared([np.array([7, 5, 7])], np.array([0, 1, 0]))[0].tolist()
+        >>> share_folded_bytes([np.array([7, 5, 7])], np.array([0, 1, 0]))[0].tolist()
         [4, 5, 3]
     """
     _, group, count = np.unique(alike, return_inverse=True, return_counts=True)
@@ -423,7 +423,7 @@ def shared(columns: Sequence[Ints], alike: Ints) -> list[Ints]:
     return [column[first] // many + (rank < column[first] % many) for column in columns]
 
 
-def dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Image) -> tuple[Ints, Ints]:
+def count_dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Image) -> tuple[Ints, Ints]:
     """Each function's share [F] of ``.plt``, and of the tables that the dynamic linker reads; 0 for other machines.
 
     A function that the dynamic linker binds costs a symbol, a ``.plt`` entry and a relocation once, however often it is

@@ -49,7 +49,9 @@ def find_functions(elf: Elf, symbols: Symbols, executable: npt.NDArray[np.bool_]
     outside = (table["value"] > limit) | (table["size"] > limit - np.minimum(table["value"], limit))
     if outside.any():
         name = e.text_at(symbols.strings, int(table["name"][outside][0]))
-        raise e.damaged(f"{elf.where}: symbol {name}", "a function within its section", "one that reaches beyond it")
+        raise e.damage_error(
+            f"{elf.where}: symbol {name}", "a function within its section", "one that reaches beyond it"
+        )
     begin, size, limit = (column.astype(np.int64) for column in (table["value"], table["size"], limit))
     is_local = table["info"] >> 4 == e.STB_LOCAL
     order = np.lexsort((is_local, begin, section))
@@ -177,7 +179,7 @@ def _walk_frames(elf: Elf, index: int) -> tuple[Ints, Ints]:
         end = position + header + length
         if length < 4 or end > size:
             where = f"{elf.where}: .eh_frame"
-            raise e.damaged(where, f"entries within {size} bytes", f"one of {length} bytes at {position}")
+            raise e.damage_error(where, f"entries within {size} bytes", f"one of {length} bytes at {position}")
         if int.from_bytes(contents[position + header : position + header + 4], "little"):
             starts.append(position)
             ends.append(end)

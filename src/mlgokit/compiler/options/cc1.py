@@ -54,7 +54,7 @@ class Cc1Line(tuple[str, ...]):
             raise InputError(f"clang -cc1: {trouble}")
         return super().__new__(cls, (os.fspath(program), *words))
 
-    def extended(self, own: Sequence[str]) -> Self:
+    def with_words(self, own: Sequence[str]) -> Self:
         """The same line with more of our own words at its end."""
         # All before is judged, and ended where an option ended.
         return super().__new__(type(self), (*self, *own))

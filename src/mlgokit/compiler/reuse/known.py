@@ -1,4 +1,4 @@
-"""What known functions weigh, so that the compiler need not generate them again.
+"""A cache of function sizes, so that code generation can skip functions whose final IR is known.
 
 After the last pass over the IR the plugin drops the bodies of functions whose digest is known, and lists them
 (``plugin/reuse/KnownFunctions.cpp``; ``docs/formats.md``, "Known functions"). The object then has the others, and all
@@ -55,13 +55,13 @@ _LAYOUT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A function that came to code generation.
+    """A function that reached code generation.
 
     Attributes:
         name: its symbol.
         digest: of its final IR.
-        dropped: the object has it not.
-        droppable: it may be left out, as far as the IR says.
+        dropped: whether the object lacks it.
+        droppable: whether its IR allows skipping it.
         constants: bytes of its code's constants, in sections where those of all functions follow one another; ``None``
             if it was not generated, or has others as well.
         executed: instructions of one call, by LLVM's estimate; 0 if it was not generated.
@@ -77,7 +77,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """What a function's code weighs in the object that it is in.
+    """The sizes of a function's code in its object.
 
     Attributes:
         text: machine code.
@@ -106,14 +106,14 @@ Codes = Mapping[bytes, Code]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class KnownFunctions:
-    """The memory of one module with one command line. Threads may share it.
+    """The size cache of one module with one command line. Thread-safe.
 
     Attributes:
         codes: by digest.
-        content: of the module's files, its options and the plugin; of other ones nothing is known.
+        content: digest of the module's files, its options and the plugin, for which the cache is valid.
         cies: bytes of the CIE, by the personality in it.
         groups: of each reference to a personality that is a group of its own: [3] sizes of sections, and data.
-        refused: why the memory is not used for this module; empty if it is.
+        refused: why the cache is not used for this module; empty if it is.
         hits: functions that were not generated.
         misses: functions that were.
     """
@@ -128,26 +128,26 @@ class KnownFunctions:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def snapshot(self) -> Codes:
-        """A snapshot for one compilation, which later evictions do not change."""
+        """Copy the cache for one compilation, so that evictions do not affect it."""
         with self._lock:
             return dict(self.codes)
 
-    def settings(self, folder: Path, functions: Path, told: Codes) -> dict[str, str]:
-        """The variables that tell the plugin what is known, and where to list functions; files are in ``folder``."""
+    def settings(self, folder: Path, functions: Path, known: Codes) -> dict[str, str]:
+        """Write the known digests into ``folder``, and return the plugin's environment variables."""
         path = folder / "known"
-        path.write_bytes(b"".join(told))
+        path.write_bytes(b"".join(known))
         return {"MLGOKIT_KNOWN": str(path), "MLGOKIT_FUNCTIONS": str(functions)}
 
-    def complete(self, path: Path, functions: Path, *, told: Codes) -> ObjectSizes | None:
-        """The sizes of the whole object whose part is at ``path``, and remember what is new in it.
+    def complete(self, path: Path, functions: Path, *, known: Codes) -> ObjectSizes | None:
+        """Compute the sizes of the whole object from the part at ``path``, and cache the new functions in it.
 
         Args:
             path: the object.
             functions: the plugin's list of functions.
-            told: what was known when the compilation began.
+            known: snapshot of the cache when the compilation began.
 
         Returns:
-            ``None`` if that cannot be said; then :attr:`refused` says why.
+            ``None`` if they cannot be computed; :attr:`refused` says why.
         """
         listed = read_functions(functions)
         if not listed:
@@ -162,12 +162,12 @@ class KnownFunctions:
             dropped = [function for function in listed if function.dropped]
             self.hits += len(dropped)
             self.misses += len(listed) - len(dropped)
-            whole = self._sizes_with(part, listed, dropped, told)
+            whole = self._sizes_with(part, listed, dropped, known)
             if isinstance(whole, str):
                 self.refused = whole
                 return None
             for function in dropped:
-                self.codes[function.digest] = self.codes.pop(function.digest, told[function.digest])
+                self.codes[function.digest] = self.codes.pop(function.digest, known[function.digest])
             while len(self.codes) > MOST_KNOWN:
                 del self.codes[next(iter(self.codes))]
         return whole
@@ -186,10 +186,10 @@ class KnownFunctions:
                 self.codes[entry.digest] = part.code(function, constants=entry.constants or 0, executed=entry.executed)
 
     def _sizes_with(
-        self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], told: Codes
+        self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], known: Codes
     ) -> ObjectSizes | str:
         sizes = part.sizes
-        codes = [told.get(function.digest) for function in dropped]
+        codes = [known.get(function.digest) for function in dropped]
         known_codes = [code for code in codes if code is not None]
         if len(known_codes) < len(dropped):
             return "a function was skipped although its code is not known"
@@ -258,7 +258,7 @@ class KnownFunctions:
 
 
 def may_drop(command_line: Sequence[str]) -> bool:
-    """Whether functions may be left out under these options, as far as the options say.
+    """Whether these options allow skipping the code generation of functions.
 
     Example:
         >>> may_drop(["-cc1", "-Oz"]), may_drop(["-cc1", "-Oz", "-mllvm", "-enable-ipra"])
@@ -268,7 +268,7 @@ def may_drop(command_line: Sequence[str]) -> bool:
 
 
 def read_functions(path: Path) -> list[Listed]:
-    """Read the list that the plugin wrote; nothing if it wrote none.
+    """Read the plugin's list of functions; empty if it wrote none.
 
     Raises:
         InputError: a line is not one of the plugin's.

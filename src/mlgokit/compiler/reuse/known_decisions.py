@@ -1,4 +1,4 @@
-"""What objects weigh, by what the inliner decided, so that a compiler may end where it decided the same again.
+"""A cache of object sizes by the inliner's decisions, so that a compiler can exit after repeating known decisions.
 
 Behind the inliner the plugin digests all answers of the advisor and, if the digest is known, ends the compiler
 (``plugin/reuse/KnownDecisions.cpp``; ``docs/formats.md``, "Known decisions"). A compiler has no clock and no random
@@ -24,10 +24,10 @@ _LINE = re.compile(rb"([eg]) ([0-9a-f]{32})\n")
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class KnownDecisions:
-    """The objects of all modules. Threads may share it.
+    """The size cache of all modules. Thread-safe.
 
     Attributes:
-        hits: compilations that ended behind the inliner.
+        hits: compilations that exited after the inliner.
         misses: compilations that went on.
     """
 
@@ -38,17 +38,17 @@ class KnownDecisions:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, content: str) -> "KnownObjects":
-        """What is known now of a module.
+        """Copy what is cached for a module.
 
         Args:
             content: digest of its files, its command line and the plugin.
         """
         with self._lock:
-            told = dict(self._sizes.get(content, {}))
-        return KnownObjects(memory=self, content=content, told=told)
+            sizes = dict(self._sizes.get(content, {}))
+        return KnownObjects(memory=self, content=content, sizes=sizes)
 
     def note(self, content: str, digest: bytes, sizes: ObjectSizes | None, *, ended: bool) -> None:
-        """Remember an object, or that it was asked for again; ``None`` if it could not be measured."""
+        """Cache the sizes of an object, or count a hit; ``None`` if the object could not be measured."""
         with self._lock:
             self.hits += ended
             self.misses += not ended
@@ -67,26 +67,26 @@ class KnownDecisions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KnownObjects:
-    """What is known of one module when its compilation begins.
+    """The cached object sizes of one module when its compilation begins.
 
     Attributes:
-        memory: where it is from.
+        memory: the cache.
         content: of the module.
-        told: the sizes of its objects by the digest of what was decided.
+        sizes: of its objects, by the digest of the decisions.
     """
 
     memory: KnownDecisions
     content: str
-    told: Mapping[bytes, ObjectSizes]
+    sizes: Mapping[bytes, ObjectSizes]
 
     def settings(self, folder: Path) -> dict[str, str]:
-        """The variables that tell the plugin what is known; files are in ``folder``."""
+        """Write the known digests into ``folder``, and return the plugin's environment variables."""
         path = folder / "known_decisions"
-        path.write_bytes(b"".join(self.told))
+        path.write_bytes(b"".join(self.sizes))
         return {"MLGOKIT_KNOWN_DECISIONS": str(path), "MLGOKIT_DECIDED": str(folder / "decided")}
 
     def complete(self, folder: Path, measure: Callable[[], ObjectSizes | None]) -> ObjectSizes | None:
-        """The sizes of the object, which are remembered, or were.
+        """Return the sizes of the object, cached or measured; new ones are cached.
 
         Args:
             folder: where the plugin wrote.
@@ -104,9 +104,9 @@ class KnownObjects:
                 f"{path}: expected a letter and a digest, found {path.read_bytes()[:60]!r}; build the plugin again"
             )
         digest, ended = bytes.fromhex(line[2].decode()), line[1] == b"e"
-        if ended and digest not in self.told:
-            known = f"one of the {len(self.told)} digests that are known"
+        if ended and digest not in self.sizes:
+            known = f"one of the {len(self.sizes)} digests that are known"
             raise InputError(f"{path}: expected {known}, found {line[2].decode()}, which is new; report this sentence")
-        sizes = self.told[digest] if ended else measure()
+        sizes = self.sizes[digest] if ended else measure()
         self.memory.note(self.content, digest, sizes, ended=ended)
         return sizes

@@ -1,4 +1,4 @@
-"""Reuse of what is known of a module in one compilation, and the fallback where that fails."""
+"""Compilation with cached function and object sizes, and the fallback without them."""
 
 import dataclasses
 import functools
@@ -20,12 +20,12 @@ _FUNCTIONS = "functions"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Known:
-    """What is known of a module when its compilation begins, and is not made again.
+    """The cached sizes that one compilation may use.
 
     Attributes:
-        functions: the memory of its functions; ``None`` for no such memory.
-        codes: what of them is known.
-        objects: its objects by what was decided; ``None`` for no such memory.
+        functions: the module's cache of functions; ``None`` for none.
+        codes: snapshot of that cache.
+        objects: its cached objects by decisions; ``None`` for none.
     """
 
     functions: KnownFunctions | None = None
@@ -33,7 +33,7 @@ class Known:
     objects: KnownObjects | None = None
 
     def settings(self, folder: Path) -> dict[str, str]:
-        """The variables that tell the plugin; files are in ``folder``."""
+        """Write the known digests into ``folder``, and return the plugin's environment variables."""
         variables: dict[str, str] = {}
         if self.functions is not None:
             variables |= self.functions.settings(folder, folder / _FUNCTIONS, self.codes)
@@ -44,7 +44,7 @@ class Known:
     def complete(
         self, folder: Path, output: Path, *, measure: Callable[[Path], ObjectSizes | None]
     ) -> ObjectSizes | None:
-        """The sizes of the whole object, of which there may be a part, or nothing.
+        """Compute the sizes of the whole object from its written part, if there is one.
 
         Args:
             folder: where the plugin wrote.
@@ -52,16 +52,16 @@ class Known:
             measure: reads an object of which nothing is missing.
 
         Returns:
-            ``None`` if that cannot be said.
+            ``None`` if they cannot be computed.
         """
         if self.functions is None:
             part = functools.partial(measure, output)
         else:
-            part = functools.partial(self.functions.complete, output, folder / _FUNCTIONS, told=self.codes)
+            part = functools.partial(self.functions.complete, output, folder / _FUNCTIONS, known=self.codes)
         return part() if self.objects is None else self.objects.complete(folder, part)
 
     def with_executed(self, changes: PassChanges, folder: Path) -> PassChanges:
-        """A list of passes with what the functions execute that were not generated again."""
+        """Add the executed instructions of skipped functions to a list of passes."""
         if not self.codes:
             return changes
         dropped = (listed for listed in read_functions(folder / _FUNCTIONS) if listed.dropped)
@@ -72,21 +72,21 @@ class Known:
 NOTHING = Known()
 
 
-def known_of(
+def select_known(
     functions: dict[str, KnownFunctions] | None,
     decided: KnownDecisions | None,
     module: Module,
     request: CompileRequest,
     content: str,
 ) -> Known:
-    """What is known of a module, as far as a request may use it.
+    """Select the cached sizes of a module that a request may use.
 
     Args:
-        functions: by module; ``None`` remembers none.
-        decided: objects of all modules; ``None`` remembers none.
+        functions: caches by module; ``None`` for no cache.
+        decided: cache of objects of all modules; ``None`` for no cache.
         module: what is compiled.
-        request: what is asked.
-        content: digest of all that is reused goes by; empty if the request reuses nothing.
+        request: for the compilation.
+        content: digest under which results are reused; empty if the request allows no reuse.
     """
     use = request.use
     if not content or use is None or request.keep_object is not None:
@@ -111,9 +111,9 @@ def _functions_of(memory: dict[str, KnownFunctions], module: Module, content: st
 
 
 def _only_decides(module: Module, request: CompileRequest) -> bool:
-    """Whether the answers of the inliner's advisor are all that decides what is wanted of a compilation.
+    """Whether the result of a request depends on the answers of the inliner's advisor alone.
 
-    What is wanted besides is made behind the inliner, or changes what the optimizer does from there on.
+    Other requested results are produced after the inliner, or change the optimizer after it.
     """
     use = request.use
     if use is None or module.link_folder is not None or module.thinlto_index is not None:
@@ -123,12 +123,12 @@ def _only_decides(module: Module, request: CompileRequest) -> bool:
     return {*use.policies, *use.logs} == {INLINE_SIZE.name}
 
 
-def with_known(known: Known, compile_part: Callable[[Known], Compilation]) -> Compilation:
-    """Compile without what is known, and once more with it if that fails or is not what it should be.
+def compile_with_reuse(known: Known, compile_part: Callable[[Known], Compilation]) -> Compilation:
+    """Compile with cached sizes, and again without them if that fails or does not fit.
 
     Args:
-        known: what is known.
-        compile_part: compiles without that.
+        known: the cached sizes.
+        compile_part: compiles, skipping what is cached.
     """
     functions = known.functions
     if functions is not None and functions.refused:

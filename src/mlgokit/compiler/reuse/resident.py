@@ -195,7 +195,7 @@ class Residents:
                 raise
             if ready is None:
                 _end(resident)
-                said = process.tail(messages).strip().splitlines()
+                said = process.read_tail(messages).strip().splitlines()
                 return f"it did not reach the inliner ({said[-1] if said else 'no message'})"
             return resident
 
@@ -239,7 +239,7 @@ def _ask(
     return Completed(
         returncode=os.waitstatus_to_exitcode(status),
         stdout=b"",
-        stderr=process.tail(messages),
+        stderr=process.read_tail(messages),
         timed_out=timed_out,
         wall_seconds=time.monotonic() - begin,
         user_seconds=1e-6 * user + own,
@@ -250,7 +250,7 @@ def _ask(
 def _receive(resident: _Resident, *, deadline: float) -> tuple[int, ...] | None:
     """The next reply; ``None`` at the deadline or if the resident is no more."""
     data = b""
-    with process.awaited(resident.process.pid):
+    with process.track_group(resident.process.pid):
         while len(data) < _REPLY.size:
             resident.channel.settimeout(max(1e-3, deadline - time.monotonic()))
             try:
@@ -270,7 +270,7 @@ def _end(resident: _Resident) -> None:
     with contextlib.suppress(OSError):
         resident.channel.close()
     with contextlib.suppress(ChildProcessError):
-        process.end(resident.process)
+        process.reap_group(resident.process)
 
 
 def _end_all(residents: list[_Resident]) -> None:

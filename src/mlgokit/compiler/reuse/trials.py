@@ -201,7 +201,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tried:
+class TrialResults:
     """A function that came to a stage, and its trials in their order."""
 
     key: int
@@ -267,7 +267,7 @@ def request_bytes(
     return b"".join((_MAGIC, *head, *asked, *given))
 
 
-def read_tried(path: Path, *, weights: Floats = SPILL_COST) -> list[Tried]:
+def read_trial_results(path: Path, *, weights: Floats = SPILL_COST) -> list[TrialResults]:
     """Read the results, in the order in which the functions were compiled.
 
     Args:
@@ -283,7 +283,7 @@ def read_tried(path: Path, *, weights: Floats = SPILL_COST) -> list[Tried]:
         _fail(path, f"a readable file, found {error.strerror}")
 
 
-def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[Tried]:
+def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[TrialResults]:
     at = 0
     while at < len(data):
         if at + 20 > len(data):
@@ -304,7 +304,7 @@ def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[Tried]:
             if at > len(data):
                 _fail(path, f"a trial of {name}, found the end of the file")
             outcomes.append(_outcome(data[at - size : at], seconds, path, weights))
-        yield Tried(key=key, name=name, outcomes=tuple(outcomes), stage=Stage(stage))
+        yield TrialResults(key=key, name=name, outcomes=tuple(outcomes), stage=Stage(stage))
 
 
 def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outcome:

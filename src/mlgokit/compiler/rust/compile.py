@@ -25,10 +25,10 @@ from mlgokit.compiler.inputs import digest_once, module_facts, stamp_of
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.loaded import Loaded, LoadedFile
 from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.outcome import failure_of, first_error, with_outputs
+from mlgokit.compiler.outcome import describe_failure, first_error, read_outputs
 from mlgokit.compiler.request import PLAIN, CompileRequest
 from mlgokit.compiler.reuse.known import KnownFunctions
-from mlgokit.compiler.reuse.known_use import NOTHING, Known, known_of, with_known
+from mlgokit.compiler.reuse.known_use import NOTHING, Known, compile_with_reuse, select_known
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.rust.record import RustcCall
 from mlgokit.compiler.rust.toolchain import Rustc, unstable_options
@@ -69,7 +69,7 @@ class Workshops:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextlib.contextmanager
-    def one(self, module: str) -> Generator[Path]:
+    def open_workshop(self, module: str) -> Generator[Path]:
         """A folder for one compilation at a time, the same ones again and again."""
         with self._lock:
             if self.parent is None:
@@ -141,8 +141,8 @@ class RustCompiler:
             self.room.check()
         content = _content_to_reuse(self, module, request)
         alone = any(_LAYOUT.fullmatch(option) for option in codegen_options(self.calls[module.name].words))
-        known = NOTHING if alone else known_of(self.known, None, module, request, content)
-        return with_known(known, functools.partial(_compile, self, module, request, content))
+        known = NOTHING if alone else select_known(self.known, None, module, request, content)
+        return compile_with_reuse(known, functools.partial(_compile, self, module, request, content))
 
     def close(self) -> None:
         """End the resident compilers; a later compilation starts new ones."""
@@ -198,7 +198,7 @@ def _compile(
                 limits=TOOL_LIMITS,
             )
         made = _objects_in(folder)
-        failed = failure_of(done, output, deadline)
+        failed = describe_failure(done, output, deadline)
         if failed is not None:
             return failed
         ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
@@ -209,7 +209,7 @@ def _compile(
                 reason=f"expected one object of the link-time optimization, found {len(made)}; set codegen-units=1",
             )
         made[0].rename(output)
-        ended = with_outputs(ended, known, request, folder=folder, output=output, record=None, measure=measure_object)
+        ended = read_outputs(ended, known, request, folder=folder, output=output, record=None, measure=measure_object)
         if request.keep_object is not None:
             with writing(request.keep_object):
                 shutil.move(output, request.keep_object)
@@ -231,7 +231,7 @@ def _run_there(
     residents, call = compiler.residents, compiler.calls[module.name]
     if residents is None:
         return None
-    with compiler.workshops.one(module.name) as workshop:
+    with compiler.workshops.open_workshop(module.name) as workshop:
         argv = _words_for_object(call, workshop, plugin)
         for left in _objects_in(workshop):
             left.unlink()
@@ -293,7 +293,7 @@ def link_program(
         env=_environment(compiler.rustc, call, plugin) | dict(settings or {}),
         limits=TOOL_LIMITS,
     )
-    failed = failure_of(done, output, compiler.timeout_seconds)
+    failed = describe_failure(done, output, compiler.timeout_seconds)
     return "" if failed is None else f"{failed.status.value}: {failed.reason}"
 
 

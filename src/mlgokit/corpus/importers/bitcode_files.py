@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.corpus.corpus import ModuleFailure
-from mlgokit.corpus.files import copy_bytes, copy_index, open_untrusted, placing
+from mlgokit.corpus.files import copy_bytes, copy_index, explain_write_errors, open_untrusted
 from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers, files_below
 from mlgokit.corpus.importers.objects import first_of_each_name
 from mlgokit.corpus.layout import UNSPECIFIED, bitcode_path, language_of, thinlto_index_path
@@ -157,9 +157,12 @@ def _copy(shared: _Import, item: ObjectFile) -> Module:
         if index is not None:
             beside = item.base / f"{item.name}{INDEX_SUFFIX}"
             missing = f"expected the index {beside.name} beside it, found none; link with --thinlto-emit-index-files"
-            with open_untrusted(beside, missing) as index_descriptor, placing(item.name, shared.corpus_folder):
+            with (
+                open_untrusted(beside, missing) as index_descriptor,
+                explain_write_errors(item.name, shared.corpus_folder),
+            ):
                 copy_index(index_descriptor, index)
-        with placing(item.name, shared.corpus_folder):
+        with explain_write_errors(item.name, shared.corpus_folder):
             digest = copy_bytes(descriptor, 0, size, path)
     return Module(
         name=item.name,

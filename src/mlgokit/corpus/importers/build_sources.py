@@ -18,7 +18,7 @@ from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
 from mlgokit.corpus.importers.build_compiler import Baseline, BuildCompiler, build_compiler
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
 from mlgokit.corpus.importers.no_code import why_no_code
-from mlgokit.corpus.importers.precompiled import Headers, headers_made
+from mlgokit.corpus.importers.precompiled import Headers, find_header_commands
 from mlgokit.corpus.layout import check_project
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import with_profiles
@@ -72,7 +72,7 @@ class BuildSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRequest:
-    """What is read of which database; ``headers`` are the precompiled ones that it makes."""
+    """The database to read, and its filter; ``headers`` are the precompiled headers that it makes."""
 
     database: Path
     project: str
@@ -85,7 +85,7 @@ class SourceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a first reading found.
+    """The counts of a first pass over a database.
 
     Attributes:
         options: one set for each dry run.
@@ -100,7 +100,7 @@ class Survey:
 
 @dataclass(slots=True, kw_only=True)
 class SourceReading:
-    """What one reading of the database has found so far; of names and commands it keeps 64 bits of a hash."""
+    """The state of one pass over the database; names and commands are kept as hashes of 64 bits."""
 
     names: Counter[int] = field(default_factory=Counter[int])
     seen: set[int] = field(default_factory=set[int])
@@ -136,7 +136,7 @@ def source_calls(
             left_out[source.name] = source.reason
             continue
         dry = answers[dry_run_key(source.options)]
-        if (reason := refusal(source, dry)) is not None:
+        if (reason := why_refused(source, dry)) is not None:
             left_out[source.name] = reason
         elif source.call.after:
             left_out[source.name] = "it defines macros only after its precompiled header is read"
@@ -171,7 +171,7 @@ def source_request(
         root=root,
         level=level,
         is_wanted=wanted.predicate(),
-        headers=headers_made(read_compile_commands(database)),
+        headers=find_header_commands(read_compile_commands(database)),
         baseline=baseline,
     )
 
@@ -212,8 +212,8 @@ def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[Bu
             yield source
 
 
-def refusal(source: BuildSource, dry: DryRun) -> str | None:
-    """Why a source is not compiled; what runs is checked as a whole, as the driver's answer alone does not say how."""
+def why_refused(source: BuildSource, dry: DryRun) -> str | None:
+    """Why a source is not compiled; the whole front-end command line is checked, not only the driver's answer."""
     words = (*dry.front_end, *source.options.paths)
     return dry.reason or check_front_end(with_profiles(words, lambda _: None))
 

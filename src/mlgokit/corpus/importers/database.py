@@ -33,9 +33,9 @@ from mlgokit.corpus.importers.build_sources import (
     SourceRequest,
     Survey,
     read_sources,
-    refusal,
     source_request,
     survey,
+    why_refused,
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.precompiled import write_macros
@@ -322,7 +322,7 @@ def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Genera
         unknown = [" ".join(option.words) for option in source.options.essential if option in dry.unknown]
         _count(reading, source, unknown)
         words = (*dry.front_end, *source.options.paths)
-        reason = refusal(source, dry)
+        reason = why_refused(source, dry)
         if reason is None and target_family(target_of(dry)) != target_family(plan.target):
             reason = (
                 f"it is compiled for {target_of(dry)}, but a corpus has one target, here {plan.target}; "

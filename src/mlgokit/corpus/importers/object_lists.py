@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from mlgokit.compiler.driver_call import split_response
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand
-from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.json_stream import iter_members
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.manifest import is_ours
 
@@ -145,7 +145,7 @@ def objects_in_aquery(path: Path, *, object_base: Path = Path()) -> Generator[Ob
         CorpusError: the file cannot be read, is not such JSON, or has no link action.
     """
     words: list[str] | None = None
-    for _, action in pieces_of(path, "actions", remedy="query the target again"):
+    for _, action in iter_members(path, "actions", remedy="query the target again"):
         if isinstance(action, dict) and cast("dict[str, Any]", action).get("mnemonic") == _LINK:
             words = _link_words(cast("dict[str, Any]", action), path)
     if words is None:

@@ -17,7 +17,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compile import THINLTO_INDEX
 from mlgokit.compiler.outcome import first_error
 from mlgokit.corpus.corpus import ModuleFailure
-from mlgokit.corpus.files import copy_bytes, copy_index, open_untrusted, placing, read_bytes
+from mlgokit.corpus.files import copy_bytes, copy_index, explain_write_errors, open_untrusted, read_bytes
 from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers
 from mlgokit.corpus.importers.sections import SECTION_NAMES, Piece, find_sections, kind_of
 from mlgokit.corpus.layout import bitcode_path, decode_command_line, language_of, thinlto_index_path
@@ -197,7 +197,7 @@ def _write(shared: _Import, item: ObjectFile, *, options: bytes, descriptor: int
     if not bitcode.size:
         raise InputError(f"expected bitcode, found an empty section, as of -fembed-bitcode=marker; {_EMBED}")
     path = bitcode_path(shared.corpus_folder, item.name)
-    with placing(item.name, shared.corpus_folder):
+    with explain_write_errors(item.name, shared.corpus_folder):
         if shared.distributed_thinlto:
             _copy_index(words, shared.index_base or item.base, thinlto_index_path(shared.corpus_folder, item.name))
         digest = copy_bytes(descriptor, bitcode.offset, bitcode.size, path)

@@ -1,4 +1,4 @@
-"""Precompiled headers of a build: which command made one, and what a source that uses it reads in its place.
+"""Precompiled headers of a build: the commands that make them, and the text that replaces them.
 
 A precompiled header is a compiler's memory on disk, for its own version only. So a source is compiled with the header's
 text, as the command that made it read it: with its macros, its folders and its own ``-include``. As clang does, a
@@ -47,8 +47,8 @@ class HeaderText:
     used: tuple[Option, ...] = ()
 
 
-def headers_made(commands: Iterable[object]) -> dict[Path, CompileCommand]:
-    """The commands of a database that make precompiled headers."""
+def find_header_commands(commands: Iterable[object]) -> dict[Path, CompileCommand]:
+    """Find the commands of a database that make precompiled headers."""
     return {
         path: command
         for command in commands
@@ -107,7 +107,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
     made_by: list[CompileCommand] = []
     rest: list[Option] = []
     for unit in own:
-        path = _precompiled(unit, command, folders, headers)
+        path = _find_precompiled(unit, command, folders, headers)
         maker = None if path is None else headers.get(path)
         if path is None or path in made or maker == command:
             rest.append(unit)
@@ -115,14 +115,14 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
         if maker is None:
             texts.append(_option("-include", str(path.with_suffix(""))))
             continue
-        inner = _read_by(maker, headers, made=made | {path})
+        inner = _header_reads(maker, headers, made=made | {path})
         if inner.after:
             raise ValueError(
                 f"expected precompiled headers with the same macros, found {path.name} made with "
                 f"{' '.join(inner.after[0].words)} and another header without; give both the same"
             )
         made_by += inner.made_by
-        placed = [_placed(option, maker, command) for option in inner.units]
+        placed = [_relocate_option(option, maker, command) for option in inner.units]
         macros += (option for option in placed if option.name in _MACROS)
         texts += (option for option in placed if option.name in _TEXTS)
         searched += (option for option in placed if option.name not in _MACROS | _TEXTS)
@@ -147,8 +147,8 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
     )
 
 
-def _read_by(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
-    """What the command of a precompiled header reads, the header last."""
+def _header_reads(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
+    """The options by which a source reads the text of a precompiled header, the header last."""
     words = without_wrappers(maker.arguments)
     if "-fpch-codegen" in words:
         raise ValueError(
@@ -162,8 +162,8 @@ def _read_by(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) 
     return HeaderText(units=(*text.units, source), after=text.after, made_by=(*text.made_by, maker))
 
 
-def _precompiled(unit: Option, command: CompileCommand, folders: Iterable[Path], headers: Headers) -> Path | None:
-    """The precompiled header that an option names, or that a compiler takes in its place."""
+def _find_precompiled(unit: Option, command: CompileCommand, folders: Iterable[Path], headers: Headers) -> Path | None:
+    """Find the precompiled header that an option names, or that a compiler would substitute."""
     name = unit.values[0]
     if unit.name == PRECOMPILED:
         path = _normal(command.directory / name)
@@ -183,8 +183,8 @@ def _precompiled(unit: Option, command: CompileCommand, folders: Iterable[Path],
     return None
 
 
-def _placed(unit: Option, maker: CompileCommand, command: CompileCommand) -> Option:
-    """The same option for a command that may run elsewhere."""
+def _relocate_option(unit: Option, maker: CompileCommand, command: CompileCommand) -> Option:
+    """Rewrite an option for a command that runs in another folder."""
     if unit.name in _MACROS or maker.directory == command.directory:
         return unit
     return _option(unit.name, str(_normal(maker.directory / unit.values[0])))

@@ -119,11 +119,11 @@ def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
     return links
 
 
-def in_place_of(calls: Sequence[WrappedCall]) -> str:
-    """A note on which of the build's compilers our clang replaced in a baseline; empty without calls.
+def describe_replaced_compilers(calls: Sequence[WrappedCall]) -> str:
+    """Describe which of the build's compilers the baseline's clang replaced; empty without calls.
 
     Example:
-        >>> in_place_of([])
+        >>> describe_replaced_compilers([])
         ''
     """
     names = sorted({PurePosixPath(call.name).name for call in calls if call.kind != "link"})
@@ -149,7 +149,7 @@ def _without_language(words: Sequence[str]) -> list[str]:
 
 
 def _why_lost(call: WrappedCall, index: int) -> str:
-    """Why a source cannot be compiled again as it was; empty if it can."""
+    """Why a source cannot be compiled again in its state at the build; empty if it can."""
     source = call.sources[index]
     text = call.texts[index] if index < len(call.texts) else None
     if text is None:
@@ -165,7 +165,7 @@ def _why_lost(call: WrappedCall, index: int) -> str:
 
 
 def _keep(packed: Path, folder: Path, name: str) -> Path:
-    """Write preprocessed text into a folder of ours, under a name of its own."""
+    """Write preprocessed text into mlgokit's own folder, under a unique name."""
     if not folder.exists():
         write_manifest(folder, kind="kept sources", config={}, toolchain=None, inputs={})
     path, number = folder / name, 1
@@ -183,7 +183,7 @@ def _keep(packed: Path, folder: Path, name: str) -> Path:
 
 
 def _remove_kept(folder: Path) -> None:
-    """Remove what an earlier recording has kept."""
+    """Remove the texts of an earlier recording."""
     if folder.exists() and not is_made_by_stage(folder):
         raise ReuseError(
             f"{folder}: expected a folder for the sources that a build removes, found another one; rename it, or name "

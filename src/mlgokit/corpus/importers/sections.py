@@ -179,7 +179,7 @@ def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
         number = min(HEADERS_AT_ONCE, count - start)
         headers = np.frombuffer(file.read(begin + start * entry, number * entry), section)
         for pieces, name in zip(sections, names, strict=True):
-            for index in _sections_named(headers["name"], strings, name):
+            for index in _find_sections_by_name(headers["name"], strings, name):
                 pieces.extend(_elf_piece(file, name, headers[index]))
     return sections
 
@@ -199,7 +199,7 @@ def _names(file: _File, offset: int, size: int) -> bytes:
     return file.read(offset, size)
 
 
-def _sections_named(offsets: npt.NDArray[Any], strings: bytes, name: bytes) -> list[int]:
+def _find_sections_by_name(offsets: npt.NDArray[Any], strings: bytes, name: bytes) -> list[int]:
     """Indices of the sections whose name, at ``offsets`` [S] of ``strings``, is ``name``."""
     ended = name + b"\0"
     if ended not in strings:

@@ -30,7 +30,7 @@ class CommandLineEdits:
 
     @property
     def allowed(self) -> tuple[tuple[str, ...], ...]:
-        """The user's options by their words, see :attr:`mlgokit.module.Module.allowed_options`."""
+        """The words of each option that the user gave, see :attr:`mlgokit.module.Module.allowed_options`."""
         return tuple(option.words for option in (*self.add, *self.replace))
 
     @property
@@ -41,7 +41,7 @@ class CommandLineEdits:
 
     @property
     def words(self) -> dict[str, list[str]]:
-        """For a manifest: what was asked for, by kind of change."""
+        """The changes by kind, for a manifest."""
         asked = {"add": self.add, "delete": self.delete, "replace": self.replace}
         return {kind: list(spell_options(options)) for kind, options in asked.items() if options}
 
@@ -52,15 +52,15 @@ NO_EDITS = CommandLineEdits()
 def command_line_edits(
     add: Iterable[str] = (), delete: Iterable[str] = (), replace: Iterable[str] = ()
 ) -> CommandLineEdits:
-    """Understand what a user wants changed.
+    """Parse a user's changes of command lines.
 
     Example:
         >>> edits = command_line_edits(add=["-mllvm -inline-threshold=5"], replace=["-O2"])
-        >>> edited(("-cc1", "-Oz", "-w"), edits, where="a.o")
+        >>> edit_command_line(("-cc1", "-Oz", "-w"), edits, where="a.o")
         ('-cc1', '-O2', '-w', '-mllvm', '-inline-threshold=5')
 
     Raises:
-        UsageError: a text is no option, a replacement has no value, or two changes contradict each other.
+        UsageError: a text is not an option, a replacement has no value, or two changes contradict each other.
     """
     edits = CommandLineEdits(
         add=_options(add, "add"), delete=_options(delete, "delete"), replace=_options(replace, "replace")
@@ -90,16 +90,16 @@ def command_line_edits(
     return edits
 
 
-def edited(words: Sequence[str], edits: CommandLineEdits, *, where: str) -> tuple[str, ...]:
-    """A command line with the changes made, and all else as it was.
+def edit_command_line(words: Sequence[str], edits: CommandLineEdits, *, where: str) -> tuple[str, ...]:
+    """Apply the changes to a command line.
 
     Args:
         words: the command line, ``-cc1`` first or not.
         edits: the changes.
-        where: whose it is, for the message.
+        where: name of the module, for the message.
 
     Raises:
-        UsageError: there is nothing to replace.
+        UsageError: an option to replace is not in the command line.
     """
     return spell_options(option for option, _ in _apply(parse_options(words), edits, where))
 
@@ -114,7 +114,7 @@ def command_line_to_compile(
     build; the rest is checked. Profiles of the corpus get their whole paths.
 
     Raises:
-        UsageError: there is nothing to replace.
+        UsageError: an option to replace is not in the command line.
     """
     if words[:1] != ("-cc1",):
         return words, f"expected -cc1 as the first option, found {words[0] if words else 'no option'}"

@@ -128,7 +128,7 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
     )
 
 
-def understand_override(words: Sequence[str], *, where: str) -> Words:
+def parse_override(words: Sequence[str], *, where: str) -> Words:
     """The ``-cc1`` line for the options that a description has for all modules.
 
     Options of ``clang -cc1`` alone are taken as they are, with ``-cc1`` in front or without. Otherwise they are a
@@ -137,7 +137,7 @@ def understand_override(words: Sequence[str], *, where: str) -> Words:
     compilation of bitcode is left out. Any other word is refused.
 
     Example:
-        >>> understand_override(["-fPIC", "-mllvm", "-inline-threshold=5", "-O3", "--sysroot=/x", "-c"], where="x")[:4]
+        >>> parse_override(["-fPIC", "-mllvm", "-inline-threshold=5", "-O3", "--sysroot=/x", "-c"], where="x")[:4]
         ('-cc1', '-O3', '-vectorize-loops', '-vectorize-slp')
 
     Raises:

@@ -160,7 +160,7 @@ def _project(numbered: TomlTable) -> Project:
     language = table.text("language", "'c++' or 'c'", fits=lambda text: text in {"c++", "c"})
     sources = table.texts("sources", "globs below the root", fits=stays_inside)
     if not sources:
-        raise table.wrong("sources", "at least one glob")
+        raise table.entry_error("sources", "at least one glob")
     return Project(
         name=name,
         language=cast("Language", language),
@@ -181,7 +181,7 @@ def _project(numbered: TomlTable) -> Project:
         ),
         sources=sources,
         exclude=table.texts("exclude", "globs below the root", fits=stays_inside),
-        generated=tuple(_generated(item) for item in table.tables("generated")),
+        generated=tuple(_read_generated(item) for item in table.tables("generated")),
         license=table.text("license", "an SPDX expression", fits=bool),
         program=_program(table.table("program")) if "program" in table.value else None,
     )
@@ -205,7 +205,7 @@ def _archive(table: TomlTable) -> Archive:
     )
 
 
-def _generated(table: TomlTable) -> GeneratedFile:
+def _read_generated(table: TomlTable) -> GeneratedFile:
     table.check_keys({"path", "text"})
     path = table.text("path", "a file below the root", fits=lambda text: bool(text) and stays_inside(text))
     return GeneratedFile(path=path, text=table.text("text", "text"))

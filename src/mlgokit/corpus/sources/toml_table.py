@@ -23,7 +23,7 @@ class TomlTable:
     value: Mapping[str, Any]
     where: str
 
-    def wrong(self, key: str, expected: str) -> CorpusError:
+    def entry_error(self, key: str, expected: str) -> CorpusError:
         """The error that a key has another value than expected."""
         value = repr(self.value[key]) if key in self.value else "nothing"
         return CorpusError(f"{self.where}: {key}: expected {expected}, found {value[:200]}; correct it in the file")
@@ -41,21 +41,21 @@ class TomlTable:
         """A string."""
         value = self.value.get(key, default)
         if not isinstance(value, str) or "\0" in value or (fits is not None and not fits(value)):
-            raise self.wrong(key, expected)
+            raise self.entry_error(key, expected)
         return value
 
     def flag(self, key: str) -> bool:
         """True or false; false if it is left out."""
         value = self.value.get(key, False)
         if not isinstance(value, bool):
-            raise self.wrong(key, "true or false")
+            raise self.entry_error(key, "true or false")
         return value
 
     def texts(self, key: str, expected: str, *, fits: Callable[[str], bool] | None = None) -> tuple[str, ...]:
         """A list of strings; empty if it is left out."""
         value: object = self.value.get(key, [])
         if not isinstance(value, list):
-            raise self.wrong(key, f"a list of {expected}")
+            raise self.entry_error(key, f"a list of {expected}")
         for item in cast("list[object]", value):
             if not isinstance(item, str) or "\0" in item or (fits is not None and not fits(item)):
                 message = f"expected a list of {expected}, found in it {item!r}; correct it in the file"
@@ -66,32 +66,32 @@ class TomlTable:
         """A whole number."""
         value = self.value.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise self.wrong(key, expected)
+            raise self.entry_error(key, expected)
         return value
 
     def word_lists(self, key: str, expected: str) -> tuple[tuple[str, ...], ...]:
         """A list of lists of strings, none of them empty; empty if it is left out."""
         value: object = self.value.get(key, [])
         if not isinstance(value, list):
-            raise self.wrong(key, expected)
+            raise self.entry_error(key, expected)
         rows = [TomlTable(value={key: item}, where=self.where) for item in cast("list[object]", value)]
         lists = tuple(row.texts(key, "words") for row in rows)
         if not all(lists):
-            raise self.wrong(key, expected)
+            raise self.entry_error(key, expected)
         return lists
 
     def table(self, key: str) -> "TomlTable":
         """A table."""
         value: object = self.value.get(key)
         if not isinstance(value, dict):
-            raise self.wrong(key, "a table")
+            raise self.entry_error(key, "a table")
         return TomlTable(value=cast("dict[str, Any]", value), where=f"{self.where}: {key}")
 
     def tables(self, key: str) -> list["TomlTable"]:
         """A list of tables; empty if it is left out."""
         value: object = self.value.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in cast("list[object]", value)):
-            raise self.wrong(key, "a list of tables")
+            raise self.entry_error(key, "a list of tables")
         items = cast("list[dict[str, Any]]", value)
         return [TomlTable(value=item, where=f"{self.where}: {key} {number}") for number, item in enumerate(items, 1)]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mlgokit.policy.tflite.evaluate import BINARY, UNARY, activated, boundaries_of, bounded
+from mlgokit.policy.tflite.evaluate import BINARY, UNARY, apply_activation, check_size, read_boundaries
 from mlgokit.policy.tflite.graph import Array, Operator
-from mlgokit.policy.tflite.steps import INFINITY, Floats, Steps, representatives, united
+from mlgokit.policy.tflite.steps import INFINITY, Floats, Steps, merge_knots, representatives
 
 MOST_COLUMNS = 1024
 """Elements of a feature."""
@@ -72,7 +72,7 @@ def input_cells(feature: str, shape: Sequence[int]) -> Array:
         ValueError: there are more than a compiler's decision has columns.
     """
     raw = Raw()
-    count = math.prod(bounded(shape))
+    count = math.prod(check_size(shape))
     if count > MOST_COLUMNS:
         raise ValueError(f"{feature[:80]!r} of {count} elements, expected at most {MOST_COLUMNS}")
     return _objects([Cell(feature=feature, column=column, function=raw) for column in range(count)], shape)
@@ -116,7 +116,7 @@ class Workshop:
             case "CAST":
                 cells = self._each(inputs[0], ("CAST", dtype.kind), lambda function: _cast(function, dtype))
             case "BUCKETIZE":
-                row = boundaries_of(operator)
+                row = read_boundaries(operator)
                 cells = self._each(inputs[0], ("BUCKETIZE", row.tobytes()), lambda function: _ranks(function, row))
             case "GATHER":
                 cells = self._gather(operator, inputs)
@@ -145,7 +145,7 @@ class Workshop:
         )
 
     def _pairs(self, kind: str, left: Array, right: Array) -> Array:
-        bounded(np.broadcast_shapes(left.shape, right.shape))
+        check_size(np.broadcast_shapes(left.shape, right.shape))
         lefts, rights = np.broadcast_arrays(left, right)
         cells: list[Cell] = []
         for first, second in zip(lefts.ravel().tolist(), rights.ravel().tolist(), strict=True):
@@ -159,7 +159,7 @@ class Workshop:
         return _objects(cells, lefts.shape)
 
     def _select(self, condition: Array, yes: Array, no: Array) -> Array:
-        bounded(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
+        check_size(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
         parts = np.broadcast_arrays(condition, yes, no)
         cells: list[Cell] = []
         for three in zip(*(part.ravel().tolist() for part in parts), strict=True):
@@ -180,7 +180,7 @@ class Workshop:
             or operator.options.get("BatchDims", 0)
         ):
             raise ValueError("expected rows of a constant table")
-        bounded((*places.shape, table.shape[1]))
+        check_size((*places.shape, table.shape[1]))
         rows: list[Cell] = []
         for cell in places.ravel().tolist():
             made = self._memoize(
@@ -224,9 +224,9 @@ def _ranks(function: Function, row: Floats) -> Steps:
         return Steps(knots=function.knots, values=values.astype(np.float32))
     if function.absolute:
         raise ValueError("the boundaries of a value without its sign")
-    knots = united([row])
+    knots = merge_knots([row])
     if function.infinite is not None:
-        knots = united([knots, INFINITY])
+        knots = merge_knots([knots, INFINITY])
     raw = representatives(knots)
     if function.infinite is not None:
         raw = np.where(raw >= INFINITY, np.float32(function.infinite), raw)
@@ -252,12 +252,12 @@ def _unary(kind: str, function: Function) -> Function:
 def _activate(operator: Operator, function: Function) -> Function:
     if isinstance(function, Raw):
         raise ValueError("an activation of a raw value")  # noqa: TRY004  (of the model, not of the call)
-    return Steps(knots=function.knots, values=activated(operator, function.values), row=function.row)
+    return Steps(knots=function.knots, values=apply_activation(operator, function.values), row=function.row)
 
 
 def _binary(kind: str, left: Function, right: Function) -> Function:
     if isinstance(left, Steps) and isinstance(right, Steps):
-        knots = united([left.knots, right.knots])
+        knots = merge_knots([left.knots, right.knots])
         raw = representatives(knots)
         row = left.row if len(left.row) >= len(right.row) else right.row
         return Steps(knots=knots, values=BINARY[kind](left.at(raw), right.at(raw)).astype(np.float32), row=row)
@@ -296,7 +296,7 @@ def _choose(condition: Function, yes: Function, no: Function) -> Function:
         return Raw(infinite=float(yes.values[0]))
     if isinstance(yes, Raw) or isinstance(no, Raw):
         raise ValueError("a choice between raw values that is not about infinity")  # noqa: TRY004  (as above)
-    knots = united([condition.knots, yes.knots, no.knots])
+    knots = merge_knots([condition.knots, yes.knots, no.knots])
     raw = representatives(knots)
     values = np.where(condition.at(raw) != 0, yes.at(raw), no.at(raw)).astype(np.float32)
     return Steps(knots=knots, values=values, row=max((yes.row, no.row), key=len))

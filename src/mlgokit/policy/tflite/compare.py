@@ -13,7 +13,7 @@ from mlgokit.policy.tflite.evaluate import evaluate
 from mlgokit.policy.tflite.graph import Array, Graph
 from mlgokit.policy.tflite.network import PREFIX
 from mlgokit.policy.tflite.read_policy import BOOLEANS, COUNTED
-from mlgokit.policy.tflite.steps import Floats, united
+from mlgokit.policy.tflite.steps import Floats, merge_knots
 from mlgokit.problems import PROBLEMS, Problem
 
 _AT_ONCE = 100
@@ -61,7 +61,7 @@ def compare(graph: Graph, policy: Policy, rng: np.random.Generator, *, observati
 def draw_observations(graph: Graph, policy: Policy, rng: np.random.Generator, count: int) -> list[dict[str, Array]]:
     """``count`` observations for a model and a policy: raw values by feature, in the shapes of the model's inputs."""
     boundaries = _boundaries(policy)
-    shapes = {graph.named(index).removeprefix(PREFIX): graph.tensors[index].shape for index in graph.inputs}
+    shapes = {graph.input_name(index).removeprefix(PREFIX): graph.tensors[index].shape for index in graph.inputs}
     return [_draw(PROBLEMS[policy.problem], shapes, boundaries, rng) for _ in range(count)]
 
 
@@ -85,7 +85,7 @@ def decisions_of(policy: Policy, observations: Sequence[Mapping[str, Array]]) ->
 def _decide(graph: Graph, observation: Mapping[str, Array], origin: str) -> int:
     """What the model decides."""
     values = {f"{PREFIX}{name}": value for name, value in observation.items()}
-    named = {graph.tensors[index].name: values.get(graph.named(index)) for index in graph.inputs}
+    named = {graph.tensors[index].name: values.get(graph.input_name(index)) for index in graph.inputs}
     outputs = evaluate(graph, {name: value for name, value in named.items() if value is not None}, origin=origin)
     whole = [value for value in outputs.values() if value.dtype.kind == "i" and value.size == 1]
     if not whole:
@@ -101,7 +101,7 @@ def _boundaries(policy: Policy) -> dict[str, Floats]:
     if isinstance(policy.normaliser, Quantile):
         for name, row in zip(policy.features, policy.normaliser.boundaries, strict=True):
             known: Floats = boundaries.get(name, np.empty(0, np.float32))
-            boundaries[name] = united([known, row])
+            boundaries[name] = merge_knots([known, row])
     return boundaries
 
 

@@ -58,12 +58,12 @@ def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model"
                     drawn.update(operator.outputs)
                 continue
             if operator.kind not in KERNELS:
-                raise unknown_operator(operator.kind, KERNELS, origin)
+                raise unknown_operator_error(operator.kind, KERNELS, origin)
             read = operands(graph, operator, known_values, origin)
-            value = guarded(KERNELS[operator.kind], origin)(operator, read)
+            value = report_shape_errors(KERNELS[operator.kind], origin)(operator, read)
             left -= value.size
             if left < 0:
-                raise misfit(operator, origin, "more work than a policy is")
+                raise misfit_error(operator, origin, "more work than a policy is")
             (output,) = operator.outputs
             known_values[output] = value.astype(graph.tensors[output].dtype, copy=False)
     known = (index for index in graph.outputs if index not in drawn)
@@ -71,13 +71,13 @@ def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model"
 
 
 def operands(graph: Graph, operator: Operator, values: Mapping[int, Array], origin: str) -> list[Array]:
-    """The inputs of an operator that has one output.
+    """Look up the inputs of an operator with one output.
 
     Raises:
         InputError: one has no value yet, or there are none or several outputs.
     """
     if len(operator.outputs) != 1:
-        raise misfit(operator, origin, f"{len(operator.outputs)} outputs")
+        raise misfit_error(operator, origin, f"{len(operator.outputs)} outputs")
     return [operand(graph, index, values, origin) for index in operator.inputs if index >= 0]
 
 
@@ -97,7 +97,7 @@ def operand(graph: Graph, index: int, values: Mapping[int, Array], origin: str) 
     return value
 
 
-def unknown_operator(kind: str, known: Mapping[str, Any], origin: str) -> InputError:
+def unknown_operator_error(kind: str, known: Mapping[str, Any], origin: str) -> InputError:
     """The error for an operator that is not among ``known``."""
     return InputError(
         f"model {origin}: operator {kind}: expected one of {', '.join(sorted(known))}, found another; "
@@ -105,7 +105,7 @@ def unknown_operator(kind: str, known: Mapping[str, Any], origin: str) -> InputE
     )
 
 
-def misfit(operator: Operator, origin: str, what: object) -> InputError:
+def misfit_error(operator: Operator, origin: str, what: object) -> InputError:
     """The error for an operator whose inputs or options do not fit it."""
     return InputError(
         f"model {origin}: operator {operator.kind} with output {operator.outputs[:1]}: expected inputs and options "
@@ -113,14 +113,14 @@ def misfit(operator: Operator, origin: str, what: object) -> InputError:
     )
 
 
-def guarded(kernel: Kernel, origin: str) -> Kernel:
-    """``kernel``, whose mistakes about shapes are sentences about the model."""
+def report_shape_errors(kernel: Kernel, origin: str) -> Kernel:
+    """Wrap ``kernel`` so that errors about shapes name the model."""
 
     def call(operator: Operator, inputs: Sequence[Array]) -> Array:
         try:
             return kernel(operator, inputs)
         except (ValueError, IndexError, TypeError, OverflowError, MemoryError, KeyError) as error:
-            raise misfit(operator, origin, error) from error
+            raise misfit_error(operator, origin, error) from error
 
     return call
 
@@ -128,11 +128,11 @@ def guarded(kernel: Kernel, origin: str) -> Kernel:
 # --- Shapes: these move elements of any kind --------------------------------------------------------------------------
 
 
-def bounded(shape: Sequence[int]) -> tuple[int, ...]:
-    """``shape``, which is not too large.
+def check_size(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return ``shape`` if its size is within the limit.
 
     Raises:
-        ValueError: it is.
+        ValueError: it is larger.
     """
     sizes = tuple(int(size) for size in shape)
     if any(size < 0 for size in sizes) or math.prod(sizes) > MOST_ELEMENTS:
@@ -146,7 +146,7 @@ def _reshape(operator: Operator, inputs: Sequence[Array]) -> Array:
 
 
 def _concatenate(operator: Operator, inputs: Sequence[Array]) -> Array:
-    bounded((sum(part.size for part in inputs),))
+    check_size((sum(part.size for part in inputs),))
     return np.concatenate(inputs, axis=int(operator.options.get("Axis", 0)))
 
 
@@ -163,17 +163,17 @@ def _tile(_: Operator, inputs: Sequence[Array]) -> Array:
     times = tuple(int(count) for count in inputs[1].ravel())
     if len(times) != inputs[0].ndim:
         raise ValueError(f"{len(times)} multiples for {inputs[0].ndim} dimensions")
-    bounded([size * count for size, count in zip(inputs[0].shape, times, strict=True)])
+    check_size([size * count for size, count in zip(inputs[0].shape, times, strict=True)])
     return np.tile(inputs[0], times)
 
 
 def _pack(operator: Operator, inputs: Sequence[Array]) -> Array:
-    bounded((sum(part.size for part in inputs),))
+    check_size((sum(part.size for part in inputs),))
     return np.stack(inputs, axis=int(operator.options.get("Axis", 0)))
 
 
 def _broadcast(_: Operator, inputs: Sequence[Array]) -> Array:
-    return np.broadcast_to(inputs[0], bounded(inputs[1].ravel().tolist()))
+    return np.broadcast_to(inputs[0], check_size(inputs[1].ravel().tolist()))
 
 
 SHAPES: dict[str, Kernel] = {
@@ -224,11 +224,11 @@ UNARY: dict[str, Callable[[Array], Array]] = {
 """Operators of one number."""
 
 
-def activated(operator: Operator, value: Array) -> Array:
-    """``value`` after the activation that is fused into the operator.
+def apply_activation(operator: Operator, value: Array) -> Array:
+    """Apply the activation that is fused into the operator.
 
     Raises:
-        ValueError: it is none that policies have.
+        ValueError: the activation is not supported.
     """
     match operator.options.get("FusedActivationFunction", 0):
         case 0:
@@ -239,11 +239,11 @@ def activated(operator: Operator, value: Array) -> Array:
             raise ValueError(f"fused activation {other}, expected none or RELU")
 
 
-def dense_weights(operator: Operator, inputs: Sequence[Array]) -> tuple[Array, Array]:
-    """Weights [I, O] and bias [O] of a ``FULLY_CONNECTED``.
+def read_dense_weights(operator: Operator, inputs: Sequence[Array]) -> tuple[Array, Array]:
+    """Read weights [I, O] and bias [O] of a ``FULLY_CONNECTED``.
 
     Raises:
-        ValueError: they are not plain matrices of floats.
+        ValueError: they are not float matrices.
     """
     weight = inputs[1]
     if weight.ndim != 2 or weight.dtype.kind != "f" or operator.options.get("WeightsFormat", 0):
@@ -255,10 +255,10 @@ def dense_weights(operator: Operator, inputs: Sequence[Array]) -> tuple[Array, A
 
 
 def _dense(operator: Operator, inputs: Sequence[Array]) -> Array:
-    weight, bias = dense_weights(operator, inputs)
+    weight, bias = read_dense_weights(operator, inputs)
     rows = inputs[0].reshape(-1, len(weight))
-    bounded((len(rows), len(bias)))
-    outputs = activated(operator, rows @ weight + bias)
+    check_size((len(rows), len(bias)))
+    outputs = apply_activation(operator, rows @ weight + bias)
     return outputs.reshape(*inputs[0].shape[:-1], -1) if operator.options.get("KeepNumDims") else outputs
 
 
@@ -266,7 +266,7 @@ def _gather(operator: Operator, inputs: Sequence[Array]) -> Array:
     table, places = inputs[0], inputs[1].astype(np.int64)
     if operator.options.get("Axis", 0) or operator.options.get("BatchDims", 0) or table.ndim == 0:
         raise ValueError("an axis that is not the first")
-    bounded((*places.shape, *table.shape[1:]))
+    check_size((*places.shape, *table.shape[1:]))
     if places.size and not (places.min() >= 0 and places.max() < len(table)):
         raise ValueError(f"index {places.max()} of {len(table)}")
     return table[places]
@@ -274,11 +274,11 @@ def _gather(operator: Operator, inputs: Sequence[Array]) -> Array:
 
 def _bucketize(operator: Operator, inputs: Sequence[Array]) -> Array:
     values = inputs[0].astype(np.float32)
-    return np.searchsorted(boundaries_of(operator), values, side="right").astype(np.int32)
+    return np.searchsorted(read_boundaries(operator), values, side="right").astype(np.int32)
 
 
-def boundaries_of(operator: Operator) -> Array:
-    """The boundaries of a ``BUCKETIZE``, ascending.
+def read_boundaries(operator: Operator) -> Array:
+    """Read the ascending boundaries of a ``BUCKETIZE``.
 
     Raises:
         ValueError: they are not, or there are none.
@@ -311,8 +311,8 @@ def _mean(operator: Operator, inputs: Sequence[Array]) -> Array:
 def _binary(kind: str) -> Kernel:
     def call(operator: Operator, inputs: Sequence[Array]) -> Array:
         left, right = inputs
-        bounded(np.broadcast_shapes(left.shape, right.shape))
-        return activated(operator, BINARY[kind](left, right))
+        check_size(np.broadcast_shapes(left.shape, right.shape))
+        return apply_activation(operator, BINARY[kind](left, right))
 
     return call
 
@@ -325,7 +325,7 @@ def _select(operator: Operator, inputs: Sequence[Array]) -> Array:
     condition, yes, no = inputs
     if operator.kind == "SELECT" and not condition.shape == yes.shape == no.shape:
         raise ValueError(f"a condition of shape {condition.shape} for shapes {yes.shape} and {no.shape}")
-    bounded(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
+    check_size(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
     return np.where(condition, yes, no)
 
 

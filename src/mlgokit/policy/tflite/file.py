@@ -160,7 +160,7 @@ def _read(schema: Any, data: bytes) -> Graph:
     model: Any = schema.Model.GetRootAs(data, 0)
     if model.Version() != _SCHEMA_VERSION:
         raise ValueError(f"expected version {_SCHEMA_VERSION} of the schema, found {model.Version()}")
-    subgraph = model.Subgraphs(_deciding(model, budget))
+    subgraph = model.Subgraphs(_find_deciding_subgraph(model, budget))
     count = budget.take(subgraph.TensorsLength())
     if count > MOST_TENSORS:
         raise ValueError(f"expected at most {MOST_TENSORS} tensors, found {count}")
@@ -200,7 +200,7 @@ def _read(schema: Any, data: bytes) -> Graph:
     )
 
 
-def _deciding(model: Any, budget: _Budget) -> int:
+def _find_deciding_subgraph(model: Any, budget: _Budget) -> int:
     """The number of the subgraph that decides.
 
     A policy saved by the reference has others beside it, such as its training step; each has a signature.

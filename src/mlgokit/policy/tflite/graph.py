@@ -65,7 +65,7 @@ class Graph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    def named(self, index: int) -> str:
+    def input_name(self, index: int) -> str:
         """The name of a tensor without the port."""
         return self.tensors[index].name.partition(":")[0]
 

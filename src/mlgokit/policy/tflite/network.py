@@ -13,11 +13,11 @@ from mlgokit.policy.tflite.evaluate import (
     KERNELS,
     SHAPES,
     UNARY,
-    dense_weights,
-    guarded,
-    misfit,
+    misfit_error,
     operand,
-    unknown_operator,
+    read_dense_weights,
+    report_shape_errors,
+    unknown_operator_error,
 )
 from mlgokit.policy.tflite.graph import Array, Graph, Operator
 from mlgokit.policy.tflite.steps import Steps
@@ -77,7 +77,7 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
     values: dict[int, Value] = {}
     for index in graph.inputs:
         tensor = graph.tensors[index]
-        name = graph.named(index).removeprefix(PREFIX)
+        name = graph.input_name(index).removeprefix(PREFIX)
         if name.startswith(_STATE):
             raise InputError(
                 f"model {origin}: input {name[:80]}: expected features only, found the state of a recurrent network, "
@@ -95,18 +95,18 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
     for number in needed:
         operator = graph.operators[number]
         if operator.kind not in _OF_CELLS:
-            raise unknown_operator(operator.kind, dict.fromkeys([*_OF_CELLS, *DECISIONS]), origin)
+            raise unknown_operator_error(operator.kind, dict.fromkeys([*_OF_CELLS, *DECISIONS]), origin)
         if len(operator.outputs) != 1:
-            raise misfit(operator, origin, f"{len(operator.outputs)} outputs")
+            raise misfit_error(operator, origin, f"{len(operator.outputs)} outputs")
         inputs = [_value(graph, index, values, origin) for index in operator.inputs if index >= 0]
         output = graph.tensors[operator.outputs[0]]
         try:
             values[operator.outputs[0]] = _apply(operator, inputs, output.dtype, workshop, origin)
         except (ValueError, IndexError, TypeError, OverflowError) as error:
-            raise misfit(operator, origin, error) from error
+            raise misfit_error(operator, origin, error) from error
     last = _value(graph, deciding[0].inputs[0], values, origin) if deciding[0].inputs else np.zeros(0)
     if not isinstance(last, Stack):
-        raise misfit(deciding[0], origin, "no dense layer before it")
+        raise misfit_error(deciding[0], origin, "no dense layer before it")
     return last, deciding[0]
 
 
@@ -128,12 +128,12 @@ def _value(graph: Graph, index: int, values: Mapping[int, Value], origin: str) -
 
 
 def _apply(operator: Operator, inputs: Sequence[Value], dtype: np.dtype[Any], workshop: Workshop, origin: str) -> Value:
-    """What an operator makes of cells, of numbers, or of a network."""
+    """Apply an operator to cells, to constants, or to a network."""
     if any(isinstance(value, Stack) for value in inputs):
         return _on_stack(operator, inputs)
     arrays = [value for value in inputs if not isinstance(value, Stack)]
     if not any(is_cells(value) for value in arrays):
-        return guarded(KERNELS[operator.kind], origin)(operator, arrays).astype(dtype, copy=False)
+        return report_shape_errors(KERNELS[operator.kind], origin)(operator, arrays).astype(dtype, copy=False)
     if operator.kind in SHAPES:
         if operator.kind in {"CONCATENATION", "PACK"}:
             arrays = [as_cells(value) for value in arrays]
@@ -148,7 +148,7 @@ def _apply(operator: Operator, inputs: Sequence[Value], dtype: np.dtype[Any], wo
 def _layer(operator: Operator, inputs: Sequence[Array]) -> Dense:
     if any(is_cells(value) for value in inputs[1:]):
         raise ValueError("weights that depend on features")
-    weight, bias = dense_weights(operator, inputs)
+    weight, bias = read_dense_weights(operator, inputs)
     activation = operator.options.get("FusedActivationFunction", 0)
     if activation not in {0, 1}:
         raise ValueError(f"fused activation {activation}, expected none or RELU")

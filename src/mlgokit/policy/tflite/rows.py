@@ -13,7 +13,7 @@ import numpy as np
 
 from mlgokit.policy.network import LARGEST_INPUT
 from mlgokit.policy.normaliser import LARGEST
-from mlgokit.policy.tflite.steps import INFINITY, Doubles, Floats, Steps, representatives, united, without_equal
+from mlgokit.policy.tflite.steps import INFINITY, Doubles, Floats, Steps, drop_equal_steps, merge_knots, representatives
 
 FEW_JUMPS = 16
 TOLERANCE = 1e-6
@@ -60,10 +60,10 @@ def expand(functions: Sequence[Steps], *, whole_numbers: bool) -> Expansion:
         functions: of the feature.
         whole_numbers: whether the feature's raw values are whole numbers, none of which is infinite.
     """
-    knots = united([function.knots for function in functions])
+    knots = merge_knots([function.knots for function in functions])
     raw = representatives(knots)
     table = np.stack([function.at(raw) for function in functions], axis=1).astype(np.float64)
-    merged = without_equal(Steps(knots=knots, values=table))
+    merged = drop_equal_steps(Steps(knots=knots, values=table))
     knots, table = merged.knots, np.asarray(merged.values, np.float64).reshape(-1, len(functions))
     if len(knots) <= FEW_JUMPS:
         jumps = np.diff(table, axis=0)

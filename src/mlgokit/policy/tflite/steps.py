@@ -51,13 +51,13 @@ def representatives(knots: Floats, *, whole_numbers: bool = False) -> Floats:
     return np.concatenate([np.minimum(below, knots[:1] - 1) if whole_numbers else below, knots])
 
 
-def united(knots: Sequence[Floats]) -> Floats:
-    """All knots of several functions, each once."""
+def merge_knots(knots: Sequence[Floats]) -> Floats:
+    """Merge the knots of several step functions, without duplicates."""
     return np.unique(np.concatenate([*knots, np.empty(0, np.float32)])).astype(np.float32)
 
 
-def without_equal(steps: Steps) -> Steps:
-    """The same function without knots at which nothing changes."""
+def drop_equal_steps(steps: Steps) -> Steps:
+    """Drop knots at which the function does not change."""
     values = steps.values.reshape(len(steps.values), -1)
     changes = (values[1:] != values[:-1]).any(axis=1)
     kept = np.concatenate([[True], changes])
@@ -79,13 +79,13 @@ def whole_inputs(normaliser: Normaliser, layer: FirstLayer, index: int, *, whole
         return np.rint(np.clip(inputs.astype(np.float64), -layer.bound, layer.bound) * layer.input_scale)
 
     if isinstance(row, Quantile):
-        knots = united([row.boundaries.ravel()])
+        knots = merge_knots([row.boundaries.ravel()])
     else:
         knots = _log_knots(row, whole)
         if whole_numbers:
             knots = np.unique(np.where(np.abs(knots) < _EXACT, np.ceil(knots), knots)).astype(np.float32)
     raw = representatives(knots, whole_numbers=whole_numbers)
-    return without_equal(Steps(knots=knots, values=whole(row.apply(raw[:, None]))))
+    return drop_equal_steps(Steps(knots=knots, values=whole(row.apply(raw[:, None]))))
 
 
 def _one_row(normaliser: Normaliser, index: int) -> Normaliser:
@@ -120,7 +120,7 @@ def _log_knots(normaliser: SignedLog, whole: Callable[[Array], Doubles]) -> Floa
     for _ in range(2):
         high = np.where(exact(high) < levels, high + 1, high)
         high = np.where(exact(high - 1) >= levels, high - 1, high)
-    return united([_float_at(high)])
+    return merge_knots([_float_at(high)])
 
 
 def _place_of(floats: Floats) -> npt.NDArray[np.int64]:

@@ -13,10 +13,10 @@ from mlgokit.errors import UsageError
 from mlgokit.policy.exploration import LARGEST_PRIORITY, PRIORITIES_PER_UNIT, UNIT_BOUND
 from mlgokit.policy.network import HEURISTIC_PREFERENCE, LARGEST_INPUT, LOGIT_BOUND, OutputKind, Policy
 from mlgokit.policy.normaliser import LARGEST, Quantile
-from mlgokit.policy.targets import check_llvms_own
+from mlgokit.policy.targets import check_exportable_to_llvm
 from mlgokit.policy.tflite.graph import BOOL, FLOAT, INT32, INT64, Array, Graph, GraphBuilder
 from mlgokit.policy.tflite.network import PREFIX
-from mlgokit.policy.tflite.steps import Steps, representatives, united, whole_inputs
+from mlgokit.policy.tflite.steps import Steps, merge_knots, representatives, whole_inputs
 from mlgokit.problems import PROBLEMS, Feature, Problem
 from mlgokit.spec import AdviceKind, TensorSpec
 
@@ -92,7 +92,7 @@ class _Model:
 
 
 def _check(policy: Policy, problem: Problem, *, draws: bool, origin: str) -> None:
-    check_llvms_own(policy, origin)
+    check_exportable_to_llvm(policy, origin)
     if draws and problem.advice_kind is AdviceKind.REAL:
         raise UsageError(
             f"policy {origin}: expected a decision that can be drawn, found a priority; export it without --collect"
@@ -151,7 +151,7 @@ def _whole_numbers(model: _Model) -> tuple[int, list[int]]:
 
 def _combine(steps: list[Steps], *, whole_numbers: bool) -> Steps:
     """Several functions of one feature as one with all their values."""
-    knots = united([step.knots for step in steps])
+    knots = merge_knots([step.knots for step in steps])
     raw = representatives(knots, whole_numbers=whole_numbers)
     return Steps(knots=knots, values=np.concatenate([step.at(raw) for step in steps], axis=1))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
+from mlgokit.compiler.compilation import Compilation, CompileStatus, add_logs
 from mlgokit.compiler.objects.account import ProjectAccount, account_of
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.problems import INLINE_SIZE
@@ -219,7 +219,7 @@ def decided(sizes: dict[str, int], groups: dict[str, str], rest: int, *calls: tu
     """``calls``: caller, callee, inlined."""
     asked = [ToyCall(caller=one[0], callee=one[1], site=2 * place + 2) for place, one in enumerate(calls)]
     done = Compilation(status=CompileStatus.OK, sizes=toy_sizes(sizes, signatures=groups, rest=rest))
-    return with_logs(done, {INLINE_SIZE.name: toy_log(asked, [one[2] for one in calls])})
+    return add_logs(done, {INLINE_SIZE.name: toy_log(asked, [one[2] for one in calls])})
 
 
 def test_groups_of_functions_come_and_go_with_them():

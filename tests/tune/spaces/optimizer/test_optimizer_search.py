@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus, PassChanges, decode, read_changes
+from mlgokit.compiler.compilation import Compilation, CompileStatus, PassChanges, decode_decisions, read_changes
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.reuse.trials import Overrides, pass_number
 from mlgokit.errors import InputError
 from mlgokit.module import Module
 from mlgokit.progress import say_nothing
-from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, by_function, read_overrides
+from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, group_by_function, read_overrides
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
 from mlgokit.tune.loop import NOTHING_LEFT, run_search
 from mlgokit.tune.spaces.optimizer.opening import OptimizerSearch, open_optimizer
@@ -82,7 +82,7 @@ class Toy:
         return Compilation(
             status=CompileStatus.OK,
             sizes=toy_sizes(sizes),
-            decisions=decode(toy_log(CALLS, (True,))),
+            decisions=decode_decisions(toy_log(CALLS, (True,))),
             changes=PassChanges(keys={name: KEYS[name] + offset for name in there}, changed=ran, executed=executed),
             user_seconds=1.0,
         )
@@ -325,9 +325,9 @@ def test_a_search_goes_on_and_begins_with_an_earlier_plugin_where_that_pays(tmp_
 
     other = tmp_path / "other"
     other.mkdir()
-    better = by_function(frozenset({(KEYS["f"], GVN, 1), (7, GVN, 1)}))
+    better = group_by_function(frozenset({(KEYS["f"], GVN, 1), (7, GVN, 1)}))
     assert Toy(weigh, other, start=better).open().space.account.image == 380
-    slow = by_function(frozenset({(KEYS["i"], LICM, 0)}))
+    slow = group_by_function(frozenset({(KEYS["i"], LICM, 0)}))
     assert Toy(weigh, other, start=slow).open().space.account.image == 400
     assert Toy(weigh, other, start=slow, slowdown=1.0).open().space.account.image == 360
 
@@ -340,7 +340,7 @@ def test_kept_files_are_read_without_trust(tmp_path: Path):
     np.savez(path, key=np.array([7], np.uint64), question=np.array([[1, EACH_TIME + 1]]))
     with pytest.raises(InputError, match="what the search knows of a module's passes, found a damaged file"):
         load_left_out(path)
-    assert left_out_of(by_function(some)) == some
+    assert left_out_of(group_by_function(some)) == some
 
 
 @pytest.mark.parametrize(

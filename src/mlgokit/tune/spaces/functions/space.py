@@ -11,7 +11,7 @@ import numpy as np
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
-from mlgokit.compiler.reuse.trials import Overrides, Series, TrialRequest, Tried
+from mlgokit.compiler.reuse.trials import Overrides, Series, TrialRequest, TrialResults
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import OverrideSummary, write_overrides
@@ -45,7 +45,7 @@ class Round:
         asked: keys of the functions.
     """
 
-    tried: Sequence[Tried]
+    tried: Sequence[TrialResults]
     user_seconds: float
     asked: frozenset[int] = frozenset()
     compilations: int = 1

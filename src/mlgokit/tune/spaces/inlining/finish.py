@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mlgokit.compiler.lto import is_back_end
 from mlgokit.compiler.objects.measure import project_image_estimate
-from mlgokit.tables.decisions import TuningSummary, entry_of, renew_summary, write_table
+from mlgokit.tables.decisions import TuningSummary, make_entry, renew_summary, write_table
 from mlgokit.tune.result import Tuned, TunedModule
 from mlgokit.tune.spaces.inlining.opening import InliningSearch
 from mlgokit.tune.spaces.inlining.space import InliningSpace
@@ -40,7 +40,7 @@ class InliningTable:
         """Write the decisions of all modules; a module that is not kept is left to LLVM."""
         space = self.space
         entries = [
-            entry_of(
+            make_entry(
                 one.names,
                 one.build.decisions.sites,
                 one.build.decisions.inlined,

@@ -15,7 +15,7 @@ from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
-from mlgokit.tables.decisions import DecisionTable, entry_of, table_bytes
+from mlgokit.tables.decisions import DecisionTable, make_entry, table_bytes
 from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.spaces.inlining.space import EFFECTS_NAME, InliningSpace, SearchConfig
 from mlgokit.tune.spaces.inlining.state import ModuleState, load_effects, load_progress
@@ -143,7 +143,7 @@ def try_on_all(
         if build.ok and len(build.decisions):
             with space.lock:
                 merged = merge(state.build, build, space.account, state.module.name)
-            state.others.append(entry_of((), build.decisions.sites, build.decisions.inlined).keys)
+            state.others.append(make_entry((), build.decisions.sites, build.decisions.inlined).keys)
             space.adopt_if_better(state, build)
             if merged.is_new:
                 both = compile_decided(space.compiler, state.module, merged.decisions, state.names)

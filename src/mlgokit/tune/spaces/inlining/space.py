@@ -19,7 +19,7 @@ from mlgokit.compiler.request import Compiler
 from mlgokit.module import Module
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import save_policy
-from mlgokit.policy.targets import for_modules
+from mlgokit.policy.targets import restrict_to_targets
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
@@ -376,4 +376,4 @@ def fit_order(
     except ImportError:
         return None
     fitted, _ = fit_effects(join_effects(effects), config, problem=INLINE_SIZE.name, rng=rng)
-    return for_modules(fitted, modules)
+    return restrict_to_targets(fitted, modules)

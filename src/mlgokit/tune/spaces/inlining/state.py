@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.compiler.arrays import DAMAGE, Arrays, TooLargeError, arrays_in, column, unpacked_bytes
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.limits import size_text
+from mlgokit.compiler.limits import format_bytes
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write, read_bounded, writing
@@ -238,7 +238,7 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
 
 def _too_much(path: Path, found: str) -> InputError:
     return InputError(
-        f"{path}: expected at most {size_text(_MOST_EFFECT_BYTES)} of measured effects, found {found}; restore a "
+        f"{path}: expected at most {format_bytes(_MOST_EFFECT_BYTES)} of measured effects, found {found}; restore a "
         "copy, or delete the file: only the order of what to try first is lost"
     )
 

@@ -21,7 +21,7 @@ from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.tables.decisions import entry_of, table_bytes
+from mlgokit.tables.decisions import make_entry, table_bytes
 from mlgokit.tune.composing import Comparison, compare, compose
 from mlgokit.tune.spaces.inlining.state import COMPOSED, Keys, ModuleState, StepResult
 
@@ -49,7 +49,7 @@ def compile_decided(
 def table_of(decisions: Mapping[int, bool], names: Keys | None = None) -> bytes:
     """The decision table of one module, which has these ``names``; every module if it has none."""
     keys, inlined = np.array(list(decisions), np.uint64), np.array(list(decisions.values()), bool)
-    return table_bytes([entry_of(() if names is None else names, keys, inlined)])
+    return table_bytes([make_entry(() if names is None else names, keys, inlined)])
 
 
 def request_of(table: bytes = b"", *, policy: str = HEURISTIC, keep_object: Path | None = None) -> CompileRequest:

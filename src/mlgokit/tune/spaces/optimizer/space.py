@@ -18,7 +18,7 @@ from mlgokit.tables.overrides import (
     OPTIMIZER_PASSES,
     LeftOut,
     OverrideSummary,
-    by_function,
+    group_by_function,
     override_bytes,
     write_overrides,
 )
@@ -100,7 +100,7 @@ class OptimizerSpace:
             logs=(INLINE_SIZE.name,) if log else (),
             log_default=False,
             decisions=self.decisions,
-            optimizer_passes=override_bytes(OPTIMIZER_PASSES, by_function(left_out)) if left_out else b"",
+            optimizer_passes=override_bytes(OPTIMIZER_PASSES, group_by_function(left_out)) if left_out else b"",
             list_changes=True,
         )
         return self.compiler.compile(module, CompileRequest(use=use, keep="none", reuse=True))
@@ -197,11 +197,11 @@ class OptimizerTable:
 
     def entries(self) -> Collection[int]:
         """Keys of the functions that passes are left out of."""
-        return by_function(self.space.left_out()).keys()
+        return group_by_function(self.space.left_out()).keys()
 
     def write(self, path: Path, kept: Collection[Hashable]) -> None:
         """Write what does not run in these functions."""
-        by_key = {key: one for key, one in by_function(self.space.left_out()).items() if key in kept}
+        by_key = {key: one for key, one in group_by_function(self.space.left_out()).items() if key in kept}
         summary = OverrideSummary(
             llvm=self.space.compiler.toolchain.major,
             functions=sum(len(unit.allowed) for unit in self.space.units),
