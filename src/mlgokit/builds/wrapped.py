@@ -30,7 +30,7 @@ from mlgokit.corpus.build_notes import baseline_text, level_of
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.database import module_outputs
-from mlgokit.corpus.importers.recorded import in_place_of, write_database
+from mlgokit.corpus.importers.recorded import describe_replaced_compilers, write_database
 from mlgokit.errors import InputError, MlgokitError, UsageError
 from mlgokit.progress import Report
 
@@ -138,7 +138,7 @@ class WrappedProject:
                 toolchain=toolchain,
                 projects=[_pair_project(plan.folder.resolve().name, first, second)],
                 compilations=first.calls + second.calls,
-                baseline=f"{baseline}{in_place_of(first.compiled)}",
+                baseline=f"{baseline}{describe_replaced_compilers(first.compiled)}",
                 bitcode=functools.partial(
                     _make_bitcode,
                     second.compiled,
