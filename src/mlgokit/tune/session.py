@@ -13,6 +13,7 @@ from typing import Any
 from mlgokit.algorithms.registry import missing_framework
 from mlgokit.builds.build import Build, CandidatePlugin
 from mlgokit.builds.lto import GIVES_UP
+from mlgokit.builds.measurement import link_failures, repeatable_links
 from mlgokit.builds.recorded import RecordedBuild, try_plugin
 from mlgokit.builds.variant import policies_by_problem
 from mlgokit.compiler.objects.measure import Objective
@@ -41,6 +42,7 @@ from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
 from mlgokit.tune.replay_export import ReplayRequest, export_replay
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Search
+from mlgokit.tune.shipped import compare_with_shipped
 from mlgokit.tune.spaces.allocation.policies import add_policies
 from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes, finish_costs
@@ -313,6 +315,13 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         keep=objects,
     )
     judge = None
+    notes: tuple[str, ...] = ()
+    if measure is not None and objects is not None and measure.expected:
+        plain = {name: path for name, path in objects.items() if path.exists()}
+        measure, failures = repeatable_links(measure, plain, workplace / "links")
+        notes = tuple(link_failures(failures))
+        for note in notes:
+            report(1, 1, note)
     if measure is not None and objects is not None:
         judge = open_judge(search, measure, settings.judge, objects, folder=workplace, report=report)
     session.claim()
@@ -360,7 +369,9 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         tuned = finish_inlining(verifier, search)
         if by_bytes:
             tuned = _tune_functions(settings, verifier, search, tuned, left=left, report=report)
-        tuned = session.publish(verifier, tuned)
+            space = search.space
+            tuned = compare_with_shipped(verifier, tuned, space.config.objective, space.account.module_bytes)
+        tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)))
     shutil.rmtree(workplace, ignore_errors=True)
     return tuned
 
