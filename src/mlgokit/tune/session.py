@@ -369,8 +369,10 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         tuned = finish_inlining(verifier, search)
         if by_bytes:
             tuned = _tune_functions(settings, verifier, search, tuned, left=left, report=report)
-            space = search.space
-            tuned = compare_with_shipped(verifier, tuned, space.config.objective, space.account.module_bytes)
+            if session.recorded is not None:
+                # Elsewhere the plugin may be loaded by builds that were not tuned, which policies would change.
+                space = search.space
+                tuned = compare_with_shipped(verifier, tuned, space.config.objective, space.account.module_bytes)
         tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)))
     shutil.rmtree(workplace, ignore_errors=True)
     return tuned
