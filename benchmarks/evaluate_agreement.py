@@ -15,7 +15,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.sources.extract import project_sources
 from mlgokit.corpus.sources.projects import choose_projects
 from mlgokit.errors import ToolError
-from mlgokit.evaluation.compare import Intervals, summarised
+from mlgokit.evaluation.compare import Intervals, make_evaluation
 from mlgokit.evaluation.records import COST, MEASURES, Evaluation
 from mlgokit.evaluation.verdict import VerdictRules, judge
 from mlgokit.export.plugin import export_plugin
@@ -189,7 +189,7 @@ def equal_sides(config: EvaluateAgreement, name: str, options: Sequence[str]) ->
     differences += sum(image.before.sha256 != image.after.sha256 for image in images)
     inside = ships = 0
     for seed in range(SEEDS):
-        again = summarised(
+        again = make_evaluation(
             found.projects, before=PLAIN_VARIANT, after=PLAIN_VARIANT, intervals=Intervals(seed=seed, level=LEVEL),
             compilations=found.compilations,
         )  # fmt: skip

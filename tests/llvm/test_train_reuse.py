@@ -13,7 +13,7 @@ from mlgokit.learning.settings import Learning
 
 pytestmark = [pytest.mark.llvm, pytest.mark.timeout(600)]
 
-QUICK = Learning(iterations=2, validation_share=0.2, setting=("fit.epochs=2", "fit.members=2", "most_decisions=0"))
+QUICK = Learning(iterations=3, validation_share=0.2, setting=("fit.epochs=2", "fit.members=2", "most_decisions=0"))
 TIMES = ("time", "seconds", "seconds_left", "user_seconds")
 WAYS = {
     "nothing": ReuseOptions(residents="off", known_functions="off"),

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import tempfile
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from mlgokit.builds.pair import (
     PairBitcode,
     ProjectPair,
     VariantPair,
-    built_by_both,
+    find_modules_in_both,
 )
-from mlgokit.builds.variant import leaves_alone, modules_of_variant
+from mlgokit.builds.variant import describe_inactive_policies, modules_of_variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import measure_object
@@ -94,7 +93,7 @@ def compile_projects(
             chosen = [index for index, module in enumerate(modules) if module.project == name]
             compiled: dict[str, CompilationPair] = {modules[index].name: done[index] for index in chosen}
             built = {build: {modules[index].name: paths[index] for index in chosen} for build, paths in objects.items()}
-            linked = built_by_both(compiled)
+            linked = find_modules_in_both(compiled)
             projects.append(
                 ProjectPair(
                     project=name,
@@ -106,7 +105,7 @@ def compile_projects(
                 )
             )
     architectures = architectures_of(modules)
-    told = (text for side in variants.both.values() for text in leaves_alone(side, architectures))
+    told = (text for side in variants.both.values() for text in describe_inactive_policies(side, architectures))
     return BuildPair(
         variants=variants,
         toolchain=toolchain,
@@ -173,11 +172,28 @@ def _link(
     return images
 
 
-def _give_bitcode(
-    modules: Sequence[Module], clang: ClangCompiler, _objects: Collection[str], _report: Report
-) -> PairBitcode | str:
-    """All of a corpus, whichever objects are asked for."""
-    return PairBitcode(modules=modules, compiler=clang)
+def _compile_with_bitcode(
+    modules: Sequence[Module],
+    variants: VariantPair,
+    *,
+    clang: ClangCompiler,
+    cluster: ClusterChoice,
+    links: Mapping[str, LinkBuild] | None = None,
+    lto: Mapping[str, Lto] | None = None,
+    left_out: Sequence[ModuleFailure],
+    report: Report,
+) -> BuildPair:
+    """Compile and link both ways on the cluster or here; the pair gives the bitcode of what is not left to a link."""
+    with contextlib.closing(spread(cluster, clang, report=report)) as workers:
+        pair = compile_projects(
+            modules, variants, compiler=workers, links=links, lto=lto, left_out=left_out, report=report
+        )
+    compiled = [module for module in modules if not (lto or {}).get(module.name)]
+
+    def give_bitcode(_objects: Collection[str], _report: Report) -> PairBitcode:
+        return PairBitcode(modules=compiled, compiler=clang)
+
+    return dataclasses.replace(pair, bitcode=give_bitcode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,9 +230,9 @@ class CorpusProjects:
                 warn_about_levels(modules, report)
             files = (*self.edits.files, *variants.files)
             clang = open_compiler(self.compiler, corpus=self.folder, files=files, report=report)
-            with contextlib.closing(spread(self.cluster, clang, report=report)) as all_workers:
-                pair = compile_projects(modules, variants, compiler=all_workers, left_out=left_out, report=report)
-            yield dataclasses.replace(pair, bitcode=functools.partial(_give_bitcode, modules, clang))
+            yield _compile_with_bitcode(
+                modules, variants, clang=clang, cluster=self.cluster, left_out=left_out, report=report
+            )
 
     def _modules(self) -> tuple[list[Module], list[ModuleFailure]]:
         """The modules of the projects that were named, or of those that are held out, and what of them is no module."""
@@ -301,20 +317,18 @@ class DatabaseProject:
                     for name, plan in zip(names, plans, strict=True)
                 }
             clang = clang_for(self.compiler, toolchain, plugin, corpus=corpus, files=files, report=report)
-            with contextlib.closing(spread(self.cluster, clang, report=report)) as all_workers:
-                pair = compile_projects(
-                    modules,
-                    variants,
-                    compiler=all_workers,
-                    links=links,
-                    lto=lto,
-                    left_out=[
-                        ModuleFailure(name=name, project=project, reason=why) for name, why in chosen.left_out.items()
-                    ],
-                    report=report,
-                )
-            compiled_here = [module for module in modules if not lto.get(module.name)]
-            yield dataclasses.replace(pair, bitcode=functools.partial(_give_bitcode, compiled_here, clang))
+            yield _compile_with_bitcode(
+                modules,
+                variants,
+                clang=clang,
+                cluster=self.cluster,
+                links=links,
+                lto=lto,
+                left_out=[
+                    ModuleFailure(name=name, project=project, reason=why) for name, why in chosen.left_out.items()
+                ],
+                report=report,
+            )
 
     def _plans(
         self, commands: Sequence[tuple[str, ...]], modules: Sequence[Module], toolchain: Toolchain

@@ -327,7 +327,7 @@ def user_link(
     costs: bool = False,
     timeout_seconds: float,
 ) -> LinkBuild:
-    """The link of a build for :func:`~mlgokit.evaluation.compiled.compile_projects`.
+    """The link of a build for :func:`~mlgokit.builds.compiled.compile_projects`.
 
     Args:
         plan: the command.

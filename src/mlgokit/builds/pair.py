@@ -143,7 +143,7 @@ class PairSource(Protocol):
         ...
 
 
-def built_by_both(modules: Mapping[str, CompilationPair]) -> list[str]:
+def find_modules_in_both(modules: Mapping[str, CompilationPair]) -> list[str]:
     """Names of the modules that compiled in both builds."""
     return [name for name, pair in modules.items() if all(_is_ok(done) for done in pair)]
 

@@ -98,7 +98,7 @@ def changes_allocation(side: Variant) -> bool:
     return "allocations" in tables or any(PROBLEMS[problem].by_regalloc_cost for problem in side.record.policies)
 
 
-def leaves_alone(side: Variant, architectures: Mapping[str, int]) -> tuple[str, ...]:
+def describe_inactive_policies(side: Variant, architectures: Mapping[str, int]) -> tuple[str, ...]:
     """Sentences about policies of a side, inside its plugin too, that leave code to LLVM because of its processor.
 
     Args:

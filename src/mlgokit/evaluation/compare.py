@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlgokit.builds.images import LINKED, BuiltImage
-from mlgokit.builds.pair import BUILDS, BuildPair, ProjectPair, built_by_both
+from mlgokit.builds.pair import BUILDS, BuildPair, ProjectPair, find_modules_in_both
 from mlgokit.builds.variant import Variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import link_aware_score, link_weights
@@ -51,7 +51,7 @@ def compare_builds(pair: BuildPair, *, intervals: Intervals | None = None) -> Ev
         intervals: over projects.
     """
     variants = pair.variants
-    found = summarised(
+    found = make_evaluation(
         [compare_project(one, plugins=variants.compile_with_plugin, costs=variants.costs) for one in pair.projects],
         before=variants.before,
         after=variants.after,
@@ -61,7 +61,7 @@ def compare_builds(pair: BuildPair, *, intervals: Intervals | None = None) -> Ev
     return dataclasses.replace(found, baseline=pair.baseline, left_alone=pair.left_alone)
 
 
-def summarised(
+def make_evaluation(
     projects: Sequence[ProjectComparison], *, before: Variant, after: Variant, intervals: Intervals, compilations: int
 ) -> Evaluation:
     """The projects with their summary."""
@@ -95,7 +95,7 @@ def compare_project(pair: ProjectPair, *, plugins: tuple[bool, bool], costs: boo
     )
     compiled = [
         (first, second)
-        for first, second in map(pair.modules.__getitem__, built_by_both(pair.modules))
+        for first, second in map(pair.modules.__getitem__, find_modules_in_both(pair.modules))
         if first is not None and second is not None
     ]
     weights = link_weights(before.sizes for before, _ in compiled if before.sizes is not None)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from mlgokit.algorithms.credit import Credit, attribute, scored_build
 from mlgokit.builds.images import FunctionBytes
 from mlgokit.builds.pair import BuildPair, VariantPair
-from mlgokit.builds.variant import Variant, VariantRecord, leaves_alone, modules_of_variant
+from mlgokit.builds.variant import Variant, VariantRecord, describe_inactive_policies, modules_of_variant
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
 from mlgokit.compiler.describe import function_names
 from mlgokit.compiler.objects.measure import Objective, function_scores
@@ -161,7 +161,7 @@ def explain_module(
         report=report,
         label="explain",
     )
-    alone = leaves_alone(side, architectures_of([module]))
+    alone = describe_inactive_policies(side, architectures_of([module]))
     found = Explanation(module=module.name, project=module.project, side=side.record, left_alone=alone)
     for build, done in (("plain", plain), *((side.record.label, done) for done in (whole, *rest))):
         if not done.ok:
