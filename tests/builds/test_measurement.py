@@ -23,11 +23,11 @@ from mlgokit.statistics import LOOKS
 
 
 def how(*words: str, timeout_seconds: float = 30) -> Measure:
-    return Measure(plan=None, command=words, modules=("a", "b"), timeout_seconds=timeout_seconds)
+    return Measure(plans={}, command=words, modules=("a", "b"), timeout_seconds=timeout_seconds)
 
 
 def linked(name: str) -> LinkedBuild:
-    return LinkedBuild(objects={"a": Path(name), "b": Path("b.o")}, image=Path())
+    return LinkedBuild(objects={"a": Path(name), "b": Path("b.o")})
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,13 @@ def draw(
 
 def compared(*, known: float | None = None, most: int = 10_000) -> Comparison:
     pairs = itertools.count()
-    return compare(how("x"), linked("old"), linked("new"), is_over=lambda: next(pairs) >= most, known=known)
+    return compare(
+        how("x"),
+        linked("old"),
+        linked("new"),
+        is_over=lambda: next(pairs) >= most,
+        known=None if known is None else Measurement(value=known),
+    )
 
 
 def test_a_large_effect_is_seen_at_the_first_look(monkeypatch: pytest.MonkeyPatch):
@@ -148,3 +154,18 @@ def test_a_failure_is_no_gain(monkeypatch: pytest.MonkeyPatch):
     for known in (None, 1.0):
         found = compared(known=known)
         assert (found.reason, found.is_better, found.is_no_worse) == ("gone", False, False)
+
+
+def test_a_program_that_grew_is_no_gain_of_the_whole(monkeypatch: pytest.MonkeyPatch):
+    programs = {"a": 90, "b": 103}
+    monkeypatch.setattr(measurement, "measure", lambda *_: Measurement(value=193.0, programs=programs))
+    known = Measurement(value=200.0, programs={"a": 100, "b": 100})
+
+    def found(limits: dict[str, int]) -> Comparison:
+        builds = linked("old"), linked("new")
+        return compare(how("x"), *builds, is_over=lambda: False, known=known, limits=limits)
+
+    assert found({}).larger == ("b",)
+    assert (found({}).is_better, found({}).is_no_worse) == (False, False)
+    assert found({"b": 103}).is_better
+    assert found({}).programs == {"a": (100, 90), "b": (100, 103)}

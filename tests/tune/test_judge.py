@@ -84,7 +84,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jud
             account=account_of(NAMES, dict.fromkeys(NAMES, ORIGIN.measured), objective=Objective.LINK_AWARE),
             plain_bytes=PLAIN * len(NAMES),
         )
-        how = Measure(plan=None, command=command, modules=NAMES, timeout_seconds=1)
+        how = Measure(plans={}, command=command, modules=NAMES, timeout_seconds=1)
         search = Search(folder=space.folder, space=space, seed=1)
         return open_judge(search, how, JudgeConfig(), plain, folder=tmp_path / "judge", report=say_nothing)
 
@@ -110,10 +110,10 @@ def total(judge: Judge, folder: Path) -> float:
 
 def test_gains_that_the_link_shows_are_kept_at_one_stroke(opened: Callable[..., Judge], tmp_path: Path):
     judge = opened(dict.fromkeys(NAMES, 90))
-    assert judge.value == 800
+    assert judge.value == Measurement(value=800)
     adopt(judge, a=90, c=90)
     assert confirm(judge, seconds=100) == 0
-    assert (set(judge.accepted), judge.value, total(judge, tmp_path)) == ({"a", "c"}, 780, 780)
+    assert (set(judge.accepted), judge.value, total(judge, tmp_path)) == ({"a", "c"}, Measurement(value=780), 780)
     assert compilations(judge) == 2
     assert confirm(judge, seconds=100) == 0
     assert compilations(judge) == 2
@@ -175,7 +175,7 @@ def test_a_noisy_command_takes_back_what_is_shown_to_be_worse(opened: Callable[.
 
 def test_an_exact_command_that_sees_no_difference_adopts_nothing(opened: Callable[..., Judge]):
     judge = opened(dict.fromkeys(NAMES, 100), command=("0",))
-    assert judge.value == 800
+    assert judge.value == Measurement(value=800)
     adopt(judge, a=90)
     assert confirm(judge, seconds=100) == 0
     assert not judge.accepted
@@ -200,7 +200,8 @@ def test_without_time_gains_stay_open(opened: Callable[..., Judge]):
     assert confirm(judge, seconds=0) == 0
     assert set(judge.accepted) <= set(NAMES)
     assert judge.value is not None
-    assert judge.value <= 800
+    assert judge.value.value is not None
+    assert judge.value.value <= 800
 
 
 def test_what_was_accepted_is_recalled_and_measured_again(opened: Callable[..., Judge]):
@@ -210,7 +211,7 @@ def test_what_was_accepted_is_recalled_and_measured_again(opened: Callable[..., 
     kept = build(90, (True, True, False))
     again = opened(dict.fromkeys(NAMES, 90), comes_out=kept)
     assert set(again.accepted) == {"a", "b"}
-    assert again.value == 780
+    assert again.value == Measurement(value=780)
     assert not opened(dict.fromkeys(NAMES, 101), comes_out=kept).accepted
 
 

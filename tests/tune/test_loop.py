@@ -107,6 +107,9 @@ class NumberTable:
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
         return "by and large" if self.objects and after is not before else ""
 
+    def entries_of(self, modules: Collection[str]) -> Collection[str]:
+        return modules
+
 
 def numbers(folder: Path, **least: int) -> Search[Numbers]:
     folder.mkdir(exist_ok=True)

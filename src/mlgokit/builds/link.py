@@ -64,6 +64,10 @@ class Linked:
     image: Path
     reason: str = ""
 
+    def failures(self, program: str) -> dict[str, str]:
+        """Why there is no image of a program, by its name; nothing if there is one."""
+        return {program: self.reason} if self.reason else {}
+
 
 def command_words(text: str, *, option: str, known: Collection[str]) -> list[str]:
     r"""The words of a user's command, checked.
@@ -150,7 +154,28 @@ def image_names(texts: Sequence[str]) -> list[str]:
 def plan_link(
     words: Sequence[str], *, folder: Path, outputs: Mapping[str, Path], modules: Sequence[str], toolchain: Toolchain
 ) -> LinkPlan:
-    """Find the modules' objects in a link command.
+    """Find the modules' objects in a link command that has some; see :func:`read_link`.
+
+    Raises:
+        InputError: a library is damaged.
+        ToolError: a library must be made, and there is no program for it.
+        UsageError: the command has no object of a module, or names a library that is not there.
+    """
+    plan = read_link(words, folder=folder, outputs=outputs, modules=modules, toolchain=toolchain)
+    if not plan.modules:
+        example = next(iter(outputs.values()), None)
+        hint = f"the build's paths such as {example}, or {OBJECTS}" if example else OBJECTS
+        raise UsageError(
+            f"--link-command: none of the tuned modules' objects is in the command (run in {folder}; expected "
+            f"{hint}); give the link command of this build, and its folder with --link-folder"
+        )
+    return plan
+
+
+def read_link(
+    words: Sequence[str], *, folder: Path, outputs: Mapping[str, Path], modules: Sequence[str], toolchain: Toolchain
+) -> LinkPlan:
+    """Find the modules' objects in a link command, which may have none.
 
     Args:
         words: of :func:`link_words`.
@@ -162,7 +187,7 @@ def plan_link(
     Raises:
         InputError: a library is damaged.
         ToolError: a library must be made, and there is no program for it.
-        UsageError: the command has no object of a module, or names a library that is not there.
+        UsageError: the command names a library that is not there.
     """
     known: dict[str, str] = {}
     for name in modules:
@@ -190,13 +215,6 @@ def plan_link(
         elif known and not word.startswith("-") and (members := _members(path, known)):
             libraries[index] = members
             found += [module for _, module in members if module is not None]
-    if not found:
-        example = next(iter(outputs.values()), None)
-        hint = f"the build's paths such as {example}, or {OBJECTS}" if example else OBJECTS
-        raise UsageError(
-            f"--link-command: none of the tuned modules' objects is in the command (run in {folder}; expected "
-            f"{hint}); give the link command of this build, and its folder with --link-folder"
-        )
     return LinkPlan(
         words=tuple(expanded),
         folder=folder,

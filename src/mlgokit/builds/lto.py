@@ -56,6 +56,8 @@ from mlgokit.tables.decisions import DecisionTable
 LINK_MODULE = " (link)"
 """How the name of a module ends that the linker compiles."""
 _FOLDER = "link"
+_IMAGE = "image"
+"""The name of the one program that such a link makes."""
 _SIZE_LEVELS = {"-Oz", "-Os"}
 _BOTH_PLACES = (
     "the first flag is for the compile steps, which defer inlining to the link; the others are for the link; add "
@@ -201,8 +203,8 @@ class LtoBuild:
         else:
             objects = self.steps.compile(scratch / "objects", PluginUse(plugin=candidate.file))
             linked = self.steps.link(objects, scratch, timeout_seconds=how.timeout_seconds, added=added)
-        plain = measure(how, LinkedBuild(objects={}, image=self.image))
-        tuned = measure(how, LinkedBuild(objects={}, image=linked.image, reason=linked.reason))
+        plain = measure(how, LinkedBuild(objects={}, images={_IMAGE: self.image}))
+        tuned = measure(how, LinkedBuild(objects={}, images={_IMAGE: linked.image}, failures=linked.failures(_IMAGE)))
         is_size = self.measure.is_size
         if plain.value is None or tuned.value is None or (is_size and tuned.value > plain.value):
             reason = tuned.reason or plain.reason or f"{tuned.value:,.0f} bytes, plain {plain.value:,.0f}"
@@ -334,7 +336,7 @@ class _LinkedOnce:
 
     def measure(self, plan: LinkPlan, modules: tuple[str, ...], *, is_lto: bool) -> Measure:
         return Measure(
-            plan=plan,
+            plans={_IMAGE: plan},
             command=self.asked.measuring,
             modules=modules,
             timeout_seconds=self.asked.timeout_seconds,
@@ -355,9 +357,10 @@ def _deferring(made: _LinkedOnce, lto: Lto, scratch: Path, stack: contextlib.Exi
     report(0, 1, "compile without inlining, and link")
     objects = _compile_without_inlining(steps, scratch / "objects")
     found = steps.link(objects, scratch / "real", timeout_seconds=how.timeout_seconds)
+    by_size = dataclasses.replace(how, command=())
     sizes = [
-        measure(dataclasses.replace(how, command=()), LinkedBuild(objects={}, image=image, reason=reason)).value
-        for image, reason in ((made.image, ""), (found.image, found.reason))
+        measure(by_size, LinkedBuild(objects={}, images={_IMAGE: image}, failures=failures)).value
+        for image, failures in ((made.image, {}), (found.image, found.failures(_IMAGE)))
     ]
     if sizes[0] is None or sizes[1] is None or sizes[1] > (1 + MOST_LARGER) * sizes[0]:
         report(

@@ -4,19 +4,22 @@ A command may be noisy. Then two builds are measured in pairs (:mod:`mlgokit.sta
 the mean difference excludes zero or enough pairs were made.
 """
 
+import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.builds.link import OBJECTS, OUTPUT, LinkPlan, command_words, link
+from mlgokit.builds.link import OBJECTS, OUTPUT, Linked, LinkPlan, command_words, link
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.lto import image_beside
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.outcome import first_error
+from mlgokit.compiler.pool import in_order
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import writing
 from mlgokit.statistics import measure_in_pairs
@@ -28,48 +31,75 @@ _NUMBER = re.compile(r"(?<![\w.,])[-+]?(?:\d{1,3}(?:,\d{3})++(?:\.\d+)?|\d+\.?\d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """How a build is judged; at least one of ``plan`` and ``command``.
+    """How a build is judged; at least one of ``plans`` and ``command``.
 
     Attributes:
-        plan: the link, if there is one.
-        command: what prints a number; without it the image's size is the number.
+        plans: by program, its link; a command that has ``{output}`` measures the only one.
+        command: what prints a number; without it that is the size of all images together.
         modules: in link order, what ``{objects}`` stands for.
         timeout_seconds: deadline of a link, and of each run of the command.
         error: share of comparisons that may by chance call a build better or worse that is neither.
         is_lto: whether the modules are links themselves (:mod:`mlgokit.compiler.lto`), which leave images beside their
             objects: then there is nothing more to link.
         bar: what a result may not exceed, if that is another number than that of the build before the search.
+        workers: how many programs are linked at once.
+        expected: by program, its bytes as the build made it, if the link was recorded and has yet to show that it gives
+            the same.
     """
 
-    plan: LinkPlan | None
+    plans: Mapping[str, LinkPlan]
     command: tuple[str, ...]
     modules: tuple[str, ...]
     timeout_seconds: float
     error: float = 0.05
     is_lto: bool = False
     bar: float | None = None
+    workers: int = 1
+    expected: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def is_size(self) -> bool:
-        """Whether the number is the bytes of the linked image."""
+        """Whether the number is the bytes of the linked images."""
         return not self.command
+
+    def linked_modules(self, programs: Collection[str] | None = None) -> set[str]:
+        """The modules that some program has; of those programs, if they are named."""
+        return {
+            name
+            for program, plan in self.plans.items()
+            if programs is None or program in programs
+            for name in plan.modules
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedBuild:
-    """A build that can be measured, or why it cannot."""
+    """A build that can be measured, or why it cannot.
+
+    Attributes:
+        objects: by module.
+        images: by program.
+        failures: why a program has no image.
+    """
 
     objects: Mapping[str, Path]
-    image: Path
-    reason: str = ""
+    images: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    failures: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be measured; empty if it can."""
+        program, reason = next(iter(self.failures.items()), ("", ""))
+        return f"{program}: {reason}" if len(self.images) > 1 and reason else reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A number, or why there is none."""
+    """A number, or why there is none; where it is a size, also the bytes of each program."""
 
     value: float | None
     reason: str = ""
+    programs: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +113,8 @@ class Comparison:
         high: its upper end.
         pairs: how many were measured.
         reason: what failed.
+        programs: by name, bytes of each program in both builds, where these are sizes.
+        larger: programs that are larger than they may be.
     """
 
     before: float | None = None
@@ -91,16 +123,18 @@ class Comparison:
     high: float = 0.0
     pairs: int = 0
     reason: str = ""
+    programs: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    larger: tuple[str, ...] = ()
 
     @property
     def is_better(self) -> bool:
-        """Whether the second is shown to be smaller."""
-        return not self.reason and self.high < 0
+        """Whether the second is shown to be smaller, and no program of it larger than it may be."""
+        return not self.reason and not self.larger and self.high < 0
 
     @property
     def is_no_worse(self) -> bool:
-        """Whether the second is shown to be smaller, or measured the same every time."""
-        return not self.reason and self.high <= 0
+        """Whether the second is shown to be smaller, or measured the same every time; and no program is larger."""
+        return not self.reason and not self.larger and self.high <= 0
 
 
 def measuring_words(text: str) -> tuple[str, ...]:
@@ -133,18 +167,80 @@ def number_in(text: str) -> float | None:
     return float(found[-1].replace(",", "")) if found else None
 
 
-def link_build(how: Measure, objects: Mapping[str, Path], scratch: Path) -> LinkedBuild:
-    """Link a build, if it is to be linked.
+def link_build(
+    how: Measure, objects: Mapping[str, Path], scratch: Path, *, earlier: LinkedBuild | None = None
+) -> LinkedBuild:
+    """Link the programs of a build, if it is to be linked.
+
+    Args:
+        how: the links.
+        objects: by module.
+        scratch: a folder for the images.
+        earlier: a build whose images are taken for programs of the same objects.
 
     Raises:
         ToolError: the link command cannot be started.
     """
-    if how.plan is None:
-        return LinkedBuild(objects=objects, image=Path())
     if how.is_lto:
-        return LinkedBuild(objects=objects, image=_copied(image_beside(objects[how.modules[0]]), scratch))
-    linked = link(how.plan, objects, scratch, timeout_seconds=how.timeout_seconds)
-    return LinkedBuild(objects=objects, image=linked.image, reason=linked.reason)
+        (program,) = how.plans
+        return LinkedBuild(objects=objects, images={program: _copied(image_beside(objects[how.modules[0]]), scratch)})
+
+    def link_program(item: tuple[int, str]) -> Linked:
+        index, program = item
+        plan, folder = how.plans[program], scratch / str(index)
+        if earlier is not None and all(earlier.objects.get(name) == objects.get(name) for name in plan.modules):
+            return Linked(image=_copied(earlier.images[program], folder))
+        return link(plan, objects, folder, timeout_seconds=how.timeout_seconds)
+
+    links = dict(zip(how.plans, in_order(link_program, enumerate(how.plans), workers=how.workers), strict=True))
+    return LinkedBuild(
+        objects=objects,
+        images={program: one.image for program, one in links.items()},
+        failures={program: one.reason for program, one in links.items() if one.reason},
+    )
+
+
+def repeatable_links(how: Measure, objects: Mapping[str, Path], scratch: Path) -> tuple[Measure | None, dict[str, str]]:
+    """The links that give again what the build made, by the objects of its modules that were compiled plainly.
+
+    Args:
+        how: the links, with the bytes that the build's own programs have.
+        objects: by module.
+        scratch: a folder for the images, which is deleted.
+
+    Returns:
+        Those links, or ``None`` if there is none; and why the others are not among them.
+
+    Raises:
+        ToolError: a link command cannot be started.
+    """
+    built = link_build(how, objects, scratch)
+    failures = dict(built.failures)
+    for program, image in built.images.items():
+        if program in failures:
+            continue
+        try:
+            size = section_totals(read_elf(image)).llvm_size_text
+        except InputError as error:
+            failures[program] = str(error)
+            continue
+        if size != how.expected[program]:
+            failures[program] = f"linked again it has {size:,} bytes, and {how.expected[program]:,} in the build"
+    with writing(scratch):
+        shutil.rmtree(scratch, ignore_errors=True)
+    plans = {program: plan for program, plan in how.plans.items() if program not in failures}
+    return (dataclasses.replace(how, plans=plans) if plans else None), failures
+
+
+def link_failures(failures: Mapping[str, str]) -> Iterable[str]:
+    """A sentence for each program whose link cannot judge a search.
+
+    Example:
+        >>> list(link_failures({"tool": "the link ended with 1: no space"}))
+        ['tool: its link does not judge the search (the link ended with 1: no space); the finished build is compared']
+    """
+    for program, reason in failures.items():
+        yield f"{program}: its link does not judge the search ({reason}); the finished build is compared"
 
 
 def _copied(image: Path, scratch: Path) -> Path:
@@ -167,15 +263,19 @@ def measure(how: Measure, linked: LinkedBuild) -> Measurement:
         return Measurement(value=None, reason=linked.reason)
     if how.is_size:
         try:
-            return Measurement(value=float(section_totals(read_elf(linked.image)).llvm_size_text))
+            programs = {
+                program: section_totals(read_elf(image)).llvm_size_text for program, image in linked.images.items()
+            }
         except InputError as error:
             return Measurement(value=None, reason=str(error))
+        return Measurement(value=float(sum(programs.values())), programs=programs)
     words: list[str] = []
     for word in how.command:
         if word == OBJECTS:
             words += [str(linked.objects[name]) for name in how.modules if name in linked.objects]
         else:
-            words.append(word.replace(OUTPUT, str(linked.image)))
+            image = next(iter(linked.images.values()), None)
+            words.append(word if image is None else word.replace(OUTPUT, str(image)))
     done = process.run(words, timeout_seconds=how.timeout_seconds, limits=USERS_LIMITS)
     if done.timed_out or done.returncode != 0:
         ending = f"did not end within {how.timeout_seconds:.0f} s"
@@ -187,7 +287,13 @@ def measure(how: Measure, linked: LinkedBuild) -> Measurement:
 
 
 def compare(
-    how: Measure, before: LinkedBuild, after: LinkedBuild, *, is_over: Callable[[], bool], known: float | None = None
+    how: Measure,
+    before: LinkedBuild,
+    after: LinkedBuild,
+    *,
+    is_over: Callable[[], bool],
+    known: Measurement | None = None,
+    limits: Mapping[str, int] | None = None,
 ) -> Comparison:
     """Measure two builds against each other.
 
@@ -197,16 +303,28 @@ def compare(
         after: the second.
         is_over: asked between pairs whether there is no time for another.
         known: the number of the first, if measures are exact; then the second is measured once.
+        limits: by program, the bytes that it may have even if it has fewer in the first build.
 
     Raises:
         ToolError: the command cannot be started.
     """
-    if known is not None:
+    if known is not None and known.value is not None:
         found = measure(how, after)
         if found.value is None:
-            return Comparison(before=known, reason=found.reason)
-        change = found.value - known
-        return Comparison(before=known, after=found.value, low=change, high=change, pairs=1)
+            return Comparison(before=known.value, reason=found.reason)
+        change = found.value - known.value
+        programs = {name: (known.programs[name], found.programs[name]) for name in found.programs}
+        return Comparison(
+            before=known.value,
+            after=found.value,
+            low=change,
+            high=change,
+            pairs=1,
+            programs=programs,
+            larger=tuple(
+                name for name, (first, second) in programs.items() if second > max(first, (limits or {}).get(name, 0))
+            ),
+        )
 
     def once(side: int) -> float | str:
         found = measure(how, (before, after)[side])

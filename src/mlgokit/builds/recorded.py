@@ -11,6 +11,7 @@ from typing import Any
 
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.images import BuiltImage, weigh_image
+from mlgokit.builds.link import LinkPlan, link_words, read_link
 from mlgokit.builds.outside import outside
 from mlgokit.builds.site import (
     GONE,
@@ -31,7 +32,7 @@ from mlgokit.compiler.project_calls import group_by_reason, project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
 from mlgokit.corpus.importers.compile_commands import split_command
-from mlgokit.corpus.importers.database import lto_kinds
+from mlgokit.corpus.importers.database import lto_kinds, module_outputs
 from mlgokit.corpus.importers.recorded import RecordedLink, describe_replaced_compilers, recorded_links, write_database
 from mlgokit.corpus.layout import default_project
 from mlgokit.decode import read_json
@@ -109,6 +110,36 @@ class RecordedBuild:
                 )
             chosen |= {name: linked[name] for name in names}
         return chosen
+
+    def link_plans(self, modules: Sequence[str]) -> tuple[dict[str, LinkPlan], dict[str, str]]:
+        """The links of the programs that some module is in; and why a program's link cannot be run again.
+
+        Raises:
+            ToolError: a library must be made, and there is no program for it.
+            UsageError: the build links no program of a name that was given.
+        """
+        outputs = module_outputs(self.database, project=self.project)
+        plans, failures = dict[str, LinkPlan](), dict[str, str]()
+        for name, path in self.programs().items():
+            link = self.links[path]
+            try:
+                plan = read_link(
+                    link_words(link.command),
+                    folder=link.folder,
+                    outputs=outputs,
+                    modules=modules,
+                    toolchain=self.site.toolchain,
+                )
+            except (InputError, UsageError) as error:
+                failures[name] = str(error)
+                continue
+            if plan.modules:
+                plans[name] = plan
+        return plans, failures
+
+    def plain_bytes(self, program: str) -> int:
+        """Bytes of a program of the plain build, as what llvm-size calls text; 0 if it cannot be read."""
+        return weigh_image(self.site.kept(PLAIN, program)).row.image
 
     def link(self) -> RecordedLink:
         """The link that is judged.

@@ -20,7 +20,7 @@ from mlgokit.builds.corpus import (
     modules_of_project,
     note_hot_functions,
 )
-from mlgokit.builds.link import OUTPUT, link_words, plan_link
+from mlgokit.builds.link import OUTPUT, LinkPlan, link_words, plan_link
 from mlgokit.builds.lto import (
     GIVES_UP,
     LinkRequest,
@@ -31,7 +31,7 @@ from mlgokit.builds.lto import (
     searchable_link,
     without_lto,
 )
-from mlgokit.builds.measurement import Measure, measuring_words
+from mlgokit.builds.measurement import Measure, link_failures, measuring_words
 from mlgokit.builds.recorded import RecordedBuild, record_plain
 from mlgokit.commands.options import check_module_source
 from mlgokit.commands.tune_options import (
@@ -55,7 +55,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.build_notes import baseline_of
-from mlgokit.corpus.importers.database import module_outputs
+from mlgokit.corpus.importers.database import lto_kinds, module_outputs
 from mlgokit.errors import ReuseError, UsageError
 from mlgokit.files import atomic_write
 from mlgokit.locks import locked, locked_output, reading
@@ -245,8 +245,10 @@ def _open_session(
 def _with_recorded(config: Tune, recorded: RecordedBuild) -> Tune:
     """The call as it would be with the files of the recorded build."""
     config = dataclasses.replace(config, compile_commands=recorded.database)
-    is_linked = config.objective == "linked" or (config.command is not None and OUTPUT in config.command)
-    if config.link_command is not None or not is_linked:
+    needs_link = config.command is not None and OUTPUT in config.command
+    # The link of a program with -flto is searched itself.
+    needs_link |= config.objective == "linked" and any(lto_kinds(recorded.database)[kind] for kind in ("full", "thin"))
+    if config.link_command is not None or not needs_link:
         return config
     link = recorded.link()
     return dataclasses.replace(config, link_command=link.command, link_folder=link.folder)
@@ -306,13 +308,15 @@ def _open_corpus(
     chosen = ModuleSelection(modules=chosen.modules, left_out=lto | chosen.left_out, notes=notes)
     chosen = note_hot_functions(chosen, config.keep_hot)
     chosen.tell(report)
-    measure = _measure(config, database, chosen.modules, toolchain)
+    measure, notes = _measure(config, database, chosen.modules, recorded, toolchain)
+    for note in notes:
+        report(1, 1, note)
     by_name = {module.name: module for module in chosen.modules}
     return CorpusBuild(
         folder=folder,
         modules=chosen.modules if measure is None else [by_name[name] for name in measure.modules],
         left_out=chosen.left_out,
-        notes=chosen.notes,
+        notes=(*chosen.notes, *notes),
         measure=measure,
     )
 
@@ -378,30 +382,50 @@ def _settings(config: Tune, policies: Mapping[str, Path], toolchain: Toolchain) 
 
 
 def _measure(
-    config: Tune, database: Database | None, modules: Sequence[Module], toolchain: Toolchain
-) -> Measure | None:
-    """What judges, if the objective is more than the account."""
+    config: Tune,
+    database: Database | None,
+    modules: Sequence[Module],
+    recorded: RecordedBuild | None,
+    toolchain: Toolchain,
+) -> tuple[Measure | None, tuple[str, ...]]:
+    """What judges, if it is more than the account; and notes on programs of the build that it cannot link."""
+    names = [module.name for module in modules]
+    if recorded is not None and config.link_command is None and config.objective in {"image", "text", "linked"}:
+        plans, failures = recorded.link_plans(names)
+        measure = Measure(
+            plans=plans,
+            command=(),
+            modules=tuple(names),
+            timeout_seconds=config.judge.timeout_seconds,
+            workers=config.compiler.workers,
+            expected={program: recorded.plain_bytes(program) for program in plans},
+        )
+        if config.objective == "linked":
+            linked = measure.linked_modules()
+            measure = dataclasses.replace(measure, modules=tuple(name for name in names if name in linked))
+        return measure if plans else None, tuple(link_failures(failures))
     if config.objective not in {"linked", "command"}:
-        return None
-    plan = None
+        return None, ()
+    plans = dict[str, LinkPlan]()
     if config.link_command is not None:
         folder = config.link_folder or (Path() if database is None else database.folder)
-        plan = plan_link(
+        plans["image"] = plan_link(
             link_words(config.link_command),
             folder=folder.resolve(),
             outputs={}
             if database is None
             else module_outputs(database.path, project=database.project, level=database.level),
-            modules=[module.name for module in modules],
+            modules=names,
             toolchain=toolchain,
         )
-    return Measure(
-        plan=plan,
+    measure = Measure(
+        plans=plans,
         command=() if config.command is None else measuring_words(config.command),
-        modules=tuple(module.name for module in modules) if plan is None else plan.modules,
+        modules=plans["image"].modules if plans else tuple(names),
         timeout_seconds=config.judge.timeout_seconds,
         error=config.judge.error,
     )
+    return measure, ()
 
 
 def _claim(config: Tune, inputs: Mapping[str, str], versions: dict[str, str]) -> Callable[[], None]:

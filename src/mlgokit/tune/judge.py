@@ -5,6 +5,7 @@ changed since are put into the measured build at once. If that is no smaller, or
 modules are halved until those are found that it is due to; these are reverted.
 """
 
+import dataclasses
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from mlgokit.builds.measurement import CHECKS, Comparison, LinkedBuild, Measure, compare, link_build, measure
+from mlgokit.builds.measurement import (
+    CHECKS,
+    Comparison,
+    LinkedBuild,
+    Measure,
+    Measurement,
+    compare,
+    link_build,
+    measure,
+)
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.lto import image_beside
 from mlgokit.compiler.pool import parallel
@@ -112,7 +122,7 @@ class Judge:
         linked: all modules in their accepted builds.
         accepted: by module; those that are not here stay plain.
         value: the number of ``linked``, if measures are exact.
-        plain_value: the number of the plain build before the search.
+        plain_value: that of the plain build before the search; of several, their mean.
         next_due: when gains are to be confirmed, in seconds of the search; 0 before the first time.
         confirmed: modules confirmed so far, counted each time.
         taken_back: modules reverted so far, counted each time.
@@ -125,8 +135,8 @@ class Judge:
     report: Report
     plain: LinkedBuild
     linked: LinkedBuild
-    plain_value: float
-    value: float | None
+    plain_value: Measurement
+    value: Measurement | None
     accepted: dict[str, Compilation] = field(default_factory=dict[str, Compilation])
     next_due: float = 0.0
     confirmed: int = 0
@@ -142,14 +152,13 @@ class Judge:
     @property
     def is_beyond_bar(self) -> bool:
         """Whether the accepted builds are larger than they may be at the end."""
-        bar = self.measure.bar
-        return bar is not None and self.value is not None and self.value > bar
+        return self.excess > 0
 
     @property
     def excess(self) -> float:
         """Part by which the accepted builds are larger than the bar; 0 without a bar or an exact measure."""
         bar = self.measure.bar
-        return 0.0 if not bar or self.value is None else self.value / bar - 1
+        return 0.0 if not bar or self.value is None or self.value.value is None else self.value.value / bar - 1
 
     def scratch(self) -> Path:
         """An empty folder for a link."""
@@ -219,16 +228,16 @@ def open_judge(
     report(0, CHECKS, "measure the plain build")
     names = [unit.module.name for unit in search.space.units]
     before = link_build(measured_by, {name: plain[name] for name in names}, folder / _LINKS / _PLAIN)
-    values: list[float] = []
+    measured: list[Measurement] = []
     for index in range(1 if measured_by.is_size else CHECKS):
-        measured = measure(measured_by, before)
-        if measured.value is None:
+        measured.append(measure(measured_by, before))
+        if measured[-1].value is None:
             raise UsageError(
-                f"tune: expected the plain build to be measured, found: {measured.reason}; "
+                f"tune: expected the plain build to be measured, found: {measured[-1].reason}; "
                 "correct --link-command or --command, and try it by hand"
             )
-        values.append(measured.value)
         report(index + 1, CHECKS, "measure the plain build")
+    values = [one.value for one in measured if one.value is not None]
     judge = Judge(
         search=search,
         folder=folder,
@@ -237,8 +246,8 @@ def open_judge(
         report=report,
         plain=before,
         linked=before,
-        plain_value=sum(values) / len(values),
-        value=values[0] if len(set(values)) == 1 else None,
+        plain_value=dataclasses.replace(measured[0], value=sum(values) / len(values)),
+        value=measured[0] if len(set(values)) == 1 else None,
     )
     _recall(judge)
     return judge
@@ -267,7 +276,7 @@ def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
     def is_over() -> bool:
         return time.monotonic() - begin > 2 * judge.config.share * seconds
 
-    changes = _changes(judge)
+    changes = _accept_unlinked(judge, _changes(judge))
     rejected = _bisect(judge, changes, is_over=is_over, is_last=is_last, is_whole=is_last)
     by_name = {change.name: change for change in changes}
     for name in rejected:
@@ -300,7 +309,7 @@ def prove(judge: Judge, before: Mapping[str, Path], after: Mapping[str, Path], s
     """
     first = link_build(judge.measure, before, scratch / "first")
     second = link_build(judge.measure, after, scratch / "second")
-    known = measure(judge.measure, first).value if judge.measure.is_size else None
+    known = measure(judge.measure, first) if judge.measure.is_size else None
     return compare(judge.measure, first, second, is_over=lambda: False, known=known)
 
 
@@ -328,6 +337,18 @@ def _changes(judge: Judge) -> list[_Change]:
     return [change for change in changes if change is not None]
 
 
+def _accept_unlinked(judge: Judge, changes: Sequence[_Change]) -> list[_Change]:
+    """Accept what the account says of modules that no program has; gives the other changes."""
+    linked = judge.measure.linked_modules() if judge.measure.plans else {change.name for change in changes}
+    rest = [change for change in changes if change.name not in linked]
+    if rest:
+        for change in rest:
+            _keep(judge, change)
+        objects = {**judge.linked.objects, **{change.name: change.path for change in rest}}
+        judge.linked = dataclasses.replace(judge.linked, objects=objects)
+    return [change for change in changes if change.name in linked]
+
+
 def _bisect(
     judge: Judge, group: Sequence[_Change], *, is_over: Callable[[], bool], is_last: bool, is_whole: bool = False
 ) -> set[str]:
@@ -337,14 +358,21 @@ def _bisect(
     judge.report(0, len(group), "measure what changed")
     linked = _with(judge, group)
     is_cut = (lambda: False) if is_whole else is_over
-    compared = compare(judge.measure, judge.linked, linked, is_over=is_cut, known=judge.value)
+    compared = compare(
+        judge.measure,
+        judge.linked,
+        linked,
+        is_over=is_cut,
+        known=judge.value,
+        limits=judge.plain_value.programs,
+    )
     fits = compared.is_no_worse if judge.measure.is_size else compared.is_better
     as_expected = -compared.high >= judge.config.kept * sum(change.expected for change in group)
     if fits and (len(group) == 1 or not judge.measure.is_size or as_expected or is_over()):
         _accept(judge, group, linked, compared)
         return set()
     _drop(linked)
-    is_worse = bool(compared.reason) or compared.low > 0
+    is_worse = bool(compared.reason or compared.larger) or compared.low > 0
     if len(group) == 1:
         return {group[0].name} if is_worse else set()
     if is_over() or not (fits or is_worse or is_last):
@@ -352,7 +380,8 @@ def _bisect(
     middle = len(group) // 2
     rejected = _bisect(judge, group[:middle], is_over=is_over, is_last=is_last)
     rejected |= _bisect(judge, group[middle:], is_over=is_over, is_last=is_last)
-    if fits and compared.after is not None and judge.value is not None and compared.after < judge.value:
+    now = None if judge.value is None else judge.value.value
+    if fits and compared.after is not None and now is not None and compared.after < now:
         # Together they were better than what is left of them.
         _accept(judge, group, _with(judge, group), compared)
         return set()
@@ -361,24 +390,30 @@ def _bisect(
 
 def _with(judge: Judge, group: Sequence[_Change]) -> LinkedBuild:
     changed = {change.name: change.path for change in group}
-    return link_build(judge.measure, {**judge.linked.objects, **changed}, judge.scratch())
+    return link_build(judge.measure, {**judge.linked.objects, **changed}, judge.scratch(), earlier=judge.linked)
 
 
 def _accept(judge: Judge, group: Sequence[_Change], linked: LinkedBuild, compared: Comparison) -> None:
-    if judge.linked is not judge.plain:
+    # What is accepted without a link leaves the images as they are.
+    if judge.linked.images is not judge.plain.images:
         _drop(judge.linked)
     judge.linked = linked
     judge.confirmed += len(group)
     if judge.value is not None:
-        judge.value = compared.after
+        sizes = {name: after for name, (_, after) in compared.programs.items()}
+        judge.value = Measurement(value=compared.after, programs=sizes)
     for change in group:
-        path = _accepted_path(judge, change.name)
-        if change.build is None:
-            judge.accepted.pop(change.name, None)
-            path.unlink(missing_ok=True)
-        else:
-            judge.accepted[change.name] = change.build
-            judge.space.save_build(change.build, path)
+        _keep(judge, change)
+
+
+def _keep(judge: Judge, change: _Change) -> None:
+    path = _accepted_path(judge, change.name)
+    if change.build is None:
+        judge.accepted.pop(change.name, None)
+        path.unlink(missing_ok=True)
+    else:
+        judge.accepted[change.name] = change.build
+        judge.space.save_build(change.build, path)
 
 
 def _revert(judge: Judge, change: _Change) -> None:
@@ -423,5 +458,5 @@ def _accepted_path(judge: Judge, name: str) -> Path:
 
 
 def _drop(linked: LinkedBuild) -> None:
-    if linked.image.name:
-        shutil.rmtree(linked.image.parent, ignore_errors=True)
+    for image in linked.images.values():
+        shutil.rmtree(image.parent, ignore_errors=True)

@@ -1,9 +1,10 @@
 """What a tuning, a check and a replay of its decisions gave, as pages: sums, modules, programs, and what to do now."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mlgokit.builds.images import LINKED
-from mlgokit.builds.recorded import TunedBuild, TunedProgram
+from mlgokit.builds.recorded import TunedProgram
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.pages.model import (
     Bars,
@@ -41,6 +42,7 @@ _COSTS = "Cost of spills, reloads and copies"
 _BY_BYTES = "Modules, by bytes saved"
 _BY_COSTS = "Modules, by what spills, reloads and copies cost"
 _SECTIONS = ("text", "rodata", "eh_frame", "data")
+_SECTION_TITLES = (".text", ".rodata", ".eh_frame", "data")
 
 
 # --- Tuning ----------------------------------------------------------------------------------------------------------
@@ -48,11 +50,10 @@ _SECTIONS = ("text", "rodata", "eh_frame", "data")
 
 def tuned_page(tuned: Tuned) -> Page:
     """The page of a tuning."""
-    before, after = _total(tuned)
+    before, after = _promise(tuned)
     parts: list[Part | None] = [
+        _program_table(tuned),
         _sum_table(tuned),
-        None if tuned.built is None else _program_table(tuned.built),
-        _cargo_table(tuned),
         _search_plot(tuned),
         _waterfall(tuned),
         *_module_parts(tuned),
@@ -66,7 +67,7 @@ def tuned_page(tuned: Tuned) -> Page:
         title=f"{tuned.plugin} against plain",
         answer="" if not tuned.modules else smaller if after < before else "Nothing was found",
         good=after < before,
-        headline=_headline(tuned, before, after),
+        headline=_headline(tuned),
         sentences=tuple(_sentences(tuned)),
         advice=tuple(_advice(tuned)),
         parts=drop_empty(parts),
@@ -75,17 +76,69 @@ def tuned_page(tuned: Tuned) -> Page:
     )
 
 
-def _total(tuned: Tuned) -> tuple[float, float]:
-    """What counts, before and after."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    """What a user ships, in bytes, as linked; ``None`` where it was not linked.
+
+    Attributes:
+        name: its path below the folder of the build.
+        plain: without the plugin.
+        shipped: with the policies that come with the package.
+        tuned: with the plugin.
+    """
+
+    name: str
+    plain: int
+    shipped: int | None
+    tuned: int
+
+
+def _programs(tuned: Tuned) -> list[_Program]:
+    """The programs and libraries of the user's own links, those that were saved least first."""
+    judged = None if tuned.shipped is None else tuned.shipped.judged
+    shipped = {} if judged is None else {name: size for name, (_, size) in judged.programs.items()}
+    if tuned.built is not None:
+        sizes = {one.program: (one.plain.image, one.tuned.image) for one in tuned.built.programs if _is_linked(one)}
+    else:
+        sizes = dict(tuned.cargo_programs or ({} if tuned.judged is None else tuned.judged.programs))
+    programs = [
+        _Program(name=name, plain=plain, shipped=shipped.get(name), tuned=small)
+        for name, (plain, small) in sizes.items()
+    ]
+    return sorted(programs, key=lambda one: one.plain - one.tuned)
+
+
+def _promise(tuned: Tuned) -> tuple[float, float]:
+    """What the headline is about, before and after."""
     if tuned.costs is not None:
         return tuned.costs.plain, tuned.costs.tuned
+    if programs := _programs(tuned):
+        return sum(one.plain for one in programs), sum(one.tuned for one in programs)
+    judged = tuned.judged
+    if judged is not None and judged.before is not None and judged.after is not None:
+        return judged.before, judged.after
     return tuned.plain_bytes, tuned.tuned_bytes
 
 
-def _headline(tuned: Tuned, before: float, after: float) -> str:
-    what = "Objects, each COMDAT once" if tuned.costs is None else f"{_COSTS}, summed up"
-    unit = " bytes" if tuned.costs is None else ""
-    return f"{what}: {before:,.0f} -> {after:,.0f}{unit} ({_percent(before, after)})."
+def _headline(tuned: Tuned) -> str:
+    before, after = _promise(tuned)
+    if tuned.costs is not None:
+        return f"{_COSTS}, summed up: {before:,.0f} -> {after:,.0f} ({_percent(before, after)})."
+    programs = _programs(tuned)
+    if programs:
+        what = programs[0].name if len(programs) == 1 else f"{len(programs)} programs"
+        sizes = [one.shipped for one in programs if one.shipped is not None]
+        free = sum(sizes)
+        also = ""
+        if tuned.shipped is not None and len(sizes) == len(programs):
+            also = f"; {tuned.shipped.name} alone {free:,.0f} ({_percent(before, free)})"
+        return f"{what}: {before:,.0f} -> {after:,.0f} bytes ({_percent(before, after)}){also}."
+    if tuned.judged is not None and tuned.judged.after is not None:
+        return f"By the objective: {_number(before)} -> {_number(after)} ({_percent(before, after)})."
+    return (
+        f"Objects only, not proved on your link: {before:,.0f} -> {after:,.0f} bytes ({_percent(before, after)}); "
+        "--build with the build command, or --link-command, proves it there."
+    )
 
 
 def _sentences(tuned: Tuned) -> Iterable[str]:
@@ -153,6 +206,8 @@ def _sum_table(tuned: Tuned) -> Table:
         add("Code, which is not the objective", tuned.plain_bytes, tuned.tuned_bytes)
     else:
         add("Objects, each COMDAT once", tuned.plain_bytes, tuned.tuned_bytes)
+        if tuned.shipped is not None:
+            add(f"The same by {tuned.shipped.name}", tuned.plain_bytes, tuned.shipped.bytes)
         for what, found in (
             ("passes of the optimizer left out", tuned.optimizer_passes),
             ("passes of the code generator left out", tuned.passes),
@@ -182,43 +237,42 @@ def _sum_table(tuned: Tuned) -> Table:
     )
 
 
-def _program_table(built: TunedBuild) -> Table:
-    """What the user's own build links, the worst first, and what of it changed."""
-    order = sorted(built.programs, key=lambda one: one.plain.image - one.tuned.image)
+def _program_table(tuned: Tuned) -> Table | None:
+    """What the user ships, by its own links: plain, with what is free, and tuned."""
+    programs, shipped = _programs(tuned), tuned.shipped
+    if not programs:
+        return None
+    name = None if shipped is None or all(one.shipped is None for one in programs) else shipped.name
+    built = {} if tuned.built is None else {one.program: one for one in tuned.built.programs}
+
+    def row(one: _Program) -> Row:
+        free = None if one.shipped is None else relative_change(one.plain, one.shipped)
+        cells: list[Cell] = [one.name, one.plain]
+        cells += [] if name is None else [one.shipped, free]
+        cells += [one.tuned, relative_change(one.plain, one.tuned)]
+        if built:
+            first, second = built[one.name].plain, built[one.name].tuned
+            cells += [getattr(second, section) - getattr(first, section) for section in _SECTIONS]
+        return tuple(cells)
+
     return Table(
-        title="Programs of the build",
+        title="Programs",
         columns=(
             *text_columns("program"),
-            *before_after_columns("plain", "tuned"),
-            *difference_columns(*("data" if name == "data" else f".{name}" for name in _SECTIONS)),
+            *count_columns("plain"),
+            *(() if name is None else (*count_columns(name), *change_columns("its change"))),
+            *count_columns("tuned"),
+            *change_columns("change"),
+            *(difference_columns(*_SECTION_TITLES) if built else ()),
         ),
-        rows=tuple(
-            (
-                one.program,
-                *before_after_cells(one.plain.image, one.tuned.image),
-                *(getattr(one.tuned, name) - getattr(one.plain, name) for name in _SECTIONS),
-            )
-            if _is_linked(one)
-            else (one.program, one.plain.status, one.tuned.status, *[None] * (2 + len(_SECTIONS)))
-            for one in order
-        ),
-        note="The whole build, made again with the plugin: what llvm-size calls text of all that it links, and the "
-        "differences of its sections, in bytes.",
+        rows=tuple(map(row, programs)),
+        note="Code, read-only data and unwind tables, which llvm-size calls text, as your own commands link them; and "
+        "the differences of sections between plain and tuned, in bytes.",
     )
 
 
 def _is_linked(program: TunedProgram) -> bool:
     return program.plain.status == program.tuned.status == LINKED
-
-
-def _cargo_table(tuned: Tuned) -> Table:
-    return Table(
-        title="Programs, as rustc links them",
-        columns=(*text_columns("program"), *count_columns("plain", "tuned"), *change_columns("change")),
-        rows=tuple(
-            (name, plain, small, relative_change(plain, small)) for name, (plain, small) in tuned.cargo_programs.items()
-        ),
-    )
 
 
 def _search_plot(tuned: Tuned) -> Curves | None:

@@ -97,6 +97,21 @@ class SearchedFunctions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShippedPolicies:
+    """The same project with the policies that come with the package.
+
+    Attributes:
+        name: of the policies, such as ``builtin:Oz``.
+        bytes: the project's account.
+        judged: the plain build and this one by the user's own links or command.
+    """
+
+    name: str
+    bytes: float
+    judged: Comparison | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
     """The result of a tuning.
 
@@ -135,6 +150,7 @@ class Tuned:
         cargo_programs: of a cargo build, code, read-only data and unwind tables of each program as rustc links it,
             plain and tuned.
         replay: result of the decisions as a replay list, if one was asked for.
+        shipped: the project with the policies that come with the package, which are free.
     """
 
     plugin: str
@@ -169,6 +185,7 @@ class Tuned:
     report: str = ""
     cargo_programs: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict[str, tuple[int, int]])
     replay: ReplayResult | None = None
+    shipped: ShippedPolicies | None = None
 
     @property
     def costs(self) -> SpillCosts | None:

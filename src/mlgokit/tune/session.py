@@ -13,6 +13,7 @@ from typing import Any
 from mlgokit.algorithms.registry import missing_framework
 from mlgokit.builds.build import Build, CandidatePlugin
 from mlgokit.builds.lto import GIVES_UP
+from mlgokit.builds.measurement import link_failures, repeatable_links
 from mlgokit.builds.recorded import RecordedBuild, try_plugin
 from mlgokit.builds.variant import policies_by_problem
 from mlgokit.compiler.objects.measure import Objective
@@ -34,13 +35,14 @@ from mlgokit.tables.overrides import (
     OverrideTable,
     read_plugin_overrides,
 )
-from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
+from mlgokit.tune.judge import Judge, JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.loop import NOT_RECOVERED, YieldRule, run_search
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
 from mlgokit.tune.replay_export import ReplayRequest, export_replay
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Search
+from mlgokit.tune.shipped import compare_with_shipped
 from mlgokit.tune.spaces.allocation.policies import add_policies
 from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes, finish_costs
@@ -294,14 +296,13 @@ def _tune_costs(session: Session) -> Tuned:
         return session.publish(verifier, finish_costs(verifier, search))
 
 
-def _tune_bytes(session: Session) -> Tuned | NotRecovered:
-    """Search and verify inlining decisions, then passes and register allocations beside them."""
+def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[str, ...]]:
+    """Open the search for inlining decisions, what judges it, and say of programs whose links cannot."""
     settings, compiler, report, modules = session.settings, session.compiler, session.report, session.build.modules
     measure = session.build.measure
     # The link runs in another folder.
     workplace = settings.folder.resolve() / _JUDGE
     objects = {one.name: plain_object(workplace, index) for index, one in enumerate(modules)} if measure else None
-    began = time.monotonic()
     search = open_inlining(
         modules,
         compiler=compiler,
@@ -313,8 +314,23 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         keep=objects,
     )
     judge = None
+    notes: tuple[str, ...] = ()
+    if measure is not None and objects is not None and measure.expected:
+        plain = {name: path for name, path in objects.items() if path.exists()}
+        measure, failures = repeatable_links(measure, plain, workplace / "links")
+        notes = tuple(link_failures(failures))
+        for note in notes:
+            report(1, 1, note)
     if measure is not None and objects is not None:
         judge = open_judge(search, measure, settings.judge, objects, folder=workplace, report=report)
+    return search, judge, notes
+
+
+def _tune_bytes(session: Session) -> Tuned | NotRecovered:
+    """Search and verify inlining decisions, then passes and register allocations beside them."""
+    settings, compiler, report = session.settings, session.compiler, session.report
+    began = time.monotonic()
+    search, judge, notes = _open_bytes(session)
     session.claim()
     whole = settings.seconds
     for note in filter(None, (session.without_refits, beside_budget(time.monotonic() - began, budget=whole))):
@@ -360,8 +376,12 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         tuned = finish_inlining(verifier, search)
         if by_bytes:
             tuned = _tune_functions(settings, verifier, search, tuned, left=left, report=report)
-        tuned = session.publish(verifier, tuned)
-    shutil.rmtree(workplace, ignore_errors=True)
+            if session.recorded is not None:
+                # Elsewhere the plugin may be loaded by builds that were not tuned, which policies would change.
+                space = search.space
+                tuned = compare_with_shipped(verifier, tuned, space.config.objective, space.account.module_bytes)
+        tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)))
+    shutil.rmtree(settings.folder.resolve() / _JUDGE, ignore_errors=True)
     return tuned
 
 

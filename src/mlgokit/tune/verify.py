@@ -83,6 +83,10 @@ class Candidate(Protocol):
         """Why the whole project is not better with the table than before; empty if it is."""
         ...
 
+    def entries_of(self, modules: Collection[str]) -> Collection[Hashable]:
+        """The entries that change one of these modules."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Verified:
@@ -224,8 +228,9 @@ class Verifier:
             link = link_image(objects, self.folder / f"{name}.image", roots=roots, lld=lld, timeout_seconds=120)
         judged = None
         if self.judge is not None:
-            value = self.judge.plain_value
-            judged = Comparison(before=value, after=value)
+            known = self.judge.plain_value
+            same = {name: (size, size) for name, size in known.programs.items()}
+            judged = Comparison(before=known.value, after=known.value, programs=same)
             if changed:
                 plain, tuned = ({module: one.objects[module] for module in one.sizes} for one in (first, build))
                 judged = prove(self.judge, plain, tuned, self.folder)
@@ -279,7 +284,9 @@ def verify(verifier: Verifier, candidate: Candidate, destination: Path) -> Verif
             why = candidate.objection(before, after)
             if not why or not kept:
                 break
-            objection, wrong = why, kept
+            # Programs that grew are no reason to put back what others consist of.
+            implicated = kept & frozenset(candidate.entries_of(_modules_of_grown(verifier, before, after)))
+            objection, wrong = why, implicated or kept
         kept -= wrong
     else:
         after = before
@@ -289,6 +296,15 @@ def verify(verifier: Verifier, candidate: Candidate, destination: Path) -> Verif
     return Verified(
         table=table, kept=kept, put_back=wanted - kept, notes=notes, objection=objection, before=before, after=after
     )
+
+
+def _modules_of_grown(verifier: Verifier, before: VerifiedBuild, after: VerifiedBuild) -> set[str]:
+    """The modules of the programs that are larger than plain, or than before the table."""
+    if verifier.judge is None or before.judged is None or after.judged is None:
+        return set()
+    first = before.judged.programs
+    grown = {name for name, (_, size) in after.judged.programs.items() if name in first and size > first[name][1]}
+    return verifier.judge.measure.linked_modules({*grown, *after.judged.larger})
 
 
 def grew(before: LinkedImage | None, after: LinkedImage | None) -> bool:

@@ -250,6 +250,11 @@ class FunctionTable:
                 wrong[name] = dearer_functions(unit.keys, mine, first, second)
         return {name: refusal for name, refusal in wrong.items() if refusal[0]}
 
+    def entries_of(self, modules: Collection[str]) -> Collection[int]:
+        """Keys of all functions of these modules."""
+        changed = [unit for unit in self.space.units if not set(unit.names).isdisjoint(modules)]
+        return {key for unit in changed for key in unit.keys.values()}
+
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
         """In bytes the link, the account and the user's own measure say of the whole; costs are the functions' own."""
         return objection_in_bytes(before, after, self.space.objective) if self.space.config.in_bytes else ""

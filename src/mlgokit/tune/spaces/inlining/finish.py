@@ -90,6 +90,10 @@ class InliningTable:
             return f"the whole could not be measured with it: {judged.reason}"
         return "the whole was not smaller with it" if larger else ""
 
+    def entries_of(self, modules: Collection[str]) -> Collection[str]:
+        """The modules themselves."""
+        return modules
+
 
 def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
     """Make the plugin and compile everything with it and without; :func:`~mlgokit.tune.publish.publish` writes it.

@@ -229,6 +229,11 @@ class OptimizerTable:
                     wrong[name] = mine, "its object is no smaller with passes of the optimizer left out"
         return wrong
 
+    def entries_of(self, modules: Collection[str]) -> Collection[int]:
+        """Keys of all functions of these modules."""
+        changed = [unit for unit in self.space.units if not set(unit.names).isdisjoint(modules)]
+        return {key for unit in changed for key in unit.keys.values()}
+
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
         """The link, the account and the user's own measure say of the whole."""
         return objection_in_bytes(before, after, self.space.objective)
