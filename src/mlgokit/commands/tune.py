@@ -374,7 +374,7 @@ def _settings(config: Tune, policies: Mapping[str, Path], toolchain: Toolchain) 
         least_pass_share=config.least_for_passes,
         least_steps=LEAST_STEPS if by_cargo else 0,
         slowdown=config.slowdown,
-        adds_register_policies=config.register_policies == "on" or (config.register_policies == "auto" and by_cargo),
+        adds_shipped_policies=config.shipped_policies == "on" and not config.keep_hot,
         falls_back_to_policy=config.fallback == "policy",
         judge=config.judge,
         search=config.search,

@@ -115,11 +115,12 @@ class Tune:
     policy: Path | None = None
     """Policy file to start from, or none; with `spill-cost` a policy for evictions or priorities. By default
     builtin:size for inlining, and none with --cargo."""
-    register_policies: Literal["auto", "on", "off"] = "auto"
-    """Let the pretrained register policies decide in functions where they save more than the search: on, off, or auto
-    (on with --cargo only)."""
+    shipped_policies: Literal["on", "off"] = "on"
+    """Pretrained policies of builtin:Oz in the plugin, where they save more than the search, and in code that changes
+    later; so the result is never behind them. Not with `spill-cost`, `command` and --keep-hot."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
-    """Decider in code that changed after the search: LLVM's heuristic, or the policy fitted during the search."""
+    """Decider about inlining in modules that are not in the plugin: LLVM's heuristic (builtin:Oz with
+    --shipped-policies on), or the policy fitted during the search."""
     keep_hot: float = 0.0
     """Leave hot functions to LLVM: those that make up this percentage of the executions in the build's profile, such as
     99. 0 leaves none. LLVM's cutoffs are 90, 95, 99, 99.9 and finer; the next one above is used."""

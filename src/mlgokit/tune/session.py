@@ -15,7 +15,6 @@ from mlgokit.builds.build import Build, CandidatePlugin
 from mlgokit.builds.lto import GIVES_UP
 from mlgokit.builds.measurement import link_failures, repeatable_links
 from mlgokit.builds.recorded import RecordedBuild, try_plugin
-from mlgokit.builds.variant import policies_by_problem
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
@@ -42,8 +41,7 @@ from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
 from mlgokit.tune.replay_export import ReplayRequest, export_replay
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Search
-from mlgokit.tune.shipped import compare_with_shipped
-from mlgokit.tune.spaces.allocation.policies import add_policies
+from mlgokit.tune.shipped import add_shipped
 from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes, finish_costs
 from mlgokit.tune.spaces.functions.opening import open_functions
@@ -62,8 +60,6 @@ PASSES_GAIN = 20.0
 """Bytes per second of processor time that searches over passes gained at least, in two small projects."""
 LEAST_STEPS = 12
 """Compilations that a search over passes of the optimizer takes to find something."""
-REGISTER_POLICIES = ("builtin:regalloc", "builtin:weights-size")
-"""Policies of registers that come with the package for code that is to be small."""
 _BESIDE = 6
 """How much longer than the opening all that takes that is not searched: about a dozen compilations of all modules."""
 _MINUTES = 90.0
@@ -92,7 +88,7 @@ class TuneSettings:
         least_pass_share: part of that which passes get whatever inlining gains.
         least_steps: steps below which passes of the optimizer are not searched.
         slowdown: part by which a function may execute more instructions, by LLVM's estimate.
-        adds_register_policies: whether policies of registers that come with the package are tried.
+        adds_shipped_policies: whether the policies that come with the package are in the plugin where they pay.
         falls_back_to_policy: whether the policy decides code that changed after the search.
         judge: settings of the confirmation by a link or a command.
         search: settings of the search.
@@ -112,7 +108,7 @@ class TuneSettings:
     least_pass_share: float = 0.0
     least_steps: int = 0
     slowdown: float = 0.0
-    adds_register_policies: bool = False
+    adds_shipped_policies: bool = False
     falls_back_to_policy: bool = False
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
@@ -375,11 +371,10 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         left = end - time.monotonic()
         tuned = finish_inlining(verifier, search)
         if by_bytes:
-            tuned = _tune_functions(settings, verifier, search, tuned, left=left, report=report)
-            if session.recorded is not None:
-                # Elsewhere the plugin may be loaded by builds that were not tuned, which policies would change.
+            tuned, searches = _tune_functions(settings, verifier, search, tuned, left=left, report=report)
+            if settings.adds_shipped_policies:
                 space = search.space
-                tuned = compare_with_shipped(verifier, tuned, space.config.objective, space.account.module_bytes)
+                tuned = add_shipped(verifier, tuned, searches, space.config.objective, space.account.module_bytes)
         tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)))
     shutil.rmtree(settings.folder.resolve() / _JUDGE, ignore_errors=True)
     return tuned
@@ -393,7 +388,7 @@ def _tune_functions(
     *,
     left: float,
     report: Report,
-) -> Tuned:
+) -> tuple[Tuned, dict[OverrideKind, Search[Any]]]:
     """Search and verify passes that are left out, first of the optimizer, then register allocations on top of them.
 
     Args:
@@ -403,11 +398,17 @@ def _tune_functions(
         tuned: what they gave.
         left: seconds that are left of it; passes have what registers have no share in, and registers what is left then.
         report: told what is done.
+
+    Returns:
+        The result, and the searches by the kind of their tables.
     """
     space, folder, seed = inlining.space, inlining.folder, inlining.seed
     objective = space.config.objective
 
-    def run(found: Search[Any], seconds: float) -> Tuned:
+    searches: dict[OverrideKind, Search[Any]] = {}
+
+    def run(kind: OverrideKind, found: Search[Any], seconds: float) -> Tuned:
+        searches[kind] = found
         run_search(found, seconds=seconds, workers=space.compiler, report=report)
         return finish_bytes(verifier, found, tuned, space.account.module_bytes)
 
@@ -426,17 +427,14 @@ def _tune_functions(
             verifier, objective=objective, slowdown=settings.slowdown, folder=folder, start=earlier(kind), seed=seed,
             report=report,
         )  # fmt: skip
-        tuned = run(found, seconds)
+        tuned = run(kind, found, seconds)
         left -= min(seconds, time.monotonic() - begin)
     if settings.allocation_share:
         found = open_bytes(
             verifier, objective=objective, folder=folder, start=earlier(ALLOCATIONS), seed=seed, report=report
         )
-        tuned = run(found, max(kept, left))
-        if settings.adds_register_policies:
-            policies = {problem: Path(file) for problem, file in policies_by_problem(REGISTER_POLICIES).items()}
-            tuned = add_policies(verifier, found, tuned, space.account.module_bytes, policies=policies)
-    return tuned
+        tuned = run(ALLOCATIONS, found, max(kept, left))
+    return tuned, searches
 
 
 def _step_seconds(verifier: Verifier) -> float:

@@ -1,32 +1,125 @@
-"""The policies that come with the package as what a tuning is compared with: free, and never better than its result."""
+"""The policies that come with the package, beside a tuned plugin's tables: free, and never better than the result.
+
+A policy decides in functions without an entry. So each function has what is smaller: the entries that a search found,
+LLVM's own decisions (an entry without overrides), or those of the policies. A program that is larger than with the
+policies alone has its modules left to them.
+"""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from mlgokit.builds.measurement import Comparison
 from mlgokit.builds.variant import policies_by_problem
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
-from mlgokit.tables.decisions import TuningSummary, write_table
+from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT
+from mlgokit.tables.decisions import TableEntry, TuningSummary, read_table, write_table
+from mlgokit.tables.overrides import (
+    ALLOCATIONS,
+    OPTIMIZER_PASSES,
+    PASSES,
+    OverrideKind,
+    OverrideSummary,
+    read_overrides,
+    write_overrides,
+)
 from mlgokit.tune.result import ShippedPolicies, Tuned
-from mlgokit.tune.spaces.functions.finish import INLINING_TABLE, with_build
+from mlgokit.tune.search import Search
+from mlgokit.tune.spaces.functions.compare import folded_in, grown_functions
+from mlgokit.tune.spaces.functions.finish import FIELDS, INLINING_TABLE, with_build
 from mlgokit.tune.verify import PLAIN, VerifiedBuild, Verifier, grew
 
 SHIPPED = "builtin:Oz"
 """All policies that come with the package for code that is to be small."""
-_TABLE = "shipped.table"
+_KINDS = {
+    INLINE_SIZE.name: (),
+    PASS_SELECTION.name: (OPTIMIZER_PASSES, PASSES),
+    REGALLOC_PRIORITY.name: (ALLOCATIONS,),
+    REGALLOC_WEIGHT.name: (ALLOCATIONS,),
+}
+"""By problem, the tables that keep its policy out of a function."""
+_CORRECTIONS = 3
+"""How often functions and modules are taken from the policies, or left to them, after a build shows that they are
+larger."""
+
+BytesOf = Callable[[str, ObjectSizes], float]
+_Functions = Mapping[str, Mapping[str, int]]
+"""By module and name, the keys of functions."""
 
 
-def compare_with_shipped(
-    verifier: Verifier, tuned: Tuned, objective: Objective, bytes_of: Callable[[str, ObjectSizes], float]
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Tables:
+    """The tables of a tuned plugin.
+
+    Attributes:
+        decisions: by module.
+        summary: of the decision table.
+        functions: by kind of table, the functions that it may have.
+        entries: by kind of table, those that it has.
+        summaries: by kind of table.
+    """
+
+    decisions: Mapping[str, TableEntry]
+    summary: TuningSummary | None
+    functions: Mapping[OverrideKind, _Functions]
+    entries: Mapping[OverrideKind, Mapping[int, Overrides]]
+    summaries: Mapping[OverrideKind, OverrideSummary | None]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Split:
+    """Who decides in what.
+
+    Attributes:
+        modules: left to the policies whole.
+        free: by module, functions that are left to the policies although they have entries.
+        fixed: by module, functions that the policies are kept out of.
+    """
+
+    modules: set[str] = field(default_factory=set[str])
+    free: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    fixed: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+
+    def fix(self, module: str, functions: set[str]) -> bool:
+        """Keep the policies out of functions; returns whether that is new."""
+        known = self.fixed.setdefault(module, set())
+        is_new = not functions <= known
+        known |= functions
+        return is_new
+
+    def entries(self, tables: _Tables, kind: OverrideKind) -> dict[int, Overrides]:
+        """The entries of a table."""
+        known, functions = tables.entries[kind], tables.functions[kind]
+
+        def keys(names: Mapping[str, set[str]]) -> set[int]:
+            listed = ((functions.get(module, {}), some) for module, some in names.items())
+            return {of[name] for of, some in listed for name in some if name in of}
+
+        whole = {key for module in self.modules for key in functions.get(module, {}).values()}
+        fixed = keys(self.fixed) - whole
+        dropped = (keys(self.free) | whole) - fixed
+        return {key: known.get(key, Overrides()) for key in (known.keys() | fixed) - dropped}
+
+
+def add_shipped(
+    verifier: Verifier,
+    tuned: Tuned,
+    searches: Mapping[OverrideKind, Search[Any]],
+    objective: Objective,
+    bytes_of: BytesOf,
 ) -> Tuned:
-    """Compile everything with ``builtin:Oz``, and take that for the result if the search is behind it.
+    """Put the policies that come with the package into the plugin of ``tuned``, as far as the project is smaller.
 
-    It is behind if the whole or a program of it is larger. What is taken is no larger than the plain build either.
+    The result is the smallest of the tuned build, of ``builtin:Oz`` alone, and of both together, of those in which no
+    program is larger than with ``builtin:Oz`` alone or than the plain one.
 
     Args:
         verifier: has verified ``tuned``.
-        tuned: the result of the search.
+        tuned: the result without policies.
+        searches: by kind of table, those that found its entries. Without them a policy is not kept out of functions,
+            so it is not in the plugin.
         objective: which bytes count.
         bytes_of: what a module answers for in the project's account with an object of these sizes.
 
@@ -34,53 +127,222 @@ def compare_with_shipped(
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked.
     """
-    plain, latest = verifier.plain, verifier.latest
-    inside, tables, builds = dict(verifier.inside), dict(verifier.tables), dict(verifier.builds)
-    # A plugin that was tuned has a table; without entries it leaves every module to the policies.
-    table = verifier.folder / _TABLE
-    summary = TuningSummary(
-        llvm=verifier.compiler.toolchain.major,
-        objective=objective.value,
-        plain_bytes=plain.total_bytes(objective),
-        tuned_bytes=plain.total_bytes(objective),
-        modules=(),
-    )
-    write_table(table, [], summary)
+    before, inside, destinations = verifier.latest, dict(verifier.inside), dict(verifier.tables)
+    tables = _read_tables(verifier, searches)
     policies = {problem: Path(file) for problem, file in policies_by_problem([SHIPPED]).items()}
-    verifier.inside = {**policies, INLINING_TABLE: table}
-    verifier.link_plugin()
-    build = verifier.compile_all("shipped", verifier.plugin)
-    compiles = build.sizes.keys() >= plain.sizes.keys()
-    if compiles:
-        build = verifier.measure("shipped", build, changed=True)
-        shipped = ShippedPolicies(name=SHIPPED, bytes=build.total_bytes(objective), judged=build.judged)
-        tuned = dataclasses.replace(tuned, shipped=shipped)
-        if _has_grown(build, latest, objective) and not _has_grown(plain, build, objective):
-            verifier.tables = {table: verifier.search_folder / INLINING_TABLE}
-            verifier.builds = {PLAIN: plain, INLINING_TABLE: build}
-            return with_build(verifier, _without_decisions(tuned), build, objective, bytes_of)
-        if behind := _larger_programs(build.judged, latest.judged):
-            note = f"smaller with {SHIPPED} alone, which makes the whole larger: {', '.join(behind)}"
-            tuned = dataclasses.replace(tuned, notes=(*tuned.notes, note))
-    verifier.inside, verifier.tables, verifier.builds = inside, tables, builds
+    mix = _Mix(verifier=verifier, tables=tables, objective=objective, bytes_of=bytes_of, inside=inside, before=before)
+
+    alone = mix.measure(mix.compile("shipped", policies, _Split(modules=set(tables.decisions)), with_functions=False))
+    if not mix.compiles(alone):
+        mix.restore(inside, destinations)
+        return tuned
+    tuned = dataclasses.replace(
+        tuned, shipped=ShippedPolicies(name=SHIPPED, bytes=alone.total_bytes(objective), judged=alone.judged)
+    )
+    added = {
+        problem: file
+        for problem, file in policies.items()
+        if problem not in inside and all(kind in searches for kind in _KINDS[problem])
+    }
+    split, mixed = mix.search(added, alone)
+    builds = [before, *([mixed] if mix.compiles(mixed) else []), alone]
+    build = min(builds, key=lambda one: mix.rank(one, alone))
+    if behind := larger_programs(alone, build):
+        note = f"smaller with {SHIPPED} alone, which makes another program larger: {', '.join(behind)}"
+        tuned = dataclasses.replace(tuned, notes=(*tuned.notes, note))
+    if build is before:
+        mix.restore(inside, destinations)
+        return tuned
+    if build is alone:
+        result = _without_decisions(tuned)
+        mix.write(policies, _Split(modules=set(tables.decisions)), with_functions=False)
+    else:
+        result = mix.describe(tuned, split)
+        mix.write(added, split)
+    verifier.builds = {PLAIN: verifier.plain, **dict.fromkeys(verifier.inside, build)}
     verifier.link_again()
-    return tuned
+    return with_build(verifier, result, build, objective, bytes_of)
 
 
-def _has_grown(before: VerifiedBuild, after: VerifiedBuild, objective: Objective) -> bool:
-    """Whether the whole is larger in the second build: by its programs, or else by the link and the account."""
-    first, second = before.judged, after.judged
-    if first is not None and second is not None and first.after is not None and second.after is not None:
-        return second.after > first.after or (before is not after and bool(second.larger))
-    return grew(before.link, after.link) or after.total_bytes(objective) > before.total_bytes(objective)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Mix:
+    """Builds with policies and the tables of a tuned plugin.
+
+    Attributes:
+        verifier: compiles and measures.
+        tables: of the tuned plugin.
+        objective: which bytes count.
+        bytes_of: what a module answers for in the project's account with an object of these sizes.
+        inside: what the tuned plugin holds.
+        before: everything compiled with it.
+    """
+
+    verifier: Verifier
+    tables: _Tables
+    objective: Objective
+    bytes_of: BytesOf
+    inside: Mapping[str, Path]
+    before: VerifiedBuild
+
+    def search(self, policies: Mapping[str, Path], alone: VerifiedBuild) -> tuple[_Split, VerifiedBuild]:
+        """Leave to the policies what is smaller with them; ``alone`` has nothing else.
+
+        The first build shows what they make of functions that are inlined as tuned, the second what is left of the
+        entries beside them. Then come corrections, as a function depends on others, and a program on its link.
+        """
+        split = _Split()
+        free = self.compile("free", policies, split, with_functions=False)
+        for module in self.tables.decisions if INLINE_SIZE.name in policies else ():
+            if module in alone.sizes and self._bytes(alone, module) < min(
+                self._bytes(self.before, module), self._bytes(free, module)
+            ):
+                split.modules.add(module)
+        for module in self.before.sizes.keys() & free.sizes.keys():
+            split.free[module] = self._grown(module, free, self.before)
+            split.fix(module, self._grown(module, self.before, free))
+        mixed = self.compile("mixed", policies, split)
+        for _ in range(_CORRECTIONS):
+            changed = [
+                split.fix(module, self._grown(module, self.before, mixed))
+                for module in mixed.sizes.keys() - split.modules
+            ]
+            if any(changed):
+                mixed = self.compile("mixed", policies, split)
+                continue
+            if not self.compiles(mixed):
+                break
+            mixed = self.measure(mixed)
+            if not self._correct(split, mixed, alone, policies):
+                return split, mixed
+            mixed = self.compile("mixed", policies, split)
+        return split, self.measure(mixed) if self.compiles(mixed) else mixed
+
+    def _correct(self, split: _Split, mixed: VerifiedBuild, alone: VerifiedBuild, policies: Mapping[str, Path]) -> bool:
+        """Leave programs to the policies that are smaller with them alone, and put back those that grew."""
+        if self.verifier.judge is None or mixed.judged is None:
+            return False
+        modules_of = self.verifier.judge.measure.linked_modules
+        grown = modules_of(mixed.judged.larger) if mixed.judged.larger else set[str]()
+        behind = larger_programs(alone, mixed) if INLINE_SIZE.name in policies else []
+        freed = (modules_of(behind) if behind else set[str]()) - grown - split.modules
+        split.modules = (split.modules | freed) - grown
+        is_changed = bool(freed)
+        for module in sorted(grown):
+            is_changed |= split.fix(module, set(self.before.sizes[module].function_names))
+        return is_changed
+
+    def compile(
+        self, name: str, policies: Mapping[str, Path], split: _Split, *, with_functions: bool = True
+    ) -> VerifiedBuild:
+        """Compile everything with the policies and what is left of the tables."""
+        self.write(policies, split, with_functions=with_functions)
+        self.verifier.link_plugin()
+        return self.verifier.compile_all(name, self.verifier.plugin)
+
+    def write(self, policies: Mapping[str, Path], split: _Split, *, with_functions: bool = True) -> None:
+        """Put the policies and what is left of the tables inside."""
+        verifier, tables = self.verifier, self.tables
+        inside = {kind: path for kind, path in self.inside.items() if kind in _KINDS} | dict(policies)
+        destinations: dict[Path, Path] = {}
+        decisions = {name: entry for name, entry in tables.decisions.items() if name not in split.modules}
+        # A plugin that was tuned has this table; without entries it leaves every module to the policies.
+        inside[INLINING_TABLE] = verifier.folder / "shipped.decisions"
+        summary = tables.summary and dataclasses.replace(tables.summary, modules=tuple(decisions))
+        write_table(inside[INLINING_TABLE], list(decisions.values()), summary)
+        destinations[inside[INLINING_TABLE]] = self._destination(INLINING_TABLE)
+        for kind in tables.functions if with_functions else ():
+            if entries := split.entries(tables, kind):
+                inside[kind.table] = verifier.folder / f"shipped.{kind.table}"
+                write_overrides(kind, inside[kind.table], entries, tables.summaries[kind])
+                destinations[inside[kind.table]] = self._destination(kind.table)
+        verifier.inside, verifier.tables = inside, destinations
+
+    def _destination(self, kind: str) -> Path:
+        return self.verifier.search_folder / kind
+
+    def restore(self, inside: Mapping[str, Path], destinations: Mapping[Path, Path]) -> None:
+        """Put back the plugin as it was tuned."""
+        self.verifier.inside, self.verifier.tables = dict(inside), dict(destinations)
+        self.verifier.link_again()
+
+    def measure(self, build: VerifiedBuild) -> VerifiedBuild:
+        """Link a build, if all compiles."""
+        return self.verifier.measure("shipped", build, changed=True) if self.compiles(build) else build
+
+    def compiles(self, build: VerifiedBuild) -> bool:
+        """Whether all modules compile that do in the tuned build."""
+        return build.sizes.keys() >= self.before.sizes.keys()
+
+    def rank(self, build: VerifiedBuild, alone: VerifiedBuild) -> tuple[bool, bool, float]:
+        """Less is better: a program is larger than plain, or than with the policies alone; bytes of the whole."""
+        judged, link = build.judged, self.verifier.plain.link
+        if judged is not None and judged.after is not None:
+            return bool(judged.larger), bool(larger_programs(alone, build)), judged.after
+        is_larger = grew(link, build.link) or (build is not self.before and grew(self.before.link, build.link))
+        return is_larger, False, build.total_bytes(self.objective)
+
+    def describe(self, tuned: Tuned, split: _Split) -> Tuned:
+        """The result with counts of what the tables still have."""
+        entries = {kind: split.entries(self.tables, kind) for kind in self.tables.functions}
+
+        def count(kind: OverrideKind, module: str) -> int:
+            keys = self.tables.functions[kind].get(module, {}).values()
+            return sum(bool(entries[kind].get(key)) for key in keys)
+
+        rows = tuple(
+            dataclasses.replace(
+                row,
+                decisions=0 if row.name in split.modules else row.decisions,
+                **{FIELDS[kind.table]: count(kind, row.name) for kind in entries},
+            )
+            for row in tuned.modules
+        )
+        kept_out = sum(len(names) for module, names in split.fixed.items() if module not in split.modules)
+        note = (
+            f"{SHIPPED} is in the plugin beside what the search found, but for {kept_out:,} functions that it makes "
+            f"larger; it inlines in {len(split.modules)} of {len(rows)} modules"
+        )
+        return dataclasses.replace(tuned, modules=rows, notes=(*tuned.notes, note))
+
+    def _bytes(self, build: VerifiedBuild, module: str) -> float:
+        sizes = build.sizes.get(module)
+        return float("inf") if sizes is None else self.bytes_of(module, sizes)
+
+    def _grown(self, module: str, first: VerifiedBuild, second: VerifiedBuild) -> set[str]:
+        """Functions of a module that are larger in the second build."""
+        before, after = first.sizes.get(module), second.sizes.get(module)
+        if before is None or after is None:
+            return set()
+        text_only = self.objective is Objective.LINK_AWARE_TEXT
+        folded = folded_in(next(one for one in self.verifier.modules if one.name == module), first)
+        return grown_functions(before, after, text_only=text_only, folded=folded)
 
 
-def _larger_programs(first: Comparison | None, second: Comparison | None) -> list[str]:
-    """Programs that are larger in the second of two builds that were measured against plain."""
-    if first is None or second is None:
+def _read_tables(verifier: Verifier, searches: Mapping[OverrideKind, Search[Any]]) -> _Tables:
+    """Read what was verified."""
+    table = read_table(verifier.inside[INLINING_TABLE])
+    names = () if table.summary is None else table.summary.modules
+    read = {
+        kind: read_overrides(kind, verifier.inside[kind.table]) for kind in searches if kind.table in verifier.inside
+    }
+    return _Tables(
+        decisions=dict(zip(names, table.entries, strict=True)),
+        summary=table.summary,
+        functions={
+            kind: {name: unit.keys for unit in search.space.units for name in unit.names}
+            for kind, search in searches.items()
+        },
+        entries={kind: read[kind].by_key if kind in read else {} for kind in searches},
+        summaries={kind: read[kind].summary if kind in read else None for kind in searches},
+    )
+
+
+def larger_programs(first: VerifiedBuild, second: VerifiedBuild) -> list[str]:
+    """Programs that are larger in the second of two builds."""
+    if first.judged is None or second.judged is None:
         return []
-    sizes = {name: size for name, (_, size) in first.programs.items()}
-    return [name for name, (_, size) in second.programs.items() if size > sizes.get(name, size)]
+    sizes = {name: size for name, (_, size) in first.judged.programs.items()}
+    return [name for name, (_, size) in second.judged.programs.items() if size > sizes.get(name, size)]
 
 
 def _without_decisions(tuned: Tuned) -> Tuned:

@@ -59,9 +59,9 @@ public:
     if (!Read)
       return Read.takeError();
     Table = std::move(*Read);
-    // What was tuned has its table; a policy does not know what was tried.
+    // A policy decides in functions without an entry. It does not know what was tried.
     Expected<std::shared_ptr<PassPolicy>> Opened =
-        PassPolicy::openCodeGenerator(*S, M, /*OnlyListens=*/Table || hasTrials(Stage::Passes) || isTrial());
+        PassPolicy::openCodeGenerator(*S, M, /*OnlyListens=*/hasTrials(Stage::Passes) || isTrial());
     if (!Opened)
       return Opened.takeError();
     Advisor = std::move(*Opened);

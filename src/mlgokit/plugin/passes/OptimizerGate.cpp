@@ -129,8 +129,8 @@ public:
       M->getFunction(F->getName())->removeFnAttr(Attribute::MinSize);
       --WithoutMinSize;
     }
-    // By then the inliner is done with it.
-    if (Advisor && any_cast<const Function *>(&IR) && !std::exchange(D.IsDecided, true))
+    // By then the inliner is done with it. A policy decides in functions without an entry.
+    if (Advisor && !D.Known && any_cast<const Function *>(&IR) && !std::exchange(D.IsDecided, true))
       D.ByPolicy = Advisor->leftOutOfOptimizer(*F);
     const bool MustRun = Pass == TailCallPass && (InCircles.contains(F->getName()) || endsByPointer(*F));
     if (!MustRun && is_contained(D.ByPolicy, Of))
@@ -199,10 +199,8 @@ private:
     return createStringError(Code, std::string("list of passes ") + Path + ": " + Code.message());
   }
 
-  /// A policy decides where nothing was tuned.
   Error openPolicy(const Settings &S, const Module &Entered) {
-    const bool IsTuned = Table || S.hasDecisions() || S.hasPasses();
-    Expected<std::shared_ptr<PassPolicy>> Opened = PassPolicy::openOptimizer(S, Entered, /*OnlyListens=*/IsTuned);
+    Expected<std::shared_ptr<PassPolicy>> Opened = PassPolicy::openOptimizer(S, Entered);
     if (!Opened)
       return Opened.takeError();
     if (*Opened && (*Opened)->hearsOptimizer())

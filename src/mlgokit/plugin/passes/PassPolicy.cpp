@@ -73,16 +73,12 @@ bool isIdle(const Settings &S, bool OnlyListens) { return OnlyListens && S.of(Pr
 
 PassPolicy::PassPolicy(const Settings &S) : S(S), Draws(nameOf(Problem::PassSelection), S.Seed) {}
 
-Expected<std::shared_ptr<PassPolicy>> PassPolicy::openOptimizer(const Settings &S, const Module &M, bool OnlyListens) {
+Expected<std::shared_ptr<PassPolicy>> PassPolicy::openOptimizer(const Settings &S, const Module &M) {
   // Its log ends before the next one begins.
   Slot = {};
-  if (isIdle(S, OnlyListens))
-    return nullptr;
   Expected<std::shared_ptr<PassPolicy>> Opened = open(S, M);
-  if (Opened && *Opened) {
-    (*Opened)->OnlyListens = OnlyListens;
+  if (Opened && *Opened)
     Slot = {&M, *Opened};
-  }
   return Opened;
 }
 

@@ -23,12 +23,11 @@ class Module;
 
 namespace mlgokit {
 
-/// Decides for one module. Where others decide, as a table or trials do, it only listens.
+/// Decides for one module. Where trials decide, it only listens.
 class PassPolicy {
 public:
   /// For the optimizer. Null if nobody gave a policy for the target of \p M and nobody wants a log.
-  static llvm::Expected<std::shared_ptr<PassPolicy>> openOptimizer(const Settings &S, const llvm::Module &M,
-                                                                   bool OnlyListens);
+  static llvm::Expected<std::shared_ptr<PassPolicy>> openOptimizer(const Settings &S, const llvm::Module &M);
   /// For code generation: the same as for the optimizer, if this thread optimized \p M before, so that there is one
   /// log.
   static llvm::Expected<std::shared_ptr<PassPolicy>> openCodeGenerator(const Settings &S, const llvm::Module &M,

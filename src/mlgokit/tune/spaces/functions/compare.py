@@ -82,12 +82,10 @@ def larger_functions(
     return worse or (chosen if is_larger else set())
 
 
-def grown_functions(
-    keys: Mapping[str, int], first: ObjectSizes, second: ObjectSizes, *, text_only: bool, folded: Mapping[str, int]
-) -> set[int]:
+def grown_functions(first: ObjectSizes, second: ObjectSizes, *, text_only: bool, folded: Mapping[str, int]) -> set[str]:
     """Functions of a module that are larger in its second object; arguments as for :func:`larger_functions`."""
     groups = _larger(_groups(first, second, folded), first, second, text_only=text_only)
-    return {keys[name] for group in groups for name in group if name in keys}
+    return {name for group in groups for name in group}
 
 
 def objection_in_bytes(before: VerifiedBuild, after: VerifiedBuild, objective: Objective) -> str:

@@ -18,7 +18,8 @@ from mlgokit.tune.spaces.functions.state import ModuleFunctions
 from mlgokit.tune.verify import Candidate, Verified, VerifiedBuild, Verifier, verify
 
 INLINING_TABLE = "decisions"
-_FIELDS = {ALLOCATIONS.table: "allocated", PASSES.table: "passes", OPTIMIZER_PASSES.table: "optimizer_passes"}
+FIELDS = {ALLOCATIONS.table: "allocated", PASSES.table: "passes", OPTIMIZER_PASSES.table: "optimizer_passes"}
+"""By table, the field of a result and of its rows."""
 
 
 class SearchedUnit(Protocol):
@@ -90,7 +91,7 @@ def finish_bytes(
     candidate = space.candidate
     done = verify(verifier, candidate, search.folder / candidate.kind)
     changed = {name: _changed(unit, done) for unit in space.units for name in unit.names}
-    field = _FIELDS[candidate.kind]
+    field = FIELDS[candidate.kind]
     rows = tuple(
         dataclasses.replace(row, **{field: changed.get(row.name, 0)}) if row.name in done.after.sizes else row
         for row in tuned.modules
