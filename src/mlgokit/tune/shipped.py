@@ -59,6 +59,7 @@ class _Tables:
         functions: by kind of table, the functions that it may have.
         entries: by kind of table, those that it has.
         summaries: by kind of table.
+        folders: by kind of table, where it goes with the plugin.
     """
 
     decisions: Mapping[str, TableEntry]
@@ -66,6 +67,7 @@ class _Tables:
     functions: Mapping[OverrideKind, _Functions]
     entries: Mapping[OverrideKind, Mapping[int, Overrides]]
     summaries: Mapping[OverrideKind, OverrideSummary | None]
+    folders: Mapping[OverrideKind, Path]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -243,22 +245,18 @@ class _Mix:
         """Put the policies and what is left of the tables inside."""
         verifier, tables = self.verifier, self.tables
         inside = {kind: path for kind, path in self.inside.items() if kind in _KINDS} | dict(policies)
-        destinations: dict[Path, Path] = {}
         decisions = {name: entry for name, entry in tables.decisions.items() if name not in split.modules}
         # A plugin that was tuned has this table; without entries it leaves every module to the policies.
         inside[INLINING_TABLE] = verifier.folder / "shipped.decisions"
         summary = tables.summary and dataclasses.replace(tables.summary, modules=tuple(decisions))
         write_table(inside[INLINING_TABLE], list(decisions.values()), summary)
-        destinations[inside[INLINING_TABLE]] = self._destination(INLINING_TABLE)
+        destinations = {inside[INLINING_TABLE]: verifier.search_folder / INLINING_TABLE}
         for kind in tables.functions if with_functions else ():
             if entries := split.entries(tables, kind):
                 inside[kind.table] = verifier.folder / f"shipped.{kind.table}"
                 write_overrides(kind, inside[kind.table], entries, tables.summaries[kind])
-                destinations[inside[kind.table]] = self._destination(kind.table)
+                destinations[inside[kind.table]] = tables.folders[kind] / kind.table
         verifier.inside, verifier.tables = inside, destinations
-
-    def _destination(self, kind: str) -> Path:
-        return self.verifier.search_folder / kind
 
     def restore(self, inside: Mapping[str, Path], destinations: Mapping[Path, Path]) -> None:
         """Put back the plugin as it was tuned."""
@@ -334,6 +332,7 @@ def _read_tables(verifier: Verifier, searches: Mapping[OverrideKind, Search[Any]
         },
         entries={kind: read[kind].by_key if kind in read else {} for kind in searches},
         summaries={kind: read[kind].summary if kind in read else None for kind in searches},
+        folders={kind: search.folder for kind, search in searches.items()},
     )
 
 
