@@ -214,21 +214,21 @@ def test_a_rustc_without_the_plugin_replays_what_was_tuned(
     assert weights["replayed"] < weights["plain"]
 
 
-def test_policies_of_registers_decide_where_the_search_found_nothing_smaller(major: int, tmp_path: Path):
+def test_shipped_policies_decide_where_the_search_found_nothing_smaller(major: int, tmp_path: Path):
     package = put_package(tmp_path / "toy")
     found: dict[str, tuple[int, int]] = {}
-    for which in ("off", "auto"):
-        assert tune(package, tmp_path / which, "--budget", "0s", "--register-policies", which) == 0
+    for which in ("off", "on"):
+        assert tune(package, tmp_path / which, "--budget", "0s", "--shipped-policies", which) == 0
         found[which] = result_of(tmp_path / which)["cargo_programs"]["toy (cdylib)"]
 
     plain = found["off"][0]
     assert found["off"] == [plain, plain]
-    assert found["auto"][0] == plain > found["auto"][1]
-    notes = " ".join(result_of(tmp_path / "auto")["notes"])
-    assert "the policies of registers that come with mlgokit are in the plugin; they decide in " in notes
+    assert found["on"][0] == plain > found["on"][1]
+    notes = " ".join(result_of(tmp_path / "on")["notes"])
+    assert "builtin:Oz is in the plugin beside what the search found, but for " in notes
     # A function without an entry is theirs.
-    table = read_overrides(ALLOCATIONS, tmp_path / "auto/tuned.so").by_key
-    assert f"they decide in {3 - len(table)} of 3 functions" in notes
+    table = read_overrides(ALLOCATIONS, tmp_path / "on/tuned.so").by_key
+    assert len(table) < 3
     assert not any(table.values())
 
 
@@ -237,7 +237,7 @@ def test_a_build_has_the_plugin_in_the_calls_it_was_tuned_for(
 ):
     """Seven builds by cargo: ten seconds and more."""
     package, place = put_package(tmp_path / "toy"), tmp_path / "t"
-    assert tune(package, place, "--budget", "3s", "--register-policies", "on") == 0
+    assert tune(package, place, "--budget", "3s") == 0
     assert f"mlgokit build --plugin {place / 'tuned.so'} -- cargo build" in re.sub(r"\s+", " ", capsys.readouterr().out)
     promised = result_of(place)["cargo_programs"]["toy (cdylib)"][1]
     monkeypatch.chdir(package)

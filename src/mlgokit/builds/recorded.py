@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shlex
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,7 @@ class RecordedBuild:
         tests: why the tests failed on it, empty if they did not; ``None`` without tests.
         left_out: objects that were not compiled by the recorded build, with the reason.
         in_place_of: which compilers of the build our clang stood in for.
+        seconds: elapsed time of the plain build and its tests.
     """
 
     site: BuildSite
@@ -72,6 +74,7 @@ class RecordedBuild:
     tests: str | None
     left_out: Mapping[str, str]
     in_place_of: str = ""
+    seconds: float = 0.0
 
     @property
     def tree(self) -> Path:
@@ -214,9 +217,10 @@ def record_plain(
         tree = copies / "tree" / tree.name
         copy_sources(copies / "source", tree)
     site = BuildSite(commands=commands, place=place, tree=tree, toolchain=toolchain)
+    began = time.monotonic()
     recorded = _record(site, configured, report=report)
     recorded.programs()
-    recorded = dataclasses.replace(recorded, tests=_tested(site, report))
+    recorded = dataclasses.replace(recorded, tests=_tested(site, report), seconds=time.monotonic() - began)
     found = {
         "tree": str(tree),
         "links": {str(path): [link.command, str(link.folder)] for path, link in recorded.links.items()},
@@ -225,6 +229,7 @@ def record_plain(
         "tests": recorded.tests,
         "left_out": dict(recorded.left_out),
         "in_place_of": recorded.in_place_of,
+        "seconds": recorded.seconds,
     }
     atomic_write(place / _RECORD, json.dumps({"settings": settings, "build": found}, indent=1))
     return recorded
@@ -375,6 +380,7 @@ def _recorded_in(site: BuildSite, found: dict[str, Any]) -> RecordedBuild | None
         tests=found["tests"],
         left_out=found["left_out"],
         in_place_of=found.get("in_place_of", ""),
+        seconds=found.get("seconds", 0.0),
     )
 
 
