@@ -1,6 +1,9 @@
 """Numbers that commands print, and how many of them it takes to tell two builds apart."""
 
+import dataclasses
 import itertools
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 
 from mlgokit.builds import measurement
+from mlgokit.builds.download import Compressor, find_compressor
 from mlgokit.builds.measurement import (
     Comparison,
     LinkedBuild,
@@ -18,8 +22,9 @@ from mlgokit.builds.measurement import (
     measuring_words,
     number_in,
 )
-from mlgokit.errors import UsageError
+from mlgokit.errors import InputError, UsageError
 from mlgokit.statistics import LOOKS
+from mlgokit.testing import FAKE_TOOLCHAIN
 
 
 def how(*words: str, timeout_seconds: float = 30) -> Measure:
@@ -169,3 +174,38 @@ def test_a_program_that_grew_is_no_gain_of_the_whole(monkeypatch: pytest.MonkeyP
     assert (found({}).is_better, found({}).is_no_worse) == (False, False)
     assert found({"b": 103}).is_better
     assert found({}).programs == {"a": (100, 90), "b": (100, 103)}
+
+
+def test_an_image_is_stripped_and_compressed(tmp_path: Path):
+    strip, image = tmp_path / "strip", tmp_path / "image"
+    strip.write_text('#!/bin/sh\nhead -c 3000 "$2" > "$4"\n')
+    strip.chmod(0o755)
+    image.write_bytes(b"a" * 4000)
+    assert Compressor(strip=strip).measure(image) == (3000, None)
+    assert Compressor(strip=strip, words=("head", "-c", "70")).measure(image) == (3000, 70)
+
+    compressor = Compressor(strip=strip, words=("sh", "-c", "echo no space >&2; exit 3"))
+    with pytest.raises(InputError, match=r"expected it to write compressed bytes of .* found no space; try it by hand"):
+        compressor.measure(image)
+    how = Measure(plans={}, command=(), modules=("a",), timeout_seconds=1, compressor=compressor)
+    assert "no space" in measure(how, LinkedBuild(objects={}, images={"app": image})).reason
+    how = dataclasses.replace(how, compressor=Compressor(strip=strip, words=("head", "-c", "70")))
+    assert measure(how, LinkedBuild(objects={}, images={"app": image})).programs == {"app": 70}
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("no-such -9", "--compressor: expected a program in no-such -9, found no no-such"),
+        ("xz '", "--compressor: expected the words"),
+    ],
+)
+def test_a_compressor_that_is_none_is_refused(
+    command: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    strip = tmp_path / "llvm-strip"
+    strip.write_text("#!/bin/sh\n")
+    strip.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(UsageError, match=re.escape(message)):
+        find_compressor(command, FAKE_TOOLCHAIN)

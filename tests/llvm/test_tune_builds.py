@@ -166,6 +166,23 @@ def test_no_program_of_several_that_share_a_function_grows(tuning: Tuning, proje
         assert int(sizes[6]) == found.judged.programs[name][1]
 
 
+def test_the_compressed_size_of_a_program_is_minimised(tuning: Tuning, project: Path, toolchain: Toolchain):
+    found = tuning(objective="compressed", compressor="xz -6")
+    assert found.built is not None
+    (program,) = found.built.programs
+    assert found.judged is not None
+    assert found.judged.programs == {"bin/app": (program.plain.compressed, program.tuned.compressed)}
+    # As whoever ships it sees it.
+    words = (f"{name}={tool} -fpass-plugin={found.versioned}" for name, tool in _compilers(toolchain).items())
+    assert process.run(["make", "-C", str(project), *words], timeout_seconds=120).returncode == 0
+    stripped = [f"llvm-strip-{toolchain.major}", "--strip-all", str(project / "bin/app")]
+    assert process.run(stripped, timeout_seconds=60).returncode == 0
+    data = (project / "bin/app").read_bytes()
+    assert len(data) == program.tuned.file
+    compressed = process.run(["xz", "-6"], stdin=data, timeout_seconds=60).stdout
+    assert len(compressed) == program.tuned.compressed
+
+
 def _compilers(toolchain: Toolchain) -> dict[str, Path]:
     return {"CC": toolchain.clang, "CXX": toolchain.clangxx}
 

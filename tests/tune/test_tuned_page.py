@@ -136,7 +136,10 @@ def test_what_passes_gave_is_shown() -> None:
 
 
 def test_programs_of_the_build_are_shown() -> None:
-    images = [BuiltImage(status="linked", image=size) for size in (100, 90)]
+    images = [
+        BuiltImage(status="linked", image=size, text=size, bss=8, file=size + 50, compressed=size // 2, bare=True)
+        for size in (100, 90)
+    ]
     built = TunedBuild(
         programs=(
             TunedProgram(program="tool", plain=images[0], tuned=images[1]),
@@ -148,8 +151,13 @@ def test_programs_of_the_build_are_shown() -> None:
     )
     page = tuned_page(Tuned.from_json(json.loads(json.dumps(dataclasses.replace(TUNED, built=built).to_json()))))
 
-    assert part(page, "Programs", Table).texts() == (("tool", "100", "90", "-10.00 %", "0", "0", "0", "0"),)
+    table = part(page, "Programs", Table)
+    assert table.texts() == (("tool", "100", "90", "-10.00 %", "-10", "-10", "0", "-10", "-5"),)
+    # What no program has is left out: read-only data, unwind tables, relocations, data.
+    assert table.titles()[4:] == (".text", "flash", "RAM", "file", "compressed")
     assert page.headline == "tool: 100 -> 90 bytes (-10.00 %)."
+    compressed = tuned_page(dataclasses.replace(TUNED, built=built, objective="compressed"))
+    assert compressed.headline == "tool: 50 -> 45 bytes (-10.00 %)."
     assert page.sentences[-2:] == ("lib: cannot be compared: no main.", "All tests pass.")
     assert page.advice == ("Add to the build: CXXFLAGS=-fpass-plugin=tuned.so",)
 

@@ -54,6 +54,11 @@ class BuiltImage:
         rodata: read-only data, exception tables included.
         eh_frame: unwind tables and their index.
         data: writable bytes.
+        bss: writable bytes that are zero at the start, which the file does not have.
+        relocations: the part of ``rodata`` that the dynamic linker applies.
+        file: bytes of the file without symbols and debug information; 0 if not known.
+        compressed: bytes of that compressed, where a compressor was named.
+        bare: whether it runs without an operating system: linked to fixed addresses for ARM or RISC-V, no interpreter.
         sha256: of the whole file.
         user_seconds: processor time of the link, if known.
     """
@@ -67,8 +72,23 @@ class BuiltImage:
     rodata: int = 0
     eh_frame: int = 0
     data: int = 0
+    bss: int = 0
+    relocations: int = 0
+    file: int = 0
+    compressed: int | None = None
+    bare: bool = False
     sha256: str = ""
     user_seconds: float = 0.0
+
+    @property
+    def flash(self) -> int:
+        """What firmware takes of read-only memory: code, constants, and the first values of its data."""
+        return self.image + self.data
+
+    @property
+    def ram(self) -> int:
+        """What firmware takes of writable memory before it runs."""
+        return self.data + self.bss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +191,9 @@ def weigh_image(
         rodata=totals.rodata,
         eh_frame=totals.eh_frame,
         data=totals.data,
+        bss=totals.bss,
+        relocations=e.relocation_bytes(elf),
+        bare=elf.kind == e.ET_EXEC and elf.machine in (e.ARM, e.RISCV) and ".interp" not in elf.names,
         sha256=digest_file(path),
         user_seconds=user_seconds,
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlgokit.builds.download import Compressor
 from mlgokit.builds.link import OBJECTS, OUTPUT, Linked, LinkPlan, command_words, link
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
@@ -43,6 +44,7 @@ class Measure:
             objects: then there is nothing more to link.
         bar: what a result may not exceed, if that is another number than that of the build before the search.
         workers: how many programs are linked at once.
+        compressor: what makes the bytes that count of an image; without it they are those of its sections.
         expected: by program, its bytes as the build made it, if the link was recorded and has yet to show that it gives
             the same.
     """
@@ -55,6 +57,7 @@ class Measure:
     is_lto: bool = False
     bar: float | None = None
     workers: int = 1
+    compressor: Compressor | None = None
     expected: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
@@ -263,9 +266,7 @@ def measure(how: Measure, linked: LinkedBuild) -> Measurement:
         return Measurement(value=None, reason=linked.reason)
     if how.is_size:
         try:
-            programs = {
-                program: section_totals(read_elf(image)).llvm_size_text for program, image in linked.images.items()
-            }
+            programs = {program: _bytes_of(how, image) for program, image in linked.images.items()}
         except InputError as error:
             return Measurement(value=None, reason=str(error))
         return Measurement(value=float(sum(programs.values())), programs=programs)
@@ -284,6 +285,13 @@ def measure(how: Measure, linked: LinkedBuild) -> Measurement:
         return Measurement(value=None, reason=f"the command {ending}")
     value = number_in(done.stdout.decode("utf-8", "replace"))
     return Measurement(value=value, reason="the command printed no number" if value is None else "")
+
+
+def _bytes_of(how: Measure, image: Path) -> int:
+    if how.compressor is None:
+        return section_totals(read_elf(image)).llvm_size_text
+    stripped, compressed = how.compressor.measure(image)
+    return stripped if compressed is None else compressed
 
 
 def compare(

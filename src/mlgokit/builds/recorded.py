@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.builds.build import CandidatePlugin
-from mlgokit.builds.images import BuiltImage, weigh_image
+from mlgokit.builds.download import Compressor
+from mlgokit.builds.images import LINKED, BuiltImage, weigh_image
 from mlgokit.builds.link import LinkPlan, link_words, read_link
 from mlgokit.builds.outside import outside
 from mlgokit.builds.site import (
@@ -449,7 +450,13 @@ class TunedBuild:
 
 
 def try_plugin(
-    recorded: RecordedBuild, candidate: CandidatePlugin, place: PluginPlace, *, by_size: bool, report: Report
+    recorded: RecordedBuild,
+    candidate: CandidatePlugin,
+    place: PluginPlace,
+    *,
+    by_size: bool,
+    compressor: Compressor | None = None,
+    report: Report,
 ) -> TunedBuild:
     """Build once more with the plugin, test, and compare.
 
@@ -458,6 +465,7 @@ def try_plugin(
         candidate: the plugin.
         place: the steps of the build that load it.
         by_size: whether it was tuned for bytes, so that no program may be larger.
+        compressor: measures the files of programs.
         report: told what is done.
 
     Raises:
@@ -497,7 +505,9 @@ def try_plugin(
             notes.append(
                 f"the linker of link-time optimization of {others[0]} does not load the plugin: link with -fuse-ld=lld"
             )
-        programs = _compared(recorded, must_shrink=by_size and any(call.lto_linker for call in build.calls))
+        programs = _compared(
+            recorded, must_shrink=by_size and any(call.lto_linker for call in build.calls), compressor=compressor
+        )
         tests = ""
         if recorded.tests is not None:
             report(0, 1, "test the build with the plugin")
@@ -522,7 +532,7 @@ def try_plugin(
     )
 
 
-def _compared(recorded: RecordedBuild, *, must_shrink: bool) -> tuple[TunedProgram, ...]:
+def _compared(recorded: RecordedBuild, *, must_shrink: bool, compressor: Compressor | None) -> tuple[TunedProgram, ...]:
     """The programs of both builds; those of the second one are kept as well.
 
     Raises:
@@ -532,7 +542,8 @@ def _compared(recorded: RecordedBuild, *, must_shrink: bool) -> tuple[TunedProgr
     site, found = recorded.site, list[TunedProgram]()
     for name, path in recorded.programs().items():
         keep(path, site.kept(TUNED, name))
-        program = TunedProgram(program=name, plain=weigh_image(site.kept(PLAIN, name)).row, tuned=weigh_image(path).row)
+        plain, tuned = (_weigh(image, compressor) for image in (site.kept(PLAIN, name), path))
+        program = TunedProgram(program=name, plain=plain, tuned=tuned)
         if must_shrink and program.tuned.image > program.plain.image:
             raise RejectedError(
                 f"--build: expected a program with -flto to be no larger with the plugin, found {name} of "
@@ -542,6 +553,14 @@ def _compared(recorded: RecordedBuild, *, must_shrink: bool) -> tuple[TunedProgr
             )
         found.append(program)
     return tuple(found)
+
+
+def _weigh(image: Path, compressor: Compressor | None) -> BuiltImage:
+    row = weigh_image(image).row
+    if compressor is None or row.status != LINKED:
+        return row
+    stripped, compressed = compressor.measure(image)
+    return dataclasses.replace(row, file=stripped, compressed=compressed)
 
 
 def _lines(commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace) -> str:

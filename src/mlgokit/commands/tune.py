@@ -20,6 +20,7 @@ from mlgokit.builds.corpus import (
     modules_of_project,
     note_hot_functions,
 )
+from mlgokit.builds.download import DEFAULT, Compressor, find_compressor
 from mlgokit.builds.link import OUTPUT, LinkPlan, link_words, plan_link
 from mlgokit.builds.lto import (
     GIVES_UP,
@@ -378,6 +379,7 @@ def _settings(config: Tune, policies: Mapping[str, Path], toolchain: Toolchain) 
         falls_back_to_policy=config.fallback == "policy",
         judge=config.judge,
         search=config.search,
+        compressor=_compressor(config, toolchain) if config.built.build else None,
     )
 
 
@@ -390,7 +392,9 @@ def _measure(
 ) -> tuple[Measure | None, tuple[str, ...]]:
     """What judges, if it is more than the account; and notes on programs of the build that it cannot link."""
     names = [module.name for module in modules]
-    if recorded is not None and config.link_command is None and config.objective in {"image", "text", "linked"}:
+    by_programs = {"image", "text", "linked", "compressed"}
+    compressor = None if config.objective != "compressed" else _compressor(config, toolchain)
+    if recorded is not None and config.link_command is None and config.objective in by_programs:
         plans, failures = recorded.link_plans(names)
         measure = Measure(
             plans=plans,
@@ -398,13 +402,14 @@ def _measure(
             modules=tuple(names),
             timeout_seconds=config.judge.timeout_seconds,
             workers=config.compiler.workers,
+            compressor=compressor,
             expected={program: recorded.plain_bytes(program) for program in plans},
         )
-        if config.objective == "linked":
+        if config.objective in {"linked", "compressed"}:
             linked = measure.linked_modules()
             measure = dataclasses.replace(measure, modules=tuple(name for name in names if name in linked))
         return measure if plans else None, tuple(link_failures(failures))
-    if config.objective not in {"linked", "command"}:
+    if config.objective not in {"linked", "compressed", "command"}:
         return None, ()
     plans = dict[str, LinkPlan]()
     if config.link_command is not None:
@@ -424,8 +429,14 @@ def _measure(
         modules=plans["image"].modules if plans else tuple(names),
         timeout_seconds=config.judge.timeout_seconds,
         error=config.judge.error,
+        compressor=compressor,
     )
     return measure, ()
+
+
+def _compressor(config: Tune, toolchain: Toolchain) -> Compressor:
+    default = DEFAULT if config.objective == "compressed" else None
+    return find_compressor(config.compressor or default, toolchain)
 
 
 def _claim(config: Tune, inputs: Mapping[str, str], versions: dict[str, str]) -> Callable[[], None]:

@@ -87,7 +87,7 @@ class Tune:
     """Folder where the search is kept, so that it can go on later."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False
     """Resume the search in the folder."""
-    objective: Literal["image", "text", "object", "linked", "command", "spill-cost"] = "image"
+    objective: Literal["image", "text", "object", "linked", "compressed", "command", "spill-cost"] = "image"
     """Quantity to minimise. image: code, read-only data and unwind tables, each COMDAT once; text: code alone; object:
     whole objects; linked: the output of the link command; command: a number that a command prints; spill-cost: executed
     spills, reloads and copies."""
@@ -102,6 +102,9 @@ class Tune:
     that costs at most 1 % before the search, so that the link decides about all calls."""
     command: str | None = None
     """With `command`: command that prints a number for the linked {output} or the {objects}; smaller is better."""
+    compressor: str | None = None
+    """Command that compresses standard input to standard output, such as `zstd -19`. The result also has the compressed
+    size of each stripped program; with `compressed` that is minimised, by `xz -9` unless this names another."""
     start: Path | None = None
     """Plugin of an earlier version of the code; the search starts from its decisions that still apply."""
     allocation_share: float = ALLOCATION_SHARE
@@ -182,14 +185,20 @@ def check_objective(config: Tune) -> None:
             f"--command: only for --objective command, found --objective {config.objective}; change "
             "the objective, or remove --command"
         )
-    if config.link_command is not None and config.objective not in {"linked", "command"}:
+    if config.link_command is not None and config.objective not in {"linked", "compressed", "command"}:
         raise UsageError(
-            f"--link-command: expected --objective linked or command with it, found {config.objective}; change one"
+            "--link-command: expected --objective linked, compressed or command with it, found "
+            f"{config.objective}; change one"
         )
     is_recorded = bool(config.built.build)
-    if config.link_command is None and config.objective == "linked" and not is_recorded:
+    if config.compressor is not None and config.objective != "compressed" and not is_recorded:
         raise UsageError(
-            "--objective linked: expected --link-command with the link of the build, found none; "
+            f"--compressor: expected --build or --objective compressed with it, found --objective {config.objective}; "
+            "add one of them, or remove it"
+        )
+    if config.link_command is None and config.objective in {"linked", "compressed"} and not is_recorded:
+        raise UsageError(
+            f"--objective {config.objective}: expected --link-command with the link of the build, found none; "
             "add the last line of `ninja -t commands PROGRAM`, or what link.txt says, or give --build"
         )
     if config.link_command is not None:

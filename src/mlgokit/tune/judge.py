@@ -123,6 +123,7 @@ class Judge:
         accepted: by module; those that are not here stay plain.
         value: the number of ``linked``, if measures are exact.
         plain_value: that of the plain build before the search; of several, their mean.
+        scale: bytes by which the measure changes for a byte of the account.
         next_due: when gains are to be confirmed, in seconds of the search; 0 before the first time.
         confirmed: modules confirmed so far, counted each time.
         taken_back: modules reverted so far, counted each time.
@@ -137,6 +138,7 @@ class Judge:
     linked: LinkedBuild
     plain_value: Measurement
     value: Measurement | None
+    scale: float = 1.0
     accepted: dict[str, Compilation] = field(default_factory=dict[str, Compilation])
     next_due: float = 0.0
     confirmed: int = 0
@@ -238,6 +240,8 @@ def open_judge(
             )
         report(index + 1, CHECKS, "measure the plain build")
     values = [one.value for one in measured if one.value is not None]
+    account = search.space.plain_bytes
+    mean = sum(values) / len(values)
     judge = Judge(
         search=search,
         folder=folder,
@@ -246,7 +250,8 @@ def open_judge(
         report=report,
         plain=before,
         linked=before,
-        plain_value=dataclasses.replace(measured[0], value=sum(values) / len(values)),
+        plain_value=dataclasses.replace(measured[0], value=mean),
+        scale=min(1.0, mean / account) if measured_by.compressor is not None and account else 1.0,
         value=measured[0] if len(set(values)) == 1 else None,
     )
     _recall(judge)
@@ -367,7 +372,7 @@ def _bisect(
         limits=judge.plain_value.programs,
     )
     fits = compared.is_no_worse if judge.measure.is_size else compared.is_better
-    as_expected = -compared.high >= judge.config.kept * sum(change.expected for change in group)
+    as_expected = -compared.high >= judge.config.kept * judge.scale * sum(change.expected for change in group)
     if fits and (len(group) == 1 or not judge.measure.is_size or as_expected or is_over()):
         _accept(judge, group, linked, compared)
         return set()

@@ -1,9 +1,9 @@
 """What a tuning, a check and a replay of its decisions gave, as pages: sums, modules, programs, and what to do now."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mlgokit.builds.images import LINKED
+from mlgokit.builds.images import LINKED, BuiltImage
 from mlgokit.builds.recorded import TunedProgram
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.pages.model import (
@@ -32,7 +32,7 @@ from mlgokit.pages.model import (
 from mlgokit.terminal import counted
 from mlgokit.tune.check import CheckedModule, CheckResult
 from mlgokit.tune.replay import ReplayResult
-from mlgokit.tune.result import SpillCosts, Tuned, TunedModule
+from mlgokit.tune.result import COMPRESSED, SpillCosts, Tuned, TunedModule
 
 MOST_ROWS = 25
 """Modules that the terminal shows."""
@@ -41,8 +41,20 @@ _LONG_SECONDS = 300
 _COSTS = "Cost of spills, reloads and copies"
 _BY_BYTES = "Modules, by bytes saved"
 _BY_COSTS = "Modules, by what spills, reloads and copies cost"
-_SECTIONS = ("text", "rodata", "eh_frame", "data")
-_SECTION_TITLES = (".text", ".rodata", ".eh_frame", "data")
+_TEXT = "Code, read-only data and unwind tables, which llvm-size calls text"
+_COMPRESSED = "Stripped files, compressed"
+_BYTES: Mapping[str, Callable[[BuiltImage], int]] = {
+    ".text": lambda image: image.text,
+    ".rodata": lambda image: image.rodata - image.relocations,
+    ".eh_frame": lambda image: image.eh_frame,
+    "relocations": lambda image: image.relocations,
+    "data": lambda image: image.data,
+    "flash": lambda image: image.flash if image.bare else 0,
+    "RAM": lambda image: image.ram if image.bare else 0,
+    "file": lambda image: image.file,
+    "compressed": lambda image: image.compressed or 0,
+}
+"""What the differences of a program are told by; what no program has is left out."""
 
 
 # --- Tuning ----------------------------------------------------------------------------------------------------------
@@ -98,7 +110,11 @@ def _programs(tuned: Tuned) -> list[_Program]:
     judged = None if tuned.shipped is None else tuned.shipped.judged
     shipped = {} if judged is None else {name: size for name, (_, size) in judged.programs.items()}
     if tuned.built is not None:
-        sizes = {one.program: (one.plain.image, one.tuned.image) for one in tuned.built.programs if _is_linked(one)}
+        sizes = {
+            one.program: (_counted(tuned, one.plain), _counted(tuned, one.tuned))
+            for one in tuned.built.programs
+            if _is_linked(one)
+        }
     else:
         sizes = dict(tuned.cargo_programs or ({} if tuned.judged is None else tuned.judged.programs))
     programs = [
@@ -106,6 +122,11 @@ def _programs(tuned: Tuned) -> list[_Program]:
         for name, (plain, small) in sizes.items()
     ]
     return sorted(programs, key=lambda one: one.plain - one.tuned)
+
+
+def _counted(tuned: Tuned, image: BuiltImage) -> int:
+    """The bytes of an image that count."""
+    return image.image if tuned.objective != COMPRESSED else image.compressed or 0
 
 
 def _promise(tuned: Tuned) -> tuple[float, float]:
@@ -244,6 +265,11 @@ def _program_table(tuned: Tuned) -> Table | None:
         return None
     name = None if shipped is None or all(one.shipped is None for one in programs) else shipped.name
     built = {} if tuned.built is None else {one.program: one for one in tuned.built.programs}
+    columns = {
+        title: of
+        for title, of in _BYTES.items()
+        if any(of(side) for one in built.values() if _is_linked(one) for side in (one.plain, one.tuned))
+    }
 
     def row(one: _Program) -> Row:
         free = None if one.shipped is None else relative_change(one.plain, one.shipped)
@@ -252,7 +278,7 @@ def _program_table(tuned: Tuned) -> Table | None:
         cells += [one.tuned, relative_change(one.plain, one.tuned)]
         if built:
             first, second = built[one.name].plain, built[one.name].tuned
-            cells += [getattr(second, section) - getattr(first, section) for section in _SECTIONS]
+            cells += [of(second) - of(first) for of in columns.values()]
         return tuple(cells)
 
     return Table(
@@ -263,11 +289,11 @@ def _program_table(tuned: Tuned) -> Table | None:
             *(() if name is None else (*count_columns(name), *change_columns("its change"))),
             *count_columns("tuned"),
             *change_columns("change"),
-            *(difference_columns(*_SECTION_TITLES) if built else ()),
+            *difference_columns(*columns),
         ),
         rows=tuple(map(row, programs)),
-        note="Code, read-only data and unwind tables, which llvm-size calls text, as your own commands link them; and "
-        "the differences of sections between plain and tuned, in bytes.",
+        note=f"{_COMPRESSED if tuned.objective == COMPRESSED else _TEXT}, as your own commands link them; then tuned "
+        "less plain in bytes, of sections and of the stripped file. Flash is all but zeroed data, RAM is all data.",
     )
 
 

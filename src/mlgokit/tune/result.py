@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 FORMAT = "mlgokit tuning"
+COMPRESSED = "compressed"
+"""The objective that counts compressed files."""
 FORMAT_VERSION = 1
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from mlgokit.algorithms.registry import missing_framework
 from mlgokit.builds.build import Build, CandidatePlugin
+from mlgokit.builds.download import Compressor
 from mlgokit.builds.lto import GIVES_UP
 from mlgokit.builds.measurement import link_failures, repeatable_links
 from mlgokit.builds.recorded import RecordedBuild, try_plugin
@@ -66,7 +67,7 @@ _MINUTES = 150.0
 """Seconds from which on a time is told in minutes."""
 _OBJECTIVES = {"text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}
 """What the search counts; for all others the bytes of the image."""
-SIZES = frozenset({"image", "text", "object", "linked"})
+SIZES = frozenset({"image", "text", "object", "linked", "compressed"})
 """Objectives that are bytes of what the build makes."""
 
 
@@ -93,6 +94,7 @@ class TuneSettings:
         judge: settings of the confirmation by a link or a command.
         search: settings of the search.
         replay: the list for compilers that load no plugin, if it is wanted.
+        compressor: measures the files of the programs of a recorded build.
     """
 
     folder: Path
@@ -113,6 +115,7 @@ class TuneSettings:
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
     replay: ReplayRequest | None = None
+    compressor: Compressor | None = None
 
     @property
     def search_folder(self) -> Path:
@@ -194,7 +197,14 @@ class Session:
         if self.recorded is not None:
             by_size = settings.objective in SIZES
             place = self.build.plugin_place
-            built = try_plugin(self.recorded, candidate, place, by_size=by_size, report=self.report)
+            built = try_plugin(
+                self.recorded,
+                candidate,
+                place,
+                by_size=by_size,
+                compressor=settings.compressor,
+                report=self.report,
+            )
             tuned = dataclasses.replace(tuned, built=built)
         if settings.replay is not None:
             request = dataclasses.replace(settings.replay, plugin=candidate.file)

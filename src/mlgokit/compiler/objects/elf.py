@@ -46,9 +46,10 @@ _RELA_32 = np.dtype([("offset", "<u4"), ("info", "<u4"), ("addend", "<i4")])
 _REL_64 = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4")])
 
 ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
-ARM = 40
-MACHINES = {3: "i386", ARM: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
+ARM, RISCV = 40, 243
+MACHINES = {3: "i386", ARM: "ARM", 62: "x86-64", 183: "AArch64", RISCV: "RISC-V"}
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL, SHT_GROUP, SHT_SYMTAB_SHNDX = 2, 3, 4, 8, 9, 17, 18
+_SHT_RELR = 19
 _SHT_ARM_EXIDX = 0x70000001
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE = 0x1, 0x2, 0x4, 0x10
 SHN_LORESERVE, SHN_XINDEX = 0xFF00, 0xFFFF
@@ -125,6 +126,12 @@ class Elf:
     def is_index_table(self, index: int) -> bool:
         """Whether section ``index`` is an ``.ARM.exidx``; for x86-64 the same number means ``.eh_frame``."""
         return self.machine == ARM and int(self.sections["type"][index]) == _SHT_ARM_EXIDX
+
+
+def relocation_bytes(elf: Elf) -> int:
+    """Bytes of the relocations that the dynamic linker applies to an image."""
+    types, is_loaded = elf.sections["type"], (elf.sections["flags"] & SHF_ALLOC) != 0
+    return int(elf.sections["size"][is_loaded & np.isin(types, (SHT_REL, SHT_RELA, _SHT_RELR))].sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
