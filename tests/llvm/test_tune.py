@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from mlgokit.builds.compilers import CompilerOptions
+from mlgokit.builds.variant import policies_by_problem
 from mlgokit.cli import main
 from mlgokit.commands import tune
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
-from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.objects.measure import measure_object, project_image_estimate
+from mlgokit.compiler.plugin_build import build_plugin, link_policies
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import ReuseError
@@ -151,6 +152,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         budget=f"{SECONDS}s",
         output=folder / "tuned.so",
         folder=folder / "tune",
+        shipped_policies="off",
         compiler=CompilerOptions(llvm=toolchain.major),
     )
     tuned = tune.run(config)
@@ -175,6 +177,31 @@ def test_the_build_with_the_plugin_is_as_small_as_promised_in_any_folder_and_wit
         # Read-only data has __FILE__ in it.
         assert [code_bytes(path) for path in again] == [code_bytes(path) for path in tuned]
     assert output_of(toolchain, plain, tmp_path / "a") == output_of(toolchain, tuned, tmp_path / "b")
+
+
+def test_the_shipped_policies_decide_beside_what_was_found(toolchain: Toolchain, project: Project, tmp_path: Path):
+    folder = tmp_path / "tune"
+    shutil.copytree(project.config.folder, folder)
+    found = json.loads((folder / "tuned.json").read_text())
+    given: dict[str, Any] = {"folder": folder, "output": tmp_path / "tuned.so", "go_on": True, "budget": "0s"}
+    tuned = tune.run(dataclasses.replace(project.config, shipped_policies="on", **given))
+
+    assert tuned.shipped is not None
+    assert tuned.tuned_bytes <= min(found["tuned_bytes"], tuned.shipped.bytes)
+    # What is free is what the policies do in a plugin of their own.
+    policies = tmp_path / "policies.so"
+    link_policies(toolchain, {name: Path(file) for name, file in policies_by_problem(["builtin:Oz"]).items()}, policies)
+    plain = build(toolchain, project.sources, tmp_path / "plain")
+    free = build(toolchain, project.sources, tmp_path / "free", f"-fpass-plugin={policies}")
+    made = build(toolchain, project.sources, tmp_path / "made", tuned.flag)
+    bytes_of = {
+        name: project_image_estimate([measure_object(path) for path in objects])
+        for name, objects in {"plain": plain, "free": free, "made": made}.items()
+    }
+    # Read-only data has __FILE__ in it.
+    assert bytes_of["free"] - bytes_of["plain"] == tuned.shipped.bytes - tuned.plain_bytes
+    assert bytes_of["made"] - bytes_of["plain"] == tuned.tuned_bytes - tuned.plain_bytes
+    assert output_of(toolchain, plain, tmp_path / "a") == output_of(toolchain, made, tmp_path / "b")
 
 
 def test_a_module_in_which_nothing_was_smaller_is_the_plain_one_byte_for_byte(
@@ -294,6 +321,7 @@ def test_changed_code_is_counted_and_the_next_tuning_starts_from_what_is_kept(
             budget="0s",
             output=tmp_path / "next.so",
             folder=tmp_path / "tune",
+            shipped_policies="off",
             compiler=CompilerOptions(llvm=toolchain.major, workers=1),
         )
     )

@@ -73,7 +73,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tuning(project: Path, toolchain: Toolchain) -> Tuning:
-    def tune(*, go_on: bool = False, objective: Any = "image", **given: Any) -> Tuned:
+    def tune(*, go_on: bool = False, objective: Any = "image", compressor: str | None = None, **given: Any) -> Tuned:
         built = BuildCommands(**({"build": ("make -j2",), "build_folder": project} | given))
         return run(
             Tune(
@@ -83,6 +83,7 @@ def tuning(project: Path, toolchain: Toolchain) -> Tuning:
                 folder=project.parent / "tune",
                 go_on=go_on,
                 objective=objective,
+                compressor=compressor,
                 compiler=CompilerOptions(llvm=toolchain.major, workers=1),
             )
         )

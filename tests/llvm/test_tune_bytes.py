@@ -114,6 +114,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         allocation_share=0.8,
         output=folder / "tuned.so",
         folder=folder / "tune",
+        shipped_policies="off",
         compiler=CompilerOptions(llvm=toolchain.major, workers=1),
     )
     return Project(toolchain=toolchain, config=config, tuned=tune_until(is_allocated, config))

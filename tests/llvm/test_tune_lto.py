@@ -229,7 +229,9 @@ def test_options_that_change_what_is_linked_are_named_before_the_search(
         "-fsanitize=signed-integer-overflow (3 of 3 commands) is kept: modules contain the sanitizer's checks",
         "--coverage (1 of 3 commands) is kept: objects have counters of coverage in them",
     ]
-    assert [note[: len(start)] for note, start in zip(result_of(place)["notes"], expected, strict=True)] == expected
+    notes = result_of(place)["notes"]
+    assert [note[: len(start)] for note, start in zip(notes, expected, strict=False)] == expected
+    assert [note for note in notes[2:] if "builtin:Oz" not in note] == []
     for start in expected:
         assert start in said
     # What is compiled anew for the search would be without the counters.

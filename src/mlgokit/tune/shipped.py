@@ -50,7 +50,7 @@ _Functions = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Tables:
+class TunedTables:
     """The tables of a tuned plugin.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Tables:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Split:
+class Split:
     """Who decides in what.
 
     Attributes:
@@ -91,7 +91,7 @@ class _Split:
         known |= functions
         return is_new
 
-    def entries(self, tables: _Tables, kind: OverrideKind) -> dict[int, Overrides]:
+    def entries(self, tables: TunedTables, kind: OverrideKind) -> dict[int, Overrides]:
         """The entries of a table."""
         known, functions = tables.entries[kind], tables.functions[kind]
 
@@ -134,19 +134,19 @@ def add_shipped(
     policies = {problem: Path(file) for problem, file in policies_by_problem([SHIPPED]).items()}
     mix = _Mix(verifier=verifier, tables=tables, objective=objective, bytes_of=bytes_of, inside=inside, before=before)
 
-    alone = mix.measure(mix.compile("shipped", policies, _Split(modules=set(tables.decisions)), with_functions=False))
+    alone = mix.measure(mix.compile("shipped", policies, Split(modules=set(tables.decisions)), with_functions=False))
     if not mix.compiles(alone):
         mix.restore(inside, destinations)
         return tuned
     tuned = dataclasses.replace(
         tuned, shipped=ShippedPolicies(name=SHIPPED, bytes=alone.total_bytes(objective), judged=alone.judged)
     )
-    added = {
+    own = {
         problem: file
         for problem, file in policies.items()
         if problem not in inside and all(kind in searches for kind in _KINDS[problem])
     }
-    split, mixed = mix.search(added, alone)
+    split, mixed = mix.search(own, alone)
     builds = [before, *([mixed] if mix.compiles(mixed) else []), alone]
     build = min(builds, key=lambda one: mix.rank(one, alone))
     if behind := larger_programs(alone, build):
@@ -157,10 +157,13 @@ def add_shipped(
         return tuned
     if build is alone:
         result = _without_decisions(tuned)
-        mix.write(policies, _Split(modules=set(tables.decisions)), with_functions=False)
+        mix.write(policies, Split(modules=set(tables.decisions)), with_functions=False)
     else:
         result = mix.describe(tuned, split)
-        mix.write(added, split)
+        mix.write(own, split)
+    if result.shipped is not None:
+        added = dataclasses.replace(result.shipped, added_to=tuned.tuned_bytes)
+        result = dataclasses.replace(result, shipped=added)
     verifier.builds = {PLAIN: verifier.plain, **dict.fromkeys(verifier.inside, build)}
     verifier.link_again()
     return with_build(verifier, result, build, objective, bytes_of)
@@ -180,19 +183,19 @@ class _Mix:
     """
 
     verifier: Verifier
-    tables: _Tables
+    tables: TunedTables
     objective: Objective
     bytes_of: BytesOf
     inside: Mapping[str, Path]
     before: VerifiedBuild
 
-    def search(self, policies: Mapping[str, Path], alone: VerifiedBuild) -> tuple[_Split, VerifiedBuild]:
+    def search(self, policies: Mapping[str, Path], alone: VerifiedBuild) -> tuple[Split, VerifiedBuild]:
         """Leave to the policies what is smaller with them; ``alone`` has nothing else.
 
         The first build shows what they make of functions that are inlined as tuned, the second what is left of the
         entries beside them. Then come corrections, as a function depends on others, and a program on its link.
         """
-        split = _Split()
+        split = Split()
         free = self.compile("free", policies, split, with_functions=False)
         for module in self.tables.decisions if INLINE_SIZE.name in policies else ():
             if module in alone.sizes and self._bytes(alone, module) < min(
@@ -219,7 +222,7 @@ class _Mix:
             mixed = self.compile("mixed", policies, split)
         return split, self.measure(mixed) if self.compiles(mixed) else mixed
 
-    def _correct(self, split: _Split, mixed: VerifiedBuild, alone: VerifiedBuild, policies: Mapping[str, Path]) -> bool:
+    def _correct(self, split: Split, mixed: VerifiedBuild, alone: VerifiedBuild, policies: Mapping[str, Path]) -> bool:
         """Leave programs to the policies that are smaller with them alone, and put back those that grew."""
         if self.verifier.judge is None or mixed.judged is None:
             return False
@@ -234,14 +237,14 @@ class _Mix:
         return is_changed
 
     def compile(
-        self, name: str, policies: Mapping[str, Path], split: _Split, *, with_functions: bool = True
+        self, name: str, policies: Mapping[str, Path], split: Split, *, with_functions: bool = True
     ) -> VerifiedBuild:
         """Compile everything with the policies and what is left of the tables."""
         self.write(policies, split, with_functions=with_functions)
         self.verifier.link_plugin()
         return self.verifier.compile_all(name, self.verifier.plugin)
 
-    def write(self, policies: Mapping[str, Path], split: _Split, *, with_functions: bool = True) -> None:
+    def write(self, policies: Mapping[str, Path], split: Split, *, with_functions: bool = True) -> None:
         """Put the policies and what is left of the tables inside."""
         verifier, tables = self.verifier, self.tables
         inside = {kind: path for kind, path in self.inside.items() if kind in _KINDS} | dict(policies)
@@ -279,7 +282,7 @@ class _Mix:
         is_larger = grew(link, build.link) or (build is not self.before and grew(self.before.link, build.link))
         return is_larger, False, build.total_bytes(self.objective)
 
-    def describe(self, tuned: Tuned, split: _Split) -> Tuned:
+    def describe(self, tuned: Tuned, split: Split) -> Tuned:
         """The result with counts of what the tables still have."""
         entries = {kind: split.entries(self.tables, kind) for kind in self.tables.functions}
 
@@ -316,14 +319,14 @@ class _Mix:
         return grown_functions(before, after, text_only=text_only, folded=folded)
 
 
-def _read_tables(verifier: Verifier, searches: Mapping[OverrideKind, Search[Any]]) -> _Tables:
+def _read_tables(verifier: Verifier, searches: Mapping[OverrideKind, Search[Any]]) -> TunedTables:
     """Read what was verified."""
     table = read_table(verifier.inside[INLINING_TABLE])
     names = () if table.summary is None else table.summary.modules
     read = {
         kind: read_overrides(kind, verifier.inside[kind.table]) for kind in searches if kind.table in verifier.inside
     }
-    return _Tables(
+    return TunedTables(
         decisions=dict(zip(names, table.entries, strict=True)),
         summary=table.summary,
         functions={
@@ -354,7 +357,9 @@ def _without_decisions(tuned: Tuned) -> Tuned:
             for row in tuned.modules
         ),
         notes=(*tuned.notes, note),
-        allocated=None,
-        passes=None,
-        optimizer_passes=None,
+        **{
+            field: searched and dataclasses.replace(searched, changed=0, after_bytes=searched.before_bytes)
+            for field in FIELDS.values()
+            for searched in (getattr(tuned, field),)
+        },
     )
