@@ -107,7 +107,8 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
   // What the link is to leave out of a function, the compile step before it does not.
   if (!*Table || !(*Table)->defers(Context.LTOPhase))
     // As of inlining, a policy was trained for final compilations.
-    mlgokit::enterOptimizerGate(M, Context.LTOPhase == ThinOrFullLTOPhase::None || Settings->InLto);
+    mlgokit::enterOptimizerGate(M, Context.LTOPhase == ThinOrFullLTOPhase::None || Settings->InLto,
+                                *Table && !(*Table)->isEmpty());
   Expected<std::unique_ptr<InlineAdvisor>> Advisor =
       ownAdvisor(M, FAM, Params, *Settings, Context.LTOPhase, std::move(*Table));
   if (!Advisor)

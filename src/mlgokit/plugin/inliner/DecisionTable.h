@@ -30,6 +30,9 @@ public:
   /// local ones; among several the one that knows most of its calls. Those for the link are not found before it.
   const Entry *find(const llvm::Module &M, bool AtLink) const;
 
+  /// Whether it is about no module at all.
+  bool isEmpty() const { return Entries.empty(); }
+
   static std::optional<bool> decision(const Entry &E, uint64_t Key);
 
   /// Whether the compile steps before a link-time optimization leave all to it: they inline nothing, and run all

@@ -54,7 +54,7 @@ class OptimizerGate {
 public:
   explicit OptimizerGate(PassInstrumentationCallbacks &Callbacks) : Callbacks(Callbacks) {}
 
-  Error enter(Module &Entered, bool ByPolicy) {
+  Error enter(Module &Entered, bool ByPolicy, bool HasDecisions) {
     M = nullptr;
     Functions.clear();
     Last = nullptr;
@@ -72,7 +72,7 @@ public:
       return E;
     Advisor = nullptr;
     if (ByPolicy)
-      if (Error E = openPolicy(*S, Entered))
+      if (Error E = openPolicy(*S, Entered, HasDecisions))
         return E;
     if (!Table && !List && !Advisor)
       return Error::success();
@@ -200,8 +200,8 @@ private:
   }
 
   /// A policy decides where nothing was tuned.
-  Error openPolicy(const Settings &S, const Module &Entered) {
-    const bool IsTuned = Table || S.hasDecisions() || S.hasPasses();
+  Error openPolicy(const Settings &S, const Module &Entered, bool HasDecisions) {
+    const bool IsTuned = Table || HasDecisions || S.hasPasses();
     Expected<std::shared_ptr<PassPolicy>> Opened = PassPolicy::openOptimizer(S, Entered, /*OnlyListens=*/IsTuned);
     if (!Opened)
       return Opened.takeError();
@@ -266,9 +266,9 @@ void registerOptimizerGate(PassBuilder &Builder) {
       [Gate](StringRef Pass, const PreservedAnalyses &) { Gate->ran(Pass, true); });
 }
 
-void enterOptimizerGate(Module &M, bool ByPolicy) {
+void enterOptimizerGate(Module &M, bool ByPolicy, bool HasDecisions) {
   if (const std::shared_ptr<OptimizerGate> Gate = Current.lock())
-    if (Error E = Gate->enter(M, ByPolicy))
+    if (Error E = Gate->enter(M, ByPolicy, HasDecisions))
       M.getContext().emitError("mlgokit: " + toString(std::move(E)));
 }
 

@@ -15,8 +15,8 @@ const char *listPath();
 void registerOptimizerGate(llvm::PassBuilder &Builder);
 
 /// The inliner begins with \p M: its functions are as decision tables know them, and the gate goes by its table from
-/// now on, and where there is none \p ByPolicy.
-void enterOptimizerGate(llvm::Module &M, bool ByPolicy);
+/// now on, and where there is none \p ByPolicy, which only listens if there are decisions that were tuned.
+void enterOptimizerGate(llvm::Module &M, bool ByPolicy, bool HasDecisions);
 
 } // namespace mlgokit
 
