@@ -270,7 +270,9 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
                 "; ".join(row["notes"]),
             ))  # fmt: skip
     strays = sum("promised" in row and not row["same_output"] for _, row in rows)
-    late = sum(abs(row["taken_seconds"] / row["announced_seconds"] - 1) > TOLERANCE for _, row in rows if "promised" in row)
+    late = sum(
+        abs(row["taken_seconds"] / row["announced_seconds"] - 1) > TOLERANCE for _, row in rows if "promised" in row
+    )
     answer = (
         f"{len(rows) - len(failures)} of {len(rows)} projects, {len(programs)} programs: {unequal} not as promised, "
         f"{grown} larger than plain, {behind} larger than with {SHIPPED}; {strays} projects behave differently; "
