@@ -94,7 +94,7 @@ def measure_project(project: PromisedProject, *, config: Promise, toolchain: Too
             raise ToolError(f"expected {need}, found none; install it")
     place = config.folder.resolve() / project.name
     place.mkdir(parents=True, exist_ok=True)
-    source = unpacked(project.archive, place / "archive") / project.root
+    source = _source(project, place)
     for path, name in project.files.items():
         (source / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(BOARDS / name, source / path)
@@ -120,20 +120,21 @@ def _tune(
 ) -> dict[str, Any]:
     """Tune, and read what the result promises."""
     shutil.rmtree(place / "tune", ignore_errors=True)
-    words = ["tune", "--build-folder", str(source), "--llvm", str(toolchain.major), "--budget", f"{config.seconds}s"]
+    words = ["tune", "--llvm", str(toolchain.major), "--budget", f"{config.seconds}s"]
     words += ["--workers", str(config.workers), "--folder", str(place / "tune"), "--output", str(place / "tuned.so")]
+    words += ["--link-folder" if project.is_cargo else "--build-folder", str(source)]
     for command in filled(project.build, {**marks, "{plugin}": "", "{link_plugin}": ""}):
-        words += ["--build", command]
-    for program in project.programs:
+        words += ["--cargo" if project.is_cargo else "--build", command]
+    for program in () if project.is_cargo else project.programs:
         words += ["--program", program]
     begin = time.monotonic()
     tuned, said = call_mlgokit(words, timeout_seconds=20 * config.seconds + _COMMAND_SECONDS)
     return {
-        "promised": promises_of(tuned),
+        "promised": promises_of(tuned, project),
         "flag": tuned["flag"],
         "announced_seconds": config.seconds + announced_beside(said),
         "taken_seconds": time.monotonic() - begin,
-        "notes": [*tuned["notes"], *tuned["built"]["notes"]],
+        "notes": [*tuned["notes"], *(tuned["built"] or {"notes": []})["notes"]],
         "said": said,
     }
 
@@ -156,17 +157,22 @@ def _build(
     flags = {"plain": "", "shipped": f"-fpass-plugin={policies.resolve()}", "tuned": str(promise["flag"])}
     built: dict[str, dict[str, int]] = {}
     outputs: dict[str, list[bytes]] = {}
+    if project.is_cargo:
+        # There is no promise of what the policies do.
+        del flags["shipped"]
     for side, flag in flags.items():
         tree = place / side
         shutil.rmtree(tree, ignore_errors=True)
         shutil.copytree(source, tree, symlinks=True)
-        side_marks = {**marks, **plugin_marks(project, flag)}
-        for command in filled(project.build, side_marks):
+        side_marks = {**marks, **({} if project.is_cargo else plugin_marks(project, flag))}
+        # Of Rust what is told is the whole command.
+        by_cargo = project.is_cargo and flag
+        for command in [f"sh -c {shlex.quote(flag)}"] if by_cargo else filled(project.build, side_marks):
             _run(project, command, tree, seconds=_COMMAND_SECONDS)
         built[side] = {name: _llvm_size(tree / name, toolchain) for name in promise["promised"]}
         outputs[side] = [_run(project, one, tree, seconds=_RUN_SECONDS) for one in filled(project.run, side_marks)]
     return {
-        "built": {name: {side: built[side][name] for side in SIDES} for name in promise["promised"]},
+        "built": {name: {side: sizes[name] for side, sizes in built.items()} for name in promise["promised"]},
         "runs": len(project.run),
         "same_output": all(found == outputs["plain"] for found in outputs.values()),
     }
@@ -180,8 +186,15 @@ def _run(project: PromisedProject, command: str, tree: Path, *, seconds: float) 
     ).stdout
 
 
-def promises_of(tuned: Mapping[str, Any]) -> dict[str, dict[str, int | None]]:
+def promises_of(tuned: Mapping[str, Any], project: PromisedProject) -> dict[str, dict[str, int | None]]:
     """By program and side, the bytes that a result of `tune` names; of the policies only where they were linked."""
+    if project.is_cargo:
+        return {
+            path: {"plain": plain, "shipped": None, "tuned": after}
+            for name, (plain, after) in tuned["cargo_programs"].items()
+            for path in project.programs
+            if Path(path).name == name.rpartition("/")[2]
+        }
     judged = (tuned["shipped"] or {}).get("judged") or {}
     shipped = {name: after for name, (_, after) in judged.get("programs", {}).items()}
     return {
@@ -228,6 +241,16 @@ def _llvm_size(path: Path, toolchain: Toolchain) -> int:
     return int(done.stdout.splitlines()[1].split()[0])
 
 
+def _source(project: PromisedProject, place: Path) -> Path:
+    """The project's sources, unpacked or copied from where a package has installed them."""
+    if project.archive is not None:
+        return unpacked(project.archive, place / "archive") / project.root
+    copy = place / "archive" / Path(project.root).name
+    if not copy.exists():
+        shutil.copytree(project.root, copy)
+    return copy
+
+
 def _meson(project: PromisedProject, place: Path) -> str:
     """The Meson of a version, in an environment of its own."""
     if not project.meson:
@@ -254,13 +277,14 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
             built = row["built"][name]
             wrong = {side: built[side] - promised[side] for side in SIDES if promised[side] is not None}
             unequal += any(wrong.values())
-            behind += built["tuned"] > built["shipped"]
+            behind += built["tuned"] > built.get("shipped", built["tuned"])
             grown += built["tuned"] > built["plain"]
             changes.append(built["tuned"] / built["plain"] - 1)
-            over_shipped.append(built["tuned"] / built["shipped"] - 1)
+            against = built["tuned"] / built["shipped"] - 1 if "shipped" in built else None
+            over_shipped += [] if against is None else [against]
             programs.append((
-                project.name, name, built["plain"], built["shipped"], built["tuned"], percent(changes[-1]),
-                percent(over_shipped[-1]), *(_difference(wrong.get(side)) for side in SIDES),
+                project.name, name, built["plain"], built.get("shipped"), built["tuned"], percent(changes[-1]),
+                "-" if against is None else percent(against), *(_difference(wrong.get(side)) for side in SIDES),
             ))  # fmt: skip
         if "promised" in row:
             late = row["taken_seconds"] / row["announced_seconds"] - 1
@@ -279,7 +303,9 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
         f"{late} took a quarter more or less than was announced"
     )
     if changes:
-        answer += f"; tuned {percent(mean_change(changes))}, and {percent(mean_change(over_shipped))} against {SHIPPED}"
+        answer += f"; tuned {percent(mean_change(changes))}"
+    if over_shipped:
+        answer += f", and {percent(mean_change(over_shipped))} against {SHIPPED}"
     return Result(
         benchmark="promise",
         question="Is what `mlgokit tune --build` promises of each program what the user's own tools make of a fresh "

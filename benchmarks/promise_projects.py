@@ -26,11 +26,12 @@ class PromisedProject:
         system: what it is built with, for readers.
         target: the processor.
         about: what else is special about the build, for readers.
-        archive: where the sources come from.
-        root: the project's folder in the archive.
+        archive: where the sources come from; ``None`` if they are installed.
+        root: the project's folder in the archive; or that of sources which a package of the system has installed.
         files: files of ours beside the project's, such as a linker script: by path, the name of the one in ``boards``.
-        build: commands that configure and build.
-        programs: what the project ships, by path or name; all that it links if there are none.
+        build: commands that configure and build; those of cargo are given by ``--cargo``, one alone.
+        programs: what the project ships, by path or name; all that it links if there are none. Of cargo, by name, the
+            path in its folder.
         run: commands that say on standard output what the programs do; the same with the plugin as without.
         meson: version of Meson that is installed for the build; none for the one in the path.
         needs: programs and files without which the project cannot be built here.
@@ -41,7 +42,7 @@ class PromisedProject:
     system: str
     target: str = "x86_64"
     about: str = ""
-    archive: Archive
+    archive: Archive | None = None
     root: str
     files: dict[str, str] = field(default_factory=dict[str, str])
     build: tuple[str, ...]
@@ -49,6 +50,11 @@ class PromisedProject:
     run: tuple[str, ...] = ()
     meson: str = ""
     needs: tuple[str, ...] = ()
+
+    @property
+    def is_cargo(self) -> bool:
+        """Whether it is Rust, which has a search of its own."""
+        return self.system == "cargo"
 
 
 def promised_projects() -> dict[str, PromisedProject]:
