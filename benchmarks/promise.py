@@ -123,7 +123,7 @@ def _tune(
     words = ["tune", "--llvm", str(toolchain.major), "--budget", f"{config.seconds}s"]
     words += ["--workers", str(config.workers), "--folder", str(place / "tune"), "--output", str(place / "tuned.so")]
     words += ["--link-folder" if project.is_cargo else "--build-folder", str(source)]
-    for command in filled(project.build, {**marks, "{plugin}": "", "{link_plugin}": ""}):
+    for command in filled(project.build, {**marks, "{plugin}": "", "{link}": ""}):
         words += ["--cargo" if project.is_cargo else "--build", command]
     for program in () if project.is_cargo else project.programs:
         words += ["--program", program]
@@ -208,14 +208,14 @@ def promises_of(tuned: Mapping[str, Any], project: PromisedProject) -> dict[str,
 
 
 def plugin_marks(project: PromisedProject, flag: str) -> dict[str, str]:
-    """What stands for ``{plugin}`` and ``{link_plugin}`` where a build gets these flags.
+    """What stands for ``{plugin}`` and ``{link}`` where a build gets these flags.
 
     Raises:
         ToolError: the build has no place for some of them.
     """
     words = shlex.split(flag)
     compiling = [word for word in words if word.startswith("-fpass-plugin=")]
-    marks = {"{plugin}": shlex.join(compiling), "{link_plugin}": shlex.join(set(words) - set(compiling))}
+    marks = {"{plugin}": shlex.join(compiling), "{link}": shlex.join(set(words) - set(compiling))}
     for mark, text in marks.items():
         if text and not any(mark in command for command in project.build):
             raise ToolError(f"{project.name}: expected {mark} in its commands for {text}, found none; correct the list")

@@ -18,7 +18,7 @@ class PromisedProject:
 
     In the commands ``{cc}`` and ``{cxx}`` stand for clang, ``{llvm}`` for the folder of its tools, ``{jobs}`` for the
     number of compilers at once, ``{meson}`` for Meson, ``{plugin}`` for the flags that `tune` says to add to
-    compilations, and ``{link_plugin}`` for those of links; these two are empty while the build is recorded.
+    compilations, and ``{link}`` for those of links; these two are empty while the build is recorded.
 
     Attributes:
         name: of the project.

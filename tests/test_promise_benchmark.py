@@ -62,9 +62,9 @@ def test_flags_go_where_the_build_has_a_place_for_them(benchmark: Callable[[str]
     flag = "-fpass-plugin=/p.plugin -Wl,--load-pass-plugin=/p.plugin"
     assert module.plugin_marks(projects["lzip-lto"], flag) == {
         "{plugin}": "-fpass-plugin=/p.plugin",
-        "{link_plugin}": "-Wl,--load-pass-plugin=/p.plugin",
+        "{link}": "-Wl,--load-pass-plugin=/p.plugin",
     }
-    assert module.plugin_marks(projects["lzip"], "") == {"{plugin}": "", "{link_plugin}": ""}
+    assert module.plugin_marks(projects["lzip"], "") == {"{plugin}": "", "{link}": ""}
     with pytest.raises(ToolError, match=r"lzip: expected \{link_plugin\} in its commands for -Wl,"):
         module.plugin_marks(projects["lzip"], flag)
 
