@@ -65,7 +65,7 @@ def test_flags_go_where_the_build_has_a_place_for_them(benchmark: Callable[[str]
         "{link}": "-Wl,--load-pass-plugin=/p.plugin",
     }
     assert module.plugin_marks(projects["lzip"], "") == {"{plugin}": "", "{link}": ""}
-    with pytest.raises(ToolError, match=r"lzip: expected \{link_plugin\} in its commands for -Wl,"):
+    with pytest.raises(ToolError, match=r"lzip: expected \{link\} in its commands for -Wl,"):
         module.plugin_marks(projects["lzip"], flag)
 
 
