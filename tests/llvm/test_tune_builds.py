@@ -123,6 +123,53 @@ def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: 
     assert logs == sorted(path.stat().st_mtime_ns for path in (project.parent / "tune/build").glob("plain-*.log"))
 
 
+def test_no_program_of_several_that_share_a_function_grows(tuning: Tuning, project: Path, toolchain: Toolchain):
+    """Three builds and a search, of four programs: several seconds.
+
+    The account has a COMDAT function once, and each program links the copy of its own objects.
+    """
+    names = [f"q{number}" for number in range(4)]
+    for path in project.glob("*.c"):
+        path.unlink()
+    (project / "Makefile").write_text(
+        f"all: {' '.join(names)}\nq%: m%.o sink.o\n\t$(CXX) -Wl,--gc-sections $^ -o $@\n"
+        "%.o: %.cc\n\t$(CXX) -Oz -ffunction-sections -c $< -o $@\n"
+        "sink.o: sink.c\n\t$(CC) -Oz -ffunction-sections -c $< -o $@\n"
+    )
+    (project / "h.h").write_text(
+        'extern "C" int sink(int, int);\n'
+        "static int h(int x, int y) { int s = sink(x, 1); s += sink(y, s); s ^= sink(s, x + y); return s; }\n"
+        "inline int f(int a, int b) { if (a > b) return h(a, b); return h(b, a ^ 7) + 1; }\n"
+    )
+    for number in range(4):
+        calls = "+".join(f"f(c+{index},{index})" for index in range(number + 2))
+        (project / f"m{number}.cc").write_text(f'#include "h.h"\nint main(int c, char **) {{ return {calls}; }}\n')
+    (project / "sink.c").write_text("int sink(int a, int b) { return a * 31 + b; }\n")
+
+    found = tuning(build=("make",))
+
+    assert found.judged is not None
+    assert found.built is not None
+    assert found.built.notes == ()
+    assert found.judged.programs.keys() == set(names)
+    assert {one.program: (one.plain.image, one.tuned.image) for one in found.built.programs} == found.judged.programs
+    shipped = found.shipped and found.shipped.judged
+    assert shipped is not None
+    assert all(
+        after <= min(before, shipped.programs[name][1]) for name, (before, after) in found.judged.programs.items()
+    )
+    # As whoever builds with the plugin sees it.
+    words = (f"{name}={tool} -fpass-plugin={found.versioned}" for name, tool in _compilers(toolchain).items())
+    assert process.run(["make", "-C", str(project), *words], timeout_seconds=120).returncode == 0
+    for name in names:
+        sizes = process.run([f"llvm-size-{toolchain.major}", str(project / name)], timeout_seconds=60).stdout.split()
+        assert int(sizes[6]) == found.judged.programs[name][1]
+
+
+def _compilers(toolchain: Toolchain) -> dict[str, Path]:
+    return {"CC": toolchain.clang, "CXX": toolchain.clangxx}
+
+
 def test_a_tuned_build_that_fails_its_tests_is_not_published(tuning: Tuning, project: Path):
     (project.parent / "tuned.so").write_text("the one before")
     # A test that wants the very same program.

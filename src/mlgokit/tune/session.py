@@ -35,7 +35,7 @@ from mlgokit.tables.overrides import (
     OverrideTable,
     read_plugin_overrides,
 )
-from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
+from mlgokit.tune.judge import Judge, JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.loop import NOT_RECOVERED, YieldRule, run_search
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
@@ -296,14 +296,13 @@ def _tune_costs(session: Session) -> Tuned:
         return session.publish(verifier, finish_costs(verifier, search))
 
 
-def _tune_bytes(session: Session) -> Tuned | NotRecovered:
-    """Search and verify inlining decisions, then passes and register allocations beside them."""
+def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[str, ...]]:
+    """Open the search for inlining decisions, what judges it, and say of programs whose links cannot."""
     settings, compiler, report, modules = session.settings, session.compiler, session.report, session.build.modules
     measure = session.build.measure
     # The link runs in another folder.
     workplace = settings.folder.resolve() / _JUDGE
     objects = {one.name: plain_object(workplace, index) for index, one in enumerate(modules)} if measure else None
-    began = time.monotonic()
     search = open_inlining(
         modules,
         compiler=compiler,
@@ -324,6 +323,14 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
             report(1, 1, note)
     if measure is not None and objects is not None:
         judge = open_judge(search, measure, settings.judge, objects, folder=workplace, report=report)
+    return search, judge, notes
+
+
+def _tune_bytes(session: Session) -> Tuned | NotRecovered:
+    """Search and verify inlining decisions, then passes and register allocations beside them."""
+    settings, compiler, report = session.settings, session.compiler, session.report
+    began = time.monotonic()
+    search, judge, notes = _open_bytes(session)
     session.claim()
     whole = settings.seconds
     for note in filter(None, (session.without_refits, beside_budget(time.monotonic() - began, budget=whole))):
@@ -374,7 +381,7 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
                 space = search.space
                 tuned = compare_with_shipped(verifier, tuned, space.config.objective, space.account.module_bytes)
         tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)))
-    shutil.rmtree(workplace, ignore_errors=True)
+    shutil.rmtree(settings.folder.resolve() / _JUDGE, ignore_errors=True)
     return tuned
 
 
