@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import re
 import shlex
 import shutil
@@ -134,6 +135,7 @@ def _tune(
         "flag": tuned["flag"],
         "announced_seconds": config.seconds + announced_beside(said),
         "taken_seconds": time.monotonic() - begin,
+        "tree": _tree(place, source),
         "notes": [*tuned["notes"], *(tuned["built"] or {"notes": []})["notes"]],
         "said": said,
     }
@@ -161,7 +163,7 @@ def _build(
         # There is no promise of what the policies do.
         del flags["shipped"]
     for side, flag in flags.items():
-        tree = place / side
+        tree = as_long_as(promise["tree"], place / side)
         shutil.rmtree(tree, ignore_errors=True)
         shutil.copytree(source, tree, symlinks=True)
         side_marks = {**marks, **({} if project.is_cargo else plugin_marks(project, flag))}
@@ -176,6 +178,24 @@ def _build(
         "runs": len(project.run),
         "same_output": all(found == outputs["plain"] for found in outputs.values()),
     }
+
+
+def as_long_as(path: str, shorter: Path) -> Path:
+    """A path that begins with ``shorter``, and has as many characters as ``path`` if that has more.
+
+    Programs may have the path of their folder inside, so that they are as large as promised in one of the same length.
+
+    Example:
+        >>> as_long_as("/cache/tree/a", Path("/b/tuned")).as_posix(), as_long_as("/a", Path("/b")).as_posix()
+        ('/b/tuned-----', '/b')
+    """
+    return shorter.with_name(shorter.name + "-" * (len(path) - len(str(shorter))))
+
+
+def _tree(place: Path, source: Path) -> str:
+    """Where `tune` built."""
+    recorded = place / "tune" / "build" / "recorded.json"
+    return json.loads(recorded.read_bytes())["build"]["tree"] if recorded.exists() else str(source)
 
 
 def _run(project: PromisedProject, command: str, tree: Path, *, seconds: float) -> bytes:
@@ -323,7 +343,8 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
                 ),
                 rows=tuple(programs),
                 note="Bytes are what `llvm-size` calls text, of the program that the user's own tools made without "
-                "mlgokit. The last columns are these bytes less those that `tune` named. A dash: `tune` named none.",
+                "mlgokit, in copies at paths as long as that where `tune` built, as a program may have its path inside. The last "
+                "columns are these bytes less those that `tune` named. A dash: `tune` named none.",
             ),
             Table(
                 title="Projects",
