@@ -151,17 +151,13 @@ def _build(
     toolchain: Toolchain,
 ) -> dict[str, Any]:
     """Build fresh copies of the sources by the project's own commands, weigh the programs and run them."""
-    policies = place / "policies.so"
-    run_mlgokit(
-        ["export", "plugin", SHIPPED, "--llvm", str(toolchain.major), "--output", str(policies)],
-        timeout_seconds=_COMMAND_SECONDS,
-    )
-    flags = {"plain": "", "shipped": f"-fpass-plugin={policies.resolve()}", "tuned": str(promise["flag"])}
+    flags = {"plain": "", "tuned": str(promise["flag"])}
+    if any(sides["shipped"] is not None for sides in promise["promised"].values()):
+        policies = place / "policies.so"
+        words = ["export", "plugin", SHIPPED, "--llvm", str(toolchain.major), "--output", str(policies)]
+        flags["shipped"] = str(run_mlgokit(words, timeout_seconds=_COMMAND_SECONDS)["flag"])
     built: dict[str, dict[str, int]] = {}
     outputs: dict[str, list[bytes]] = {}
-    if project.is_cargo:
-        # There is no promise of what the policies do.
-        del flags["shipped"]
     for side, flag in flags.items():
         tree = as_long_as(promise["tree"], place / side)
         shutil.rmtree(tree, ignore_errors=True)
@@ -343,8 +339,8 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
                 ),
                 rows=tuple(programs),
                 note="Bytes are what `llvm-size` calls text, of the program that the user's own tools made without "
-                "mlgokit, in copies at paths as long as that where `tune` built, as a program may have its path inside. "
-                "The last columns are these bytes less those that `tune` named. A dash: `tune` named none.",
+                "mlgokit, in copies at paths as long as that where `tune` built, since a program may have that inside. The "
+                "last columns are these bytes less those that `tune` named. A dash: `tune` named none.",
             ),
             Table(
                 title="Projects",
