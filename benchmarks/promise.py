@@ -339,8 +339,8 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
                 ),
                 rows=tuple(programs),
                 note="Bytes are what `llvm-size` calls text, of the program that the user's own tools made without "
-                "mlgokit, in copies at paths as long as that where `tune` built: a program may have that inside. The last "
-                "columns are these bytes less those that `tune` named. A dash: `tune` named none.",
+                "mlgokit, in copies at paths as long as that where `tune` built: a program may have it inside. The "
+                "last columns are these bytes less those that `tune` named. A dash: `tune` named none.",
             ),
             Table(
                 title="Projects",
