@@ -170,12 +170,22 @@ def run_mlgokit(words: Sequence[str], *, timeout_seconds: float) -> dict[str, An
     Raises:
         ToolError: it fails, or does not end in time.
     """
+    return call_mlgokit(words, timeout_seconds=timeout_seconds)[0]
+
+
+def call_mlgokit(words: Sequence[str], *, timeout_seconds: float) -> tuple[dict[str, Any], str]:
+    """The same, and what the command said on standard error.
+
+    Raises:
+        ToolError: it fails, or does not end in time.
+    """
     argv = [sys.executable, "-m", "mlgokit", *words, "--json"]
     done = process.run(argv, timeout_seconds=timeout_seconds, env=clean_environment())
+    said = done.stderr.strip()
     if done.returncode not in {0, 1} or not done.stdout.strip():
         how = "did not end" if done.timed_out else f"ended with {done.returncode}"
-        raise ToolError(f"mlgokit {shlex.join(words)}: expected success, found that it {how}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+        raise ToolError(f"mlgokit {shlex.join(words)}: expected success, found that it {how}: {said}")
+    return json.loads(done.stdout), said
 
 
 def draw_modules(modules: Sequence[Module], count: int, rng: np.random.Generator) -> list[Module]:

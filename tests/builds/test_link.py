@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.builds.link import LinkPlan, link, link_words, plan_link
-from mlgokit.compiler.objects.archive import read_members
+from mlgokit.builds.link import LinkPlan, link, link_words, placed_words, plan_link
+from mlgokit.compiler.objects.archive import read_members, write_archive
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
 
@@ -83,8 +83,6 @@ def test_response_files_are_read_and_dependency_files_are_not_written(build: Pat
 
 @pytest.mark.skipif(not Path("/usr/bin/ar").exists(), reason="needs ar")
 def test_a_library_is_made_again_with_the_objects_that_it_has_of_the_build(build: Path, tmp_path: Path):
-    from mlgokit.compiler.objects.archive import write_archive
-
     stranger = tmp_path / "elsewhere" / "two.o"
     stranger.parent.mkdir()
     stranger.write_bytes(b"of another library")
@@ -93,9 +91,34 @@ def test_a_library_is_made_again_with_the_objects_that_it_has_of_the_build(build
     plan = planned(f"{sys.executable} linker.py main.o liball.a -o tool", build)
     assert plan.modules == ("p/main.o", "p/sub/one.o")
     assert not link(plan, tuned(build), tmp_path / "scratch", timeout_seconds=30).reason
-    (made,) = (tmp_path / "scratch").glob("*.a")
+    (made,) = (tmp_path / "scratch").glob("*/liball.a")
     assert [one.data() for one in read_members(made)] == [b"P/SUB/ONE.O", b"foreign.o", b"of another library"]
     assert read_members(build / "liball.a")[0].data() == b"sub/one.o"
+
+
+@pytest.mark.skipif(not Path("/usr/bin/ar").exists(), reason="needs ar")
+def test_a_static_library_that_is_searched_for_is_made_again_and_a_shared_one_stays(build: Path, tmp_path: Path):
+    for folder in ("first", "second"):
+        (build / folder).mkdir()
+    library = build / "second/libparts.a"
+    assert not write_archive(Path("/usr/bin/ar"), library, [build / "sub/one.o"], timeout_seconds=30)
+    linker = f"{sys.executable} linker.py main.o"
+    plan = planned(f"{linker} -Lfirst -L second -lparts -lm -o tool", build)
+    assert plan.modules == ("p/main.o", "p/sub/one.o")
+    placed = placed_words(plan, tuned(build), tmp_path, timeout_seconds=30)
+    (made,) = tmp_path.glob("*/libparts.a")
+    assert placed[3:] == ["-Lfirst", "-L", "second", str(made), "-lm", "-o", "{output}"]
+    assert [one.data() for one in read_members(made)] == [b"P/SUB/ONE.O"]
+
+    (build / "first/libparts.so").touch()
+    for words, modules in (
+        ("-lparts", ()),
+        ("-static -lparts", ("p/sub/one.o",)),
+        ("-Wl,-Bstatic -lparts -Wl,-Bdynamic -lm", ("p/sub/one.o",)),
+        ("-Wl,-Bstatic -lm -Wl,-Bdynamic -lparts", ()),
+        ("-l:libparts.a", ("p/sub/one.o",)),
+    ):
+        assert planned(f"{linker} -Lfirst -Lsecond {words} -o tool", build).modules == ("p/main.o", *modules)
 
 
 def test_a_failed_link_is_a_result(build: Path, tmp_path: Path):

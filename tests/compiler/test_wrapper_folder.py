@@ -54,6 +54,37 @@ def test_what_a_build_calls_by_name_gets_the_options(clang: Toolchain, tmp_path:
     assert found.calls[0].contents == (content_of(tree / "a.o"),)
 
 
+def test_links_by_the_linker_itself_and_by_compilers_for_another_machine_are_seen(clang: Toolchain, tmp_path: Path):
+    programs = clang.clang.parent
+    for name in ("arm-none-eabi-ld", "ld.lld"):
+        shutil.copy(clang.clang, programs / name)
+    # As a compiler links.
+    inner = 'case "$words" in *inner*) ld.lld inner.o -o inner;; esac\n'
+    (programs / "real").write_text((programs / "real").read_text() + inner)
+    added = AddedOptions(compile=("-one",), link=("-Wl,-two,--three",), lto_link=("-Wl,--four",))
+    script = (
+        "ld.lld -T board.ld -m elf a.o -o tool && arm-none-eabi-ld b.o -o arm && ld.lld -r a.o b.o -o part.o"
+        " && arm-none-eabi-gcc a.o -o by-gcc && cc inner.o -o outer"
+        " && printf 'BC\\300\\336' > c.o && ld.lld c.o -o lto && ld.lld --version"
+    )
+    found = built(clang, tmp_path, script, added)
+
+    tree = tmp_path / "tree"
+    assert (tree / "tool").read_text() == f"{programs}/ld.lld -T board.ld -m elf a.o -o tool -two --three\n"
+    assert (tree / "inner").read_text() == f"{programs}/ld.lld inner.o -o inner\n"
+    assert (tree / "lto").read_text().endswith(" -two --three --four\n")
+    assert (tree / "by-gcc").read_text() == f"{programs}/arm-none-eabi-gcc a.o -o by-gcc\n"
+    assert [(call.name, call.kind, [path.name for path in call.outputs]) for call in found.calls] == [
+        ("ld.lld", "link", ["tool"]),
+        ("arm-none-eabi-ld", "link", ["arm"]),
+        ("arm-none-eabi-gcc", "link", ["by-gcc"]),
+        ("cc", "link", ["outer"]),
+        ("ld.lld", "link", ["lto"]),
+    ]
+    assert [path.name for path in found.calls[0].inputs] == ["a.o"]
+    assert found.calls[-1].lto_linker == "lld"
+
+
 def test_bitcode_is_linked_with_lto_whatever_the_words_say(clang: Toolchain, tmp_path: Path):
     script = "printf 'BC\\300\\336' > b.o && cc -fuse-ld=/x/ld.lld b.o -o lto && cc -fno-lto -fuse-ld=lld b.o -o not"
     found = built(clang, tmp_path, script, AddedOptions(lto_link=("-three",)))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.builds.images import holds_path
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.measure import ObjectSizes, function_scores, link_weights, measure_object
 from mlgokit.compiler.toolchain import Toolchain
@@ -132,3 +133,14 @@ def test_more_sections_than_16_bits_count(toolchain: Toolchain, tmp_path: Path):
     assert sizes.totals.rodata == 66000
     assert sizes.function_names == ("_Z4lastv",)
     assert sizes.function_text[0] == sizes.totals.text > 0
+
+
+def test_a_path_counts_where_it_is_loaded(toolchain: Toolchain, tmp_path: Path):
+    (tmp_path / "a.c").write_text("const char *name(void) { return NAME; }\n")
+    for name, value, is_inside in (("inside", "__FILE__", True), ("beside", '"a"', False)):
+        words = ["-g", "-Oz", f"-DNAME={value}", "-c", str(tmp_path / "a.c"), "-o", f"{name}.o"]
+        done = process.run([toolchain.clang, *words], timeout_seconds=60, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert str(tmp_path).encode() in (tmp_path / f"{name}.o").read_bytes()
+        assert holds_path(tmp_path / f"{name}.o", tmp_path) == is_inside
+    assert not holds_path(tmp_path / "a.c", tmp_path)

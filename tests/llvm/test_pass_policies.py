@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from mlgokit.advisors import Observation
-from mlgokit.builds.variant import make_variant
+from mlgokit.builds.variant import make_variant, policies_by_problem
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import CODE_BYTES, OVERRIDE, Overrides, executed_weights, pass_number
 from mlgokit.compiler.toolchain import Toolchain
@@ -29,6 +30,7 @@ from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import policy_bytes, save_policy
 from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
+from mlgokit.tables.decisions import TuningSummary, write_table
 from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, PASSES, override_bytes
 
 pytestmark = pytest.mark.llvm
@@ -196,6 +198,26 @@ def test_numpy_decides_as_the_plugin(
     if not exploration.flip_probability and not exploration.temperature:
         unknown = sum(log.columns[name].ravel() for name in UNKNOWN)
         assert not np.any(unknown * log.columns["left_out"].ravel())
+
+
+def test_a_table_about_no_module_leaves_passes_to_the_policy(
+    toolchain: Toolchain, modules: list[Module], tmp_path: Path
+):
+    policies = {problem: Path(file) for problem, file in policies_by_problem(["builtin:Oz"]).items()}
+    summary = TuningSummary(llvm=toolchain.major, objective="image", plain_bytes=1.0, tuned_bytes=1.0, modules=())
+    write_table(tmp_path / "empty.table", [], summary)
+    without = {problem: file for problem, file in policies.items() if problem != PASS_SELECTION.name}
+    compiler = ClangCompiler(toolchain=toolchain)
+
+    def object_by(name: str, inside: Mapping[str, Path]) -> bytes:
+        use = PluginUse(plugin=link_policies(toolchain, inside, tmp_path / f"{name}.so"))
+        path = tmp_path / f"{name}.o"
+        assert compiler.compile(modules[0], CompileRequest(use=use, keep_object=path)).ok
+        return path.read_bytes()
+
+    alone = object_by("alone", policies)
+    assert object_by("beside", policies | {"decisions": tmp_path / "empty.table"}) == alone
+    assert object_by("without", without) != alone
 
 
 SETTING = ("rounds=2", "fit.members=6", "fit.epochs=40", "fit.hidden=[16]", "fit.dropout=0.0")

@@ -1,5 +1,6 @@
 """What a linked file weighs, and its functions by its symbol table."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -198,6 +199,20 @@ def weigh_image(
         user_seconds=user_seconds,
     )
     return WeighedImage(row=row, functions=functions, costs=costs)
+
+
+def holds_path(image: Path, folder: Path) -> bool:
+    """Whether what is loaded of a linked file has the path of a folder in it, so that its size depends on that.
+
+    Build systems put it into the search path of libraries, and sources by ``__FILE__`` into read-only data.
+    """
+    try:
+        elf = e.read_elf(image)
+    except InputError:
+        return False
+    loaded = (elf.sections["flags"] & e.SHF_ALLOC != 0) & (elf.sections["type"] != e.SHT_NOBITS)
+    parts = elf.sections[["offset", "size"]][loaded].tolist()
+    return any(elf.data.find(os.fsencode(folder), begin, begin + size) >= 0 for begin, size in parts)
 
 
 def _functions(elf: e.Elf, costs: Mapping[str, RegallocCosts]) -> dict[str, FunctionBytes]:

@@ -30,7 +30,7 @@ from mlgokit.errors import UsageError
 OBJECTS, OUTPUT = "{objects}", "{output}"
 _PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
 _OPERATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "<"})
-_BESIDE = ("-Wl,--dependency-file", "-Wl,-Map", "-Wl,--Map")
+_BESIDE = ("-Wl,--dependency-file", "-Wl,-Map", "-Wl,--Map", "--dependency-file=", "-Map=", "--Map=")
 """What would be written into the build's folder; a dependency file would tell the build of paths in the scratch one."""
 
 
@@ -200,6 +200,7 @@ def read_link(
         raise UsageError(f"--link-command: {error}; link without response files") from error
     if "/" in expanded[0]:
         expanded[0] = os.path.normpath(folder / expanded[0])
+    searched = _searched_libraries(expanded, folder)
     objects: dict[int, str] = {}
     libraries: dict[int, tuple[tuple[Member, str | None], ...]] = {}
     found: list[str] = []
@@ -207,12 +208,12 @@ def read_link(
         if word == OBJECTS:
             found += modules
             continue
-        path = Path(os.path.normpath(folder / word))
+        path = searched.get(index) or Path(os.path.normpath(folder / word))
         name = known.get(str(path)) or known.get(str(path.resolve()))
         if name is not None:
             objects[index] = name
             found.append(name)
-        elif known and not word.startswith("-") and (members := _members(path, known)):
+        elif known and (index in searched or not word.startswith("-")) and (members := _members(path, known)):
             libraries[index] = members
             found += [module for _, module in members if module is not None]
     return LinkPlan(
@@ -246,7 +247,9 @@ def placed_words(
         elif plan.objects.get(index) in objects:
             words.append(str(objects[plan.objects[index]]))
         elif index in plan.libraries and plan.ar is not None:
-            library = scratch / f"{index}-{Path(word).name}"
+            # By its name, which --exclude-libs may have.
+            library = scratch / f"{index}.library" / _library_name(word)
+            library.parent.mkdir(exist_ok=True)
             members = _put_members(plan.libraries[index], objects, scratch / f"{index}")
             if reason := write_archive(plan.ar, library, members, timeout_seconds=timeout_seconds):
                 return reason
@@ -357,6 +360,37 @@ def user_link(
         return weigh_image(found.image, plugin=side.links_with_plugin, lto=kind, record=record)
 
     return link_task
+
+
+def _library_name(word: str) -> str:
+    if not word.startswith("-l"):
+        return Path(word).name
+    return word[3:] if word.startswith("-l:") else f"lib{word[2:]}.a"
+
+
+def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
+    """Where a linker finds the static libraries that are named by -l, by position; in the folders of -L alone.
+
+    In each folder a shared library comes before a static one, unless libraries are to be static.
+    """
+    folders = [
+        Path(os.path.normpath(folder / (word[2:] or after)))
+        for word, after in itertools.pairwise([*words, ""])
+        if word.startswith("-L")
+    ]
+    found: dict[int, Path] = {}
+    is_static = "-static" in words
+    for index, word in enumerate(words):
+        flags = word.split(",")[1:] if word.startswith("-Wl,") else [word]
+        is_static = (is_static or "-Bstatic" in flags) and "-Bdynamic" not in flags
+        if not word.startswith("-l") or len(word) == 2:
+            continue
+        shared = [] if is_static or word.startswith("-l:") else [f"lib{word[2:]}.so"]
+        names = [*shared, _library_name(word)]
+        path = next((place / name for place in folders for name in names if (place / name).is_file()), None)
+        if path is not None and path.suffix == ".a":
+            found[index] = path
+    return found
 
 
 def _members(path: Path, known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:

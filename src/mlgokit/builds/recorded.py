@@ -12,7 +12,7 @@ from typing import Any
 
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.download import Compressor
-from mlgokit.builds.images import LINKED, BuiltImage, weigh_image
+from mlgokit.builds.images import LINKED, BuiltImage, holds_path, weigh_image
 from mlgokit.builds.link import LinkPlan, link_words, read_link
 from mlgokit.builds.outside import outside
 from mlgokit.builds.site import (
@@ -508,6 +508,11 @@ def try_plugin(
         programs = _compared(
             recorded, must_shrink=by_size and any(call.lto_linker for call in build.calls), compressor=compressor
         )
+        if held := [name for name, path in recorded.programs().items() if holds_path(path, tree)]:
+            notes.append(
+                f"{held[0]}{f' and {len(held) - 1} more' if held[1:] else ''}: the path of the folder of the build is "
+                "inside, so a build elsewhere has some bytes more or less, with the plugin as without"
+            )
         tests = ""
         if recorded.tests is not None:
             report(0, 1, "test the build with the plugin")

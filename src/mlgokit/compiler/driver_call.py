@@ -18,6 +18,9 @@ SOURCES = frozenset((".c", ".i", ".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".C
 COMPILER = r"(?P<target>\w+(?:-\w+){1,3}-)?(?P<name>cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-\d+(?:\.\d+)*)?"
 """Names of compilers, as a regular expression."""
 
+LINKER = r"(?P<target>\w+(?:-\w+){1,3}-)?ld(?P<kind>\.(?:lld|bfd|gold|mold))?(?:-\d+(?:\.\d+)*)?"
+"""Names of linkers, likewise."""
+
 LANGUAGES = {
     "c": "cpp-output",
     "c++": "c++-cpp-output",
@@ -43,6 +46,17 @@ _WITH_VALUE = frozenset(
         "-rpath", "-install_name", "--config", "-dumpbase", "-dumpdir", "-dumpbase-ext", "-serialize-diagnostics",
         "--serialize-diagnostics", "-iframework", "-cxx-isystem", "-iwithsysroot", "-ivfsoverlay", "-working-directory",
         "-aux-info", "-wrapper", "-specs", "--output", "--include", "-gcc-toolchain",
+    )
+)  # fmt: skip
+_LINKER_ASKS = frozenset(("-r", "-i", "-Ur", "--relocatable", "-v", "-V", "--version", "--help", "--verbose"))
+"""With one of these a linker makes no image."""
+_LINKER_WITH_VALUE = frozenset(
+    (
+        "-o", "--output", "-m", "-T", "--script", "-L", "-l", "-e", "--entry", "-z", "-u", "--undefined", "-h",
+        "-soname", "--soname", "-rpath", "--rpath", "-rpath-link", "-Map", "--Map", "-dynamic-linker",
+        "--dynamic-linker", "-plugin", "-plugin-opt", "--plugin-opt", "--defsym", "-defsym", "-y", "-I", "-F", "-f",
+        "-A", "-b", "--format", "-G", "-R", "-a", "-init", "-fini", "--version-script", "-version-script",
+        "--dynamic-list", "--sysroot", "-mllvm", "--wrap", "--section-start", "-Ttext", "-Tdata", "-Tbss",
     )
 )  # fmt: skip
 _UNPREPROCESSED = frozenset(
@@ -170,6 +184,28 @@ def read_call(words: list[str], *, is_cxx: bool = False) -> dict[str, Any]:
     return {"kind": kind, "inputs": inputs, "sources": list(sources), "languages": languages, "outputs": outputs}
 
 
+def read_linker_call(words: list[str]) -> dict[str, Any]:
+    """Parse a call of a linker, as :func:`read_call` does that of a driver: of the kind ``link``, or ``other``.
+
+    Example:
+        >>> found = read_linker_call(["-m", "elf", "-T", "board.ld", "a.o", "--start-group", "lib.a", "-o", "tool"])
+        >>> found["kind"], found["inputs"], found["outputs"]
+        ('link', ['a.o', 'lib.a'], ['tool'])
+    """
+    inputs: list[str] = []
+    output = "a.out"
+    position = 0
+    while position < len(words):
+        unit = words[position : position + (2 if words[position] in _LINKER_WITH_VALUE else 1)]
+        position += len(unit)
+        if unit[0] in {"-o", "--output"} or unit[0].startswith("--output="):
+            output = unit[-1].removeprefix("--output=")
+        elif _is_input(unit[0]):
+            inputs.append(unit[0])
+    kind = "link" if inputs and _LINKER_ASKS.isdisjoint(words) else "other"
+    return {"kind": kind, "inputs": inputs, "sources": [], "languages": [], "outputs": [output]}
+
+
 def option_units(words: list[str]) -> Iterator[list[str]]:
     """Group the words of a call into options with their values."""
     position = 0
@@ -234,13 +270,20 @@ def preprocessor_words(words: list[str], source: str) -> list[str]:
     return found
 
 
-def lto_link(words: list[str], inputs: list[str]) -> str:
-    """The linker that does link-time optimization in a link: ``lld``, ``other``, or empty without ``-flto``."""
+def lto_link(words: list[str], inputs: list[str], *, linker: str = "") -> str:
+    """The linker that does link-time optimization in a link: ``lld``, ``other``, or empty without ``-flto``.
+
+    Args:
+        words: of the link.
+        inputs: of the link.
+        linker: the linker's name, where the words are its own and not a driver's.
+    """
     kinds = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
     if kinds[-1:] == ["-fno-lto"] or not (kinds or any(map(_is_bitcode, inputs))):
         return ""
     linkers = [word for word in words if word.startswith(("-fuse-ld=", "--ld-path="))]
-    return "lld" if linkers and "lld" in linkers[-1].rpartition("/")[2] else "other"
+    chosen = linker or (linkers[-1].rpartition("/")[2] if linkers else "")
+    return "lld" if "lld" in chosen else "other"
 
 
 def separate_cache(words: list[str], key: str) -> str:

@@ -17,7 +17,15 @@ import os
 import sys
 import time
 
-from mlgokit.compiler.driver_call import COMPILER, expand_response_words, is_native, lto_link, read_call, separate_cache
+from mlgokit.compiler.driver_call import (
+    COMPILER,
+    expand_response_words,
+    is_native,
+    lto_link,
+    read_call,
+    read_linker_call,
+    separate_cache,
+)
 from mlgokit.compiler.source_texts import content_of, keep_texts, run_compiler, save_pipes
 
 TYPE_CHECKING = False
@@ -61,6 +69,9 @@ def _find_program(known: dict[str, Any], name: str, started: str) -> tuple[str, 
         found = re.fullmatch(COMPILER, name)
         is_foreign = found is None or not is_native(found["target"])
     own = started if os.path.basename(started) == name else ""
+    if name in known["linkers"]:
+        # lld reads bitcode of one major: it is that of the clang in whose place none other runs.
+        return name, (own if name != "ld.lld" else "") or known["linkers"][name], False
     if known["keeps_compilers"]:
         return name, own or known["programs"][name], False
     if is_foreign:
@@ -68,18 +79,19 @@ def _find_program(known: dict[str, Any], name: str, started: str) -> tuple[str, 
     return name, known["programs"].get(name) or known["clang++" if "++" in name else "clang"], False
 
 
-def _read_words(name: str, words: list[str], folder: str) -> dict[str, Any]:
+def _read_words(name: str, words: list[str], folder: str, *, is_linker: bool) -> dict[str, Any]:
     """What a call is asked for; of the kind ``unread`` if its response files are not understood."""
     facts: dict[str, Any] = {"name": name, "folder": folder, "errors": ""}
     try:
         whole = expand_response_words(words, folder)
-        return {**facts, "words": whole, **read_call(whole, is_cxx="++" in name)}
     except ValueError as error:
         nothing: dict[str, Any] = {name: [] for name in ("inputs", "sources", "languages", "outputs")}
         return {**facts, "words": words, "kind": "unread", **nothing, "errors": str(error)}
+    read = read_linker_call(whole) if is_linker else read_call(whole, is_cxx="++" in name)
+    return {**facts, "words": whole, **read}
 
 
-def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str) -> list[str]:
+def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str, *, is_linker: bool) -> list[str]:
     """What a call is given beside its words; writes into it which record that makes, and which linker it has."""
     added: list[str] = []
     whole = call["words"]
@@ -91,15 +103,21 @@ def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str) -> li
         call["record"] = f"{log}.yaml"
         added += [option.replace("{record}", call["record"]) for option in settings["record"]]
     if call["kind"] != "compile":
-        call["lto_linker"] = lto_link(whole, call["inputs"])
-        added += settings["link"]
+        call["lto_linker"] = lto_link(whole, call["inputs"], linker=call["name"] if is_linker else "")
+        links = list(settings["link"])
         if call["lto_linker"] == "lld":
-            added += settings["lto_link"]
+            links += settings["lto_link"]
             cache = separate_cache(whole + settings["link"], settings["cache"]) if settings["cache"] else ""
-            added += [f"-Wl,{cache}"] if cache else []
+            links += [f"-Wl,{cache}"] if cache else []
             call["record"] = f"{log}.yaml" if settings["link_record"] else ""
-            added += [option.replace("{record}", call["record"]) for option in settings["link_record"]]
+            links += [option.replace("{record}", call["record"]) for option in settings["link_record"]]
+        added += _linker_words(links) if is_linker else links
     return added
+
+
+def _linker_words(options: list[str]) -> list[str]:
+    """What a driver hands to the linker of these options."""
+    return [word for option in options if option.startswith("-Wl,") for word in option.split(",")[1:]]
 
 
 def main() -> int:
@@ -112,17 +130,27 @@ def main() -> int:
     # A server that a build has started, as of a cache, outlives it and keeps its variables.
     if not os.path.isfile(sys.argv[2]):
         os.execve(program, [program, *words], environment)  # noqa: S606  (in the place of the compiler)
-    settings = _read(sys.argv[2])
+    settings, is_linker = _read(sys.argv[2]), name in known["linkers"]
     log = os.path.join(settings["log"], f"{time.time_ns()}-{os.getpid()}")
-    call: dict[str, Any] = _read_words(name, words, os.getcwd()) | {"program": program, "record": "", "lto_linker": ""}
-    call |= {"code": 0, "user_seconds": 0.0, "wall_seconds": 0.0, "contents": [], "texts": []}
-    if is_foreign and call["kind"] in {"compile", "link", "both"}:
+    call: dict[str, Any] = _read_words(name, words, os.getcwd(), is_linker=is_linker)
+    call |= {
+        "program": program,
+        "record": "",
+        "lto_linker": "",
+        "code": 0,
+        "user_seconds": 0.0,
+        "wall_seconds": 0.0,
+        "contents": [],
+        "texts": [],
+    }
+    # The objects that a compiler for another machine links may be ours.
+    if is_foreign and call["kind"] in {"compile", "both"}:
         call["kind"] = "foreign"
     if call["kind"] in {"other", "foreign", "unread"}:
         if call["kind"] != "other" or not {"-c", "--compile", "-r"}.isdisjoint(call["words"]):
             _write(log, call)
         os.execve(program, [program, *words], environment)  # noqa: S606  (in the place of the compiler)
-    added = _added_words(settings, call, log)
+    added = [] if is_foreign else _added_words(settings, call, log, is_linker=is_linker)
     piped = save_pipes(call["sources"], log) if settings["keep"] else {}
     begin = time.monotonic()
     with open(f"{log}.errors", "w+b") as errors:

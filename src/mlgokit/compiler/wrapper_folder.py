@@ -20,17 +20,18 @@ from pathlib import Path
 import platformdirs
 
 from mlgokit.compiler import process
-from mlgokit.compiler.driver_call import COMPILER, is_native
+from mlgokit.compiler.driver_call import COMPILER, LINKER, is_native
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapper import REDIRECT
 from mlgokit.files import writing
 
 _C = ("cc", "gcc", "clang", "c99", "c89")
 _CXX = ("c++", "g++", "clang++")
-_TOOLS = ("ld.lld", "llvm-ar", "llvm-ranlib", "llvm-nm", "llvm-strip", "llvm-objcopy")
+_LLD = "ld.lld"
+_TOOLS = ("llvm-ar", "llvm-ranlib", "llvm-nm", "llvm-strip", "llvm-objcopy")
 _LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache")
 """They give out objects that another call made, or have another machine compile."""
-_COMPILER = re.compile(COMPILER)
+_COMPILER, _LINKER = re.compile(COMPILER), re.compile(LINKER)
 _PROGRAMS, _SOURCE, _FOLDER, _ANY = "programs.json", "redirect.c", "bin", "compiler"
 _WRAPPER = ("wrapper.py", "driver_call.py", "source_texts.py")
 _PACKAGE = "mlgokit/compiler"
@@ -40,6 +41,11 @@ _SESSION, _REDIRECTED = "MLGOKIT_WRAPPING", "MLGOKIT_WRAPPERS"
 _BUILD_SECONDS = 60.0
 # Without the variable, the wrapper's own compiler is not redirected to the wrapper.
 _COMPILER_SCRIPT = """#!/bin/sh
+MLGOKIT_WRAPPERS= exec {start} "${session}" {name} "$@"
+"""
+# A compiler's own link is written down as a call of the compiler.
+_LINKER_SCRIPT = """#!/bin/sh
+test -n "$MLGOKIT_WRAPPERS" || exec {program} "$@"
 MLGOKIT_WRAPPERS= exec {start} "${session}" {name} "$@"
 """
 _RUSTC_SCRIPT = """#!/bin/sh
@@ -100,15 +106,19 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
     """
     present = _present()
     launchers = {name: str(present[name]) for name in _LAUNCHERS if name in present}
+    linkers = {name: str(present[name]) for name in present if _LINKER.fullmatch(name)}
     if keeps_compilers:
-        programs = {name: str(path) for name, path in present.items() if name not in launchers}
-        foreign, tools = dict[str, str](), dict[str, str]()
+        programs = {name: str(path) for name, path in present.items() if name not in {*launchers, *linkers}}
+        # Nobody asks such a build what it linked.
+        foreign, tools, linkers = dict[str, str](), dict[str, str](), dict[str, str]()
     else:
         programs = {name: str(path) for name, path in wrapped_names(toolchain, present).items()}
         foreign = {name: str(path) for name, path in foreign_names(present).items()}
         # A build that looks for them beside its compiler shall find those of the same LLVM.
         beside = toolchain.clang.resolve().parent
         tools = {name: str(beside / name) for name in _TOOLS if (beside / name).exists()}
+        if (beside / _LLD).exists():
+            linkers[_LLD] = str(beside / _LLD)
     package = resources.files("mlgokit.compiler")
     sources = {f"{_PACKAGE}/{name}": (package / name).read_bytes() for name in _WRAPPER}
     sources |= {name: (package / name).read_bytes() for name in (_SOURCE, _RUSTC_SOURCE)}
@@ -116,6 +126,7 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
         {
             "programs": programs,
             "foreign": foreign,
+            "linkers": linkers,
             "launchers": launchers,
             "tools": tools,
             "keeps_compilers": keeps_compilers,
@@ -123,7 +134,7 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
             "clang++": str(toolchain.clangxx),
         }
     )
-    scripts = (_COMPILER_SCRIPT, _RUSTC_SCRIPT, _LAUNCHER, _START)
+    scripts = (_COMPILER_SCRIPT, _LINKER_SCRIPT, _RUSTC_SCRIPT, _LAUNCHER, _START)
     key = repr((known, sorted(sources.items()), sys.executable, toolchain.version_text, scripts))
     top = cache_folder or platformdirs.user_cache_path("mlgokit") / "wrappers"
     folder = top / f"llvm-{toolchain.major}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -138,7 +149,9 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
             for name, data in sources.items():
                 (scratch / name).parent.mkdir(parents=True, exist_ok=True)
                 (scratch / name).write_bytes(data)
-            _put_programs(scratch / _FOLDER, folder, [*programs, *foreign], launchers, tools)
+            _put_programs(
+                scratch / _FOLDER, folder, [*programs, *foreign], launchers=launchers, tools=tools, linkers=linkers
+            )
             _build_redirect(scratch, toolchain)
             if not folder.is_dir():
                 scratch.rename(folder)
@@ -180,7 +193,7 @@ def plugin_settings() -> dict[str, str]:
 
 
 def _present() -> dict[str, Path]:
-    """Compilers and their launchers in ``PATH``, the first of each name."""
+    """Compilers, their launchers and linkers in ``PATH``, the first of each name."""
     found: dict[str, Path] = {}
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         place = Path(folder).absolute()
@@ -188,14 +201,20 @@ def _present() -> dict[str, Path]:
         if not place.is_dir() or (place.parent / _PROGRAMS).exists():
             continue
         for path in sorted(place.iterdir()):
-            is_one = path.name in _LAUNCHERS or _COMPILER.fullmatch(path.name)
+            is_one = path.name in _LAUNCHERS or _COMPILER.fullmatch(path.name) or _LINKER.fullmatch(path.name)
             if is_one and path.name not in found and os.access(path, os.X_OK):
                 found[path.name] = path
     return found
 
 
 def _put_programs(
-    place: Path, folder: Path, names: list[str], launchers: Mapping[str, str], tools: Mapping[str, str]
+    place: Path,
+    folder: Path,
+    names: list[str],
+    *,
+    launchers: Mapping[str, str],
+    tools: Mapping[str, str],
+    linkers: Mapping[str, str],
 ) -> None:
     """Fill ``place`` with programs that will lie in ``folder``."""
     place.mkdir()
@@ -204,6 +223,10 @@ def _put_programs(
         name: _COMPILER_SCRIPT.format(start=shlex.join(start), session=_SESSION, name=shlex.quote(name))
         for name in names
     }
+    for name, path in linkers.items():
+        texts[name] = _LINKER_SCRIPT.format(
+            start=shlex.join(start), session=_SESSION, name=shlex.quote(name), program=shlex.quote(path)
+        )
     # For what is started by a path and has a name that no program in ``PATH`` has.
     texts[f"../{_ANY}"] = _COMPILER_SCRIPT.format(start=shlex.join(start), session=_SESSION, name="''")
     texts |= {name: _LAUNCHER.format(launcher=shlex.quote(path)) for name, path in launchers.items()}

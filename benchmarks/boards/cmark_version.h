@@ -1,0 +1,2 @@
+#define CMARK_VERSION 0
+#define CMARK_VERSION_STRING "0"
