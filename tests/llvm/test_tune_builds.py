@@ -1,5 +1,6 @@
 """Tunings of whole builds: recorded, tuned, built again with the plugin, tested, compared."""
 
+import dataclasses
 import json
 import os
 import re
@@ -16,6 +17,8 @@ from mlgokit.builds.outside import outside_of
 from mlgokit.builds.recorded import RecordedBuild, record_plain
 from mlgokit.builds.site import BuildCommands
 from mlgokit.cli import main
+from mlgokit.commands import check
+from mlgokit.commands.check import Check
 from mlgokit.commands.tune import run
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
@@ -122,6 +125,23 @@ def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: 
     assert again.built.programs[0].tuned.image <= program.tuned.image
     # The plain build is not made again.
     assert logs == sorted(path.stat().st_mtime_ns for path in (project.parent / "tune/build").glob("plain-*.log"))
+
+    size = again.built.programs[0].tuned.image
+    config = Check(
+        plugin=project.parent / "tuned.so",
+        built=BuildCommands(build=("make -j2",), build_folder=project),
+        max_bytes=size,
+        max_growth=0.0,
+        against=project.parent / "tune/tuned.json",
+    )
+    checked = check.run(config)
+    assert checked.built is not None
+    assert [one.tuned.image for one in checked.built.programs] == [size]
+    assert (checked.beyond, check.exit_code(config, checked)) == ((), 0)
+    too_small = dataclasses.replace(config, max_bytes=size - 1)
+    beyond = check.run(too_small)
+    assert beyond.beyond == (f"bin/app: {size:,} bytes, 1 more than --max-bytes {size - 1:,}",)
+    assert check.exit_code(too_small, beyond) == 1
 
 
 def test_no_program_of_several_that_share_a_function_grows(tuning: Tuning, project: Path, toolchain: Toolchain):

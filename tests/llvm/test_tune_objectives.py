@@ -219,7 +219,10 @@ def test_a_command_that_says_another_thing_in_the_proof_is_not_believed(
         (["--objective", "command", "--command", "wc {output}"], "--command: expected --link-command to make {output}"),
         (["--objective", "command", "--command", "wc {image}"], "found {image}"),
         (["--command", "wc {objects}"], "--command: only for --objective command, found --objective image"),
-        (["--link-command", "ld {objects} -o x"], "expected --objective linked or command with it, found image"),
+        (
+            ["--link-command", "ld {objects} -o x"],
+            "expected --objective linked, compressed or command with it, found image",
+        ),
         (
             ["--objective", "linked", "--link-command", "ld other.o -o x"],
             "none of the tuned modules' objects is in the command",

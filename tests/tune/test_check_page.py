@@ -1,11 +1,17 @@
 import dataclasses
 import io
+import json
+import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from mlgokit.builds.images import BuiltImage
+from mlgokit.builds.recorded import TunedBuild, TunedProgram
+from mlgokit.errors import InputError
 from mlgokit.pages.terminal import print_page
-from mlgokit.tune.check import CheckedModule, CheckResult
+from mlgokit.tune.check import CheckedModule, CheckResult, programs_beyond, read_programs
 from mlgokit.tune.page import check_page, verdict
 from mlgokit.tune.result import SpillCosts
 
@@ -112,3 +118,49 @@ def test_a_function_that_costs_more_is_named_and_reason_enough():
 def test_without_functions_nothing_is_lost():
     nothing = dataclasses.replace(with_costs(plain=0.0, tuned=0.0), allocations=0, allocations_kept=0)
     assert (nothing.share, nothing.change) == (1, 0)
+
+
+def built_of(**sizes: int) -> TunedBuild:
+    def image(size: int) -> BuiltImage:
+        return BuiltImage(status="linked", image=size) if size else BuiltImage(status="failed", reason="no main")
+
+    programs = tuple(
+        TunedProgram(program=name, plain=BuiltImage(status="linked", image=1000), tuned=image(size))
+        for name, size in sizes.items()
+    )
+    return TunedBuild(programs=programs, tests="", notes=(), line="")
+
+
+def test_programs_beyond_their_limits_are_named():
+    built = built_of(app=900, tool=1010, broken=0)
+    assert programs_beyond(built_of(app=900), max_bytes=900, max_growth=0.0, earlier={"app": 900}) == ()
+    assert programs_beyond(built, max_bytes=1000, max_growth=None, earlier={}) == (
+        "tool: 1,010 bytes, 10 more than --max-bytes 1,000",
+        "broken: expected an image with the plugin, found none: no main",
+    )
+    assert programs_beyond(built, max_bytes=None, max_growth=0.5, earlier={"app": 899, "tool": 1000, "lib": 5}) == (
+        "tool: 1,010 bytes, 1.00 % more than the 1,000 of --against; --max-growth is 0.5 %",
+        "broken: expected an image with the plugin, found none: no main",
+        "lib: today's build does not link it, and --against has it",
+    )
+    text = io.StringIO()
+    found = dataclasses.replace(kept(), built=built, beyond=("tool: too large",))
+    assert not check_page(found).good
+    print_page(check_page(found), Console(file=text, width=200))
+    assert re.search(r"tool +1,000 +1,010 +\+10 +\+?1\.00 %", text.getvalue())
+    assert "tool: too large" in text.getvalue()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"built": null}', '{"built": {"programs": [{"program": "a"}]}}'])
+def test_what_has_no_programs_is_nothing_to_compare_with(text: str, tmp_path: Path):
+    (tmp_path / "tuned.json").write_text(text)
+    with pytest.raises(
+        InputError, match=r"^--against .*tuned\.json: expected the JSON result of `mlgokit tune --build`"
+    ):
+        read_programs(tmp_path / "tuned.json")
+
+
+def test_the_programs_of_a_check_are_compared_with_later(tmp_path: Path):
+    found = dataclasses.replace(kept(), built=built_of(app=900))
+    (tmp_path / "check.json").write_text(json.dumps(found.to_json()))
+    assert read_programs(tmp_path / "check.json") == {"app": 900}

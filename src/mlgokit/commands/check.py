@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +11,22 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.cargo import CargoRequest, cargo_words, open_cargo
 from mlgokit.builds.compilers import check_sandbox, clang_for
 from mlgokit.builds.corpus import ANY_COMMANDS, Database, import_database, modules_for_size, modules_of_project
 from mlgokit.builds.lto import check_steps
-from mlgokit.commands.options import COMPILER, Compiling, Databases, check_module_source, reject_with_cargo
+from mlgokit.builds.recorded import RecordedBuild, record_plain, try_plugin
+from mlgokit.commands.options import (
+    COMPILER,
+    NO_BUILD,
+    Compiling,
+    Databases,
+    WholeBuild,
+    check_module_source,
+    check_programs,
+    reject_with_cargo,
+)
 from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.front_end import Level
@@ -27,7 +38,7 @@ from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import list_tables
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, read_overrides
-from mlgokit.tune.check import CheckResult, check_plugin
+from mlgokit.tune.check import CheckResult, check_plugin, programs_beyond, read_programs
 from mlgokit.tune.page import check_page
 
 
@@ -41,6 +52,8 @@ class Check:
     """Compilation database (compile_commands.json) of today's code; name this or a corpus."""
     corpus: Path | None = None
     """Folder of a corpus of today's code."""
+    built: WholeBuild = NO_BUILD
+    """Build of today's code, as in `mlgokit tune --build`; it runs in a copy, plainly and with the plugin."""
     cargo: str | None = None
     """Cargo build of today's code, as in `mlgokit tune`, instead of a database or corpus; it runs in --cargo-folder
     with a temporary target folder."""
@@ -51,6 +64,14 @@ class Check:
     least_kept: float = 0.0
     """Minimum share of the plugin's decisions (functions, if tuned for spill cost) that must still apply, such as 0.8;
     below it, the exit code is 1."""
+    max_bytes: int | None = None
+    """With --build: largest size of a program with the plugin, as llvm-size calls text; above it, the exit code is
+    1."""
+    max_growth: float | None = None
+    """Percentage by which a program may have grown since --against, such as 0.5; above it, the exit code is 1."""
+    against: Path | None = None
+    """Earlier result that --max-growth compares with: tuned.json of `mlgokit tune --build`, or the output of `mlgokit
+    --json check --build`."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands. It must be one for size, unless the
     plugin was tuned for spill cost."""
@@ -68,7 +89,8 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         InputError: the plugin is none that a tuning wrote.
         CorpusError: there is nothing to compile.
     """
-    if config.cargo is None:
+    earlier = _check_limits(config)
+    if config.cargo is None and not config.built.build:
         check_module_source(
             "check", compile_commands=config.compile_commands, corpus=config.corpus, database=config.database
         )
@@ -102,15 +124,49 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     check_sandbox(config.compiler, toolchain)
     # Imported anew: a check leaves nothing behind.
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
+        recorded, path = None, config.compile_commands
+        if config.built.build:
+            recorded = record_plain(config.built, Path(scratch), go_on=False, toolchain=toolchain, report=report)
+            path = recorded.database
         corpus = config.corpus or Path(scratch) / "corpus"
-        if config.compile_commands is not None:
-            database = Database(path=config.compile_commands, level=config.level, choice=config.database)
+        if path is not None:
+            project = None if recorded is None else recorded.project
+            database = Database(path=path, project=project, level=config.level, choice=config.database)
             import_database(database, corpus, toolchain=toolchain, compiler=config.compiler, report=report)
         compiler = clang_for(config.compiler, toolchain, corpus=corpus, report=report)
         with reading(corpus):
             chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
             found = compare(chosen.modules, compiler)
-        return dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
+        found = dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
+        return found if recorded is None else _with_programs(config, found, recorded, earlier, report=report)
+
+
+def _check_limits(config: Check) -> Mapping[str, int]:
+    """Refuse limits that nothing is compared with; the programs of the earlier result, if one is named."""
+    if config.built.build:
+        check_programs(config.built)
+        given = {"--cargo": config.cargo, "--corpus": config.corpus, "--compile-commands": config.compile_commands}
+        if more := [option for option, value in given.items() if value is not None]:
+            raise UsageError(f"check: expected either --build or {more[0]}, found both; remove one")
+    elif config.max_bytes is not None or config.max_growth is not None or config.built != NO_BUILD:
+        raise UsageError("check: --max-bytes, --max-growth, --test and the like need --build; add the build command")
+    if (config.max_growth is None) != (config.against is None):
+        raise UsageError("check: expected --max-growth and --against together, found one of them; add the other")
+    return {} if config.against is None else read_programs(config.against)
+
+
+def _with_programs(
+    config: Check, found: CheckResult, recorded: RecordedBuild, earlier: Mapping[str, int], *, report: Report
+) -> CheckResult:
+    """Build today's code with the plugin, and compare its programs with the plain ones and with the limits."""
+    plugin = config.plugin.resolve()
+    candidate = CandidatePlugin(file=plugin, output=plugin, published=plugin)
+    built = try_plugin(recorded, candidate, "compile", by_size=False, report=report)
+    return dataclasses.replace(
+        found,
+        built=built,
+        beyond=programs_beyond(built, max_bytes=config.max_bytes, max_growth=config.max_growth, earlier=earlier),
+    )
 
 
 def _check_programs(
@@ -146,5 +202,5 @@ def render(result: CheckResult, console: Console) -> None:
 
 
 def exit_code(config: Check, result: CheckResult) -> int:
-    """1 if less still applies than the user asked for."""
-    return MlgokitError.exit_code if result.share < config.least_kept else 0
+    """1 if less still applies than the user asked for, or a program is beyond its limits."""
+    return MlgokitError.exit_code if result.share < config.least_kept or result.beyond else 0

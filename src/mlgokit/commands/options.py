@@ -1,5 +1,7 @@
 """Options that several commands have."""
 
+import shlex
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +11,7 @@ import tyro
 
 from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, ReuseOptions
 from mlgokit.builds.corpus import ANY_COMMANDS, DatabaseOptions
+from mlgokit.builds.site import BuildCommands
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
 from mlgokit.errors import UsageError
@@ -36,6 +39,11 @@ LEAN_REUSE = ReuseOptions(residents="off", known_functions="off", known_decision
 Clustering = Annotated[ClusterChoice, tyro.conf.OmitArgPrefixes]
 """As a field of a command's configuration: the options of the command line have no prefix."""
 NO_CLUSTER = ClusterChoice()
+
+
+WholeBuild = Annotated[BuildCommands, tyro.conf.OmitArgPrefixes, tyro.conf.UseAppendAction]
+"""As a field of a command's configuration: the options of the command line have no prefix."""
+NO_BUILD = BuildCommands()
 
 
 Texts = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
@@ -123,3 +131,17 @@ def reject_with_cargo(given: Mapping[str, bool]) -> None:
                 f"{option}: cannot be combined with --cargo, which compiles with rustc instead; give "
                 "only one of the two"
             )
+
+
+def check_programs(commands: BuildCommands) -> None:
+    """Refuse commands of a build whose programs are not there.
+
+    Raises:
+        UsageError: one is not, or is not a single command.
+    """
+    for option in ("build", "clean", "test"):
+        for words in commands.words(option):
+            if "/" not in words[0] and shutil.which(words[0]) is None:
+                raise UsageError(
+                    f"--{option}: expected a program in {shlex.join(words)}, found no {words[0]}; check the name"
+                )

@@ -2,8 +2,6 @@
 
 import dataclasses
 import re
-import shlex
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,15 +12,17 @@ from mlgokit.builds.cargo import cargo_words
 from mlgokit.builds.corpus import ANY_COMMANDS
 from mlgokit.builds.link import OUTPUT, link_words
 from mlgokit.builds.measurement import measuring_words
-from mlgokit.builds.site import BuildCommands
 from mlgokit.commands.options import (
     COMPILER,
+    NO_BUILD,
     NO_CLUSTER,
     REUSE,
     Clustering,
     Compiling,
     Databases,
     Reusing,
+    WholeBuild,
+    check_programs,
     reject_with_cargo,
 )
 from mlgokit.compiler.toolchain import Toolchain
@@ -44,9 +44,6 @@ NO_POLICY = "none"
 _MOST_KEPT = 99.9999
 """Percent; LLVM's summary of a profile goes no further."""
 _NOT_BY_CARGO = {"linked", "command", "spill-cost"}
-WholeBuild = Annotated[BuildCommands, tyro.conf.OmitArgPrefixes, tyro.conf.UseAppendAction]
-"""As a field of a command's configuration: the options of the command line have no prefix."""
-NO_BUILD = BuildCommands()
 ALLOCATION_SHARE = 0.3
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
 PASS_SHARE = 0.4
@@ -332,21 +329,12 @@ def check_build(config: Tune) -> None:
     folder = options.build_folder
     if not folder.is_dir():
         raise UsageError(f"--build-folder {folder}: expected a folder with sources to build, found none; correct it")
-    _check_programs(options)
+    check_programs(options)
     if (config.folder / "search").exists() and not config.go_on:
         raise ReuseError(
             f"{config.folder / 'search'}: expected a new folder, found a search; "
             "add --continue to go on with it, or name another --folder"
         )
-
-
-def _check_programs(commands: BuildCommands) -> None:
-    for option in ("build", "clean", "test"):
-        for words in commands.words(option):
-            if "/" not in words[0] and shutil.which(words[0]) is None:
-                raise UsageError(
-                    f"--{option}: expected a program in {shlex.join(words)}, found no {words[0]}; check the name"
-                )
 
 
 def check_cargo(config: Tune) -> tuple[str, ...]:

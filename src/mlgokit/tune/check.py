@@ -1,6 +1,7 @@
 """How much of a tuned plugin still applies to code that changed since it was tuned, and what it saves there now."""
 
 import dataclasses
+import json
 import tempfile
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
@@ -9,12 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mlgokit.builds.images import LINKED
+from mlgokit.builds.recorded import TunedBuild
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import Compiler, PluginUse
 from mlgokit.compiler.reuse.trials import Overrides, Stage, TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import InputError
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
@@ -80,6 +84,8 @@ class CheckResult:
         costs: of today's functions, a COMDAT function once, if the plugin was tuned for these.
         left_out: sources of the project that were not compiled, with the reason.
         notes: remarks about the build, such as options that are left out of it.
+        built: today's build with the plugin, if the build was given.
+        beyond: programs that are larger than they may be, a sentence each.
     """
 
     plugin: str
@@ -101,6 +107,8 @@ class CheckResult:
     costs: SpillCosts | None = None
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
+    built: TunedBuild | None = None
+    beyond: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
@@ -196,6 +204,53 @@ def check_plugin(
         passes_kept=len(left_out_kept) + len(not_run_kept),
         **compared,
     )
+
+
+def read_programs(path: Path) -> dict[str, int]:
+    """Bytes by program of the tuned build in an earlier result, of a tuning or of a check.
+
+    Raises:
+        InputError: there is none in the file.
+    """
+    try:
+        built = json.loads(path.read_bytes())["built"]["programs"]
+        programs = {one["program"]: one["tuned"]["image"] for one in built}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InputError(
+            f"--against {path}: expected the JSON result of `mlgokit tune --build` or `mlgokit --json check --build`, "
+            f"found {error!r:.200}; give tuned.json of the tuning"
+        ) from error
+    if not all(isinstance(size, int) for size in programs.values()):
+        raise InputError(f"--against {path}: expected bytes of each program, found {programs!r:.200}; tune again")
+    return programs
+
+
+def programs_beyond(
+    built: TunedBuild, *, max_bytes: int | None, max_growth: float | None, earlier: Mapping[str, int]
+) -> tuple[str, ...]:
+    """A sentence for each program that is larger than it may be, or that cannot be compared.
+
+    Args:
+        built: today's build with the plugin.
+        max_bytes: of a program.
+        max_growth: percentage by which it may be larger than before.
+        earlier: bytes before, by program.
+    """
+    beyond: list[str] = []
+    for one in built.programs:
+        size, before = one.tuned.image, earlier.get(one.program)
+        if one.tuned.status != LINKED:
+            beyond.append(f"{one.program}: expected an image with the plugin, found none: {one.tuned.reason}")
+        elif max_bytes is not None and size > max_bytes:
+            beyond.append(f"{one.program}: {size:,} bytes, {size - max_bytes:,} more than --max-bytes {max_bytes:,}")
+        elif max_growth is not None and before is not None and size > before * (1 + max_growth / 100):
+            beyond.append(
+                f"{one.program}: {size:,} bytes, {100 * (size / before - 1) if before else 100:.2f} % more than the "
+                f"{before:,} of --against; --max-growth is {max_growth:g} %"
+            )
+    names = {one.program for one in built.programs}
+    beyond += [f"{name}: today's build does not link it, and --against has it" for name in earlier if name not in names]
+    return tuple(beyond)
 
 
 def _touches(one: BuildPair, changed: frozenset[int], left_out: frozenset[int], not_run: frozenset[int]) -> bool:

@@ -409,10 +409,36 @@ def check_page(check: CheckResult) -> Page:
     table = _byte_check_table(check) if check.costs is None else _cost_check_table(check.modules)
     return Page(
         title=f"{check.plugin} on today's code",
-        good=not check.tune_again,
+        good=not check.tune_again and not check.beyond,
         headline=verdict(check),
-        sentences=tuple(_check_sentences(check, len(table.rows))),
-        parts=drop_empty([table, _left_out_table(check.failures, check.left_out)]),
+        sentences=(*_check_sentences(check, len(table.rows)), *check.beyond),
+        parts=drop_empty([_checked_programs(check), table, _left_out_table(check.failures, check.left_out)]),
+    )
+
+
+def _checked_programs(check: CheckResult) -> Table | None:
+    if check.built is None:
+        return None
+    return Table(
+        title="Programs",
+        columns=(
+            *text_columns("program"),
+            *count_columns("plain", "tuned"),
+            *difference_columns("difference"),
+            *change_columns("change"),
+        ),
+        rows=tuple(
+            (
+                one.program,
+                one.plain.image,
+                one.tuned.image,
+                one.tuned.image - one.plain.image,
+                relative_change(one.plain.image, one.tuned.image),
+            )
+            for one in check.built.programs
+            if _is_linked(one)
+        ),
+        note=f"{_TEXT}, of today's code.",
     )
 
 
