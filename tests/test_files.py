@@ -5,14 +5,18 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from mlgokit import files
 from mlgokit.errors import StorageError
 from mlgokit.files import (
     atomic_write,
     check_writable,
+    digest_file,
+    digest_once,
     put_in_place,
     put_link,
     remove_leftovers,
@@ -185,3 +189,24 @@ def test_a_link_leads_to_the_newer_file(has_links: bool, tmp_path: Path, monkeyp
         assert (tmp_path / "link").read_text() == text
     assert (tmp_path / "link").is_symlink() == has_links
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_file_is_read_again_when_it_changed_and_not_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "file"
+    read: list[Path] = []
+    monkeypatch.setattr(files, "digest_file", lambda path: read.append(path) or digest_file(path))
+    path.write_bytes(b"one")
+    # Just written: the next change may have the same time stamp.
+    assert digest_once(path) == digest_once(path) == digest_file(path)
+    assert len(read) == 2
+
+    begin = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: begin + 60 * 10**9)
+    first = digest_once(path)
+    assert digest_once(path) == first
+    assert len(read) == 3
+    status = path.stat()
+    path.write_bytes(b"two")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_mtime_ns == status.st_mtime_ns
+    assert digest_once(path) == digest_file(path) != first

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import stat
+import time
 import uuid
 from collections.abc import Generator
 from pathlib import Path
@@ -26,6 +27,9 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "choose a shorter name",
 }
 _TEMPORARY = re.compile(r"\.mlgokit-([1-9][0-9]{0,9})-[0-9a-f]{32}\.tmp")
+_RACY_NANOSECONDS = 2_000_000_000
+"""A file that changed so lately may change again without another time stamp."""
+_digests: dict[tuple[int, ...], str] = {}
 
 
 @contextlib.contextmanager
@@ -251,3 +255,29 @@ def digest_file(path: Path) -> str:
     """SHA-256 of the file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_once(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal; read again only if its device, inode, size or times changed.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    begin = time.time_ns()
+    before = stamp_of(path)
+    if (known := _digests.get(before)) is not None:
+        return known
+    digest = digest_file(path)
+    if before == stamp_of(path) and begin - max(before[-2:]) > _RACY_NANOSECONDS:
+        _digests[before] = digest
+    return digest
+
+
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """The state of a file without its content: device, inode, size, and times in nanoseconds.
+
+    Raises:
+        OSError: it is not there.
+    """
+    status = path.stat()
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

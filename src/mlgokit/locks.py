@@ -9,6 +9,7 @@ import contextlib
 import contextvars
 import errno
 import fcntl
+import itertools
 import json
 import os
 import shlex
@@ -73,12 +74,8 @@ def locked(folder: Path, *, make: bool = True) -> Generator[None]:
     if not make and not folder.is_dir():
         yield
         return
-    made: list[Path] = []
-    with writing(folder):
-        for path in (folder, *folder.parents):
-            if path.exists():
-                break
-            made.append(path)
+    # Unlike pathlib's, it does not raise for a path that cannot be looked at; the lock then says why.
+    made = list(itertools.takewhile(lambda path: not os.path.exists(path), (folder, *folder.parents)))  # noqa: PTH110
     try:
         with _exclusive(folder.resolve() / LOCK_NAME, folder, "a folder"):
             yield
@@ -138,31 +135,30 @@ def _exclusive(lock: Path, shown: Path, kind: str) -> Generator[None]:
 def _hold(lock: Path, shown: Path, kind: str, *, shared: bool) -> int:
     """A descriptor of the lock file, which holds the lock unless the file system has none."""
     end = time.monotonic() + GRACE_SECONDS
-    while True:
-        with writing(shown):
+    with writing(shown):
+        while True:
             if not shared:
                 lock.parent.mkdir(parents=True, exist_ok=True)
             descriptor = _open_lock(lock)
-        kept = is_free = False
-        try:
-            with writing(shown):
+            kept = is_free = False
+            try:
                 is_free = _try(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-            # Whoever held it may have deleted the file between our two calls.
-            kept = is_free and _is_current(descriptor, lock)
-            holders = [] if is_free else _holders(descriptor)
-        finally:
-            if not kept:
-                os.close(descriptor)
-        if kept:
-            _sign(descriptor, alone=not shared)
-            return descriptor
-        if not is_free and time.monotonic() >= end:
-            owners = " and ".join(map(str, holders[:2])) or "one that does"
-            raise BusyError(
-                f"{shown}: expected {kind} that no other process uses, found {owners}; wait until it ends, "
-                "or name another"
-            )
-        time.sleep(0 if is_free else _PAUSE_SECONDS)
+                # Whoever held it may have deleted the file between our two calls.
+                kept = is_free and _is_current(descriptor, lock)
+                holders = [] if is_free else _holders(descriptor)
+            finally:
+                if not kept:
+                    os.close(descriptor)
+            if kept:
+                _sign(descriptor, alone=not shared)
+                return descriptor
+            if not is_free and time.monotonic() >= end:
+                owners = " and ".join(map(str, holders[:2])) or "one that does"
+                raise BusyError(
+                    f"{shown}: expected {kind} that no other process uses, found {owners}; wait until it ends, "
+                    "or name another"
+                )
+            time.sleep(0 if is_free else _PAUSE_SECONDS)
 
 
 def _try(descriptor: int, kind: int) -> bool:

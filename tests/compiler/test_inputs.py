@@ -1,13 +1,10 @@
-"""Which files a command line reads, and when a file is another one; no compiler takes part."""
+"""Which files a command line reads; no compiler takes part."""
 
-import os
-import time
 from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler import inputs
-from mlgokit.compiler.inputs import digest_once, named_files
+from mlgokit.compiler.inputs import named_files
 from mlgokit.compiler.options.parse import option_table
 from mlgokit.files import digest_file
 
@@ -40,24 +37,3 @@ def test_a_bare_name_is_found_where_options_have_a_sign_before_it(tmp_path: Path
     for words in (("-fprofile-sample-use=named",), ("-mlink-builtin-bitcode", "named"), ("-fx=a,named",), ("named",)):
         assert list(named_files(words)) == ["named"]
     assert not named_files(("-Oz", "-fnamed", "other", "."))
-
-
-def test_a_file_is_read_again_when_it_changed_and_not_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "file"
-    read: list[Path] = []
-    monkeypatch.setattr(inputs, "digest_file", lambda path: read.append(path) or digest_file(path))
-    path.write_bytes(b"one")
-    # Just written: the next change may have the same time stamp.
-    assert digest_once(path) == digest_once(path) == digest_file(path)
-    assert len(read) == 2
-
-    begin = time.time_ns()
-    monkeypatch.setattr(time, "time_ns", lambda: begin + 60 * 10**9)
-    first = digest_once(path)
-    assert digest_once(path) == first
-    assert len(read) == 3
-    status = path.stat()
-    path.write_bytes(b"two")
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert path.stat().st_mtime_ns == status.st_mtime_ns
-    assert digest_once(path) == digest_file(path) != first

@@ -287,8 +287,12 @@ def quick_settings(name: str) -> Any:
     return settings(name)
 
 
-LONG = {("bc-max", AdviceKind.BINARY), ("dqn", AdviceKind.BINARY)}
-"""Ten seconds together; the same learners learn masked choices in the fast half."""
+LONG = {
+    ("bc-max", AdviceKind.BINARY),
+    ("bc-max", AdviceKind.MASKED_CHOICE),
+    ("dqn", AdviceKind.BINARY),
+}
+"""Fifteen seconds together; the same learners learn another kind of advice in the fast half."""
 
 
 @pytest.mark.parametrize(

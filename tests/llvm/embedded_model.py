@@ -39,11 +39,11 @@ def build_driver(toolchain: Toolchain, model: Path, problem: Problem, output: Pa
     """
     done = process.run(
         [
-            toolchain.clangxx, "-O2", "-std=c++17", "-fno-rtti", "-fno-exceptions", "-isystem",
+            toolchain.clangxx, "-std=c++17", "-fno-rtti", "-fno-exceptions", "-isystem",
             str(toolchain.include_dir), "-include", model, f"-DMODEL={model.stem}",
             f"-DDECISION={'float' if problem.advice_kind is AdviceKind.REAL else 'int64_t'}", SOURCE,
             model.with_suffix(".o"), f"-L{toolchain.library_dir}", f"-Wl,-rpath,{toolchain.library_dir}",
-            f"-lLLVM-{toolchain.major}", "-o", output,
+            f"-lLLVM-{toolchain.major}", f"--ld-path={toolchain.lld}", "-o", output,
         ],
         timeout_seconds=300,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.learning import live_range_trials, live_ranges, loop
-from mlgokit.learning.live_range_trials import FunctionId, ask_ranges, try_ranges
+from mlgokit.learning.live_range_trials import FunctionId, log_live_ranges, try_ranges
 from mlgokit.learning.loop import learn
 from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
@@ -107,7 +107,7 @@ def code_of(done: Compilation, function: str) -> int:
 def test_a_trial_measures_what_a_policy_then_gives(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, problem: Problem
 ):
-    plain, questions = ask_ranges(compiler, modules[0], problem, rows=1000, seed=1)
+    plain, questions = log_live_ranges(compiler, modules[0], problem, rows=1000, seed=1)
     assert questions is not None
     assert questions.features[: len(problem.features)] == problem.feature_names
     assert np.all(questions.rows[:, questions.features.index("heuristic_priority")] > 0)
@@ -140,7 +140,7 @@ def test_a_trial_measures_what_a_policy_then_gives(
 def test_a_trial_measures_what_a_policy_gives_that_says_what_callee_saved_registers_cost(
     compiler: ClangCompiler, seldom: list[Module], tmp_path: Path
 ):
-    plain, questions = ask_ranges(compiler, seldom[0], REGALLOC_WEIGHT, rows=1000, seed=1)
+    plain, questions = log_live_ranges(compiler, seldom[0], REGALLOC_WEIGHT, rows=1000, seed=1)
     assert questions is not None
     names = questions.features
     weights = 0.2 * np.random.default_rng(2).normal(size=len(names))
@@ -166,7 +166,7 @@ def test_a_trial_measures_what_a_policy_gives_that_says_what_callee_saved_regist
 def test_a_gate_leaves_other_levels_to_llvm_and_numpy_decides_alike(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, problem: Problem, is_open: bool
 ):
-    plain, questions = ask_ranges(compiler, modules[0], problem, rows=1000, seed=1)
+    plain, questions = log_live_ranges(compiler, modules[0], problem, rows=1000, seed=1)
     assert questions is not None
     names = [name for name in questions.features if name != "is_minsize"]
     normaliser = fit_signed_log(questions.rows[:, [questions.features.index(name) for name in names]])

@@ -20,7 +20,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
 from mlgokit.learning.loop import learn
-from mlgokit.learning.pass_trials import ModuleTrials, ask_passes, try_optimizer, try_passes
+from mlgokit.learning.pass_trials import ModuleTrials, log_passes, try_optimizer, try_passes
 from mlgokit.learning.run_folder import CHECKPOINT_NAME
 from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
@@ -79,7 +79,7 @@ def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
 
 
 def test_a_trial_measures_what_a_table_then_gives(compiler: ClangCompiler, modules: list[Module]):
-    plain, asked = ask_passes(compiler, modules[0])
+    plain, asked = log_passes(compiler, modules[0])
     functions = {one.name: one for one in asked}
     assert set(functions) == set(plain.measured.function_names)
     state = functions["state_0"]
@@ -108,7 +108,7 @@ def test_passes_of_the_optimizer_are_tried_in_many_functions_and_told_apart(
     compiler: ClangCompiler, modules: list[Module]
 ):
     """Each label is what a compilation with that one pass left out of that one function shows."""
-    _, asked = ask_passes(compiler, modules[0])
+    _, asked = log_passes(compiler, modules[0])
     listed = compiler.compile(modules[0], CompileRequest(use=PluginUse(policies=PLAIN, list_changes=True)))
     assert listed.changes is not None
     plain = int(listed.measured.function_bytes.sum())
@@ -132,7 +132,7 @@ def test_passes_of_the_optimizer_are_tried_in_many_functions_and_told_apart(
 
 def test_where_nothing_can_be_left_out_there_are_no_labels(compiler: ClangCompiler, modules: list[Module]):
     """A module whose functions are all known from another one, or no compilation to try anything in."""
-    _, asked = ask_passes(compiler, modules[0])
+    _, asked = log_passes(compiler, modules[0])
     for functions, rounds in (([], 3), (asked, 0)):
         found = try_optimizer(compiler, modules[0], functions, objective=Objective.LINK_AWARE, rounds=rounds, seed=1)
         assert (found.reason, found.compilations, found.trials) == ("", 1, 0)
@@ -145,7 +145,7 @@ def test_where_nothing_can_be_left_out_there_are_no_labels(compiler: ClangCompil
 def test_numpy_decides_as_the_plugin(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, exploration: Exploration
 ):
-    _, asked = ask_passes(compiler, modules[1])
+    _, asked = log_passes(compiler, modules[1])
     values = np.concatenate([one.values for one in asked])
     rng = np.random.default_rng(3)
     features = tuple(name for name in PASS_SELECTION.feature_names if name not in UNKNOWN)

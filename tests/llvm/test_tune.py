@@ -85,7 +85,7 @@ int main(int count, char** words) {
 }
 """
 OPTIONS = ("-Oz", "-std=c++17", "-ffunction-sections", "-fdata-sections")
-SECONDS = 4
+SECONDS = 2
 
 
 def put_sources(folder: Path, *, extra: str = '"1"') -> list[Path]:

@@ -318,7 +318,11 @@ def lto_project(project: Path) -> Path:
     return project
 
 
-@pytest.mark.parametrize("clean", [(), ("make clean",)], ids=["copy", "in its folder"])
+@pytest.mark.parametrize(
+    "clean",
+    # `test_a_link_is_judged_in_the_folder_of_a_cleaned_build` is the short form of the other.
+    [pytest.param((), id="copy"), pytest.param(("make clean",), id="in its folder", marks=pytest.mark.slow)],
+)
 def test_the_link_of_a_build_with_lto_is_searched_by_itself(
     tuning: Tuning, lto_project: Path, clean: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ):

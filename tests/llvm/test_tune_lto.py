@@ -150,7 +150,7 @@ def test_a_search_that_does_not_recover_starts_again_with_unchanged_compile_step
     monkeypatch.setattr(Judge, "is_beyond_bar", property(lambda judge: judge.measure.bar is not None))
     build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
     command = ("--link-command", " ".join(link_words(toolchain)))
-    assert tune(toolchain, build, place, "--budget", "4s", *command) == 0
+    assert tune(toolchain, build, place, "--budget", "2s", *command) == 0
     for go_on in range(2):
         result = result_of(place)
         assert result["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"

@@ -189,11 +189,12 @@ def test_a_feature_of_0_and_1_may_be_read_as_it_is(rng: np.random.Generator):
     assert compare(model, read_policy(model, "model").policy, rng, observations=8, origin="model").differing == 0
 
 
-def test_damage_is_a_sentence(models: ModuleType, rng: np.random.Generator):
+@pytest.mark.parametrize("count", [400, pytest.param(2000, marks=pytest.mark.slow)])
+def test_damage_is_a_sentence(models: ModuleType, rng: np.random.Generator, count: int):
     data = graph_bytes(small_model(models, rng, lines=6))
     outcomes: dict[bool, int] = {True: 0, False: 0}
 
-    for number in range(2000):
+    for number in range(count):
         changed = bytearray(data)
         if number % 4 == 0:
             del changed[int(rng.integers(len(data))) :]
@@ -208,8 +209,8 @@ def test_damage_is_a_sentence(models: ModuleType, rng: np.random.Generator):
         except InputError:
             outcomes[False] += 1
 
-    assert outcomes[False] > 500
-    assert outcomes[True] > 10
+    assert outcomes[False] > count / 4
+    assert outcomes[True] > count / 200
 
 
 @pytest.mark.parametrize("data", [b"", b"TFL3", b"\0" * 64, b"\x20\0\0\0TFL3" + b"\xff" * 64])

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler, plugin_of
-from mlgokit.compiler.inputs import digest_once, has_hidden_inputs, named_files
+from mlgokit.compiler.inputs import has_hidden_inputs, named_files
 from mlgokit.compiler.limits import PlainCosts
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.recheck import Recheck
 from mlgokit.compiler.request import CompileRequest
+from mlgokit.files import digest_once
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
 

@@ -16,7 +16,6 @@ import platformdirs
 
 from mlgokit.cluster.parcel import Parcel, Reply, Setup, programs_of, unpack
 from mlgokit.compiler.compile import ClangCompiler
-from mlgokit.compiler.inputs import digest_once
 from mlgokit.compiler.limits import MACHINE_BYTES, ModuleLimits
 from mlgokit.compiler.memory import SHARE, HostMemory, MemoryGate
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions
@@ -25,7 +24,7 @@ from mlgokit.compiler.sandbox import open_sandbox
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import MlgokitError, ToolError
-from mlgokit.files import atomic_write
+from mlgokit.files import atomic_write, digest_once
 from mlgokit.manifest import package_version
 
 KEPT_SECONDS = 7 * 24 * 3600.0

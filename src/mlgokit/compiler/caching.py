@@ -10,14 +10,14 @@ from pathlib import Path
 
 from mlgokit.compiler.arrays import MOST_BYTES
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.inputs import digest_once, has_hidden_inputs, module_facts
+from mlgokit.compiler.inputs import has_hidden_inputs, module_facts
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.request import HEURISTIC, PLAIN, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.shared_store import SharedStore
 from mlgokit.compiler.store import compilation_in, load_compilation, save_compilation
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.files import atomic_write
+from mlgokit.files import atomic_write, digest_once
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE

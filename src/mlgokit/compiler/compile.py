@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.inputs import digest_once, module_facts
+from mlgokit.compiler.inputs import module_facts
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, inspect_compiler
 from mlgokit.compiler.lto import folds_code, image_of, is_back_end, link_for_object, take_object
@@ -34,7 +34,7 @@ from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import InputError, UsageError
-from mlgokit.files import writing
+from mlgokit.files import digest_once, writing
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 

@@ -7,48 +7,18 @@ covered, too. A file too many costs a compilation; a file too few would give a s
 import functools
 import itertools
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from mlgokit.files import digest_file
+from mlgokit.files import digest_once
 from mlgokit.module import Module
 
-_RACY_NANOSECONDS = 2_000_000_000
-"""A file that changed so lately may change again without another time stamp."""
 _ENDS = ",;:"
 _BEGINS = f"={_ENDS}"
 _HIDDEN = ("@", "-ivfsoverlay", "-vfsoverlay", "--vfsoverlay", "-working-directory")
 """How words begin that name files which in turn say where others are."""
 _LIBRARIES = ("-fpass-plugin=", "-load=", "-load-pass-plugin=")
-_digests: dict[tuple[int, ...], str] = {}
-
-
-def digest_once(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal; read again only if its device, inode, size or times changed.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    begin = time.time_ns()
-    before = stamp_of(path)
-    if (known := _digests.get(before)) is not None:
-        return known
-    digest = digest_file(path)
-    if before == stamp_of(path) and begin - max(before[-2:]) > _RACY_NANOSECONDS:
-        _digests[before] = digest
-    return digest
-
-
-def stamp_of(path: Path) -> tuple[int, ...]:
-    """The state of a file without its content: device, inode, size, and times in nanoseconds.
-
-    Raises:
-        OSError: it is not there.
-    """
-    status = path.stat()
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def named_files(command_line: tuple[str, ...]) -> Mapping[str, str]:

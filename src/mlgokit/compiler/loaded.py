@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.inputs import digest_once, stamp_of
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.errors import ToolError
+from mlgokit.files import digest_once, stamp_of
 
 START_SECONDS = 30.0
 _PAUSE_SECONDS = 0.001

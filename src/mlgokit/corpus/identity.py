@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler.describe import DESCRIBE_SECONDS, describe_module
-from mlgokit.compiler.inputs import digest_once, module_facts
+from mlgokit.compiler.inputs import module_facts
 from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.sandbox import Sandbox
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents, content_of, read_contents
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.errors import CorpusError
-from mlgokit.files import digest_file
+from mlgokit.files import digest_file, digest_once
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 

@@ -1,1 +1,1 @@
-"""What leaves the project: policies linked into plugins, and models for builds of LLVM."""
+"""Exports: policies as plugins, as models for builds of LLVM, and tuned decisions as replay files."""

@@ -1,4 +1,4 @@
-"""The header and the source of a model of LLVM's release mode: the plugin's arithmetic, and policies as constants."""
+"""C++ header and source of a release-mode model for LLVM: the plugin's inference code, with policies as constants."""
 
 import hashlib
 import math
@@ -14,18 +14,18 @@ from mlgokit.policy.normaliser import SignedLog
 from mlgokit.problems import Problem
 
 COLUMNS = 33
-"""Columns of an eviction's tensors: ``NumberOfInterferences`` in ``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.h``."""
+"""Columns of each eviction feature: ``NumberOfInterferences`` in ``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.h``."""
 SELECTOR = "model_selector"
 HEURISTIC_FEATURES = ("cost_estimate", "nested_inlines", "nested_inline_cost_estimate")
-"""What LLVM's heuristic for inlining goes by, in the order of ``HeuristicInputs``."""
+"""The features that LLVM's inlining heuristic depends on, in the order of ``HeuristicInputs``."""
 OPTIONS = ("-O2", "-std=c++17", "-fPIC", "-fno-rtti", "-fno-exceptions", "-fvisibility=hidden", "-ffp-contract=off")
-"""No fused multiply-add: a policy must give the same number as in the plugin."""
+"""Compiler options. Without fused multiply-add, a policy computes the same numbers as in the plugin."""
 _PARTS = (
     "shared/Span.h", "shared/FirstLayer.h", "shared/Network.h", "shared/Evaluator.h", "shared/Choice.h",
     "release/ReleaseModel.h", "shared/FirstLayer.cpp", "shared/Network.cpp", "shared/Evaluator.cpp",
     "shared/Choice.cpp", "release/ReleaseModel.cpp",
 )  # fmt: skip
-"""In an order in which each has what it includes before it."""
+"""Sources in include order: each file comes after those that it includes."""
 _HEADER = """\
 // A policy of mlgokit for {problem}, as a model of LLVM's release mode. Written by `mlgokit export llvm`.
 #ifndef MLGOKIT_{upper}_H
@@ -111,12 +111,15 @@ void mlgokit_{name}_run(void *Model) {{ modelOf(Model)->run(); }}
 
 
 def model_header(problem: Problem, cpp_class: str) -> str:
-    """The class that LLVM's advisor includes; all else is behind functions of C, in the object."""
+    """Render the header with the class that LLVM's advisor includes; it calls C functions of the object file."""
     return _HEADER.format(problem=problem.name, name=cpp_class, upper=cpp_class.upper())
 
 
 def model_source(problem: Problem, policies: Sequence[Policy], names: Sequence[str], cpp_class: str) -> Iterator[str]:
-    """The object's source, piece by piece; with ``names``, LLVM's model selector says which policy decides."""
+    """Generate the C++ source of the model, piece by piece.
+
+    With ``names``, LLVM's option ``-ml-inliner-model-selector`` chooses one of the policies by its name.
+    """
     yield _INTRODUCTION.format(name=cpp_class, options=" ".join(OPTIONS))
     for part in _PARTS:
         yield f"\n// {part}\n" + re.sub(
@@ -148,7 +151,10 @@ def model_source(problem: Problem, policies: Sequence[Policy], names: Sequence[s
 
 
 def _policy_source(policy: Policy, name: str, index: int, places: dict[str, int]) -> Iterator[str]:
-    """The numbers of a policy, and a function that gives them."""
+    """Generate a policy's arrays and a function ``makePolicy<index>`` that constructs it.
+
+    ``places`` maps each feature to its position among the model's inputs.
+    """
     arrays: dict[str, npt.NDArray[np.float32]] = {}
     normaliser = policy.normaliser
     if isinstance(normaliser, SignedLog):
@@ -201,19 +207,20 @@ def _policy_source(policy: Policy, name: str, index: int, places: dict[str, int]
 
 
 def _format_literals(values: Iterable[np.float32]) -> Iterator[str]:
-    """Literals that are read as the very same numbers."""
+    """Format values as hexadecimal float literals, which are exact."""
     words = [f"{float(value).hex()}f," for value in values]
     for begin in range(0, len(words), 8):
         yield f"    {' '.join(words[begin : begin + 8])}\n"
 
 
 def _packaged_text(part: str) -> str:
+    """Read a C++ file that is part of this package."""
     folder = "plugin" if part.startswith("shared/") else "export"
     return (resources.files("mlgokit") / folder / part).read_text()
 
 
 def selector_words(name: str) -> tuple[int, int]:
-    """The two numbers by which LLVM passes a model selector: the high and the low half of the name's MD5.
+    """Compute the two integers that LLVM passes to a model for a selector: high and low half of the name's MD5.
 
     Example:
         >>> [hex(word) for word in selector_words("")]

@@ -1,4 +1,4 @@
-"""Export: policies become one shared library that an unmodified clang loads with ``-fpass-plugin``."""
+"""Export policies as one shared library that an unmodified clang loads with ``-fpass-plugin``."""
 
 import math
 import tempfile
@@ -18,20 +18,20 @@ from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.policy.targets import check_targets
 from mlgokit.problems import PROBLEMS
 
-# One call that the heuristic decides and two live functions, so that the policies inside the plugin are really asked.
-_CHECKED = "static int twice(int x) { return 2 * x; }\nint four(int x) { return twice(x) + twice(x + 1); }\n"
+# It has calls to inline and functions to compile, so that every policy in the plugin is asked.
+_CHECK_SOURCE = "static int twice(int x) { return 2 * x; }\nint four(int x) { return twice(x) + twice(x + 1); }\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedPlugin:
-    """What was written.
+    """An exported plugin.
 
     Attributes:
-        plugin: the shared library, by the name that was asked for.
-        versioned: the same by a name with its digest, which builds load.
-        size_bytes: its size.
-        flag: what to add to clang's command line.
-        targets: by problem, the architectures that its policy decides for; code for others is left to LLVM.
+        plugin: path of the shared library, as requested; a symbolic link to ``versioned``.
+        versioned: path of the file itself, whose name contains its digest; builds load this one.
+        size_bytes: size of the shared library.
+        flag: clang option that loads it.
+        targets: for each problem, the architectures that its policy decides for; LLVM decides for all others.
     """
 
     plugin: str
@@ -56,16 +56,16 @@ def export_plugin(
     """Link ``policies`` into a plugin for ``toolchain`` at ``output``, and compile one small file with it.
 
     Args:
-        toolchain: whose clang shall load it.
+        toolchain: the clang that is to load it.
         policies: policy files, at most one for each problem.
-        output: the plugin.
-        doubt: the policy of effects has this one in place of its own, if given; the file stays as it is.
-        targets: architectures that the policies decide for in place of their own, if given.
+        output: path of the plugin.
+        doubt: replaces the doubt of the effect policy, in the plugin only.
+        targets: replace the architectures that the policies decide for, in the plugin only.
 
     Raises:
         PolicyError: a policy file is not usable.
-        UsageError: there is no policy, or two are for the same problem; or there is none for ``doubt``, or it is none;
-            or a target is no architecture.
+        UsageError: there is no policy, or there are two for one problem; ``doubt`` is negative, not finite, or given
+            without an effect policy; or a target is not an architecture.
         ToolError: the plugin cannot be built, or clang cannot compile with it.
     """
     by_problem: dict[str, Path] = {}
@@ -94,7 +94,7 @@ def export_plugin(
             by_problem = _write_edited_policies(by_problem, doubt, tuple(targets), Path(scratch))
         source, plugin = Path(scratch) / "check.c", Path(scratch) / "plugin.so"
         link_policies(toolchain, by_problem, plugin)
-        source.write_text(_CHECKED)
+        source.write_text(_CHECK_SOURCE)
         done = process.run(
             [toolchain.clang, "-Oz", f"-fpass-plugin={plugin}", "-c", source, "-o", f"{source}.o"],
             timeout_seconds=60,
@@ -117,7 +117,7 @@ def export_plugin(
 def _write_edited_policies(
     policies: dict[str, Path], doubt: float | None, targets: tuple[str, ...], folder: Path
 ) -> dict[str, Path]:
-    """The policies, by problem, written into ``folder``: those of effects with another doubt, all for other targets."""
+    """Write copies of the policies into ``folder`` with ``doubt`` and ``targets`` in place of their own, if given."""
     read = {problem: load_policy(path) for problem, path in policies.items()}
     if doubt is not None:
         check_doubt(doubt, read.values())
@@ -130,10 +130,10 @@ def _write_edited_policies(
 
 
 def check_doubt(doubt: float, policies: Iterable[Policy]) -> None:
-    """Make sure that some of ``policies`` can have another doubt.
+    """Check that ``doubt`` is valid and that at least one of ``policies`` predicts effects in bytes.
 
     Raises:
-        UsageError: no policy is one of effects, or the number is not usable.
+        UsageError: the number is negative or not finite, or no policy predicts effects.
     """
     if not (math.isfinite(doubt) and doubt >= 0):
         raise UsageError(f"doubt: expected a number that is not negative, found {doubt:g}; 0 believes the mean")

@@ -1,7 +1,7 @@
-"""Export: policies become the header and the object that LLVM's release mode takes for a model compiled ahead of time.
+"""Export policies as a header and an object file that LLVM's release mode links as an ahead-of-time compiled model.
 
-The contract is that of ``llvm/include/llvm/Analysis/ReleaseModeModelRunner.h``; the options of LLVM's build that take
-both files are in ``llvm/cmake/modules/TensorFlowCompile.cmake``.
+The interface of the class is that of ``llvm/include/llvm/Analysis/ReleaseModeModelRunner.h``. The CMake options that
+take both files are in ``llvm/cmake/modules/TensorFlowCompile.cmake``.
 """
 
 import re
@@ -31,21 +31,21 @@ CLASSES = {
     REGALLOC_EVICTION.name: "RegAllocEvictModel",
     REGALLOC_PRIORITY.name: "RegAllocPriorityModel",
 }
-"""The class that LLVM's advisor of a problem expects; for priorities LLVM expects none yet, and this is ours."""
+"""The class name that LLVM's advisor expects, by problem. LLVM expects none for priorities yet; that name is ours."""
 _COMPILE_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedModel:
-    """What was written.
+    """An exported model; all but ``size_bytes`` are paths or command-line options.
 
     Attributes:
-        header: the class that LLVM's advisor includes.
-        source: the object's source.
-        object: what LLVM links.
-        size_bytes: size of the object.
-        build: what to add to the command that configures a build of LLVM; empty where LLVM has no option for it.
-        flag: what the compiler that has the model in it takes, to decide by it.
+        header: declares the class that LLVM's advisor includes.
+        source: from which the object file was compiled.
+        object: the object file that LLVM links.
+        size_bytes: size of the object file.
+        build: CMake option that configures a build of LLVM with the model; empty if LLVM has none for this problem.
+        flag: clang options with which a compiler built so lets the model decide.
     """
 
     header: str
@@ -70,24 +70,24 @@ def export_release(
     target: str | None = None,
     doubt: float | None = None,
 ) -> ExportedModel:
-    """Write the header, the source and the object of a model of ``policies`` into the folder ``output``.
+    """Compile ``policies`` into one model; write its header, source and object file into the folder ``output``.
 
     Args:
-        toolchain: whose clang compiles the object; of any major, since it includes nothing of LLVM.
+        toolchain: its clang compiles the source, which includes no LLVM header, so any major will do.
         policies: policy files, all of one problem.
-        output: the folder; other models in it stay.
-        names: model selectors, one for each policy; for one policy there may be none.
-        name: the class; the one that LLVM's advisor expects if not given.
-        target: triple of the compiler that shall have the model in it; the host's if not given.
-        doubt: number that the policies of effects have in place of their own.
+        output: the folder; other models in it are kept.
+        names: model selectors, one for each policy; optional if there is one policy.
+        name: class name; by default the one that LLVM's advisor expects.
+        target: triple of the host that the compiler with the model runs on; by default this machine's.
+        doubt: replaces the doubt of the policies, which must be effect policies.
 
     Raises:
         PolicyError: a policy is not usable, or needs features that LLVM does not supply.
         ToolError: the source does not compile.
-        UsageError: policies, names or the class do not fit each other.
+        UsageError: the policies are for different problems, a name is missing or invalid, or ``doubt`` is invalid.
     """
     read = {path: _load_exportable(path, doubt) for path in policies}
-    problem = _check_together(read, policies, names)
+    problem = _common_problem(read, policies, names)
     cpp_class = CLASSES[problem.name] if name is None else name
     if not re.fullmatch(r"[A-Za-z_]\w*", cpp_class):
         raise UsageError(f"name: expected a C++ class name of letters and digits, found {cpp_class!r}; correct it")
@@ -110,11 +110,12 @@ def export_release(
 
 
 def _selector_flag(names: Sequence[str]) -> list[str]:
+    """The clang options that select the first of several policies."""
     return ["-mllvm", f"-ml-inliner-model-selector={names[0]}"] if names else []
 
 
 def _load_exportable(path: Path, doubt: float | None) -> Policy:
-    """The policy, if LLVM's release mode can have it."""
+    """Load a policy, and check that LLVM's release mode supplies all that it needs."""
     origin = policy_name(path)
     policy = load_policy(path)
     check_exportable_to_llvm(policy, origin)
@@ -124,8 +125,8 @@ def _load_exportable(path: Path, doubt: float | None) -> Policy:
     return policy
 
 
-def _check_together(read: dict[Path, Policy], policies: Sequence[Path], names: Sequence[str]) -> Problem:
-    """The problem of all policies."""
+def _common_problem(read: dict[Path, Policy], policies: Sequence[Path], names: Sequence[str]) -> Problem:
+    """Check that policies and selector names fit together; return the policies' common problem."""
     problems = sorted({policy.problem for policy in read.values()})
     if len(problems) != 1:
         listed = " and ".join(problems) or "none"
@@ -155,7 +156,7 @@ def _check_together(read: dict[Path, Policy], policies: Sequence[Path], names: S
 
 
 def _build_files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]:
-    """What a build of LLVM needs beside header and object, by path."""
+    """List the CMake files that a build of LLVM needs besides header and object file, as pairs of path and content."""
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _build_files(entry, f"{prefix}{entry.name}/")
@@ -164,7 +165,7 @@ def _build_files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, b
 
 
 def _compile(toolchain: Toolchain, source: str, header: str, cpp_class: str, target: str | None) -> bytes:
-    """The object."""
+    """Compile the source; return the bytes of the object file."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
         folder = Path(scratch)
         (folder / f"{cpp_class}.cpp").write_text(source)

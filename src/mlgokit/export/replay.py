@@ -1,8 +1,8 @@
-"""Tuned inlining decisions as files that any release of clang reads, without a plugin: LLVM's inline replay.
+"""Export tuned inlining decisions as replay files, which any release of clang reads without a plugin.
 
 LLVM reads them with ``-cgscc-inline-replay=`` (``llvm/Analysis/ReplayInlineAdvisor.h``). A line names a callee and the
-chain of call sites through which it came to its caller, each by function, line below the function's first one, column
-and discriminator; so the compiler needs line tables, which change no code.
+stack of inlined call sites that leads to it, each by function, line offset within the function, column and
+discriminator. The compiler therefore needs line tables, which do not change the code.
 """
 
 import re
@@ -18,13 +18,13 @@ LINES_NAME = "replay.txt"
 CONFIG_NAME = "replay.cfg"
 ARGUMENTS_NAME = "replay.args"
 LINE_TABLES = ("-gline-tables-only", "-fdebug-info-for-profiling")
-"""With the second, line tables have mangled names and discriminators, by which call sites are told apart."""
+"""The second option adds mangled names and discriminators to line tables, which make call sites unique."""
 
 MANGLING = "-Csymbol-mangling-version=v0"
-"""How rustc names functions where unstable options are allowed, as with a plugin; the default of others differs."""
-_OTHERS_AS_LLVM = ("-cgscc-inline-replay-scope=Module", "-cgscc-inline-replay-fallback=Original")
-"""Calls that no line names are LLVM's to decide."""
-_NEWLINES = re.compile(r"[\x00-\x1f\x7f]")
+"""The mangling scheme of a rustc that loads a plugin; stable compilers may have another default."""
+_SCOPE_OPTIONS = ("-cgscc-inline-replay-scope=Module", "-cgscc-inline-replay-fallback=Original")
+"""LLVM decides about calls that no line names."""
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 _LINE = re.compile(
     r"mlgokit: '(?P<callee>[^'\n]+)' (?P<decided>inlined|will not be inlined) into '(?P<caller>[^'\n]+)' "
     r"at callsite (?P<site>[^;\n]+);"
@@ -32,7 +32,7 @@ _LINE = re.compile(
 
 
 class ReplayLine(NamedTuple):
-    """One decision; LLVM finds it by callee and site alone."""
+    """One inlining decision; LLVM matches it by callee and call site, not by caller."""
 
     callee: str
     caller: str
@@ -41,28 +41,28 @@ class ReplayLine(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """By what LLVM finds it."""
+        """Callee and call site, by which LLVM matches the line."""
         return self.callee, self.site
 
     @property
     def functions(self) -> set[str]:
-        """All functions that it names."""
+        """All functions that the line names."""
         return {self.callee, self.caller, *(site.partition(":")[0] for site in self.site.split(" @ "))}
 
     @property
     def text(self) -> str:
-        """As LLVM reads it, without the end of the line."""
+        """The line in LLVM's syntax, without a line break."""
         decided = "inlined" if self.inlined else "will not be inlined"
         return f"mlgokit: '{self.callee}' {decided} into '{self.caller}' at callsite {self.site};"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayFiles:
-    """What was written.
+    """Paths of an exported replay.
 
     Attributes:
-        lines: the decisions.
-        config: what names them: the configuration file for clang, or the file of arguments for rustc.
+        lines: file of the decisions, one a line.
+        config: file of the options that make clang (a configuration file) or rustc (an argument file) read them.
     """
 
     lines: Path
@@ -70,7 +70,7 @@ class ReplayFiles:
 
 
 def parse_replay_lines(data: bytes, origin: str) -> list[ReplayLine]:
-    """The decisions that the plugin wrote in one compilation, in the order in which they were made.
+    """Parse the decisions that the plugin logged in one compilation, in the order in which they were made.
 
     Raises:
         InputError: a line is malformed.
@@ -91,18 +91,18 @@ def parse_replay_lines(data: bytes, origin: str) -> list[ReplayLine]:
 
 
 def write_replay(folder: Path, lines: Iterable[ReplayLine], *, rust: bool = False) -> ReplayFiles:
-    """Write the decisions, and a file for clang or rustc that has the options to read them.
+    """Write the decisions, and a file of options with which clang or rustc reads them.
 
     Args:
-        folder: where; the file of options names it, so that it cannot be moved.
-        lines: the decisions, no two with one key.
-        rust: whether rustc is to read them.
+        folder: output folder; it cannot be moved later, since the options contain its path.
+        lines: the decisions, with distinct keys.
+        rust: write options for rustc in place of clang.
 
     Raises:
         StorageError: the disk is full or the place is not writable.
-        UsageError: the folder's name cannot stand in a configuration file.
+        UsageError: the folder's path cannot be written in a configuration file.
     """
-    files = _files(folder, rust=rust)
+    files = _replay_files(folder, rust=rust)
     text = "".join(f"{line.text}\n" for line in lines)
     atomic_write(files.lines, text.encode("utf-8", "surrogateescape"))
     options = rustc_options(files.lines) if rust else config_lines(files.lines)
@@ -111,21 +111,22 @@ def write_replay(folder: Path, lines: Iterable[ReplayLine], *, rust: bool = Fals
 
 
 def remove_replay(folder: Path, *, rust: bool = False) -> ReplayFiles:
-    """Take away what an earlier export wrote, where nothing is to be replayed; says where it was.
+    """Delete the files of an earlier export, because there is no decision to replay; return their paths.
 
     Raises:
         StorageError: the place is not writable.
     """
-    files = _files(folder, rust=rust)
+    files = _replay_files(folder, rust=rust)
     with writing(folder):
         for path in (files.lines, files.config):
             path.unlink(missing_ok=True)
     return files
 
 
-def _files(folder: Path, *, rust: bool) -> ReplayFiles:
+def _replay_files(folder: Path, *, rust: bool) -> ReplayFiles:
+    """The paths of an export into ``folder``, which are checked for characters that the options cannot contain."""
     root = folder.absolute()
-    if _NEWLINES.search(str(root)):
+    if _CONTROL_CHARACTERS.search(str(root)):
         raise UsageError(f"{str(root)!r}: expected a folder without line breaks in its name; name another --output")
     if rust and " " in str(root):
         raise UsageError(
@@ -136,21 +137,21 @@ def _files(folder: Path, *, rust: bool) -> ReplayFiles:
 
 
 def config_lines(lines: Path) -> list[str]:
-    """The lines of the configuration file: options, in the words of clang's command line."""
+    """The lines of clang's configuration file."""
     quoted = str(lines).replace("\\", "\\\\").replace('"', '\\"')
     return [
         "# Tuned inlining decisions without a plugin: clang --config=<this file>. Made by `mlgokit export replay`.",
         *LINE_TABLES,
         f'-mllvm "-cgscc-inline-replay={quoted}"',
-        *(f"-mllvm {option}" for option in _OTHERS_AS_LLVM),
+        *(f"-mllvm {option}" for option in _SCOPE_OPTIONS),
     ]
 
 
 def rustc_options(lines: Path) -> list[str]:
-    """The lines of rustc's file of arguments (``@FILE``): one option each."""
-    return [MANGLING, *(f"-Cllvm-args={option}" for option in (f"-cgscc-inline-replay={lines}", *_OTHERS_AS_LLVM))]
+    """The lines of rustc's argument file (``@FILE``), one option each."""
+    return [MANGLING, *(f"-Cllvm-args={option}" for option in (f"-cgscc-inline-replay={lines}", *_SCOPE_OPTIONS))]
 
 
 def config_words(files: ReplayFiles) -> tuple[str, str]:
-    """What clang is called with: two words, as clang 14 and 15 know no ``--config=``."""
+    """The clang option that names the configuration file, as two arguments: clang 14 and 15 lack ``--config=``."""
     return "--config", str(files.config)

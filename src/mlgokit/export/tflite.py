@@ -1,4 +1,4 @@
-"""Export: a policy becomes the folder that an LLVM in development mode loads, ``model.tflite`` with its outputs."""
+"""Export a policy as a model folder for LLVM's development mode: ``model.tflite`` and ``output_spec.json``."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -21,14 +21,14 @@ Heuristic = Literal["refuse", "input"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedModel:
-    """What was written.
+    """An exported TFLite model.
 
     Attributes:
-        folder: with the model and its outputs.
-        problem: what it decides.
+        folder: contains the model and the specification of its outputs.
+        problem: name of the problem that the model decides.
         model_bytes: size of the model.
-        inputs: how many tensors it takes.
-        outputs: names under which LLVM logs what it gives, the decision first.
+        inputs: number of input tensors.
+        outputs: names under which LLVM logs the output tensors, the decision first.
     """
 
     folder: str
@@ -45,19 +45,19 @@ class ExportedModel:
 def export_tflite(
     path: Path, folder: Path, *, collect: bool = False, columns: int = 33, heuristic: Heuristic = "refuse"
 ) -> ExportedModel:
-    """Write the policy at ``path`` into ``folder``.
+    """Convert the policy at ``path`` to TFLite and write it into ``folder``.
 
     Args:
         path: a policy file.
-        folder: for ``model.tflite`` and ``output_spec.json``; other files in it stay.
-        collect: let the model draw its decisions and give its logits, as the reference's ``saved_collect_policy``.
-        columns: of an eviction.
-        heuristic: what to do with a policy that leaves decisions to LLVM's heuristic: refuse it, or let the model take
-            the heuristic's decision as an input.
+        folder: for ``model.tflite`` and ``output_spec.json``; other files in it are kept.
+        collect: sample decisions and output their logits, like ``saved_collect_policy`` of google/ml-compiler-opt.
+        columns: number of eviction candidates, for an eviction policy.
+        heuristic: for a policy that leaves some decisions to LLVM's heuristic: ``refuse`` raises an error, ``input``
+            makes the heuristic's decision an input of the model.
 
     Raises:
-        PolicyError: the policy is not usable, or for no problem of LLVM's.
-        UsageError: the policy needs what LLVM does not send a model.
+        PolicyError: the policy is not usable, or is for a problem for which LLVM has no advisor.
+        UsageError: the policy needs an input that LLVM does not supply to a model.
         ToolError: the extra ``tflite`` is not installed.
         StorageError: the disk is full or not writable.
     """

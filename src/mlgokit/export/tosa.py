@@ -1,9 +1,10 @@
-"""Export: a policy becomes TOSA, which LLVM 24 takes for a model of its release mode and makes C++ of.
+"""Export a policy as a TOSA function in MLIR, which a build of LLVM 24 lowers to C++ for its release mode.
 
-Everything has three dimensions: 1, the columns of an eviction or 1, and the elements. Only those operations are used
-that MLIR 22 lowers to C++ by EmitC: no reductions, no clamps, no changes of shape, no look-ups. A feature's rank and
-table are one product: of which boundaries it reaches, with what each of them adds. Of many boundaries it is looked for
-in groups. Sums of whole numbers are those of the policy's first layer.
+All tensors have the shape [1, C, N]: C is the number of eviction candidates or 1, N the number of elements. Only
+operations are used that MLIR 22 lowers to C++ through EmitC, so there is no reduce, clamp, reshape or gather. The table
+lookup of a quantized feature is a matrix product: a 0/1 vector of the boundaries that the value reaches, times what
+each boundary adds. A feature with many boundaries is compared in two levels, first with the start of each group. The
+integer sums are exactly those of the policy's first layer.
 """
 
 import math
@@ -27,24 +28,24 @@ from mlgokit.policy.tflite.write_policy import EXACT_FLOAT, digits_of
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, Feature, Problem
 
 NAMES = {INLINE_SIZE.name: "inliner", REGALLOC_EVICTION.name: "regalloc"}
-"""LLVM's kinds of models, by problem; a model is called as its kind."""
+"""LLVM's name for the kind of model of each problem; it is also the name of the model."""
 COLUMNS = 33
-"""Of an eviction, as LLVM gives a model."""
+"""Number of eviction candidates that LLVM passes to a model."""
 _FLOAT, _INT, _BIT = "f32", "i64", "i1"
 _MANY = 512
-"""Boundaries of a feature from which on they are in groups."""
+"""Number of boundaries from which on a feature is compared in two levels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedTosa:
-    """What was written.
+    """An exported TOSA model.
 
     Attributes:
-        model: the file.
-        inputs: how many features it takes.
+        model: path of the file.
+        inputs: number of features that the model takes.
         model_bytes: size of the file.
-        build: what to add to the command that configures a build of LLVM 24.
-        flag: what the compiler that has the model in it takes, to decide by it.
+        build: CMake option that configures a build of LLVM 24 with the model.
+        flag: clang options with which a compiler built so lets the model decide.
     """
 
     model: str
@@ -59,11 +60,12 @@ class ExportedTosa:
 
 
 def export_tosa(path: Path, folder: Path) -> ExportedTosa:
-    """Write the policy at ``path`` as TOSA into ``folder``; other files in it stay.
+    """Convert the policy at ``path`` to TOSA and write it into ``folder``; other files in it are kept.
 
     Raises:
-        PolicyError: the policy is not usable, or needs what LLVM does not send.
-        UsageError: the policy is not one of inlining or eviction that decides alone.
+        PolicyError: the policy is not usable, or needs a feature that LLVM does not supply.
+        UsageError: the policy is for another problem than inlining or eviction, has caution, or leaves decisions to
+            LLVM's heuristic.
         StorageError: the disk is full or not writable.
     """
     policy, origin = load_policy(path), policy_name(path)
@@ -81,11 +83,11 @@ def export_tosa(path: Path, folder: Path) -> ExportedTosa:
 
 
 def tosa_text(policy: Policy, *, origin: str = "policy") -> str:
-    """The function that decides as ``policy`` does, as MLIR's text.
+    """Generate the MLIR text of a function that makes the same decisions as ``policy``.
 
     Raises:
-        PolicyError: the policy needs what LLVM does not send.
-        UsageError: it is of another problem, has caution, or asks LLVM's heuristic, which no model in LLVM can.
+        PolicyError: the policy needs a feature that LLVM does not supply.
+        UsageError: the policy is for another problem, has caution, or leaves decisions to LLVM's heuristic.
     """
     check_exportable_to_llvm(policy, origin)
     problem = PROBLEMS[policy.problem]
@@ -98,15 +100,16 @@ def tosa_text(policy: Policy, *, origin: str = "policy") -> str:
     body = _Body()
     arguments = {feature.name: body.argument(feature) for feature in _features(policy, problem)}
     answers = [
-        _member(body, policy, member, hidden) for member, hidden in enumerate(_first_layer(body, policy, arguments))
+        _member_answer(body, policy, member, hidden)
+        for member, hidden in enumerate(_first_layer(body, policy, arguments))
     ]
     total = answers[0]
     for answer in answers[1:]:
         total = body.add("add", [total, answer])
     if problem is INLINE_SIZE:
-        decision = _inlines(body, policy, total)
+        decision = _inline_decision(body, policy, total)
     else:
-        decision = _column(body, total, arguments[policy.mask], policy.members)
+        decision = _eviction_decision(body, total, arguments[policy.mask], policy.members)
     names = ", ".join(
         f'%{feature.name}: {body.types[feature.name].text} {{tf_saved_model.index_path = ["{feature.name}"]}}'
         for feature in _features(policy, problem)
@@ -118,13 +121,13 @@ def tosa_text(policy: Policy, *, origin: str = "policy") -> str:
 
 
 def _features(policy: Policy, problem: Problem) -> list[Feature]:
-    """Those that are needed, in LLVM's order."""
+    """The features that the policy needs, in LLVM's order."""
     return [feature for feature in problem.features if feature.name in {*policy.features, policy.mask}]
 
 
 @dataclass(frozen=True, slots=True)
 class _Type:
-    """Rows and elements of a tensor, and what they are."""
+    """A tensor type of shape [1, rows, elements]; ``kind`` is MLIR's element type."""
 
     rows: int
     elements: int
@@ -132,69 +135,69 @@ class _Type:
 
     @property
     def text(self) -> str:
-        """As MLIR writes it."""
+        """The type in MLIR's syntax."""
         return f"tensor<1x{self.rows}x{self.elements}x{self.kind}>"
 
 
 @dataclass(slots=True, kw_only=True)
 class _Body:
-    """Operations so far; a value is its name, and its type is known by that."""
+    """The function body under construction: its operations, and the type of each SSA value by its name."""
 
     lines: list[str] = field(default_factory=list[str])
     types: dict[str, _Type] = field(default_factory=dict[str, _Type])
 
     def add(self, name: str, values: Sequence[str], *, kind: str = _FLOAT) -> str:
-        """The result of an operation on each element of ``values``; one row or element stands for all."""
+        """Append an elementwise operation; operands of one row or one element are broadcast."""
         given = [self.types[value] for value in values]
         result = _Type(max(operand.rows for operand in given), max(operand.elements for operand in given), kind)
-        return self._note(name, values, [operand.text for operand in given], result)
+        return self._append(name, values, [operand.text for operand in given], result)
 
     def argument(self, feature: Feature) -> str:
-        """An argument of the function, as floats."""
+        """Declare the function's argument for a feature, and convert it to floats."""
         whole = feature.type == "int64_t"
         self.types[feature.name] = _Type(COLUMNS if feature.per_column else 1, 1, _INT if whole else _FLOAT)
         return self.add("cast", [feature.name]) if whole else feature.name
 
     def constant(self, values: Array) -> str:
-        """Floats [n], or [I, O] for a product."""
+        """Append a float constant: a vector [N], or a matrix [I, O]."""
         table = np.atleast_2d(np.ascontiguousarray(values, np.float32))
         return self._constant(_Type(*table.shape), f'"0x{table.tobytes().hex().upper()}"')
 
     def integer(self, value: int) -> str:
-        """One whole number."""
+        """Append an integer constant."""
         return self._constant(_Type(1, 1, _INT), str(value))
 
     def select(self, condition: str, yes: str, no: str, *, kind: str = _FLOAT) -> str:
-        """One of two values."""
+        """Append an elementwise select."""
         return self.add("select", [condition, yes, no], kind=kind)
 
     def maximum(self, value: str, other: str) -> str:
-        """The greater of two values, and the other one for NaN."""
+        """Append the maximum of two values; if ``value`` is NaN, it is ``other``."""
         return self.select(self.add("greater", [value, other], kind=_BIT), value, other)
 
     def to_float(self, condition: str) -> str:
-        """1 where it holds, 0 elsewhere."""
+        """Convert a condition to 1.0 and 0.0."""
         given = self.types[condition]
         return self.select(condition, self.constant(np.ones((1, given.elements))), self.constant(np.zeros(1)))
 
     def matrix_product(self, value: str, matrix: Array | str) -> str:
-        """``value`` times a matrix [I, O], or another value as one."""
+        """Append the product of ``value`` and a matrix: a constant [I, O], or another SSA value."""
         factor = matrix if isinstance(matrix, str) else self.constant(matrix)
         zero = self._small("f32", "0.0")
         given = [self.types[value], self.types[factor]]
         types = [*(operand.text for operand in given), *["tensor<1xf32>"] * 2]
-        return self._note("matmul", [value, factor, zero, zero], types, _Type(given[0].rows, given[1].elements))
+        return self._append("matmul", [value, factor, zero, zero], types, _Type(given[0].rows, given[1].elements))
 
     def multiply(self, value: str, factor: float | str) -> str:
-        """``value`` times a number, or another value."""
+        """Append the elementwise product of ``value`` and a number or another SSA value."""
         other = factor if isinstance(factor, str) else self.constant(np.array([factor]))
         given = [self.types[value], self.types[other]]
         result = _Type(max(operand.rows for operand in given), max(operand.elements for operand in given))
         types = [*(operand.text for operand in given), "tensor<1xi8>"]
-        return self._note("mul", [value, other, self._small("i8", "0")], types, result)
+        return self._append("mul", [value, other, self._small("i8", "0")], types, result)
 
     def _small(self, kind: str, value: str) -> str:
-        """A tensor of one element and one dimension, which some operations take."""
+        """Append a constant of type ``tensor<1x...>``, which some operations take as an operand."""
         name, text = f"v{len(self.lines)}", f"tensor<1x{kind}>"
         self.lines.append(f'%{name} = "tosa.const"() {{values = dense<{value}> : {text}}} : () -> {text}')
         return name
@@ -205,7 +208,7 @@ class _Body:
         self.types[name] = kind
         return name
 
-    def _note(self, operation: str, values: Sequence[str], types: Sequence[str], result: _Type) -> str:
+    def _append(self, operation: str, values: Sequence[str], types: Sequence[str], result: _Type) -> str:
         name = f"v{len(self.lines)}"
         given = ", ".join(f"%{value}" for value in values)
         self.lines.append(f"%{name} = tosa.{operation} {given} : ({', '.join(types)}) -> {result.text}")
@@ -214,7 +217,7 @@ class _Body:
 
 
 def _first_layer(body: _Body, policy: Policy, arguments: dict[str, str]) -> list[str]:
-    """Of each member, the outputs of the first layer."""
+    """Append the first layer; return its output for each member of the ensemble."""
     layer = policy.integer_layer()
     each = policy.normaliser.width // len(policy.features)
     kinds = {feature.name: feature for feature in PROBLEMS[policy.problem].features}
@@ -224,10 +227,10 @@ def _first_layer(body: _Body, policy: Policy, arguments: dict[str, str]) -> list
     for index, name in enumerate(policy.features):
         whole, value = kinds[name].type == "int64_t", arguments[name]
         if not whole:
-            # NaN is one number to a policy, and equals nothing.
+            # A policy maps NaN to a number of its own; NaN does not equal itself.
             value = body.select(body.add("equal", [value, value], kind=_BIT), value, body.constant(np.array([nan])))
         steps = whole_inputs(policy.normaliser, layer, index, whole_numbers=whole)
-        inputs.append(_look_up(body, value, steps))
+        inputs.append(_quantized(body, value, steps))
         orders.append([each * index + part for part in range(each)])
     outputs: list[str] = []
     for weight, bias, unit in zip(layer.weight, layer.bias, layer.unit, strict=True):
@@ -244,8 +247,8 @@ def _first_layer(body: _Body, policy: Policy, arguments: dict[str, str]) -> list
     return outputs
 
 
-def _look_up(body: _Body, value: str, steps: Steps) -> str:
-    """What the first layer reads of a feature: the lowest value, and what each boundary that is reached adds."""
+def _quantized(body: _Body, value: str, steps: Steps) -> str:
+    """Append the quantized value of a feature: the lowest value, plus what each boundary that it reaches adds."""
     values = steps.values.reshape(len(steps.values), -1)
     added: Array = np.diff(values, axis=0)
     if np.abs(added).sum(axis=0).max(initial=0) + np.abs(values[0]).max() > EXACT_FLOAT:
@@ -260,15 +263,16 @@ def _look_up(body: _Body, value: str, steps: Steps) -> str:
 
 
 def _sum_by_groups(body: _Body, value: str, knots: Array, added: Array) -> str:
-    """What the boundaries that are reached add together, all of one sign: their number, each as often as it adds 1.
+    """Append the sum of what the reached boundaries add, where all addends have the same sign.
 
-    The last group whose first boundary is reached has the value; the boundaries of that group alone are compared.
+    A boundary that adds n is repeated n times, so that the sum is a count. The value lies in the last group whose first
+    boundary it reaches, and is compared with the boundaries of that group only.
     """
     single = np.repeat(knots, np.abs(added).astype(np.int64))
     size = math.isqrt(len(single))
     starts = np.minimum(np.arange(0, len(single), size), len(single) - size)
     table = single[starts[:, None] + np.arange(size)]
-    # All are beyond the beginning of the first one.
+    # Every value reaches the first group.
     firsts = np.concatenate([[-LARGEST], table[1:, 0]])
     begun = body.to_float(body.add("greater_equal", [value, body.constant(firsts)], kind=_BIT))
     own = body.matrix_product(begun, np.eye(len(starts)) - np.eye(len(starts), k=-1))
@@ -279,33 +283,33 @@ def _sum_by_groups(body: _Body, value: str, knots: Array, added: Array) -> str:
     return rank if added[0] > 0 else body.multiply(rank, -1)
 
 
-def _member(body: _Body, policy: Policy, member: int, hidden: str) -> str:
-    """One member's answer: an effect, its preference for inlining, or logits of columns."""
+def _member_answer(body: _Body, policy: Policy, member: int, hidden: str) -> str:
+    """Append the other layers of one member; return its effect, its preference for inlining, or its column logits."""
     for layer in policy.layers[1:]:
         hidden = body.maximum(hidden, body.constant(np.zeros(1)))
         hidden = body.add("add", [body.matrix_product(hidden, layer.weight[member]), body.constant(layer.bias[member])])
     return body.matrix_product(hidden, np.array([[-1.0], [1.0]])) if policy.output is OutputKind.LOGITS else hidden
 
 
-def _inlines(body: _Body, policy: Policy, total: str) -> str:
-    """1 or 0, by the sum of the members' answers."""
+def _inline_decision(body: _Body, policy: Policy, total: str) -> str:
+    """Append the inlining decision, 1 or 0, for the sum of the members' answers."""
     none = body.constant(np.zeros(1))
-    # An effect in bytes pays if it is below 0, a preference if it is above.
+    # Inline if the effect in bytes is negative, or the preference positive.
     ends = [none, total] if policy.output is OutputKind.EFFECT_BYTES else [total, none]
     return body.select(body.add("greater", ends, kind=_BIT), body.integer(1), body.integer(0), kind=_INT)
 
 
-def _column(body: _Body, total: str, mask: str, members: int) -> str:
-    """The first column of the greatest logit among those that may be chosen; the last one if there are none."""
+def _eviction_decision(body: _Body, total: str, mask: str, members: int) -> str:
+    """Append an argmax over the allowed columns, the first one of equal logits; the last column if none is allowed."""
     bound = LOGIT_BOUND * members
-    # NaN is below all.
+    # Clamp; NaN becomes the lower bound.
     bounded = body.maximum(total, body.constant(np.array([-bound])))
     bounded = body.multiply(body.maximum(body.multiply(bounded, -1), body.constant(np.array([-bound]))), -1)
     forbidden = np.full((COLUMNS, 1), -LARGEST)
     forbidden[-1] /= 2
     none = body.constant(np.zeros(1))
     logits = body.select(body.add("equal", [mask, none], kind=_BIT), body.constant(forbidden), bounded)
-    # The same logits in one row, to compare each with each.
+    # The logits as a row as well, to compare all pairs.
     row = body.matrix_product(
         body.constant(np.ones((1, COLUMNS))), body.multiply(body.constant(np.eye(COLUMNS)), logits)
     )
@@ -315,7 +319,7 @@ def _column(body: _Body, total: str, mask: str, members: int) -> str:
     before = body.matrix_product(body.add("add", [greater, equal]), np.ones((COLUMNS, 1)))
     index = body.select(body.add("equal", [before, none], kind=_BIT), body.constant(np.arange(COLUMNS)[:, None]), none)
     broadcast = body.matrix_product(body.constant(np.ones((1, COLUMNS))), index)
-    # A cast would round, for which there is no C++.
+    # A cast to an integer rounds, which EmitC cannot lower.
     decision = body.integer(0)
     for column in range(1, COLUMNS):
         is_it = body.add("equal", [broadcast, body.constant(np.array([column]))], kind=_BIT)

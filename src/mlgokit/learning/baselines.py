@@ -1,4 +1,4 @@
-"""Modules compiled under the heuristic: the baselines of a learner's compilations."""
+"""Modules compiled under LLVM's heuristic: the baselines with which a learner's compilations are compared."""
 
 import dataclasses
 from collections import Counter
@@ -38,16 +38,16 @@ class Baselines:
     """M modules that compile and have decisions, for training or validation.
 
     Attributes:
-        compiler: of all of them; it should cache.
+        compiler: compiles all of them; it should cache.
         problem: whose decisions are learned.
         objective: which bytes count, for inlining.
         modules: [M].
         defaults: [M] compilations under the heuristic, without their logs.
         weights: by project, of COMDAT signatures.
-        available: names of the features that the compiler sends.
-        rows: [N, number of features] a sample of their values under the heuristic; N is 0 if none was wanted.
+        available: names of the features that the compiler sends, in order.
+        rows: [N, number of features] a sample of feature values under the heuristic; N is 0 if none was requested.
         left_out: reason to number of modules that did not compile or have no decision.
-        place: int64 [M] position of each module among all that compile.
+        place: int64 [M] index of each module among all modules that compile.
         compiled: number of modules that compile, those without decisions included.
     """
 
@@ -169,10 +169,10 @@ def compile_once(
         module: to compile.
         problem: whose decisions are learned.
         policy: a policy file or a rule.
-        exploration: of the policy.
-        detail: decisions to return; always all for problems other than inlining.
+        exploration: how decisions deviate from the policy at random.
+        detail: which decisions to return; all of them for problems other than inlining.
         decisions: a decision table, which overrides the policy.
-        flips: keys of the table, bit 0 the decision, that count as flips.
+        flips: entries of the table that count as flips: their keys, with the decision in bit 0.
     """
     use = PluginUse(
         policies={problem.name: policy},
@@ -196,7 +196,7 @@ def compile_once(
 
 
 def policy_file(actor: Actor, folder: Path, number: int, modules: Sequence[Module]) -> str:
-    """Return an actor as the compiler takes it: a rule, or the path of a policy file, which is written."""
+    """Return an actor as a compiler option: the name of a rule, or the path of a policy file that is written here."""
     if isinstance(actor, str):
         return actor
     path = folder / f"{number}.policy"

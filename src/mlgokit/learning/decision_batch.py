@@ -1,4 +1,4 @@
-"""From the decisions of one compilation, as the plugin logged them, to the arrays of an experience."""
+"""Conversion of the decisions that the plugin logged in one compilation to the arrays of an experience."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ from mlgokit.traces.log import function_id
 ABOUT_DECISIONS = frozenset(NOT_FEATURES) | {
     name for problem in PROBLEMS.values() for name in (problem.decision, problem.default_decision)
 }
-"""Columns of logs that describe the decision and are no features."""
+"""Columns of logs that describe the decision itself, and are not features."""
 
 _ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 _POLICY_PRIORITIES = 2.0**26
 _HEURISTIC_PRIORITIES = 2.0**27
-"""Priorities in one unit: a policy's range from 0 to 2**31, the heuristic's to 2**32."""
+"""Divisors that convert priorities to unit numbers: a policy's range from 0 to 2**31, the heuristic's to 2**32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +55,17 @@ class DecisionBatch:
 
     @property
     def context_ids(self) -> Ints:
-        """int64 [X] the same for the same function in every compilation."""
+        """int64 [X] identifiers of the contexts, equal for the same function in every compilation."""
         return np.array([function_id(name) if name else 0 for name in self.context_names], np.int64)
 
 
 def feature_names(problem: Problem, columns: Iterable[str]) -> tuple[str, ...]:
-    """List the columns of a log that are features, in order; the mask is none, as it is always 1."""
+    """List the columns of a log that are features, in order. The mask is not one of them."""
     return tuple(name for name in columns if name not in ABOUT_DECISIONS and name != problem.mask)
 
 
 def feature_rows(problem: Problem, log: Log, features: Sequence[str]) -> npt.NDArray[Any]:
-    """Stack features to [N, F], or [N, C, F] with columns, where scalars are repeated in every column.
+    """Stack features to [N, F], or to [N, C, F] for C candidates, with scalars repeated for every candidate.
 
     Raises:
         UsageError: the compiler does not send a feature.
@@ -120,7 +120,7 @@ def batch_of_log(problem: Problem, log: Log, features: Sequence[str], *, heurist
         problem: of the log.
         log: of the compilation.
         features: to stack.
-        heuristic: whether the heuristic decided; its priorities are exact, and have a unit of their own.
+        heuristic: whether LLVM's heuristic decided, whose priorities have a greater range than a policy's.
     """
     count = log.observation_count
     names: dict[str, int] = {}
@@ -132,24 +132,26 @@ def batch_of_log(problem: Problem, log: Log, features: Sequence[str], *, heurist
     found = DecisionBatch(
         features=feature_rows(problem, log, features),
         mask=None if problem.mask is None else log.columns[problem.mask].reshape(count, -1) != 0,
-        decisions=_plain(problem, log.columns[problem.decision], heuristic=heuristic),
-        defaults=_plain(problem, log.columns[problem.default_decision], heuristic=True),
+        decisions=_decode_decisions(problem, log.columns[problem.decision], heuristic=heuristic),
+        defaults=_decode_decisions(problem, log.columns[problem.default_decision], heuristic=True),
         log_probability=log.columns["log_probability"].reshape(count).astype(np.float64),
         sites=_sites(log, context),
         context=context,
         context_names=tuple(names),
     )
-    return found if found.mask is None else _possible(found, found.mask)
+    return found if found.mask is None else _drop_masked(found, found.mask)
 
 
-def _plain(problem: Problem, column: npt.NDArray[Any], *, heuristic: bool) -> npt.NDArray[Any]:
+def _decode_decisions(problem: Problem, column: npt.NDArray[Any], *, heuristic: bool) -> npt.NDArray[Any]:
+    """Convert a column of decisions [N] to int64, or to unit numbers for priorities."""
     values = column.reshape(len(column))
     if problem.advice_kind is not AdviceKind.REAL:
         return values.astype(np.int64)
     return values.astype(np.float64) / (_HEURISTIC_PRIORITIES if heuristic else _POLICY_PRIORITIES) - UNIT_BOUND
 
 
-def _possible(found: DecisionBatch, mask: npt.NDArray[np.bool_]) -> DecisionBatch:
+def _drop_masked(found: DecisionBatch, mask: npt.NDArray[np.bool_]) -> DecisionBatch:
+    """Drop the decisions for a candidate that the mask does not allow."""
     keep = mask[np.arange(len(mask)), found.decisions]
     return dataclasses.replace(
         found,
@@ -164,7 +166,7 @@ def _possible(found: DecisionBatch, mask: npt.NDArray[np.bool_]) -> DecisionBatc
 
 
 def _sites(log: Log, context: Ints) -> Ints:
-    """Identify each question: the plugin's own key, or a hash of caller and callee, or function, and a count."""
+    """Compute an identifier of each decision: the plugin's key, or a hash of the functions' names and a count."""
     if "site" in log.columns:
         return log.columns["site"].reshape(-1).astype(np.int64)
     count = len(context)
@@ -187,7 +189,9 @@ def _sites(log: Log, context: Ints) -> Ints:
 def compute_greedy_decisions(
     problem: Problem, actor: Actor, features: Sequence[str], found: DecisionBatch
 ) -> npt.NDArray[Any]:
-    """Compute what ``actor`` decides at the same questions without exploration; rules but the heuristic as decided.
+    """Compute the decisions of ``actor`` for the same observations without exploration.
+
+    For a rule other than the heuristic, these are the decisions that were taken.
 
     Args:
         problem: that is decided.

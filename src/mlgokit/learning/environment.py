@@ -52,15 +52,15 @@ class Score:
 
 @final
 class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
-    """The decisions of one problem in modules of a corpus as episodes; :func:`open_environment` makes one.
+    """Each episode is one compilation of a module of a corpus; :func:`open_environment` makes the environment.
 
-    Observations are the raw features, [F] or [C, F] with columns, without the mask, which is in ``info["mask"]`` (int8
-    [C], as ``sample`` of the action space takes it). Actions are 0 or 1, a column, or for priorities a number from -1
-    to 1: greater is allocated earlier. A column that is not legal is replaced by the first legal one, and
-    ``info["replaced"]`` is true.
+    Observations are the raw features, [F], or [C, F] for C candidates, without the mask, which is in ``info["mask"]``
+    (int8 [C], as ``sample`` of the action space takes it). Actions are 0 or 1, the index of a candidate, or for
+    priorities a number from -1 to 1: greater is allocated earlier. An index that the mask does not allow is replaced by
+    the first one that it allows, and ``info["replaced"]`` is true.
 
-    ``reset`` draws a module, or takes the one whose position is ``options["module"]``. The reward is 0 but for the last
-    step. If the compiler fails, that step is truncated, and ``info["detail"]`` says why.
+    ``reset`` draws a module, or takes the one whose position is ``options["module"]``. The reward is 0 except for the
+    last step. If the compiler fails, that step is truncated, and ``info["detail"]`` says why.
 
     Attributes:
         problem: what is decided.
@@ -93,10 +93,10 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         self.action_space = _actions(problem, columns)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Inputs, dict[str, Any]]:
-        """Begin to compile a module, and give the first question.
+        """Start to compile a module, and return the first observation.
 
         Raises:
-            UsageError: there is no such module, or none asks anything.
+            UsageError: there is no such module, or no module has a decision.
         """
         super().reset(seed=seed)
         given = (options or {}).get("module")
@@ -119,10 +119,10 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         )
 
     def step(self, action: Action) -> Step:
-        """Answer the last question; gives the next one, or zeros at the end.
+        """Take a decision, and return the next observation, which is all zeros at the end.
 
         Raises:
-            UsageError: nothing was asked.
+            UsageError: the compiler is not waiting for a decision.
         """
         if self._asked is None or self._session is None:
             raise UsageError("step: expected a question that waits for an answer, found none; call reset first")
@@ -143,7 +143,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         return nothing, score.reward(default), True, False, facts | {"score": score, "default_score": default}
 
     def close(self) -> None:
-        """End a compiler that still runs."""
+        """Stop the compiler if it is still running."""
         self._end()
 
     def _begin(self, index: int) -> None:
@@ -167,7 +167,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
     def _observation(self) -> Inputs:
         assert self._asked is not None  # noqa: S101  (looked at by the callers)
         rows = [np.broadcast_to(self._asked.values[name].ravel(), (self._columns,)) for name in self.features]
-        # LLVM divides by the greatest of a row, which may be 0 or infinite; what a policy is given has no NaN either.
+        # LLVM divides by the maximum of a row, which may be 0 or infinite. Policies get no NaN either.
         found = np.nan_to_num(np.stack(rows, axis=-1).astype(np.float32))
         return found if self.problem.mask is not None else found[0]
 
@@ -199,7 +199,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         return Score(text_bytes=size_score(sizes, {}), regalloc=costs)
 
     def _default(self) -> Score | None:
-        """The score of the module compiled plainly, which is done once."""
+        """The score of the module under LLVM's heuristic, computed once."""
         if self._module not in self._defaults:
             module = self._modules[self._module]
             compiler = ClangCompiler(toolchain=self._toolchain, timeout_seconds=self._timeout_seconds)
@@ -214,17 +214,17 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
 def open_environment(
     toolchain: Toolchain, modules: Sequence[Module], problem: Problem, *, timeout_seconds: float = 60.0
 ) -> CompilerEnvironment:
-    """An environment over ``modules``; the first one that asks says which features and columns there are.
+    """Open an environment; the first module with a decision determines the features and the number of candidates.
 
     Args:
-        toolchain: whose clang.
-        modules: of a corpus.
-        problem: what is decided.
-        timeout_seconds: for a whole compilation, the caller's time included.
+        toolchain: its clang compiles.
+        modules: modules of a corpus.
+        problem: the problem whose decisions are the actions.
+        timeout_seconds: limit for a whole compilation, including the caller's time.
 
     Raises:
         ToolError: the compiler cannot be started.
-        UsageError: no module asks anything.
+        UsageError: no module has a decision.
     """
     for module in modules:
         with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""From a learner's proposals to its experiences: compilations, and credit assignment of the changes in score."""
+"""Compilation of a learner's proposals, and credit assignment: which decision caused which change in score."""
 
 import tempfile
 from collections import Counter
@@ -27,18 +27,20 @@ from mlgokit.spec import AdviceKind
 from mlgokit.tables.decisions import find_flipped_keys, site_table, strong_names
 
 MODULES_FOR_ROWS = 16
-"""Modules per worker from which on a worker compiles all of a module in a row; at the end of a turn some wait."""
+"""Number of modules per worker from which on one worker makes all compilations of a module.
+
+The compiler then stays resident, but some workers are idle at the end of a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """The results of one request.
+    """The results of compiling a learner's proposals.
 
     Attributes:
         experiences: of the successful compilations, in the order of the request.
         rewards: [number of experiences] as :meth:`Baselines.reward`.
         compilations: number of compilations that were asked for.
-        failures: reason to number.
+        failures: number of failed compilations by reason.
         user_seconds: processor time of the compilers, cached compilations included.
     """
 
@@ -59,10 +61,10 @@ class _Item:
 
 
 def check_proposal(problem: Problem, proposal: Proposal) -> None:
-    """Check that the compiler can be given the decisions of single sites that a proposal forces or wants drawn.
+    """Check that the plugin can follow a proposal that forces or draws decisions at single call sites.
 
     Raises:
-        UsageError: the plugin would not take them, or would flip them.
+        UsageError: the problem has no such sites, the plugin would flip forced decisions, or a base is missing.
     """
     flips = proposal.flip_probability
     single = bool(proposal.forced) or proposal.independent > 0
@@ -87,7 +89,7 @@ def compile_proposals(
     report: Report = say_nothing,
     label: str = "compile",
 ) -> Collected:
-    """Compile a learner's proposals: first those that need no other compilation, then flips of their decisions.
+    """Compile a learner's proposals, each after the compilation that it is based on.
 
     Args:
         baselines: the modules, compiled under the heuristic.
@@ -98,7 +100,7 @@ def compile_proposals(
         label: of the progress.
 
     Raises:
-        UsageError: decisions of single sites are given that the plugin would not take, or would flip.
+        UsageError: as :func:`check_proposal`.
     """
     for proposal in proposals:
         check_proposal(baselines.problem, proposal)
@@ -138,7 +140,9 @@ def compile_proposals(
     distinct = _without_repeats(worked, runs, drawn)
     failures = Counter(run.reason or run.status.value for run in runs.values() if not run.ok)
     return Collected(
-        experiences=tuple(_experience(task, runs[item], proposals[item.proposal], item, bases) for item in distinct),
+        experiences=tuple(
+            _make_experience(task, runs[item], proposals[item.proposal], item, bases) for item in distinct
+        ),
         rewards=np.array([baselines.reward(item.index, runs[item]) for item in distinct]),
         compilations=len(items),
         failures=dict(failures),
@@ -147,7 +151,7 @@ def compile_proposals(
 
 
 def _independent(proposal: Proposal, item: _Item, base: Compilation, bases: "_Bases") -> ForcedDecisions:
-    """Draw flips of ``base`` that cannot change the same function."""
+    """Draw flips of decisions of ``base``, no two of which can change the same function."""
     sites, seed = base.decisions.sites.view(np.int64), int(proposal.seeds[item.position])
     return independent_flips(bases.score(proposal, item), sites, most=proposal.independent, seed=seed)
 
@@ -161,7 +165,7 @@ def _compile_all(
     report: Report,
     label: str,
 ) -> dict[_Item, Compilation]:
-    """Do ``work`` on all items whose base, if they need one, compiled; bases are added to ``bases``."""
+    """Run ``work`` on all items, except those whose base failed; results that are bases are added to ``bases``."""
     compiler = bases.baselines.compiler
     finished: list[_Item] = []
     waits = [_needs_base(proposals[item.proposal]) for item in items]
@@ -188,15 +192,18 @@ def _compile_all(
 
 
 def group_into_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: int) -> list[list[list[int]]]:
-    """Group compilations, by position, into rows that one worker makes; rows of a later group wait for earlier ones.
+    """Schedule compilations: groups run one after the other, and each row of a group runs on one worker.
 
-    Compilations that wait for a base come after the others. If there are many more modules than workers, all of a
-    module are one row, as its compiler may stay resident meanwhile.
+    Compilations that need a base come after the others. If there are many more modules than workers, all compilations
+    of a module form one row, so that its compiler can stay resident.
 
     Args:
-        modules: of each compilation.
-        waits: whether each waits for a base.
-        workers: number of rows that are made at once.
+        modules: module of each compilation.
+        waits: whether each compilation needs a base.
+        workers: number of rows that run at once.
+
+    Returns:
+        Groups of rows of positions in ``modules``.
 
     Example:
         >>> group_into_rows([7, 8, 7, 8], [False, False, True, True], workers=2)
@@ -212,14 +219,14 @@ def group_into_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: i
 
 
 def _can_be_made(proposal: Proposal, item: _Item, bases: "_Bases") -> bool:
-    """Whether an item needs no base, or its base compiled."""
+    """Whether an item needs no base, or its base has compiled."""
     return bool(proposal.forced) or bases.run(proposal, item) is not None
 
 
 def _without_repeats(
     items: Sequence[_Item], runs: Mapping[_Item, Compilation], drawn: AbstractSet[_Item]
 ) -> list[_Item]:
-    """Leave out ``drawn`` items with the flips of an earlier one: a module with few moves soon repeats them."""
+    """Drop ``drawn`` items that flip the same decisions as an earlier one, as happens in modules with few decisions."""
     seen: dict[tuple[int, int], list[Compilation]] = {}
     kept: list[_Item] = []
     for item in items:
@@ -237,12 +244,12 @@ def _without_repeats(
 
 
 def _needs_base(proposal: Proposal) -> bool:
-    """Whether a base must be compiled first, to tell which of the forced decisions are flips."""
+    """Whether a base must be compiled first, to see which forced decisions are flips of it."""
     return proposal.base is not None and bool(proposal.forced or proposal.independent)
 
 
 def _is_addressable(base: Compilation) -> bool:
-    """Whether a decision table can name this module, which needs a function of its own."""
+    """Whether a decision table can identify the module: it has decisions, and a function that no other can define."""
     return len(base.decisions) > 0 and len(strong_names(base.measured)) > 0
 
 
@@ -275,7 +282,7 @@ def _exploration(task: Task, proposal: Proposal, position: int) -> Exploration:
     return Exploration(seed=int(proposal.seeds[position]), temperature=proposal.temperature, flip_probability=flip)
 
 
-def _experience(task: Task, run: Compilation, proposal: Proposal, item: _Item, bases: _Bases) -> Experience:
+def _make_experience(task: Task, run: Compilation, proposal: Proposal, item: _Item, bases: _Bases) -> Experience:
     baselines = bases.baselines
     log = run.logs.get(baselines.problem.name)
     if log is None:
@@ -318,7 +325,7 @@ def _experience(task: Task, run: Compilation, proposal: Proposal, item: _Item, b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Credit:
-    """As the attributes of :class:`Experience` of the same names."""
+    """The attributes of :class:`Experience` that credit assignment sets."""
 
     component: Ints | None = None
     change: Floats | None = None
@@ -334,7 +341,7 @@ def _costs(run: Compilation, found: DecisionBatch) -> Floats:
 
 
 def _component_credit(before: ScoredBuild, explored: ScoredBuild, run: Compilation, found: DecisionBatch) -> _Credit:
-    """Credit of the inliner's flips: the components and their changes in bytes."""
+    """Assign the changes in bytes to components of the inliner's flips."""
     credit = attribute(before, explored)
     component = np.full(len(run.decisions), -1, np.int64)
     component[credit.flips] = credit.component
@@ -350,7 +357,7 @@ def _component_credit(before: ScoredBuild, explored: ScoredBuild, run: Compilati
 def _function_credit(
     problem: Problem, task: Task, found: DecisionBatch, actor: Actor, *, change: Floats, defaults: Floats
 ) -> _Credit:
-    """Credit of decisions of the register allocator, with one component for each function.
+    """Assign changes of cost to the register allocator's decisions, with one component for each function.
 
     Functions are allocated one by one and do not change each other. Changes are relative to the function's cost under
     the heuristic, because costs of functions have no common unit (docs/scores.md).

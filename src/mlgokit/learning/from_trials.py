@@ -1,8 +1,8 @@
-"""Labels from trials: functions are compiled otherwise than LLVM does in copies of the compiler, and measured.
+"""Labels from trials: forked copies of the compiler compile single functions with other decisions and measure them.
 
-A problem that is learned so provides a :class:`TrialProblem` (what applies to it) and :class:`Trials` (ask, try, fit,
-judge); what those have in common is here. What was tried may be kept module by module, so that an interrupted run does
-not try it again.
+A problem that is learned this way provides a :class:`TrialProblem` (which options apply) and :class:`Trials` (collect,
+try, fit, validate); the common part is here. Trials can be stored module by module, so that an interrupted run does not
+repeat them.
 """
 
 import contextlib
@@ -37,19 +37,19 @@ from mlgokit.problems import Problem
 from mlgokit.traces import Log
 
 REFUSED_NAME = "refused.policy"
-"""A policy that does not pay on projects outside its training set."""
+"""File of a policy that was refused because it does not help on projects outside its training set."""
 TRIAL_SECONDS = 10.0
-"""Processor time of one trial, at most."""
+"""Limit on the processor time of one trial."""
 _KEPT_FOLDER = "trials"
 _COMPLETED = ("reward", "reward_least", "reward_most", "validation_gain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What compilations took.
+    """The cost of compilations.
 
     Attributes:
-        compilations: how many there were.
+        compilations: number of compilations.
         user_seconds: their processor time.
     """
 
@@ -62,10 +62,10 @@ class Fitted:
     """The result of one turn.
 
     Attributes:
-        state: after it.
-        numbers: of the learner, by name.
-        rewards: of the policies that were tried, in percent; ``None`` if trials are not of whole policies.
-        cost: of the trials.
+        state: the learner's state after the turn.
+        numbers: the learner's metrics, by name.
+        rewards: [P] in percent, if the turn tried P policies; ``None`` if it tried single decisions.
+        cost: cost of the trials.
     """
 
     state: State
@@ -80,8 +80,8 @@ class Choice:
 
     Attributes:
         policy: the policy.
-        numbers: that were found with it, by name.
-        cost: of choosing it.
+        numbers: metrics of the choice, by name.
+        cost: cost of the compilations that it took.
     """
 
     policy: Policy
@@ -90,7 +90,7 @@ class Choice:
 
 
 class Trials(Protocol):
-    """What is tried of one problem, and how policies are fitted to it; opened with the functions that ask."""
+    """How one problem is learned from trials. An implementation is opened with the functions to try on."""
 
     @property
     def turns(self) -> int:
@@ -103,19 +103,19 @@ class Trials(Protocol):
         ...
 
     def start(self) -> tuple[State, Counters]:
-        """Make the state before the first turn, and count what finding the functions took."""
+        """Make the initial state, and counters that include the cost of finding the functions."""
         ...
 
     def fit(self, state: State, turn: int) -> Fitted:
-        """Try, and fit the policy to what was measured."""
+        """Perform one turn: run trials, and fit the policy to their measurements."""
         ...
 
     def choose(self, state: State) -> Choice:
-        """Make the policy."""
+        """Make the final policy."""
         ...
 
     def judge(self, state: State, policy: Policy) -> tuple[Validation, int]:
-        """Validate the policy outside of its training set; returns the number of compilations, too."""
+        """Validate the policy on modules or functions outside its training set; also return the compilations used."""
         ...
 
     def training_modules(self, state: State, turn: int) -> int:
@@ -128,21 +128,21 @@ class TrialProblem:
     """The label source of a problem that is learned from trials of single functions.
 
     Attributes:
-        algorithm: the only one that learns it so.
-        opens: compiles what every turn needs; given the state of an interrupted run, if there is one.
-        fewer: the setting that lowers the number of trials.
-        uses: options about features and objective that apply.
-        at_least_one: settings that may not be 0.
-        checks: raises a :class:`~mlgokit.errors.UsageError` for settings that contradict the problem or the options.
+        algorithm: name of the only algorithm that can be used.
+        open_trials: compiles what every turn needs; takes the state of an interrupted run, if there is one.
+        size_setting: name of the setting that limits the number of trials, for error messages.
+        accepted_options: which of the options about features and objective apply.
+        positive_settings: settings that must be at least 1.
+        check_settings: raises a :class:`~mlgokit.errors.UsageError` for settings that contradict problem or options.
         must_pay: whether a policy is refused that validates no better than LLVM's heuristic.
     """
 
     algorithm: str
-    opens: Callable[[Training, State | None], Trials]
-    fewer: str
-    uses: Collection[str]
-    at_least_one: Collection[str] = ()
-    checks: Callable[[Problem, Learning, Any], None]
+    open_trials: Callable[[Training, State | None], Trials]
+    size_setting: str
+    accepted_options: Collection[str]
+    positive_settings: Collection[str] = ()
+    check_settings: Callable[[Problem, Learning, Any], None]
     must_pay: bool = False
 
     def check(self, problem: Problem, algorithm: str, config: Learning) -> Any:
@@ -156,7 +156,7 @@ class TrialProblem:
                 f"algorithm {algorithm}: expected {self.algorithm} for {problem.name}, which learns from trials of "
                 "single functions; leave --algorithm out"
             )
-        for name in sorted({"excluded", "features", "normaliser", "objective"} - set(self.uses)):
+        for name in sorted({"excluded", "features", "normaliser", "objective"} - set(self.accepted_options)):
             if getattr(config, name) != getattr(LIKE_PRESET, name):
                 raise UsageError(
                     f"--{name}: expected it to be left out for {problem.name}, where it decides nothing, found "
@@ -167,23 +167,23 @@ class TrialProblem:
             if value is not None:
                 raise UsageError(
                     f"{option}: expected none for {problem.name}, whose trials are made once and fitted once, found "
-                    f"{value}; leave it out, and give --setting {self.fewer}=N for fewer trials"
+                    f"{value}; leave it out, and give --setting {self.size_setting}=N for fewer trials"
                 )
         settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
-        for name in self.at_least_one:
+        for name in self.positive_settings:
             value = getattr(settings, name)
             if value < 1:
                 raise UsageError(f"--setting {name}: expected at least 1, found {value}; give 1 or more")
-        self.checks(problem, config, settings)
+        self.check_settings(problem, config, settings)
         return settings
 
     def open(self, training: Training, checkpoint: State | None) -> "TrialRun":
-        """Ask which functions there are.
+        """Find the functions to try on.
 
         Raises:
             CorpusError: there is nothing to learn from.
         """
-        return TrialRun(training=training, trials=self.opens(training, checkpoint), must_pay=self.must_pay)
+        return TrialRun(training=training, trials=self.open_trials(training, checkpoint), must_pay=self.must_pay)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -191,8 +191,8 @@ class TrialRun:
     """A training from trials.
 
     Attributes:
-        training: what was asked for.
-        trials: of its problem.
+        training: the configuration.
+        trials: the trials of its problem.
         must_pay: whether a policy is refused that validates no better than LLVM's heuristic.
     """
 
@@ -205,7 +205,7 @@ class TrialRun:
         return self.trials.start()
 
     def step(self, state: State, counters: Counters) -> tuple[State, Counters, Row]:
-        """Try, and fit."""
+        """Perform one turn: run trials, and fit the policy."""
         begin = time.monotonic()
         turn = counters.turn + 1
         fitted = self.trials.fit(state, turn)
@@ -215,7 +215,7 @@ class TrialRun:
         return fitted.state, counters, _row(counters, fitted)
 
     def is_over(self, counters: Counters) -> bool:
-        """Decide whether turns or time are spent."""
+        """Whether the budget of turns or time is spent."""
         late = counters.turn > 0 and time.monotonic() >= self.training.deadline
         return counters.turn >= self.trials.turns or late
 
@@ -223,7 +223,7 @@ class TrialRun:
         """Validate the policy, and complete the last row.
 
         Raises:
-            UsageError: the policy does not pay; it is kept as ``refused.policy``.
+            UsageError: the policy does not help on validation projects; it is kept as ``refused.policy``.
         """
         training = self.training
         choice = self.trials.choose(state)
@@ -281,36 +281,36 @@ def _row(counters: Counters, fitted: Fitted) -> Row:
 
 
 def _complete_row(row: Row, validation: Validation, numbers: Mapping[str, float]) -> Row:
-    """The last row with the validation's gain, which is also the reward where trials are not of whole policies."""
+    """Add the validation gain and ``numbers`` to a row; the gain is also the reward if single decisions were tried."""
     gains = {name: validation.gain for name in _COMPLETED if math.isnan(row[name])}
     return {**row, **gains, **{f"learner/{name}": value for name, value in numbers.items()}}
 
 
-class Kept(Protocol):
-    """What is kept in a file of its own."""
+class Storable(Protocol):
+    """A value that can be stored in a file."""
 
     def to_bytes(self) -> bytes:
-        """Return the file."""
+        """Encode the value."""
         ...
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self | None:
-        """Read a file; ``None`` if it is damaged."""
+        """Decode a value; ``None`` if the bytes are damaged."""
         ...
 
 
-T = TypeVar("T", bound=Kept)
+T = TypeVar("T", bound=Storable)
 
 
 def load_or_make(kind: type[T], folder: Path, module: Module, make: Callable[[], T], *, part: str = "") -> T:
-    """Read a module's trials that an earlier run kept, or make and keep them.
+    """Load a module's trials from the run's folder; if there are none, run ``make`` and store its result.
 
     Args:
-        kind: of what is kept.
-        folder: of the run.
-        module: whose trials they are.
-        make: makes them.
-        part: subfolder, where a module has several kinds of trials.
+        kind: class of the stored value.
+        folder: folder of the run.
+        module: the module.
+        make: runs the trials.
+        part: subfolder that distinguishes several kinds of trials of a module.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -327,7 +327,7 @@ def load_or_make(kind: type[T], folder: Path, module: Module, make: Callable[[],
 
 
 def module_generator(module: Module, *numbers: int) -> np.random.Generator:
-    """A generator for one module, which does not depend on which other modules there are."""
+    """Make a random generator for one module that does not depend on the other modules of the corpus."""
     return np.random.default_rng([*numbers, int.from_bytes(_digest(module)[:8], "little")])
 
 
@@ -338,7 +338,7 @@ def _digest(module: Module) -> bytes:
 def compile_logged(
     compiler: Compiler, module: Module, problem: Problem, stage: Stage
 ) -> tuple[Compilation, Log | None]:
-    """Compile a module as LLVM does, with its functions listed; the log of the problem's questions, if there were any.
+    """Compile a module with LLVM's own decisions; return the compilation and the log of the problem, if any.
 
     Args:
         compiler: compiles.

@@ -1,12 +1,13 @@
-"""Functions on which policies about live ranges are tried, and what such policies do to them.
+"""Trials of policies for priorities and spill weights: the functions that they are tried on, and their measurements.
 
-Each module is compiled once for the questions of the allocator. A few policies by one feature alone tell the functions
-whose score depends on what live ranges get; no label comes from the others, until a search comes to policies that
-change them, too.
+Each module is compiled once to log the decisions about its live ranges. A few policies that use a single feature show
+which functions' scores depend on the policy. The other functions give no labels, until the search reaches policies that
+change them as well.
 
-A trial allocates one function in a copy of the compiler (``compiler/reuse/trials.py``), all its priorities or spill
-weights by one policy. So all policies of a generation share one compilation of a module up to the allocator. The cost
-of the first use of a callee-saved register is the compilation's, so policies that differ in it share none.
+A trial allocates the registers of one function in a forked copy of the compiler (``compiler/reuse/trials.py``), with
+one policy for all its live ranges. All policies of a generation therefore share one compilation of the module up to the
+allocator. The first-time cost of callee-saved registers is an option of the whole compilation, so policies that differ
+in it need compilations of their own.
 """
 
 import dataclasses
@@ -43,12 +44,12 @@ from mlgokit.policy.store import policy_bytes
 from mlgokit.problems import REGALLOC_PRIORITY, Problem
 
 _PROBES = ("li_size", "weight")
-"""Policies by one of these features, in either direction, tell whether a function depends on the policy."""
+"""A function is tried on if a policy that uses one of these features alone, with either sign, changes its score."""
 _NORMALISER_ROWS = 400
-"""Questions of a module that the normaliser is fitted to."""
+"""Number of decisions of a module that the normaliser is fitted to."""
 _LEAST_CHANGE = 1e-9
 _LLVM_FEATURES = REGALLOC_PRIORITY.feature_names
-"""What LLVM's own advisor knows of a live range."""
+"""The features of a live range that LLVM's own advisor has."""
 
 FunctionId = tuple[int, int]
 """The position of a function's module among the training modules, and the function's key."""
@@ -56,12 +57,12 @@ FunctionId = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RangeQuestions:
-    """The questions about live ranges in one compilation.
+    """The decisions about live ranges in one compilation.
 
     Attributes:
         features: names of the F features of a live range.
-        rows: [Q, F] the features in some of the questions.
-        keys: of the functions with more than one question, as trials name them.
+        rows: [Q, F] features of a sample of the decisions.
+        keys: trial keys of the functions with more than one decision.
     """
 
     features: tuple[str, ...]
@@ -69,17 +70,17 @@ class RangeQuestions:
     keys: tuple[int, ...]
 
 
-def ask_ranges(
+def log_live_ranges(
     compiler: Compiler, module: Module, problem: Problem, *, rows: int, seed: int
 ) -> tuple[Compilation, RangeQuestions | None]:
-    """Compile a module as LLVM does; returns the compilation, and the questions if there were any.
+    """Compile a module with LLVM's own decisions; return the compilation, and the decisions if there are any.
 
     Args:
         compiler: compiles.
         module: to compile.
-        problem: whose questions are listed.
-        rows: questions to keep, at most.
-        seed: of their draw.
+        problem: whose decisions are logged.
+        rows: maximum size of the sample of decisions.
+        seed: random seed of the sample.
     """
     done, log = compile_logged(compiler, module, problem, Stage.REGISTERS)
     if log is None:
@@ -100,8 +101,8 @@ class RangeTrials:
     """The trials of one module under P policies.
 
     Attributes:
-        measured: by key of the function its measures [1 + P, 9] as LLVM allocates it, then under each policy; NaN where
-            that trial failed.
+        measured: for each function, by trial key, measures [1 + P, 9]: under LLVM's heuristic, then under each policy;
+            NaN where a trial failed.
         user_seconds: processor time.
     """
 
@@ -112,20 +113,20 @@ class RangeTrials:
 def try_ranges(
     compiler: Compiler, module: Module, problem: Problem, keys: Sequence[int], policies: Sequence[Policy]
 ) -> RangeTrials:
-    """Allocate functions under each policy; functions that fail as LLVM allocates them are left out.
+    """Allocate registers under each policy; functions whose trial under LLVM's heuristic fails are left out.
 
     Args:
         compiler: compiles.
-        module: whose functions they are.
-        problem: that the policies are for.
-        keys: of the functions.
-        policies: P of them.
+        module: the module of the functions.
+        problem: the problem that the policies are for.
+        keys: trial keys of the functions.
+        policies: the P policies.
     """
     by_cost: dict[int, list[int]] = {0: []}
     for index, policy in enumerate(policies):
         by_cost.setdefault(policy.csr_first_time_cost, []).append(index)
     parts = [
-        _try_at_one_cost(compiler, _with_cost(module, cost), problem, keys, [policies[index] for index in indices])
+        _try_at_csr_cost(compiler, _with_csr_cost(module, cost), problem, keys, [policies[index] for index in indices])
         for cost, indices in by_cost.items()
     ]
     measured: dict[int, Floats] = {}
@@ -138,16 +139,16 @@ def try_ranges(
     return RangeTrials(measured=measured, user_seconds=sum(part.user_seconds for part in parts))
 
 
-def _with_cost(module: Module, cost: int) -> Module:
-    """The module with another cost of the first use of a callee-saved register; LLVM's own for 0."""
+def _with_csr_cost(module: Module, cost: int) -> Module:
+    """Set LLVM's option for the first-time cost of callee-saved registers; 0 leaves LLVM's default."""
     option = ("-mllvm", f"-regalloc-csr-first-time-cost={cost}") if cost else ()
     return dataclasses.replace(module, command_line=(*module.command_line, *option))
 
 
-def _try_at_one_cost(
+def _try_at_csr_cost(
     compiler: Compiler, module: Module, problem: Problem, keys: Sequence[int], policies: Sequence[Policy]
 ) -> RangeTrials:
-    """The trials of policies that leave this cost as the module has it."""
+    """Run the trials of policies that have the module's first-time cost of callee-saved registers."""
     trials = np.zeros(1 + len(policies), TRIAL)
     trials["by_rule"][1:] = FIRST_POLICY + np.arange(len(policies))
     series = tuple(Series(key=key, base=Overrides(), score=-np.inf, trials=trials) for key in keys)
@@ -172,17 +173,17 @@ def _try_at_one_cost(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RangeFunctions:
-    """The functions on which policies are tried, and what a policy sees.
+    """The functions on which policies are tried, and the inputs of the policies.
 
     Attributes:
-        problem: that a policy decides.
-        features: that a policy sees, without its gate's.
-        normaliser: of them.
-        gate: where a policy leaves the decision to LLVM; none if the compiler does not send the gate's feature.
+        problem: the problem that a policy decides.
+        features: input features of a policy, without that of its gate.
+        normaliser: normaliser of these features.
+        gate: decides when a policy leaves the decision to LLVM; ``None`` if the compiler does not send its feature.
         training: the training modules with their functions.
-        dependent: those of these functions whose score policies by one feature change; labels come from them from the
+        dependent: those of these functions whose score a policy of a single feature changes; they give labels from the
             first generation on.
-        validation: modules of projects kept apart, with their functions.
+        validation: modules of the validation projects, with their functions.
         left_out: the reason for each module that was left out.
         compilations: number of compilations that it took to find them.
         user_seconds: processor time of these.
@@ -200,11 +201,11 @@ class RangeFunctions:
     user_seconds: float
 
     def policy(self, weights: Floats) -> Policy:
-        """Make the policy with weights [F], one for each feature."""
+        """Make the linear policy with one weight for each feature, [F]."""
         return linear_policy(self.problem, self.features, self.normaliser, weights, gate=self.gate)
 
     def draw(self, functions: Iterable[FunctionId], most: int, rng: np.random.Generator) -> tuple[ModuleFunctions, ...]:
-        """Draw at most so many of the functions, evenly over projects; returns them with their modules."""
+        """Draw at most ``most`` of the functions, evenly over projects; return them grouped by module."""
         by_project: dict[str, list[FunctionId]] = {}
         for index, key in sorted(functions):
             by_project.setdefault(self.training[index][0].project, []).append((index, key))
@@ -218,7 +219,7 @@ class RangeFunctions:
         return tuple((self.training[index][0], tuple(mine)) for index, mine in sorted(keys.items()))
 
     def draw_modules(self, most: int, rng: np.random.Generator) -> tuple[ModuleFunctions, ...]:
-        """Draw at most so many of the training modules, evenly over projects; all for 0."""
+        """Draw at most ``most`` training modules, evenly over projects; 0 means all."""
         by_project: dict[str, list[int]] = {}
         for index, (module, _) in enumerate(self.training):
             by_project.setdefault(module.project, []).append(index)
@@ -229,20 +230,20 @@ class RangeFunctions:
 
 
 def find_functions(training: Training, dependent: frozenset[FunctionId] | None) -> RangeFunctions:
-    """Find the functions that labels come from, and those for validation.
+    """Find the functions for training and for validation.
 
     Args:
-        training: which projects validate, and what a policy may see.
-        dependent: those whose score the policy changes, if an interrupted run has found them.
+        training: the configuration of the training.
+        dependent: the functions whose score depends on the policy, if an interrupted run has already found them.
 
     Raises:
-        CorpusError: there are none to learn from.
+        CorpusError: there is no function to learn from.
         UsageError: no feature is left.
     """
     config, problem = training.config, training.problem
     settings: RangeTrialsConfig = training.settings
     asked = parallel(
-        lambda module: ask_ranges(training.compiler, module, problem, rows=_NORMALISER_ROWS, seed=config.seed),
+        lambda module: log_live_ranges(training.compiler, module, problem, rows=_NORMALISER_ROWS, seed=config.seed),
         training.modules,
         workers=training.compiler,
         report=training.report,
@@ -295,7 +296,7 @@ def find_functions(training: Training, dependent: frozenset[FunctionId] | None) 
 
 
 def _features(sent: Sequence[str], config: Learning, gate: Gate) -> tuple[tuple[str, ...], Gate | None]:
-    """The features that a policy sees, and its gate if the gate's feature is among what the policy may see."""
+    """The input features of a policy, and its gate if the gate's feature is allowed and sent by the compiler."""
     allowed = _LLVM_FEATURES if config.features == "llvm" else sent
     kept = gate if gate.feature in allowed else None
     features = tuple(
@@ -311,7 +312,7 @@ def _features(sent: Sequence[str], config: Learning, gate: Gate) -> tuple[tuple[
 def changed_functions(
     training: Training, modules: Sequence[ModuleFunctions], policies: Sequence[Policy], *, label: str
 ) -> tuple[frozenset[FunctionId], float]:
-    """Find the functions whose score one of the policies changes; returns the processor time, too."""
+    """Find the functions whose score is changed by one of the policies; also return the processor time."""
     score: AllocationScore = training.settings.score
     trials = parallel(
         lambda part: try_ranges(training.compiler, part[0], training.problem, part[1], policies),
@@ -333,7 +334,7 @@ def changed_functions(
 def _draw_functions(
     modules: Sequence[Module], asked: Sequence[RangeQuestions | None], most: int, seed: int
 ) -> list[tuple[Module, RangeQuestions, tuple[int, ...]]]:
-    """Up to ``most`` functions of each module, all for 0, that no module before it has."""
+    """Draw up to ``most`` functions of each module, or all for 0, leaving out those that an earlier module also has."""
     known: set[int] = set()
     plan: list[tuple[Module, RangeQuestions, tuple[int, ...]]] = []
     for module, questions in zip(modules, asked, strict=True):
@@ -355,7 +356,7 @@ def _draw_validation_projects(projects: Sequence[str], config: Learning) -> froz
 
 
 def _share_evenly(counts: Sequence[int], most: int) -> list[int]:
-    """How many to take of each group, no more than ``most`` in all; small groups give all that they have.
+    """Distribute a total of at most ``most`` evenly over groups of ``counts`` members; return the share of each group.
 
     Example:
         >>> _share_evenly([3, 100, 50], 43)

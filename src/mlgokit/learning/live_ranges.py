@@ -1,9 +1,9 @@
-"""Learning what the allocator is told of live ranges: priorities or spill weights, by generations of whole policies.
+"""Learning of priorities and spill weights of live ranges by CMA-ES over whole policies.
 
-Each generation allocates a part of the functions (``live_range_trials.py``) under all its policies, and CMA-ES moves to
-where scores are lower. After some generations the search's centre is tried on all functions, and labels come from those
-that it changes, too: a function that needs no spill as LLVM allocates it may get one under no policy but such a one. At
-the end functions of projects kept apart validate the policy.
+Each generation allocates the registers of a sample of the functions (``live_range_trials.py``) under all its policies,
+and CMA-ES moves towards lower scores. Every few generations the mean of the search distribution is tried on all
+functions, and those that it changes join the sample: such a function may need no spill under LLVM's heuristic or an
+early policy, but may need one under a later policy. At the end, functions of other projects validate the policy.
 """
 
 import dataclasses
@@ -38,18 +38,18 @@ from mlgokit.policy.store import MOST_COST
 from mlgokit.problems import REGALLOC_WEIGHT, Problem
 
 _DEPENDENT = "depending"
-"""In the state [D, 2] of the functions that labels come from in every generation: position of the module, and key."""
+"""State array [D, 2] of the functions that give labels from the first generation on: index of the module, and key."""
 _JOINED = "joined"
-"""In the state [J, 2] of those that joined later."""
+"""State array [J, 2] of the functions that joined later, in the same form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RangeLearning:
-    """A search for a policy about live ranges.
+    """A search for a policy for live ranges.
 
     Attributes:
-        training: what was asked for.
-        functions: that policies are tried on.
+        training: the configuration.
+        functions: the functions that policies are tried on.
     """
 
     training: Training
@@ -71,7 +71,7 @@ class RangeLearning:
         return self.functions.left_out
 
     def start(self) -> tuple[State, Counters]:
-        """Begin the search at the best policy by one feature alone."""
+        """Start the search at the best policy that uses a single feature."""
         from mlgokit.algorithms import cma
 
         rng = np.random.default_rng([self.training.config.seed, 0])
@@ -88,7 +88,7 @@ class RangeLearning:
         return {**state, _JOINED: _to_rows(()), _DEPENDENT: _to_rows(self.functions.dependent)}, counters
 
     def fit(self, state: State, turn: int) -> Fitted:
-        """Try one generation, move the search, and let functions join that its centre changes."""
+        """Try one generation and update the search; from time to time, add functions that its mean changes."""
         from mlgokit.algorithms import cma
 
         rng = np.random.default_rng([self.training.config.seed, turn])
@@ -120,7 +120,7 @@ class RangeLearning:
         return Fitted(state=state, numbers=numbers, rewards=gained, cost=cost)
 
     def choose(self, state: State) -> Choice:
-        """Return the search's centre, with the best cost of the first use of a callee-saved register."""
+        """Return the mean of the search distribution, with the best first-time cost of callee-saved registers."""
         policy = self.functions.policy(state["centre"])
         costs = (0, *self.settings.csr_first_time_costs)
         if len(costs) == 1:
@@ -137,7 +137,7 @@ class RangeLearning:
         )
 
     def judge(self, state: State, policy: Policy) -> tuple[Validation, int]:
-        """Validate on functions of the projects kept apart."""
+        """Validate on functions of the validation projects."""
         del state
 
         def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
@@ -156,11 +156,11 @@ class RangeLearning:
         return validation, len(validation.modules)
 
     def training_modules(self, state: State, turn: int) -> int:
-        """The number of modules whose functions the last generation was drawn from."""
+        """The number of modules from which the functions of the last generation were drawn."""
         return len(self._draw(state, turn))
 
     def _draw(self, state: State, turn: int) -> tuple[ModuleFunctions, ...]:
-        """The functions of a generation, with their modules; drawn anew when others have joined."""
+        """Draw the functions of a generation, by module; the sample changes only after functions have joined."""
         functions = self.functions.dependent | _from_rows(state, _JOINED)
         renewals = (turn - 1) // self.settings.renewed if self.settings.renewed > 0 else 0
         rng = np.random.default_rng([self.training.config.seed, renewals, 1])
@@ -169,7 +169,7 @@ class RangeLearning:
     def _rewards(
         self, parts: Sequence[ModuleFunctions], weights: Floats, rng: np.random.Generator, label: str
     ) -> tuple[Floats, int, float]:
-        """Try policies with ``weights`` [P, F] on a drawn share of the functions; as :meth:`_try`."""
+        """Try the policies with ``weights`` [P, F] on a random share of the functions; see :meth:`_try`."""
         drawn = [
             (module, tuple(np.array(keys, np.uint64)[rng.random(len(keys)) < self.settings.share].tolist()))
             for module, keys in parts
@@ -180,7 +180,7 @@ class RangeLearning:
     def _try(
         self, parts: Sequence[ModuleFunctions], policies: Sequence[Policy], label: str
     ) -> tuple[Floats, int, float]:
-        """Try P policies; returns their rewards [P], the number of failed trials, and the processor time."""
+        """Try P policies; return their rewards [P], the number of failed trials, and the processor time."""
         done = parallel(
             lambda part: try_ranges(self.training.compiler, part[0], self.training.problem, part[1], policies),
             parts,
@@ -206,10 +206,10 @@ class RangeLearning:
 
 
 def open_ranges(training: Training, checkpoint: State | None) -> RangeLearning:
-    """Find the functions that labels come from, unless an interrupted run has found them.
+    """Find the functions to try on, or read them from the state of an interrupted run.
 
     Raises:
-        CorpusError: there are none.
+        CorpusError: there is no function to learn from.
         UsageError: no feature is left.
     """
     known = _from_rows(checkpoint, _DEPENDENT) if checkpoint and _DEPENDENT in checkpoint else None
@@ -242,11 +242,11 @@ def _to_rows(functions: Iterable[FunctionId]) -> npt.NDArray[Any]:
 
 LIVE_RANGES = TrialProblem(
     algorithm="es",
-    opens=open_ranges,
-    fewer="functions",
-    uses=("excluded", "features"),
-    at_least_one=("generations", "population", "functions"),
-    checks=_check,
+    open_trials=open_ranges,
+    size_setting="functions",
+    accepted_options=("excluded", "features"),
+    positive_settings=("generations", "population", "functions"),
+    check_settings=_check,
     must_pay=True,
 )
 """The label source of priorities and spill weights."""

@@ -1,4 +1,4 @@
-"""The loop of every training: collect labels, fit the policy, keep what was learned; turn by turn.
+"""The loop of every training; each turn collects labels, fits the policy, and stores the state.
 
 Where labels come from is a value (:class:`~mlgokit.learning.training.LabelSource`), which :data:`FROM_TRIALS` names.
 """
@@ -36,8 +36,8 @@ FROM_TRIALS: Mapping[tuple[str, str | None], LabelSource] = {
     (REGALLOC_PRIORITY.name, TRIALS): LIVE_RANGES,
     (REGALLOC_WEIGHT.name, TRIALS): LIVE_RANGES,
 }
-"""What is learned from trials of single functions, by problem and preset (``None`` for any); all else is learned from
-rollouts."""
+"""The problems that are learned from trials of single functions, by problem and preset (``None`` for any preset). All
+others are learned from rollouts."""
 
 
 def source_of(problem: Problem, preset: str) -> LabelSource:
@@ -69,7 +69,7 @@ def learn(
         modules: to learn from; a part of them may be kept apart for validation.
         problem: whose decisions are learned.
         algorithm: a name in ``LEARNERS``.
-        config: how the loop runs.
+        config: settings of the loop.
         folder: for the checkpoint, the metrics, the events and the best policy.
         report: receives the progress.
         deadline: on :func:`time.monotonic`'s clock; no turn but the first begins after it.

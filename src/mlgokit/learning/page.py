@@ -27,7 +27,7 @@ from mlgokit.pages.model import (
 )
 
 _COUNTS = {"flips", "components"}
-"""The learner's numbers that are shown in the table of turns only, without a plot."""
+"""Learner metrics that are shown in the table of turns only, not as a plot."""
 _MOST_PLOTS = 6
 
 
@@ -96,7 +96,7 @@ def _gain_plot(rounds: Sequence[Round]) -> Curves | None:
 
 
 def _number_plots(rounds: Sequence[Round]) -> list[Curves]:
-    """Plot the learner's own numbers that change between turns."""
+    """Plot the learner metrics that change between turns."""
     names = [name for name in dict.fromkeys(name for turn in rounds for name in turn.numbers) if name not in _COUNTS]
     plots: list[Curves] = []
     for name in names:

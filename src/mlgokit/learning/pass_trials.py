@@ -1,12 +1,12 @@
-"""What it does to a function to leave a pass out: trials, one for each pass that asks about the function.
+"""Trials that skip a pass: what a function's size would be without each optional pass that runs on it.
 
-A pass of the code generator is left out in a copy of the compiler (``compiler/reuse/trials.py``), which makes the code
-of one function. So its change of bytes is exact, and belongs to one decision.
+A codegen pass is skipped in a forked copy of the compiler (``compiler/reuse/trials.py``), which generates the code of
+one function. The change in bytes is exact and belongs to one decision.
 
-What the optimizer makes of a function goes on to all functions that it is inlined into, so there a copy for one
-function is of no use. Instead a module is compiled a few times, each time without passes in functions that cannot
-change the same function, and the change of each function is attributed by component (:mod:`mlgokit.algorithms.credit`).
-Components with one function that lost one pass are labels.
+An optimizer pass also changes all functions into which the function is inlined, so a copy for one function does not
+suffice. Instead, the module is compiled a few times, each time without passes in functions that cannot influence the
+same function. The change of each function is attributed to a component (:mod:`mlgokit.algorithms.credit`), and the
+components in which a single pass of a single function was skipped become labels.
 """
 
 import dataclasses
@@ -45,22 +45,22 @@ from mlgokit.traces.log import function_id
 
 _LEAST_EXECUTED = 1e-9
 _AT_ONCE = 256
-"""Moves in one compilation, at most."""
+"""Maximum number of passes that are skipped in one compilation."""
 _OPTIMIZER_DRAWS = 1
-"""In the seed of the order in which passes of the optimizer are left out."""
+"""Part of the seed of the order in which optimizer passes are skipped."""
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FunctionQuestions:
-    """The Q questions of passes about one function.
+    """The Q decisions about passes that are to run on one function.
 
     Attributes:
-        key: of the function, as trials name it.
-        name: of the function.
+        key: trial key of the function.
+        name: name of the function.
         values: [Q, F] features.
-        passes: [Q] positions in :data:`DECIDED_PASSES`.
-        occurrences: [Q] how often each pass asked before.
+        passes: [Q] indices in :data:`DECIDED_PASSES`.
+        occurrences: [Q] how many times each pass has run on the function before.
     """
 
     key: int
@@ -70,8 +70,8 @@ class FunctionQuestions:
     occurrences: Ints
 
 
-def ask_passes(compiler: Compiler, module: Module) -> tuple[Compilation, list[FunctionQuestions]]:
-    """Compile a module as LLVM does; returns the compilation, and what passes asked about its functions."""
+def log_passes(compiler: Compiler, module: Module) -> tuple[Compilation, list[FunctionQuestions]]:
+    """Compile a module with LLVM's own decisions; return the compilation, and the decisions about its functions."""
     done, log = compile_logged(compiler, module, PASS_SELECTION, Stage.PASSES)
     if log is None:
         return done, []
@@ -164,13 +164,13 @@ _KEPT = (*_COLUMNS, "trials", "compilations", "user_seconds")
 def try_passes(
     compiler: Compiler, module: Module, functions: Sequence[FunctionQuestions], *, weights: Floats
 ) -> ModuleTrials:
-    """Leave out each pass of the code generator that asks about one of the functions, one at a time.
+    """Skip each codegen pass of each function, one at a time.
 
     Args:
         compiler: compiles.
-        module: whose functions they are.
-        functions: some of those that :func:`ask_passes` listed.
-        weights: [9] of what a trial measures, in bytes; that of executed instructions must not be 0.
+        module: the module of the functions.
+        functions: some of those that :func:`log_passes` returned.
+        weights: [9] weights of a trial's measures, in bytes; that of executed instructions must not be 0.
     """
     functions = [_questions_of_generator(function) for function in functions]
     series = [_series(function) for function in functions if len(function.passes)]
@@ -196,7 +196,7 @@ def try_passes(
 
 
 def _questions_of_generator(function: FunctionQuestions) -> FunctionQuestions:
-    """The questions of passes of the code generator alone."""
+    """The decisions about codegen passes only."""
     mine = function.passes < len(GENERATOR_PASSES)
     return dataclasses.replace(
         function,
@@ -207,7 +207,7 @@ def _questions_of_generator(function: FunctionQuestions) -> FunctionQuestions:
 
 
 def _measure(function: FunctionQuestions, tried: TrialResults, weights: Floats) -> tuple[Ints, Floats]:
-    """Features [Q, F] of the trials that succeeded; and [3, Q] their changes, slowdowns and sizes."""
+    """Return the features [Q, F] of the trials that succeeded, and [3, Q] changes in bytes, slowdowns and sizes."""
     scores = np.array([outcome.score for outcome in tried.outcomes])
     executed = np.array([outcome.cost for outcome in tried.outcomes]) / weights[MEASURES.index("executed")]
     good = np.isfinite(scores[1:]) & np.isfinite(scores[0])
@@ -217,7 +217,7 @@ def _measure(function: FunctionQuestions, tried: TrialResults, weights: Floats) 
 
 
 def _series(function: FunctionQuestions) -> Series:
-    """A trial with all passes, then one without each of them."""
+    """Make a series of trials: one with all passes, then one without each of them."""
     count = len(function.passes)
     toggled = np.zeros((count + 1, MOST_TOGGLES), OVERRIDE)
     positions: list[int] = function.passes.tolist()
@@ -231,13 +231,13 @@ def _series(function: FunctionQuestions) -> Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Move:
-    """One pass left out of one function, each time that it asks.
+    """One pass that is skipped in one function, at every run.
 
     Attributes:
-        function: without the pass.
-        row: of the pass, among the function's questions.
-        key: of the function in tables.
-        number: of the pass in tables.
+        function: the function.
+        row: index of the pass among the function's decisions.
+        key: the function's key in tables.
+        number: the pass's number in tables.
     """
 
     function: FunctionQuestions
@@ -255,15 +255,15 @@ def try_optimizer(
     rounds: int,
     seed: int,
 ) -> ModuleTrials:
-    """Leave passes of the optimizer out of functions in which they changed something; inlining is LLVM's.
+    """Skip optimizer passes in functions that they changed; LLVM's heuristic decides about inlining.
 
     Args:
         compiler: compiles.
-        module: whose functions they are.
-        functions: some of those that :func:`ask_passes` listed.
+        module: the module of the functions.
+        functions: some of those that :func:`log_passes` returned.
         objective: which bytes of functions count.
-        rounds: compilations, at most.
-        seed: of the order in which passes are left out.
+        rounds: maximum number of compilations.
+        seed: random seed of the order in which passes are skipped.
     """
     base = _compile_without(compiler, module, ())
     compiled = [base]
@@ -294,7 +294,7 @@ def try_optimizer(
             continue
         credit = attribute(with_moves(base, made, made=False), with_moves(done, made, made=True))
         executed = base.changes.executed, done.changes.executed
-        for move, change in _single_moves(credit, made, first=len(done.decisions)):
+        for move, change in _isolated_moves(credit, made, first=len(done.decisions)):
             name = move.function.name
             before, after = (counts.get(name, 0.0) for counts in executed)
             slowdown = after / before - 1 if before and after else 0.0
@@ -314,7 +314,7 @@ def _compile_without(compiler: Compiler, module: Module, left_out: Collection[Le
 
 
 def _moves(functions: Sequence[FunctionQuestions], base: Compilation) -> list[_Move]:
-    """Passes that changed a function whose body no other function of the module has."""
+    """List the passes to skip: those that changed a function whose body is unique in the module."""
     assert base.changes is not None  # noqa: S101
     keys, changed = base.changes.keys, base.changes.changed
     bodies = Counter(keys.values())
@@ -333,13 +333,13 @@ def _moves(functions: Sequence[FunctionQuestions], base: Compilation) -> list[_M
 
 
 def _bytes(build: Compilation, objective: Objective) -> Floats:
-    """[F] bytes of each function: its code, and if the objective counts them its tables and unwind tables."""
+    """Bytes of each function [F]: its code, and if the objective counts them, its read-only data and unwind tables."""
     columns = build.measured.function_bytes.astype(np.float64)
     return columns[:, TEXT - 1] if objective is Objective.LINK_AWARE_TEXT else columns.sum(axis=1)
 
 
-def _single_moves(credit: Credit, moves: Sequence[_Move], *, first: int) -> list[tuple[_Move, float]]:
-    """The moves that are alone in their component, with its change in bytes."""
+def _isolated_moves(credit: Credit, moves: Sequence[_Move], *, first: int) -> list[tuple[_Move, float]]:
+    """The moves that are the only one of their component, with the component's change in bytes."""
     sizes = np.bincount(credit.component, minlength=len(credit.change))
     return [
         (moves[position - first], float(credit.change[component]))

@@ -1,7 +1,7 @@
-"""Learning which passes to leave out: trials of single functions, one fit to what they measured, and validation.
+"""Learning of pass selection: trials of single functions, one fit to their measurements, and validation.
 
-A module is compiled once for the questions of passes about its functions, once more for trials of the code generation
-of those that are drawn, and a few times without passes of the optimizer (``pass_trials.py``).
+A module is compiled once to log the decisions about passes, once for trials of codegen passes on a sample of its
+functions, and a few times without optimizer passes (``pass_trials.py``).
 """
 
 import time
@@ -20,7 +20,7 @@ from mlgokit.compiler.reuse.trials import CODE_BYTES, IMAGE_BYTES, executed_weig
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.learning.baselines import compile_defaults
 from mlgokit.learning.from_trials import Choice, Fitted, TrialProblem, load_or_make, module_generator
-from mlgokit.learning.pass_trials import FunctionQuestions, ModuleTrials, ask_passes, try_optimizer, try_passes
+from mlgokit.learning.pass_trials import FunctionQuestions, ModuleTrials, log_passes, try_optimizer, try_passes
 from mlgokit.learning.run_folder import Counters
 from mlgokit.learning.settings import Learning
 from mlgokit.learning.training import Training
@@ -30,21 +30,21 @@ from mlgokit.policy.network import Policy
 from mlgokit.policy.store import policy_bytes, read_policy_bytes
 from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION, Problem
 
-_NOT_ABOUT_FUNCTIONS = ("occurrence", "passes_left_out")
-"""Features of the question, which change with what is decided before it."""
+_DEPENDENT_FEATURES = ("occurrence", "passes_left_out")
+"""Features that depend on earlier decisions in the same function."""
 _POLICY, _FITTED_ON = "policy", "fitted_on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassLearning:
-    """Trials of passes, all made when this is opened.
+    """Trials of passes, all of which have been run.
 
     Attributes:
-        training: what was asked for.
-        modules: that have trials.
-        trials: of each of these.
+        training: the configuration.
+        modules: modules with trials.
+        trials: the trials of each of these modules.
         left_out: the reason for each module that was left out.
-        counters: what the trials took.
+        counters: counters that include the cost of the trials.
     """
 
     training: Training
@@ -60,18 +60,18 @@ class PassLearning:
         return tuple(sorted({module.project for module in self.modules}))
 
     def start(self) -> tuple[State, Counters]:
-        """Count the trials; there is nothing to know yet."""
+        """Return an empty state, and the counters of the trials."""
         return {}, self.counters
 
     def fit(self, state: State, turn: int) -> Fitted:
         """Fit an ensemble to all trials.
 
         Raises:
-            UsageError: no trial succeeded, or leaving no pass out pays.
+            UsageError: no trial succeeded, or no pass is worth skipping.
         """
         del state, turn
-        labels = _join(self.modules, self.trials, self.projects)
-        excluded = (*self.training.config.excluded, *_NOT_ABOUT_FUNCTIONS)
+        labels = _concatenate_labels(self.modules, self.trials, self.projects)
+        excluded = (*self.training.config.excluded, *_DEPENDENT_FEATURES)
         features = tuple(
             name for name in PASS_SELECTION.feature_names if not name.startswith("pass:") and name not in excluded
         )
@@ -122,7 +122,7 @@ class PassLearning:
 
 
 def open_passes(training: Training, checkpoint: State | None) -> PassLearning:
-    """List the questions of passes, and make all trials that an earlier run has not made.
+    """Log the decisions about passes, and run all trials that an interrupted run has not run.
 
     Raises:
         CorpusError: no module has trials.
@@ -131,7 +131,7 @@ def open_passes(training: Training, checkpoint: State | None) -> PassLearning:
     begin = time.monotonic()
     settings: PassTrialsConfig = training.settings
     asked = parallel(
-        lambda module: ask_passes(training.compiler, module),
+        lambda module: log_passes(training.compiler, module),
         training.modules,
         workers=training.compiler,
         report=training.report,
@@ -166,7 +166,7 @@ def open_passes(training: Training, checkpoint: State | None) -> PassLearning:
 def _draw_functions(
     modules: Sequence[Module], asked: Sequence[Sequence[FunctionQuestions]], most: int, seed: int
 ) -> list[tuple[Module, list[FunctionQuestions]]]:
-    """Up to ``most`` functions of each module, all for 0, that no module before it has."""
+    """Draw up to ``most`` functions of each module, or all for 0, leaving out those that an earlier module also has."""
     known: set[int] = set()
     plan: list[tuple[Module, list[FunctionQuestions]]] = []
     for module, functions in zip(modules, asked, strict=True):
@@ -204,8 +204,10 @@ def _try_functions(
     return parallel(try_module, plan, workers=compiler, report=training.report, label="try functions without a pass")
 
 
-def _join(modules: Sequence[Module], trials: Sequence[ModuleTrials], projects: Sequence[str]) -> PassLabels:
-    """All trials as one set of labels."""
+def _concatenate_labels(
+    modules: Sequence[Module], trials: Sequence[ModuleTrials], projects: Sequence[str]
+) -> PassLabels:
+    """Concatenate the trials of all modules to one set of labels."""
     numbers = {name: number for number, name in enumerate(projects)}
     columns = {
         name: np.concatenate([getattr(one, name) for one in trials])
@@ -232,9 +234,9 @@ def _check(problem: Problem, config: Learning, settings: PassTrialsConfig) -> No
 
 PASSES = TrialProblem(
     algorithm="effect-regression",
-    opens=open_passes,
-    fewer="functions",
-    uses=("excluded", "features", "objective"),
-    checks=_check,
+    open_trials=open_passes,
+    size_setting="functions",
+    accepted_options=("excluded", "features", "objective"),
+    check_settings=_check,
 )
 """The label source of pass selection."""

@@ -1,4 +1,4 @@
-"""The record of a finished training, read from its ``metrics.json``: the input of its report."""
+"""The record of a finished training, as read from ``metrics.json``; its report is made from it."""
 
 import math
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from mlgokit.learning.validation import ValidatedModule
 FORMAT = "mlgokit training"
 FORMAT_VERSION = 1
 _OF_ALL = ("round", "compilations", "user_seconds", "wall_seconds", "failures", "validation_gain", "reward", "gate")
-"""Keys of every round; all others are the learner's own numbers."""
+"""Keys that every round has; all others are metrics of the learner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSide:
-    """The evidence of one side of a gate, see ``docs/formats.md``."""
+    """Statistics of one side of a gate, see ``docs/formats.md``."""
 
     feature_is_set: bool
     departures: int
@@ -29,18 +29,18 @@ class GateSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One turn by itself.
+    """The metrics of one turn.
 
     Attributes:
-        round: counted from 0.
+        round: number of the turn, from 0.
         compilations: number of compilations.
         user_seconds: their processor time.
         wall_seconds: elapsed time of the turn.
-        failures: reason to number.
+        failures: number of failed compilations by reason.
         validation_gain: of the policy after the turn; NaN if it was not validated.
         reward: mean over the turn's compilations.
-        numbers: the learner's own.
-        gate: each side of it.
+        numbers: metrics of the learner.
+        gate: statistics of each side of the gate.
     """
 
     round: int
@@ -105,7 +105,7 @@ class TrainingRecord:
 
 
 def _with_numbers(one: object) -> object:
-    """A round with the learner's own numbers in a place of their own; the margin of a closed gate is infinite."""
+    """Move the learner's metrics of a round into ``numbers``, and decode its gate."""
     if not isinstance(one, dict):
         return one
     found = cast("Mapping[str, Any]", one)
@@ -116,6 +116,7 @@ def _with_numbers(one: object) -> object:
 
 
 def _with_margin(side: object) -> object:
+    """Decode a missing margin as infinite, which means a closed gate."""
     if not isinstance(side, dict):
         return side
     found = cast("dict[str, Any]", side)

@@ -36,7 +36,7 @@ from mlgokit.progress import Report
 
 BEST_NAME = "best.policy"
 INNER_MARGIN = 0.05
-"""How much better than the last policy an earlier one must validate where training modules validate."""
+"""Margin in gain by which an earlier policy must beat the last one if both were validated on training modules."""
 
 
 class Rollouts:
@@ -46,7 +46,7 @@ class Rollouts:
         """Return the settings of the algorithm.
 
         Raises:
-            UsageError: they are none, or the algorithm cannot learn the problem.
+            UsageError: there is no such algorithm or setting, or the algorithm cannot learn the problem.
         """
         settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
         check_learner(algorithm, problem)
@@ -85,12 +85,12 @@ class RolloutRun:
     """A training from rollouts.
 
     Attributes:
-        training: what was asked for.
+        training: the configuration.
         baselines: the modules, compiled under the heuristic.
-        task: of the learner.
-        learner: asks for compilations, and is told how they went.
-        taught: the training modules, as positions in the baselines.
-        judged: the validation modules, alike.
+        task: the learner's task.
+        learner: proposes compilations, and learns from their results.
+        taught: indices of the training modules in the baselines.
+        judged: indices of the validation modules in the baselines.
     """
 
     training: Training
@@ -105,7 +105,7 @@ class RolloutRun:
         return self.learner.start(np.random.default_rng([self.training.config.seed, 0])), Counters()
 
     def step(self, state: State, counters: Counters) -> tuple[State, Counters, Row]:
-        """Ask, compile, tell; and validate the new policy if it is time to."""
+        """Perform one turn: ask the learner for proposals, compile them, tell it the results; validate if it is due."""
         begin = time.monotonic()
         turn = counters.turn + 1
         rng = np.random.default_rng([self.training.config.seed, turn])
@@ -132,7 +132,7 @@ class RolloutRun:
         return state, counters, row
 
     def is_over(self, counters: Counters) -> bool:
-        """Decide whether turns, compilations, patience or time are spent."""
+        """Whether the budget of turns, compilations, patience or time is spent."""
         config = self.training.config
         return (
             (config.iterations is not None and counters.turn >= config.iterations)
@@ -169,7 +169,7 @@ class RolloutRun:
         return validate_policies(self.baselines, policies)
 
     def _validate(self, state: State, counters: Counters) -> tuple[float, Counters]:
-        """The gain of the policy; the best policy so far is kept as a file."""
+        """Validate the policy, store it if it is the best so far, and return its gain."""
         validation = self._validation_of(state)
         counters = dataclasses.replace(counters, evaluations=counters.evaluations + len(self.judged))
         if validation.gain <= counters.best_gain:
@@ -182,10 +182,11 @@ class RolloutRun:
         )
 
     def _choose_policy(self, state: State, counters: Counters, rows: Sequence[Row]) -> Policy:
-        """The best policy by validation; the last one is validated too, outside of the checkpoint, as a run may go on.
+        """Choose the policy that validated best, after validating the last one without changing the checkpoint.
 
-        Where training modules validate, each is compiled by a few members of an ensemble only, which says little of the
-        whole. There the last policy, which was fitted to most labels, stays unless another one is better by a margin.
+        On training modules, only those members of an ensemble are validated that were not fitted on the module's
+        project, which says little about the whole ensemble. The last policy, which was fitted to the most labels, is
+        then chosen unless another one is better by a margin.
         """
         last = self.learner.best(state)
         if not self.judged:
@@ -199,7 +200,7 @@ class RolloutRun:
         return load_policy(self.training.folder / BEST_NAME) if counters.best_turn else last
 
     def _report_of_all_turns(self, counters: Counters, asked: int, title: str) -> Report:
-        """A report that counts the compilations of all turns."""
+        """Make a progress report that counts the compilations of all turns."""
         config = self.training.config
         last = config.iterations
         ends = [counters.compilations + asked * (last - counters.turn)] if last is not None else []
@@ -234,9 +235,9 @@ class RolloutRun:
 
 
 def _draw_validation_modules(task: Task, taught: Sequence[int], config: Learning) -> list[int]:
-    """Training modules that validate: the same in all turns, and none of the twentieth with most decisions.
+    """Draw training modules for validation, the same in all turns.
 
-    Most of the score is in a few large modules, and a bad policy shows there first.
+    The 5 % with the most decisions are left out: they take long to compile, and would dominate the sum of scores.
     """
     decisions = np.zeros(task.modules) if task.decisions is None else task.decisions
     quick = np.flatnonzero(decisions <= np.quantile(decisions, 0.95))
@@ -245,7 +246,7 @@ def _draw_validation_modules(task: Task, taught: Sequence[int], config: Learning
 
 
 def _spent_share(config: Learning, counters: Counters) -> float:
-    """The share of the budget of turns or compilations that is spent."""
+    """The share of the budget of turns or compilations that has been spent."""
     shares = [counters.turn / config.iterations] if config.iterations else []
     shares += [counters.compilations / config.compilations] if config.compilations else []
     return min(1.0, max(shares, default=0.0))

@@ -1,4 +1,4 @@
-"""What a training run keeps in its folder: the checkpoint, a row of numbers for each turn, and TensorBoard's events.
+"""The files of a training run: the checkpoint, a row of metrics for each turn, and TensorBoard events.
 
 docs/formats.md has the bytes. The events are ``Event`` and ``Summary`` of TensorFlow's ``core/util/event.proto`` and
 ``core/framework/summary.proto``, as TFRecords.
@@ -27,10 +27,10 @@ CHECKPOINT_NAME = "checkpoint.state"
 ROWS_NAME = "turns.json"
 CSV_NAME = "metrics.csv"
 EVENTS_NAME = "events.out.tfevents.0.mlgokit"
-"""TensorBoard recognises event files by the part in the middle."""
+"""Name of the event file; TensorBoard recognises its middle part."""
 
 Row = Mapping[str, float]
-"""The numbers of one turn by name; NaN for what was not measured in it."""
+"""The metrics of one turn by name; NaN for what was not measured in it."""
 
 _COUNTERS = "loop/"
 _REQUIRED = frozenset({"turn", "compilations", "reward", "validation_gain", "user_seconds", "seconds", "time"})
@@ -52,18 +52,18 @@ _Event = message_classes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
-        turn: turns that were finished.
-        compilations: that the learner asked for, failed and cached ones included.
-        failed: of these.
-        evaluations: compilations that validate policies; they count against no budget.
+        turn: number of finished turns.
+        compilations: compilations that the learner asked for, including failed and cached ones.
+        failed: number of these that failed.
+        evaluations: compilations for validation; they do not count against the budget.
         user_seconds: processor time of the learner's compilations.
         seconds: elapsed time of all turns.
         best_turn: the turn whose policy validated best; 0 if none was validated.
         best_gain: the gain of that policy.
-        stale: validations since then.
+        stale: number of validations since then.
     """
 
     turn: int = 0
@@ -124,7 +124,7 @@ def _read_counters(stored: State) -> Counters:
 
 
 def write_metrics(folder: Path, rows: Sequence[Row]) -> None:
-    """Write the rows as JSON and as CSV; a number that is not finite is null in the one and empty in the other.
+    """Write the rows as JSON and as CSV; a number that is not finite becomes null in JSON and empty in CSV.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -164,7 +164,7 @@ def _number(value: object) -> float:
 
 
 def rows_up_to(turn: int, folder: Path) -> list[Row]:
-    """Read the rows of the finished turns; a killed run may have left one more.
+    """Read the rows of the finished turns; a run that was killed may have written one more.
 
     Raises:
         InputError: they are not the rows of these turns.
@@ -180,7 +180,7 @@ def rows_up_to(turn: int, folder: Path) -> list[Row]:
 
 
 def rounds_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Each turn by itself as JSON values: its cost, its failures, and the learner's own numbers.
+    """Convert rows, which have running totals, to JSON values of each turn alone: cost, failures, learner metrics.
 
     Example:
         >>> rows = [{"turn": 1, "compilations": 9, "user_seconds": 2.0, "seconds": 1.0, "failed/boom": 1,
@@ -219,7 +219,7 @@ def _with_prefix(prefix: str, row: Row) -> dict[str, float]:
 
 
 def _gate(numbers: Row) -> list[dict[str, Any]]:
-    """The evidence of each side of a gate; the margin of a closed side is infinite."""
+    """Collect the statistics of each side of a gate; a closed side has an infinite margin."""
     sides = {side: _with_prefix(f"gate/{side}/", numbers) for side in ("unset", "set")}
     return [
         {
@@ -237,7 +237,7 @@ def _gate(numbers: Row) -> list[dict[str, Any]]:
 
 
 def event(step: int, numbers: Mapping[str, float], *, wall_seconds: float) -> bytes:
-    """The record of ``numbers`` at ``step``; ``wall_seconds`` since 1970.
+    """Encode a TensorBoard event with the scalars ``numbers`` at ``step``; ``wall_seconds`` is Unix time.
 
     Example:
         >>> event(1, {"loss": 0.5}, wall_seconds=0.0).hex()

@@ -60,7 +60,7 @@ class Learning:
     """Consecutive validations without improvement after which training stops; 0 for never."""
 
     def resolve(self, algorithm: str) -> "Learning":
-        """Fill in what is the preset's."""
+        """Fill in the preset's defaults for what is not given."""
         loop = LEARNERS[algorithm].loop(self.preset)
         iterations = loop.iterations if self.iterations is None and self.compilations is None else self.iterations
         every, share = self.evaluate_every, self.validation_share
@@ -72,10 +72,10 @@ class Learning:
         )
 
     def identity_settings(self) -> dict[str, Any]:
-        """The settings that identify a run; budgets decide only where it ends, and may be raised later.
+        """The settings that identify a run. Budgets are not among them, since they may be raised later.
 
         Raises:
-            InputError: a file that it names cannot be read.
+            InputError: the policy to start from, or a vocabulary file, cannot be read.
         """
         left_out = {"iterations", "compilations", "start", "vocab"}
         values = {
@@ -94,11 +94,11 @@ class Learning:
 
 
 LIKE_PRESET = Learning()
-"""All settings of the preset."""
+"""Settings that leave everything to the preset."""
 
 
 def find_replaced_option(words: Sequence[str]) -> str | None:
-    """The error for the first option of an older version of ``mlgokit train``, which names its replacement.
+    """Find the first option of an older version of ``mlgokit train``; return an error that names its replacement.
 
     Example:
         >>> find_replaced_option(["train", "--effects.rounds", "2"])

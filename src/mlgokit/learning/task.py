@@ -58,7 +58,7 @@ def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, 
                 "training: expected features to learn from, found none left after --excluded and --vocab; "
                 "exclude fewer, or make the vocabulary of a trace of this problem"
             )
-        normaliser = _normaliser(baselines, features, config, known, algorithm=algorithm)
+        normaliser = _fit_normaliser(baselines, features, config, known, algorithm=algorithm)
     projects = [baselines.modules[index].project for index in taught]
     numbers = {name: number for number, name in enumerate(sorted(set(projects)))}
     place = baselines.place[list(taught)]
@@ -79,7 +79,7 @@ def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, 
     )
 
 
-def _normaliser(
+def _fit_normaliser(
     baselines: Baselines,
     features: tuple[str, ...],
     config: Learning,
@@ -98,7 +98,7 @@ def _normaliser(
 
 
 def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Policy:
-    """Load the policy to start from, in the form of the learner's networks."""
+    """Load the policy to start from, converted to the kind of output that the learner has."""
     assert config.start is not None  # noqa: S101  (looked at by the caller)
     if config.vocab is not None:
         raise UsageError("--start: expected a policy's own normaliser to be used, found --vocab too; leave one out")
@@ -115,9 +115,9 @@ def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Polic
 
 
 def as_logits(policy: Policy) -> Policy:
-    """Convert a policy with the output effect-bytes to two logits with the same preferences, but for rounding.
+    """Convert a policy that outputs effects in bytes to one that outputs two logits with the same preferences.
 
-    Gate and doubt are dropped, so that a learner which starts from it decides everywhere.
+    Gate and doubt are dropped, so that a learner that starts from the policy decides everywhere.
 
     Example:
         >>> from mlgokit.policy.normaliser import SignedLog

@@ -1,4 +1,4 @@
-"""Default traces: the log of every module under the heuristic or a policy, and its score beside the heuristic's.
+"""Traces: the log of every module under the heuristic or a policy, and its score next to the heuristic's.
 
 The files are those of google/ml-compiler-opt's ``generate_default_trace``; docs/formats.md, "A trace folder", has them.
 """
@@ -41,8 +41,8 @@ class Selection:
         keys: regular expression that a key must begin with: the name of a function, or for a problem that decides per
             module that of the module.
         listed: if not empty, a key must also be one of these.
-        share: of the modules that are left, drawn at random.
-        seed: of the draw.
+        share: share of the remaining modules to draw at random.
+        seed: random seed of the draw.
     """
 
     modules: re.Pattern[str]
@@ -111,10 +111,10 @@ class ModuleTrace:
     Attributes:
         module: the module.
         run: compilation under the traced policy.
-        status: of that compilation or of the baseline's.
+        status: status of that compilation, or of the baseline's.
         reason: why there is no trace; empty for success.
-        scores: key to the scores of the default and of the policy; empty after a failure.
-        masked_defaults: observations whose mask does not allow what the heuristic would do.
+        scores: for each key, the score under the heuristic and under the policy; empty after a failure.
+        masked_defaults: number of observations whose mask excludes the heuristic's decision.
     """
 
     module: Module
@@ -135,10 +135,10 @@ def trace_modules(
     report: Report = say_nothing,
     regalloc: bool = True,
 ) -> list[ModuleTrace]:
-    """Compile every module under ``policy`` and, unless that is the heuristic, plainly; logs go to ``folder``.
+    """Compile every module under ``policy``, and also under the heuristic if that is another; write logs to ``folder``.
 
-    ``regalloc``: whether functions of a problem of registers are scored by what their allocation costs; of a compiler
-    that cannot say it, modules are scored by size.
+    With ``regalloc``, functions are scored by the cost of their register allocation for problems of the allocator.
+    Without it, for a compiler that cannot report this cost, modules are scored by size.
     """
     regalloc = regalloc and problem.by_regalloc_cost
     use = PluginUse(policies={problem.name: policy}, logs=(problem.name,), any_level=problem is INLINE_SIZE)
@@ -160,10 +160,10 @@ def trace_modules(
 
 
 def count_masked_defaults(path: Path, problem: Problem) -> int:
-    """Count the observations of a log in which the heuristic's choice is masked out; 0 if the log is lost.
+    """Count the observations of a log in which the heuristic's choice is masked out; 0 if the log cannot be read.
 
-    LLVM 22 masks out what was evicted very often, so that a policy cannot go in circles; the heuristic has no such
-    guard. A policy that imitates it cannot do so there.
+    LLVM 22 masks out live ranges that have been evicted many times, so that a policy cannot loop for ever; the
+    heuristic has no such guard. A policy that imitates the heuristic cannot do so in these observations.
     """
     try:
         log = read_log(path)
@@ -184,7 +184,7 @@ def _module_scores(base: Compilation, run: Compilation) -> dict[str, tuple[float
 
 
 def _function_scores(base: Compilation, run: Compilation) -> dict[str, tuple[float, float]]:
-    """Costs of register allocation of each function that has any in either object."""
+    """Costs of register allocation of each function for which either compilation has one."""
     if base.regalloc is None or run.regalloc is None:
         return {}
     names, before, after = scores_of_both(base.regalloc, run.regalloc)
@@ -192,7 +192,7 @@ def _function_scores(base: Compilation, run: Compilation) -> dict[str, tuple[flo
 
 
 def write_performance(path: Path, traces: Sequence[ModuleTrace], selection: Selection) -> int:
-    """Write ``module,key,default,policy`` lines without a header; returns how many.
+    """Write lines ``module,key,default,policy`` without a header; return their number.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -216,7 +216,7 @@ def _filter_key(key: str, module: Module) -> str:
 def write_training_set(
     path: Path, traces: Sequence[ModuleTrace], problem: Problem, *, folder: Path, selection: Selection
 ) -> int:
-    """Write the observations of all modules to one TFRecord file; returns how many.
+    """Write the observations of all modules to one TFRecord file; return their number.
 
     A log that cannot be read any more makes its module a failure.
 
@@ -238,7 +238,7 @@ def write_training_set(
 
 
 def _records(trace: ModuleTrace, problem: Problem, folder: Path, selection: Selection) -> Iterator[tuple[bytes, int]]:
-    """The records of a module, and how many observations each has."""
+    """Yield the records of a module, each with its number of observations."""
     log = read_log(folder / f"{trace.module.name}.log")
     counts: Counter[str] = Counter()
     for span in log.contexts:

@@ -1,4 +1,4 @@
-"""The values of a training: what is learned from what, a run of it turn by turn, and what the run ends with."""
+"""Values and protocols of a training: its configuration, a run of it turn by turn, and the result."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from mlgokit.progress import Report
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Training:
-    """A training that is asked for.
+    """The configuration of a training, fully resolved.
 
     Attributes:
         compiler: compiles; it should cache, or an interrupted training repeats compilations.
         modules: to learn from; a part of them may be kept apart for validation.
         problem: whose decisions are learned.
         algorithm: a name in ``LEARNERS``.
-        config: how the loop runs, with nothing left to the preset.
-        settings: of the algorithm.
+        config: settings of the loop, with all defaults of the preset filled in.
+        settings: settings of the algorithm.
         folder: for the checkpoint, the metrics, the events and the best policy.
         report: receives the progress.
         deadline: on :func:`time.monotonic`'s clock; no turn but the first begins after it.
@@ -50,14 +50,14 @@ class Learned:
     """The result of a training.
 
     Attributes:
-        policy: the one that validated best; the last one if none was validated, or if training modules validated
-            members of an ensemble and the last policy is not clearly worse.
+        policy: the policy that validated best. It is the last policy if none was validated, or if members of an
+            ensemble were validated on training modules and the last policy is not clearly worse.
         counters: how far the run went.
         rows: the numbers of each turn.
         taught: number of training modules.
-        judged: number of validation modules, whether kept apart or training modules of members that were not fitted on
-            their projects.
-        left_out: reason to number of modules that could not be used.
+        judged: number of validation modules: modules kept apart, or training modules on which those members of an
+            ensemble were validated that were not fitted on their projects.
+        left_out: number of modules that could not be used, by reason.
         judged_modules: scores of the validation modules under the best policy.
     """
 
@@ -95,14 +95,14 @@ class Run(Protocol):
         ...
 
     def is_over(self, counters: Counters) -> bool:
-        """Decide whether the budget is spent."""
+        """Whether the budget is spent."""
         ...
 
     def finish(self, state: State, counters: Counters, rows: Sequence[Row]) -> Learned:
         """Choose and validate the policy.
 
         Raises:
-            UsageError: the policy does not pay; it is kept under a name of its own.
+            UsageError: the policy does not help on validation projects; it is kept under another name.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Validation: what a policy does to modules, or functions, that it was not fitted on."""
+"""Validation of policies on modules or functions that they were not fitted on."""
 
 import json
 import math
@@ -24,10 +24,10 @@ from mlgokit.progress import Report, say_nothing
 
 JUDGED_NAME = "judged.json"
 VALIDATION_MODULES = 40
-"""Training modules that validate members of an ensemble which were not fitted on their projects."""
+"""Number of training modules on which members of an ensemble are validated that were not fitted on their projects."""
 
 ModuleFunctions = tuple[Module, tuple[int, ...]]
-"""A module, and keys of functions of it."""
+"""A module, and the trial keys of some of its functions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class Validation:
     """The result of a validation.
 
     Attributes:
-        gain: the part by which the sum of all scores is below the heuristic's; for register allocation, whose scores do
-            not add up, the mean over modules. Minus infinity if no module compiled.
+        gain: relative reduction of the sum of all scores against the heuristic; for register allocation, whose scores
+            cannot be added, the mean over modules. Minus infinity if no module compiled.
         modules: the modules that compiled.
     """
 
@@ -55,7 +55,7 @@ class Validation:
 
 
 def write_validated(folder: Path, modules: Sequence[ValidatedModule]) -> None:
-    """Write the scores at the validation of the best policy.
+    """Write the validation scores of the best policy.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -64,7 +64,7 @@ def write_validated(folder: Path, modules: Sequence[ValidatedModule]) -> None:
 
 
 def read_validated(folder: Path) -> tuple[ValidatedModule, ...]:
-    """Read these scores; empty if the file is missing or damaged, since only the report shows them."""
+    """Read the validation scores; empty if the file is missing or damaged, since only the report needs them."""
     try:
         value = read_json(folder / JUDGED_NAME, expected="modules that judged", remedy="train again")
         return decode(tuple[ValidatedModule, ...], value, JUDGED_NAME)
@@ -83,7 +83,7 @@ def validate_policies(
 
     Args:
         baselines: the modules, compiled under the heuristic.
-        policies: pairs of a policy and its modules; one pair, unless parts of an ensemble are validated separately.
+        policies: pairs of a policy and its modules; one pair, unless members of an ensemble are validated separately.
         report: receives the progress.
         label: of the progress.
     """
@@ -130,10 +130,10 @@ def validate_functions(
 
     Args:
         parts: the modules with their functions.
-        measure: returns [N, 9] measures of functions as LLVM allocates them, and as the policy does; failed ones are
-            left out.
-        score: that is validated; a module's is the sum over its functions.
-        workers: modules at once.
+        measure: returns two arrays [N, 9], measures of a module's functions under LLVM's heuristic and under the
+            policy, without the functions that failed.
+        score: the score to validate; that of a module is the sum over its functions.
+        workers: number of modules at once.
         report: receives the progress.
     """
 

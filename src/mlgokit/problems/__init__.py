@@ -1,4 +1,4 @@
-"""What is decided: one declarative file per problem, and the table of all of them."""
+"""The problems: which decisions of LLVM a policy can make, one declarative file for each."""
 
 from mlgokit.problems.inline_size import INLINE_SIZE
 from mlgokit.problems.pass_selection import DECIDED_PASSES, GENERATOR_PASSES, PASS_FEATURES, PASS_SELECTION
@@ -11,7 +11,7 @@ PROBLEMS: dict[str, Problem] = {
     problem.name: problem
     for problem in (INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, PASS_SELECTION, REGALLOC_WEIGHT)
 }
-"""All problems by the name that a user types."""
+"""All problems by name."""
 
 __all__ = [
     "DECIDED_PASSES",

@@ -1,6 +1,7 @@
-"""Pass selection: run an optional pass of the optimizer or of the code generator on a function, or leave it out.
+"""Pass selection: run or skip an optional pass of the optimizer or of the code generator on a function.
 
-Sources: ``llvm/include/llvm/IR/OptBisect.h`` (who asks; what is required never does), ``plugin/passes/`` (features).
+Sources: ``llvm/include/llvm/IR/OptBisect.h`` (the pass gate, which is not asked about required passes),
+``plugin/passes/`` (features).
 """
 
 from mlgokit.problems.problem import Feature, Problem
@@ -19,7 +20,7 @@ GENERATOR_PASSES = (
     "shrink-wrap",
     "block-placement",
 )
-"""LLVM's arguments of the passes of the code generator that a policy decides about."""
+"""The codegen passes that a policy decides about, by their command-line names."""
 
 DECIDED_PASSES = (
     *GENERATOR_PASSES,
@@ -33,11 +34,11 @@ DECIDED_PASSES = (
     "EarlyCSEPass",
     "GVNPass",
 )
-"""All passes that a policy decides about, as ``plugin/passes/PassPolicy.cpp`` has them: behind those of the code
-generator those of the optimizer, each at its first question about a function, for all of them."""
+"""All passes that a policy decides about, in the order of ``plugin/passes/PassPolicy.cpp``. An optimizer pass may run
+several times on a function; the decision at its first run holds for all of them."""
 
 PASS_FEATURES = tuple(f"pass:{name}" for name in DECIDED_PASSES)
-"""Features that say which pass asks; a policy that has some of them decides about these passes alone."""
+"""One-hot features of the pass in question. A policy that uses some of them decides about these passes only."""
 
 PASS_SELECTION = Problem(
     name="pass-selection",

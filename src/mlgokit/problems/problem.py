@@ -1,4 +1,4 @@
-"""What a problem is: the facts about one decision of LLVM, and whether what a compiler declares fits them."""
+"""Problem descriptions: the facts about one kind of decision, and checks of the tensors that a compiler declares."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,12 @@ from mlgokit.spec import AdviceKind, TensorSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """How compilers of one LLVM major are made to ask over an interactive channel.
+    """How a compiler of one LLVM major is made to ask for advice over an interactive channel.
 
     Attributes:
-        options: LLVM options; ``{base}`` stands for the path to which ``.in`` and ``.out`` are added. Clang wants
-            ``-mllvm`` before each.
-        overwritten: the name of a feature in whose place the compiler sends another, and the name of that other one.
+        options: LLVM options, each of which clang takes after ``-mllvm``. ``{base}`` stands for the common path of the
+            two pipes, to which LLVM appends ``.in`` and ``.out``.
+        overwritten: a feature in whose place the compiler sends another one, and the name of that other one.
     """
 
     options: tuple[str, ...]
@@ -30,7 +30,7 @@ class Feature:
     Attributes:
         name: LLVM's name.
         type: LLVM's name of the element type, a key of :data:`mlgokit.spec.DTYPES`.
-        per_column: whether there is one element for each column that may be chosen, or one in all.
+        per_column: whether there is one element for each candidate that may be chosen, or a single one.
     """
 
     name: str
@@ -43,27 +43,28 @@ class Problem:
     """One kind of decision that LLVM asks an advisor for.
 
     Attributes:
-        name: what a user types.
+        name: identifies the problem on the command line and in files.
         summary: one line for help texts.
-        policy_variable: the environment variable that tells the plugin which policy decides.
-        log_variable: the one that tells it where to write the training log.
-        rules: policies without a file that the plugin knows, LLVM's heuristic first.
+        policy_variable: environment variable from which the plugin reads the policy to use.
+        log_variable: environment variable from which the plugin reads where to write the training log.
+        rules: policies that are built into the plugin, LLVM's heuristic first.
         log_option: LLVM's own option for a training log; empty if it has none.
         model_option: LLVM's own option for a TFLite model under training; empty if it has none.
-        advice_kind: what an answer may be.
-        decision: LLVM's name of the answer; the column of a log that holds the decision taken.
-        default_decision: the column with the heuristic's decision. The channel has it only with ``default_option``;
-            the plugin's log has it always.
-        context: what one context of a log is.
-        channel_options: as in :class:`Channel`, without the default decision; the first makes LLVM ask an advisor.
-            None where LLVM has none.
-        default_option: the option that makes the compiler send the default decision too.
-        default_overwrites: majors before this number send the default decision in the place of this feature.
-        features: what LLVM 19 and 22 send, in their order, without the default decision. A reader uses the header
-            of the log: another compiler may send more, fewer or others, and the number of columns is the target's.
-        scores: names of the scores that a policy may be trained on, the usual one first.
-        mask: the feature that is not 0 in the columns that may be chosen; only a masked choice has one.
-        takes_sites: whether the compiler can be given decisions at single sites, as a table.
+        advice_kind: type of a decision.
+        decision: LLVM's name for the decision; the column of a log that holds the decision taken.
+        default_decision: column of a log with the heuristic's decision. Logs of the plugin always have it; the channel
+            has it only with ``default_option``.
+        context: the unit of one context of a log.
+        channel_options: as in :class:`Channel`, without the default decision; the first option makes LLVM ask an
+            advisor. Empty if LLVM has no advisor for this problem.
+        default_option: the option that makes the compiler send the default decision as a feature.
+        default_overwrites: majors before this number send the default decision in place of this feature.
+        features: the features of LLVM 19 and 22, in their order, without the default decision. Readers of logs use the
+            log's header, since another compiler may send other features, and the number of candidates depends on the
+            target.
+        scores: names of the scores that a policy may be trained on, the default first.
+        mask: feature that is not 0 for the candidates that may be chosen; only for a masked choice.
+        takes_sites: whether the compiler accepts a table of decisions for single call sites.
     """
 
     name: str
@@ -92,16 +93,16 @@ class Problem:
 
     @property
     def by_regalloc_cost(self) -> bool:
-        """Whether a decision is judged by what register allocation costs its function, not by bytes of the object."""
+        """Whether decisions are scored by the cost of register allocation, not by the size of the object."""
         return "regalloc-cost" in self.scores
 
     @property
     def is_llvms(self) -> bool:
-        """Whether LLVM has an advisor for it, with a channel and a log of its own; else only the plugin has one."""
+        """Whether LLVM has an advisor for the problem, with a channel and a log; otherwise only the plugin has one."""
         return bool(self.channel_options)
 
     def channel_for(self, major: int, *, include_default: bool) -> Channel:
-        """The channel of compilers of an LLVM major; ``include_default`` asks for the default decision as a feature.
+        """Describe the channel for an LLVM major; ``include_default`` asks for the default decision as a feature.
 
         Raises:
             UsageError: LLVM has no advisor for this problem.
@@ -122,13 +123,15 @@ class Problem:
 def header_defect(
     problem: Problem, features: Sequence[TensorSpec], *, advice: TensorSpec | None = None, needed: Iterable[str] = ()
 ) -> str | None:
-    """Why declared tensors do not fit, in one sentence; ``None`` if they do. Features that nobody reads may be there.
+    """Check the tensors that a compiler declares; return an error sentence, or ``None`` if they fit the problem.
+
+    Features that are not needed may be declared as well.
 
     Args:
-        problem: what is decided.
-        features: what the compiler declares.
-        advice: the tensor that it waits for, if it is known.
-        needed: names of features that are read, by a policy for example.
+        problem: the problem that the compiler asks about.
+        features: declared features.
+        advice: declared tensor of the advice, if known.
+        needed: names of the features that the advisor or policy reads.
 
     Example:
         >>> from mlgokit.problems import REGALLOC_PRIORITY
@@ -163,5 +166,5 @@ def header_defect(
 
 
 def column_count(problem: Problem, features: Sequence[TensorSpec]) -> int:
-    """How many columns there are to choose from: the elements of the mask; 1 for a problem without columns."""
+    """The number of candidates of a decision: the elements of the mask, or 1 for a problem without a mask."""
     return next((math.prod(spec.shape) for spec in features if spec.name == problem.mask), 1)

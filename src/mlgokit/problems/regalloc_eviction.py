@@ -1,4 +1,4 @@
-"""Eviction in the greedy register allocator: which physical register to free for a live range, or none.
+"""Eviction in the greedy register allocator: from which physical register to evict other live ranges, if any.
 
 Sources: ``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp`` (features, mask, the last column) and
 ``llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp`` (the heuristic).

@@ -1,7 +1,7 @@
-"""Priority in the greedy register allocator: which live range gets its register next.
+"""Priority in the greedy register allocator: the order in which live ranges are assigned registers.
 
 Sources: ``llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp`` (features; the answer is truncated to an unsigned integer)
-and ``llvm/lib/CodeGen/RegAllocGreedy.cpp`` (the queue, and the heuristic's number).
+and ``llvm/lib/CodeGen/RegAllocGreedy.cpp`` (the queue, and the heuristic).
 """
 
 from mlgokit.problems.problem import Feature, Problem

@@ -1,8 +1,8 @@
-"""Spill weights in the greedy register allocator: how hard a live range defends its register.
+"""Spill weights in the greedy register allocator: the factor by which LLVM's weight of a live range is multiplied.
 
-Sources: ``llvm/lib/CodeGen/CalcSpillWeights.cpp`` (LLVM's weight: frequency of uses over size),
-``llvm/lib/CodeGen/RegAllocGreedy.cpp`` (who is evicted, split or spilled goes by it). LLVM asks nobody about weights;
-only the plugin has an advisor for them.
+Sources: ``llvm/lib/CodeGen/CalcSpillWeights.cpp`` (LLVM's weight: frequency of uses over size) and
+``llvm/lib/CodeGen/RegAllocGreedy.cpp`` (the weight decides which live range is evicted, split or spilled). LLVM has no
+advisor for weights; only the plugin has one.
 """
 
 from mlgokit.problems.problem import Feature, Problem

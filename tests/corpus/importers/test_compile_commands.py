@@ -128,7 +128,8 @@ def test_an_entry_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path):
     path = tmp_path / "compile_commands.json"
-    entry = json.dumps({"directory": "/", "file": "a.c", "command": "cc " + "-Isome/folder " * 300})
+    words = "-Isome/folder/of/a/large/project/with/headers/and/sources/in/it " * 65
+    entry = json.dumps({"directory": "/", "file": "a.c", "command": f"cc {words}"})
     with path.open("w") as file:
         file.write("[" + ",".join([entry] * 2500) + "]")
     tracemalloc.start()

@@ -21,7 +21,7 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import plugin_of, with_large_pages
-from mlgokit.compiler.inputs import digest_once, module_facts, stamp_of
+from mlgokit.compiler.inputs import module_facts
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.loaded import Loaded, LoadedFile
 from mlgokit.compiler.objects.measure import measure_object
@@ -36,7 +36,7 @@ from mlgokit.compiler.rust.wrapper import codegen_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import UsageError
-from mlgokit.files import writing
+from mlgokit.files import digest_once, stamp_of, writing
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 

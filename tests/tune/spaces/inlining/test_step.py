@@ -253,7 +253,7 @@ def search(tmp_path: Path) -> InliningSearch:
 
 def opened(folder: Path) -> InliningSearch:
     compiler = toy_compiler(dict.fromkeys(NAMES, INDEPENDENT))
-    config = SearchConfig(objective=Objective.OBJECT_TEXT, refits=())
+    config = SearchConfig(objective=Objective.OBJECT_TEXT, refits=(), restarts=20)
     modules = [toy_source(name) for name in NAMES]
     return open_inlining(modules, compiler=compiler, config=config, folder=folder, report=say_nothing)
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.inputs import digest_once, named_files
+from mlgokit.compiler.inputs import named_files
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.regalloc_cost import COSTS
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.errors import CorpusError
+from mlgokit.files import digest_once
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.progress import Report
