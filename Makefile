@@ -36,7 +36,7 @@ test-all: ## `make test` with the slow half: all LLVM majors for all tests, and 
 	@$(MAKE) --no-print-directory test HALF=
 
 environment: ## system packages and .venv with everything the tests need
-	@sh scripts/bootstrap.sh test
+	@sh scripts/bootstrap.sh $(if $(HALF),test,test-all)
 
 format: environment ## rewrite the code in the house format
 	$(BIN)/ruff format

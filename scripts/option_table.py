@@ -2,10 +2,10 @@
 
 Usage::
 
-    python scripts/option_table.py /usr/lib/llvm-19 /usr/lib/llvm-22
+    python scripts/option_table.py /usr/lib/llvm-19 ~/.cache/mlgokit/llvm/21 /usr/lib/llvm-22 ~/.cache/mlgokit/llvm/23
 
-For every folder of an LLVM installation it asks ``libclang-cpp`` for the options of ``-cc1`` (needs clang-N, llvm-N-dev
-and libclang-cppN), and clang itself for LLVM's own. Facts only: names, kinds, aliases.
+For every folder of an LLVM installation it asks ``libclang-cpp`` for the options of ``-cc1`` (needs its headers and
+``libclang-cpp``), and clang itself for LLVM's own. Facts only: names, kinds, aliases.
 """
 
 import re
@@ -15,7 +15,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.cxx_library import cxx_library_options
 from mlgokit.compiler.options.cc1 import Cc1Line
+from mlgokit.compiler.prebuilt import DIALECT
+from mlgokit.compiler.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUT = ROOT / "src" / "mlgokit" / "compiler" / "options" / "clang_options.tsv"
@@ -31,16 +34,16 @@ _SHOWN = re.compile(r"^  --?(?P<name>[^\s=\[]+)(?:\[?=<(?P<value>[^>]*)>\S*)?(?:
 
 def clang_rows(folder: Path) -> list[tuple[str, str, str]]:
     """``(word, kind, canonical name)`` of every option of ``clang -cc1``."""
-    config = str(folder / "bin" / "llvm-config")
-    asked = process.run([config, "--cxxflags", "--libdir", "--version"], timeout_seconds=20)
-    *flags, libraries, version = asked.stdout.decode().split()
-    major = version.split(".", maxsplit=1)[0]
-    shared = min(Path(libraries).glob(f"libclang-cpp.so.{major}*"))
+    toolchain = find_toolchain(clang=folder / "bin" / "clang", need_plugin=True)
+    libraries = toolchain.library_dir or folder / "lib"
+    shared = [str(min(libraries.glob(f"{name}.so.{toolchain.major}*"))) for name in ("libclang-cpp", "libLLVM")]
+    flags = [*DIALECT, "-fno-rtti", "-isystem", str(toolchain.include_dir)]
+    flags += cxx_library_options(toolchain.cxx_library)
     with tempfile.TemporaryDirectory() as scratch:
         program = Path(scratch, "option_table")
         source = ROOT / "scripts" / "option_table.cpp"
-        links = [str(shared), f"-L{libraries}", f"-lLLVM-{major}", f"-Wl,-rpath,{libraries}", "-o", str(program)]
-        built = process.run([str(folder / "bin" / "clang++"), *flags, str(source), *links], timeout_seconds=300)
+        links = [*shared, f"-Wl,-rpath,{libraries}", "-o", str(program)]
+        built = process.run([toolchain.clangxx, *flags, str(source), *links], timeout_seconds=300)
         if built.returncode != 0:
             sys.exit(built.stderr)
         lines = process.run([str(program)], timeout_seconds=60).stdout.decode().splitlines()

@@ -17,6 +17,13 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, apt_command, apt_packages, find_toolchain
 from mlgokit.errors import ToolError
 
+FAST_MAJORS = (19, 22, 23)
+"""With these the fast half runs what has the mark ``every_major``."""
+FIRST_MAJORS = (22, 23, 21, 19)
+"""The first that is installed is the one with which all other tests run in the fast half: Debian's has all tools."""
+MAJORS_WITHOUT_TOOLS = (21,)
+"""Where it is no package of the system, the compiler comes without opt and llc; tests that need them say so."""
+
 MEMORY_BYTES = 6 << 30
 """Several times of what all tests write; what passed is removed at once."""
 
@@ -65,25 +72,24 @@ def installed(major: int) -> Toolchain | str:
         found = find_toolchain(major, need_plugin=True)
     except ToolError as error:
         return str(error)
-    if found.lld is None or found.opt is None or found.llc is None:
+    if found.lld is None or (major not in MAJORS_WITHOUT_TOOLS and (found.opt is None or found.llc is None)):
         return f"LLVM {major} is not complete; run `{apt_command(*apt_packages(major))}`"
     return found
 
 
-def newest_installed() -> int:
-    """The newest supported major whose toolchain is complete; the newest supported one if none is."""
-    majors = sorted(SUPPORTED_MAJORS, reverse=True)
-    return next((major for major in majors if isinstance(installed(major), Toolchain)), majors[0])
+def first_installed() -> int:
+    """The first major whose toolchain is complete; the first of all if none is."""
+    return next((major for major in FIRST_MAJORS if isinstance(installed(major), Toolchain)), FIRST_MAJORS[0])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes ``toolchain`` with the newest major; with the others if marked, else in the slow half."""
+    """Run a test that takes ``toolchain`` with one major; with others if marked, else in the slow half."""
     named = (mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "toolchain" not in metafunc.fixturenames or "toolchain" in named:
         return
-    in_fast_half = SUPPORTED_MAJORS
+    in_fast_half = FAST_MAJORS
     if metafunc.definition.get_closest_marker("every_major") is None:
-        in_fast_half = (newest_installed(),)
+        in_fast_half = (first_installed(),)
     majors = [
         pytest.param(major, id=f"llvm-{major}", marks=() if major in in_fast_half else pytest.mark.slow)
         for major in SUPPORTED_MAJORS
@@ -123,6 +129,31 @@ def toolchain(request: pytest.FixtureRequest) -> Toolchain:
     if os.environ.get("CI") == "true":
         pytest.fail(found)
     pytest.skip(found)
+
+
+@pytest.fixture(scope="session")
+def opt(toolchain: Toolchain) -> Path:
+    """LLVM's ``opt``; skipped where the compiler comes without it."""
+    return tool_of(toolchain, "opt", toolchain.opt)
+
+
+@pytest.fixture(scope="session")
+def llc(toolchain: Toolchain) -> Path:
+    """LLVM's ``llc``; skipped where the compiler comes without it."""
+    return tool_of(toolchain, "llc", toolchain.llc)
+
+
+@pytest.fixture(scope="session")
+def size_level(toolchain: Toolchain) -> str:
+    """The level of ``opt``'s pipelines for code whose functions have minsize: LLVM 23 has none for size alone."""
+    return "O2" if toolchain.major >= 23 else "Oz"
+
+
+def tool_of(toolchain: Toolchain, name: str, found: Path | None) -> Path:
+    """The tool, if it was found."""
+    if found is None:
+        pytest.skip(f"LLVM {toolchain.major}: the package of {toolchain.clang} has no {name}")
+    return found
 
 
 @pytest.fixture(scope="session")

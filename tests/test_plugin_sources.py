@@ -11,14 +11,15 @@ import pytest
 SOURCES = Path(str(resources.files("mlgokit"))) / "plugin"
 FILES = sorted(path for path in SOURCES.rglob("*") if path.is_file())
 MAY_INCLUDE: Mapping[str, set[str]] = {
-    "": {"inliner", "regalloc", "passes", "reuse", "trials", "identity", "shared"},
-    "inliner": {"identity", "shared"},
-    "regalloc": {"trials", "shared"},
-    "passes": {"trials", "identity", "shared"},
-    "trials": {"shared"},
-    "reuse": {"identity", "shared"},
-    "identity": {"shared"},
+    "": {"inliner", "regalloc", "passes", "reuse", "trials", "identity", "shared", "majors"},
+    "inliner": {"identity", "shared", "majors"},
+    "regalloc": {"trials", "shared", "majors"},
+    "passes": {"trials", "identity", "shared", "majors"},
+    "trials": {"shared", "majors"},
+    "reuse": {"identity", "shared", "majors"},
+    "identity": {"shared", "majors"},
     "shared": set(),
+    "majors": set(),
 }
 
 
@@ -60,3 +61,9 @@ def test_no_two_files_need_each_other():
         needs[unit].discard(unit)
 
     assert set(TopologicalSorter(needs).static_order()) == set(needs)
+
+
+def test_only_one_folder_knows_the_majors_of_llvm():
+    knowing = {folder_of(str(path.relative_to(SOURCES))) for path in FILES if "LLVM_VERSION_MAJOR " in path.read_text()}
+
+    assert knowing == {"majors"}

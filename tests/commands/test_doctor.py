@@ -118,7 +118,7 @@ def test_a_compiler_that_fails_is_an_answer_and_not_an_error(tmp_path: Path):
     details = {check.name: (check.works, check.detail) for check in found.checks}
     assert details["compile"] == (False, "clang: error: no such luck")
     assert details["link C++ with lld"] == (False, "no ld.lld of major 14 found")
-    assert details["plugin"] == (False, "made for LLVM 19 and 22 only")
+    assert details["plugin"] == (False, "made for LLVM 19, 21, 22 and 23 only")
     assert not any(works for works, _ in details.values())
     assert not found.usable
 
@@ -213,7 +213,7 @@ def test_without_the_framework_tune_says_what_it_does_not_do(
 
 
 @pytest.mark.parametrize(
-    ("llvm", "found"), [("21.1.0", "made for LLVM 19 and 22 only, this rustc has 21.1.0"), ("", "")]
+    ("llvm", "found"), [("20.1.0", "made for LLVM 19, 21, 22 and 23 only, this rustc has 20.1.0"), ("", "")]
 )
 def test_what_the_rustc_in_path_cannot_do_is_said(
     llvm: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -229,7 +229,7 @@ def test_what_the_rustc_in_path_cannot_do_is_said(
         with pytest.raises(ToolError, match="rustc: expected a rustc, found none; install Rust, or put its folder"):
             trials["rustc"]()
         return
-    assert trials["rustc"]() == "rustc 1.91.0 (a 2025-10-28), LLVM 21.1.0, inside the compiler"
+    assert trials["rustc"]() == "rustc 1.91.0 (a 2025-10-28), LLVM 20.1.0, inside the compiler"
     with pytest.raises(ToolError, match=found):
         trials["plugin in rustc"]()
     assert list(dict(rust_trials(plugin=False))) == ["rustc"]

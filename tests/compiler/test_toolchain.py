@@ -38,6 +38,7 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(module, "_SYSTEM_FOLDERS", str(tmp_path / "nowhere"))
     monkeypatch.delenv(LOCATION_VARIABLE, raising=False)
     monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return folder
 
 
@@ -109,12 +110,12 @@ def test_tools_of_another_major_are_not_taken(tmp_path: Path):
 
 def test_supported_majors_with_headers_come_first(tmp_path: Path):
     roots = [
-        installation(tmp_path / "a", "23.1.0"),
+        installation(tmp_path / "a", "24.1.0"),
         installation(tmp_path / "b", "22.1.8", headers=False),
         installation(tmp_path / "c", "19.1.7"),
     ]
 
-    assert [found.major for found in find_toolchains(roots)] == [19, 22, 23]
+    assert [found.major for found in find_toolchains(roots)] == [19, 22, 24]
 
 
 def test_two_names_of_one_program_are_one_toolchain(tmp_path: Path):
@@ -191,20 +192,24 @@ def test_an_unsupported_major_compiles_but_takes_no_plugin(tmp_path: Path):
     clang = installation(tmp_path, "14.0.6") / "bin" / "clang"
 
     assert find_toolchain(clang=clang).major == 14
-    with pytest.raises(ToolError, match=r"expected LLVM major 19 or 22 for the plugin, found Debian 14\.0\.6; run `"):
+    with pytest.raises(
+        ToolError, match=r"expected LLVM major 19, 21, 22 or 23 for the plugin, found Debian 14\.0\.6; run `"
+    ):
         find_toolchain(clang=clang, need_plugin=True)
-    with pytest.raises(ToolError, match=r"clang 14: expected LLVM major 19 or 22 for the plugin; .*"):
+    with pytest.raises(ToolError, match=r"clang 14: expected LLVM major 19, 21, 22 or 23 for the plugin; .*"):
         find_toolchain(14, need_plugin=True)
 
 
 def test_an_unsupported_major_is_answered_with_one_that_is_installed(
     tmp_path: Path, bare_machine: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with pytest.raises(ToolError, match=r"clang 21: expected LLVM major 19 or 22 for the plugin; run `.*clang-22"):
-        find_toolchain(21, need_plugin=True)
+    with pytest.raises(
+        ToolError, match=r"clang 20: expected LLVM major 19, 21, 22 or 23 for the plugin; run `.*clang-22"
+    ):
+        find_toolchain(20, need_plugin=True)
     monkeypatch.setenv(LOCATION_VARIABLE, str(installation(tmp_path / "llvm", "19.1.7")))
-    with pytest.raises(ToolError, match=r"clang 21: .*; give --llvm 19, which is installed, or leave it out"):
-        find_toolchain(21, need_plugin=True)
+    with pytest.raises(ToolError, match=r"clang 20: .*; give --llvm 19, which is installed, or leave it out"):
+        find_toolchain(20, need_plugin=True)
 
 
 def test_a_variable_that_leads_to_no_clang_is_not_passed_over(

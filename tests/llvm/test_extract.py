@@ -189,12 +189,12 @@ def test_the_folder_does_not_show_in_the_bitcode(tmp_path: Path, toolchain: Tool
     assert str(tmp_path).encode() not in b"".join(module.bitcode.read_bytes() for module in one.modules)
 
 
-def test_bitcode_comes_before_optimization_and_has_no_debug_information(tmp_path: Path, toolchain: Toolchain):
+def test_bitcode_comes_before_optimization_and_has_no_debug_information(
+    tmp_path: Path, toolchain: Toolchain, opt: Path
+):
     corpus = extract(tmp_path / "one", toolchain)
-    if toolchain.opt is None:
-        pytest.skip("the toolchain has no opt")
     module = next(module for module in corpus.modules if module.name == "plus/src/sum.cc.o")
-    done = process.run([toolchain.opt, "-S", module.bitcode, "-o", "-"], timeout_seconds=120)
+    done = process.run([opt, "-S", module.bitcode, "-o", "-"], timeout_seconds=120)
     text = done.stdout.decode()
     assert "define internal" in text
     assert "helper" in text

@@ -324,31 +324,29 @@ def test_options_of_the_compiler_work_like_the_environment(bench: Bench) -> None
     assert bench.object("options") == bench.object("environment")
 
 
-def test_opt_loads_the_plugin(bench: Bench) -> None:
-    assert bench.toolchain.opt is not None
+def test_opt_loads_the_plugin(bench: Bench, opt: Path, size_level: str) -> None:
     # As text: the order of uses, which bitcode keeps, is not what is asked.
-    words = ["-S", "-passes=default<Oz>", bench.bitcode, "-o", "out.ll"]
+    words = ["-S", f"-passes=default<{size_level}>", bench.bitcode, "-o", "out.ll"]
     texts: list[bytes] = []
     for rule in (":never", ":default"):
         plugin = [f"-load-pass-plugin={bench.plugin}", f"-mlgokit-policy={rule}"]
-        done = process.run([bench.toolchain.opt, *plugin, *words], timeout_seconds=60, cwd=bench.folder)
+        done = process.run([opt, *plugin, *words], timeout_seconds=60, cwd=bench.folder)
         assert done.returncode == 0, done.stderr
         texts.append((bench.folder / "out.ll").read_bytes())
-    assert process.run([bench.toolchain.opt, *words], timeout_seconds=60, cwd=bench.folder).returncode == 0
+    assert process.run([opt, *words], timeout_seconds=60, cwd=bench.folder).returncode == 0
     assert texts[1] == (bench.folder / "out.ll").read_bytes()
     assert texts[0] != texts[1]
 
 
 @pytest.mark.parametrize("level", ["-Oz", "-O2"])
 @pytest.mark.parametrize("name", ["inliner-ml-advisor-release", "inliner-wrapper"])
-def test_an_inliner_that_is_named_asks_the_policy_at_any_level(bench: Bench, name: str, level: str) -> None:
-    assert bench.toolchain.opt is not None
+def test_an_inliner_that_is_named_asks_the_policy_at_any_level(bench: Bench, opt: Path, name: str, level: str) -> None:
     words = ["-Xclang", "-disable-llvm-passes", "-emit-llvm"]
     assert bench.compile_source("named", level, *words, use_plugin=False).returncode == 0
     texts: dict[str, bytes] = {}
     for rule in (":never", ":default", ":always"):
         plugin = [f"-load-pass-plugin={bench.plugin}", f"-mlgokit-policy={rule}", "-mlgokit-log=named.log"]
-        call = [bench.toolchain.opt, *plugin, f"-passes={name}", "-S", bench.folder / "named.o", "-o", "out.ll"]
+        call = [opt, *plugin, f"-passes={name}", "-S", bench.folder / "named.o", "-o", "out.ll"]
         done = process.run(call, timeout_seconds=60, cwd=bench.folder)
         assert done.returncode == 0, done.stderr
         assert read_log(bench.folder / "named.log").observation_count > 0
@@ -356,10 +354,9 @@ def test_an_inliner_that_is_named_asks_the_policy_at_any_level(bench: Bench, nam
     assert texts[":never"] != texts[":always"]
 
 
-def test_an_inliner_that_is_named_says_that_there_is_no_policy(bench: Bench) -> None:
-    assert bench.toolchain.opt is not None
+def test_an_inliner_that_is_named_says_that_there_is_no_policy(bench: Bench, opt: Path) -> None:
     words = [f"-load-pass-plugin={bench.plugin}", "-passes=inliner-ml-advisor-release", "-disable-output"]
-    done = process.run([bench.toolchain.opt, *words, bench.bitcode], timeout_seconds=60, cwd=bench.folder)
+    done = process.run([opt, *words, bench.bitcode], timeout_seconds=60, cwd=bench.folder)
     assert done.returncode != 0
     assert "mlgokit: " in done.stderr
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.toolchain import Toolchain, apt_command, apt_packages, find_toolchains
 
 SOURCES = Path(str(resources.files("mlgokit"))) / "plugin"
 CHECKS = Path(__file__).parent / "plugin"
@@ -44,24 +44,42 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
             server.kill()
 
 
+def folder_of_file_check() -> Path:
+    """Debian's llvm-NN-dev brings FileCheck, not and count, which are alike for all majors, to the folder of clang."""
+    found = [one.clang.parent for one in find_toolchains() if (one.clang.parent / "FileCheck").is_file()]
+    if not found:
+        pytest.skip(f"FileCheck: expected it beside a clang, found none; {apt_command(*apt_packages(22))}")
+    return found[0]
+
+
 @pytest.mark.llvm
 @pytest.mark.every_major
 @pytest.mark.parametrize("name", NAMES)
-def test_the_file_does_its_job(name: str, toolchain: Toolchain, plugin: Path, tool: str, tmp_path: Path):
+def test_the_file_does_its_job(
+    name: str,
+    toolchain: Toolchain,
+    plugin: Path,
+    tool: str,
+    size_level: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+):
     check = CHECKS / f"{name}.ll"
     values = {
         "%plugin": plugin,
         "%tool": tool,
+        "%Oz": size_level,
         "%S": check.parent,
         "%s": check,
         "%t": tmp_path / "t",
     }
     lines = re.findall(r"^; RUN: (.*)$", check.read_text(), flags=re.MULTILINE)
-    commands = [re.sub("%plugin|%tool|%S|%s|%t", lambda found: str(values[found[0]]), line) for line in lines]
-    # Debian's llvm-NN-dev brings FileCheck, not and count to the folder of opt.
-    assert toolchain.opt is not None
+    commands = [re.sub("%plugin|%tool|%Oz|%S|%s|%t", lambda found: str(values[found[0]]), line) for line in lines]
+    for name_of_tool in sorted({"opt", "llc"} & {word for line in lines for word in shlex.split(line)}):
+        request.getfixturevalue(name_of_tool)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
-    environment["PATH"] = f"{toolchain.opt.parent}{os.pathsep}{environment['PATH']}"
+    folders = (toolchain.clang.parent, folder_of_file_check(), environment["PATH"])
+    environment["PATH"] = os.pathsep.join(map(str, folders))
 
     for command in commands:
         done = process.run(

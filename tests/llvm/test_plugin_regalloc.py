@@ -219,23 +219,21 @@ def test_without_a_policy_for_it_an_advisor_is_llvms(bench: Bench) -> None:
     assert not (bench.folder / "log").exists()
 
 
-def test_the_plugin_decides_in_llc(bench: Bench) -> None:
+def test_the_plugin_decides_in_llc(bench: Bench, llc: Path) -> None:
     bench.compile("module", "-emit-llvm")
     loads = ["-load", "--load-pass-plugin"] if bench.toolchain.major >= 22 else ["-load"]
-    assert bench.toolchain.llc is not None
 
-    def llc(*words: str) -> bytes:
-        assert bench.toolchain.llc is not None
-        done = bench.run(bench.toolchain.llc, "-O2", "-filetype=obj", *words, "module.o", "-o", "llc.o")
+    def compiled(*words: str) -> bytes:
+        done = bench.run(llc, "-O2", "-filetype=obj", *words, "module.o", "-o", "llc.o")
         assert done.returncode == 0, done.stderr
         return (bench.folder / "llc.o").read_bytes()
 
-    plain = llc()
+    plain = compiled()
     for load in loads:
         rules = [f"-mlgokit-{short}-policy=:default" for short in SHORT.values()]
-        assert llc(f"{load}={bench.plugin}", *rules, "-mlgokit-eviction-log=llc.log") == plain
+        assert compiled(f"{load}={bench.plugin}", *rules, "-mlgokit-eviction-log=llc.log") == plain
         assert bench.log("llc.log").observation_count > 0
-        assert llc(f"{load}={bench.plugin}", "-mlgokit-eviction-policy=:random") != plain
+        assert compiled(f"{load}={bench.plugin}", "-mlgokit-eviction-policy=:random") != plain
 
 
 @pytest.mark.parametrize("kind", ["full", "thin"])
@@ -288,12 +286,11 @@ def test_nothing_stays_in_the_temporary_folder_after_kills(bench: Bench) -> None
     assert not list(bench.scratch.glob("mlgokit-*"))
 
 
-def test_the_inliner_is_left_alone_by_opt_with_another_policy(bench: Bench) -> None:
+def test_the_inliner_is_left_alone_by_opt_with_another_policy(bench: Bench, opt: Path, size_level: str) -> None:
     bench.compile("module", "-emit-llvm", "-Xclang", "-disable-llvm-passes", level="-Oz")
-    assert bench.toolchain.opt is not None
-    load = f"-load-pass-plugin={bench.plugin}"
+    load, passes = f"-load-pass-plugin={bench.plugin}", f"-passes=default<{size_level}>"
     for words, settings in (([], {}), ([load], {"eviction_policy": ":random"}), ([load], {"policy": ":default"})):
-        done = bench.run(bench.toolchain.opt, *words, "-passes=default<Oz>", "-S", "module.o", "-o", "-", **settings)
+        done = bench.run(opt, *words, passes, "-S", "module.o", "-o", "-", **settings)
         assert done.returncode == 0, done.stderr
         (bench.folder / f"text{len(words)}{''.join(settings)}").write_bytes(done.stdout)
     texts = {path.read_bytes() for path in bench.folder.glob("text*")}

@@ -151,13 +151,12 @@ def test_a_compiler_that_opens_its_channel_again(toolchain: Toolchain, source: P
     assert [span.name for span in result.log.contexts] == ["main", "mix", "other", "mix"]
 
 
-def test_llc_takes_the_words_bare(toolchain: Toolchain, source: Path):
+def test_llc_takes_the_words_bare(toolchain: Toolchain, llc: Path, source: Path):
     bitcode = source.with_suffix(".bc")
     made = process.run([toolchain.clang, "-O2", "-emit-llvm", "-c", source, "-o", bitcode], timeout_seconds=60)
     assert made.returncode == 0, made.stderr
-    assert toolchain.llc is not None
     result = drive_channels(
-        [toolchain.llc, "-O2", "-filetype=obj", bitcode, "-o", source.with_suffix(".o")],
+        [llc, "-O2", "-filetype=obj", bitcode, "-o", source.with_suffix(".o")],
         channels={
             problem.name: channel_use(problem, major=toolchain.major, advisor=FirstLegal(problem), words=tuple)
             for problem in REGALLOC

@@ -5,7 +5,7 @@ from pathlib import Path
 from mlgokit.compiler.plugin_build import build_plugin, was_compiled
 from mlgokit.compiler.plugin_loading import replay_sentence, why_no_plugin_loads
 from mlgokit.compiler.prebuilt import Prebuilt, all_prebuilt, find_prebuilt
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.compiler.toolchain import Toolchain, known_majors
 from mlgokit.errors import ToolError
 
 
@@ -16,7 +16,7 @@ def obtain_plugin(toolchain: Toolchain) -> tuple[Path, str]:
         ToolError: it is not made for this compiler, which loads none or lacks headers; or it does not build.
     """
     if not toolchain.supported:
-        raise ToolError(f"made for LLVM {' and '.join(str(major) for major in SUPPORTED_MAJORS)} only")
+        raise ToolError(f"made for LLVM {known_majors('and')} only")
     if reason := why_no_plugin_loads(toolchain.clang):
         raise ToolError(replay_sentence(toolchain.clang, reason))
     prebuilt = find_prebuilt(toolchain.version, toolchain.target)

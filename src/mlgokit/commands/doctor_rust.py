@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin, unstable_options
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, find_toolchain
+from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, find_toolchain, known_majors
 from mlgokit.errors import ToolError
 
 
@@ -28,8 +28,7 @@ def _say_rustc() -> str:
 def _try_plugin() -> str:
     rustc = find_rustc()
     if rustc.major not in SUPPORTED_MAJORS:
-        majors = " and ".join(str(major) for major in SUPPORTED_MAJORS)
-        raise ToolError(f"made for LLVM {majors} only, this rustc has {rustc.llvm}")
+        raise ToolError(f"made for LLVM {known_majors('and')} only, this rustc has {rustc.llvm}")
     load_plugin(rustc, build_plugin(find_toolchain(rustc.major, need_plugin=True)))
     variables = " ".join(f"{name}={value}" for name, value in unstable_options(rustc.version, "CRATE").items())
     return f"it loads it and asks it about calls: {variables + ' ' if variables else ''}rustc -Zllvm-plugins=..."

@@ -13,9 +13,10 @@ from pathlib import Path
 import platformdirs
 
 from mlgokit.compiler import process
+from mlgokit.compiler.cxx_library import cxx_library_options
 from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.prebuilt import COMPILE_OPTIONS, DIALECT, Prebuilt, find_prebuilt, plugin_sources, plugin_units
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.compiler.toolchain import ADVISED_MAJOR, SUPPORTED_MAJORS, Toolchain, known_majors
 from mlgokit.errors import BusyError, ToolError
 from mlgokit.files import atomic_write, writing
 
@@ -55,7 +56,8 @@ def plugin_folder(
     toolchain: Toolchain, *, cache_folder: Path | None = None, sources: Mapping[str, bytes] | None = None
 ) -> Path:
     """Where the plugin for ``toolchain`` is once it is built: another one for other ``sources``, by default ours."""
-    key = (sorted((sources or plugin_sources()).items()), _installation(toolchain), COMPILE_OPTIONS, _LINK)
+    library = cxx_library_options(toolchain.cxx_library)
+    key = (sorted((sources or plugin_sources()).items()), _installation(toolchain), COMPILE_OPTIONS, _LINK, *library)
     digest = hashlib.sha256(repr(key).encode()).hexdigest()
     return (cache_folder or default_build_folder()) / f"llvm-{toolchain.major}-{digest[:16]}"
 
@@ -85,7 +87,7 @@ def link_policies(
         (folder / "policies.s").write_text("\n".join(text))
         objects = sorted(built.rglob("*.o"))
         _compile(toolchain, ["-c", "policies.s", "-o", "policies.o"], folder)
-        _compile(toolchain, [*_LINK, *map(str, objects), "policies.o", "-o", "plugin.so"], folder)
+        _link(toolchain, [*map(str, objects), "policies.o"], folder / "plugin.so")
         atomic_write(output, (folder / "plugin.so").read_bytes())
     with writing(output):
         output.chmod(0o755)
@@ -106,10 +108,9 @@ def _compile(toolchain: Toolchain, arguments: list[str], folder: Path) -> None:
 
 def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
     if toolchain.major not in SUPPORTED_MAJORS:
-        known = " and ".join(map(str, SUPPORTED_MAJORS))
         raise ToolError(
-            f"plugin: expected an LLVM major that it knows ({known}), found {toolchain.major} at {toolchain.clang}; "
-            f"choose another clang, for example: apt-get install clang-{SUPPORTED_MAJORS[-1]}"
+            f"plugin: expected an LLVM major that it knows ({known_majors('and')}), found {toolchain.major} at "
+            f"{toolchain.clang}; choose another clang, for example: apt-get install clang-{ADVISED_MAJOR}"
         )
     prebuilt = find_prebuilt(toolchain.version, toolchain.target)
     if toolchain.include_dir is None and isinstance(prebuilt, str):
@@ -179,7 +180,7 @@ def _build_into(folder: Path, toolchain: Toolchain, sources: Mapping[str, bytes]
         building = Path(scratch)
         if prebuilt is None or not _link_prebuilt(toolchain, prebuilt, building):
             compile_objects(toolchain, building, sources)
-            _link(toolchain, plugin_units(sources), building)
+            _link(toolchain, [f"{unit}.o" for unit in plugin_units(sources)], building / "mlgokit.so")
         with writing(folder):
             if not (folder / "mlgokit.so").is_file():
                 # What a killed build or a cleaned cache left behind.
@@ -207,6 +208,7 @@ def compile_objects(
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(text)
     include = ["-iquote", ".", "-isystem", str(toolchain.include_dir), *DIALECT]
+    include += cxx_library_options(toolchain.cxx_library)
 
     def compile_unit(unit: str) -> None:
         _compile(toolchain, [*COMPILE_OPTIONS, *include, *options, f"{unit}.cpp", "-o", f"{unit}.o"], folder)
@@ -215,8 +217,9 @@ def compile_objects(
         pass
 
 
-def _link(toolchain: Toolchain, units: Sequence[str], folder: Path) -> None:
-    _compile(toolchain, [*_LINK, *(f"{unit}.o" for unit in units), "-o", "mlgokit.so"], folder)
+def _link(toolchain: Toolchain, objects: Sequence[str], output: Path) -> None:
+    library = cxx_library_options(toolchain.cxx_library)
+    _compile(toolchain, [*_LINK, *library, *objects, "-o", output.name], output.parent)
 
 
 def _link_prebuilt(toolchain: Toolchain, prebuilt: Prebuilt, folder: Path) -> bool:
@@ -225,7 +228,7 @@ def _link_prebuilt(toolchain: Toolchain, prebuilt: Prebuilt, folder: Path) -> bo
         for unit, data in prebuilt.read():
             (folder / unit).parent.mkdir(exist_ok=True)
             (folder / f"{unit}.o").write_bytes(data)
-    _link(toolchain, list(prebuilt.objects), folder)
+    _link(toolchain, [f"{unit}.o" for unit in prebuilt.objects], folder / "mlgokit.so")
     source = folder / "try.c"
     source.write_text("")
     # Bound at once: what the compiler lacks has to be missed now, and not in the middle of a compilation.

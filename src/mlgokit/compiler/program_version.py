@@ -11,7 +11,8 @@ from mlgokit.errors import ToolError
 VERSION_SECONDS = 20.0
 """How long a program may take for that."""
 
-_VERSION = re.compile(r"\b(\d+\.\d+(?:\.\d+)?\w*)")
+# Some vendors write their own version before it: "Vendor v23.1.4.post8 LLD 23.1.4".
+_VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+(?:\.\d+)?\w*)")
 _CLANG_VERSION = re.compile(
     r"^(?P<text>(?P<vendor>.*?)\s*\bclang version (?P<version>\d+(?:\.\d+)+\w*).*)$", re.MULTILINE
 )

@@ -2,18 +2,23 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 from mlgokit.compiler import process
+from mlgokit.compiler.cxx_library import LIBSTDCXX, cxx_library_of
 from mlgokit.compiler.plugin_loading import replay_sentence, why_no_plugin_loads
 from mlgokit.compiler.prebuilt import find_prebuilt
 from mlgokit.compiler.program_version import VERSION_SECONDS, program_version
 from mlgokit.errors import ToolError
 
-SUPPORTED_MAJORS = (19, 22)
+SUPPORTED_MAJORS = (19, 21, 22, 23)
 """The LLVM majors that the plugin is written and tested for."""
+ADVISED_MAJOR = 22
+"""The newest of them that ``apt-get`` installs on Debian."""
 
 LOCATION_VARIABLE = "MLGOKIT_LLVM"
 """The one environment variable: the folder of an LLVM installation, or its ``bin``.
@@ -43,6 +48,7 @@ class Toolchain:
         vendor: who built it (``Debian``, ``Apple``), empty for LLVM's own builds.
         version_text: the line that clang prints.
         target: the default target triple.
+        cxx_library: what it was built with, and so has to be any plugin: ``libstdc++`` or ``libc++``.
     """
 
     major: int
@@ -58,6 +64,7 @@ class Toolchain:
     vendor: str = ""
     version_text: str = ""
     target: str = ""
+    cxx_library: str = LIBSTDCXX
 
     @property
     def supported(self) -> bool:
@@ -68,9 +75,9 @@ class Toolchain:
     def wants_profile_kinds(self) -> bool:
         """Whether ``clang -cc1`` has to be told of which kind a profile is, by ``-fprofile-instrument-use=``.
 
-        Clang 22 has to, and clang 19 does not know the option.
+        Clang 22 and newer ones have to, and older ones do not know the option.
         """
-        return self.major > 19
+        return self.major >= 22
 
     def describe(self) -> dict[str, str]:
         """What a manifest records: that which decides the output of the compiler, not where it lies."""
@@ -134,7 +141,10 @@ def find_toolchains(search: Sequence[Path] | None = None) -> tuple[Toolchain, ..
 
 
 def survey(search: Sequence[Path] | None = None) -> Survey:
-    """Look for compilers in MLGOKIT_LLVM, PATH and ``/usr/lib/llvm-*/bin``, or only in the folders of ``search``."""
+    """Look for compilers where users have them, or only in the folders of ``search``.
+
+    Users have them in MLGOKIT_LLVM, PATH, ``/usr/lib/llvm-*/bin`` and the cache folder that ``make test`` fills.
+    """
     folders = tuple(_with_bin(search if search is not None else _default_folders()))
     usable: dict[Path, Toolchain] = {}
     unusable: dict[Path, UnusableProgram] = {}
@@ -149,7 +159,8 @@ def survey(search: Sequence[Path] | None = None) -> Survey:
             else:
                 unusable[identity] = answer
     wanted = _wanted_folder() if search is None else None
-    ranked = sorted(usable.values(), key=lambda toolchain: _rank(toolchain, wanted))
+    fetched = _fetched_folders()
+    ranked = sorted(usable.values(), key=lambda toolchain: _rank(toolchain, wanted, fetched))
     return Survey(toolchains=tuple(ranked), unusable=tuple(unusable.values()))
 
 
@@ -189,7 +200,7 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
         if not toolchains:
             raise ToolError(
                 f"clang: expected one in PATH, /usr/lib/llvm-*/bin or ${LOCATION_VARIABLE}, found none; "
-                f"{_install_newest()} (majors {_either(SUPPORTED_MAJORS)} work)"
+                f"{_install_newest()} (majors {known_majors('or')} work)"
             )
         return _fit_for_plugin(toolchains) if need_plugin else toolchains[0]
     if need_plugin and major not in SUPPORTED_MAJORS:
@@ -197,7 +208,7 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
         remedy = _install_newest()
         if installed:
             remedy = f"give --llvm {installed[0].major}, which is installed, or leave it out"
-        raise ToolError(f"clang {major}: expected LLVM major {_either(SUPPORTED_MAJORS)} for the plugin; {remedy}")
+        raise ToolError(f"clang {major}: expected LLVM major {known_majors('or')} for the plugin; {remedy}")
     matching = tuple(toolchain for toolchain in preferred if toolchain.major == major)
     matching = matching or tuple(toolchain for toolchain in toolchains if toolchain.major == major)
     if not matching:
@@ -240,15 +251,22 @@ def _find_missing_part(toolchain: Toolchain) -> str | None:
 
 
 def _unsupported_error(what: str, found: str) -> str:
-    return f"{what}: expected LLVM major {_either(SUPPORTED_MAJORS)} for the plugin, found {found}; {_install_newest()}"
+    return f"{what}: expected LLVM major {known_majors('or')} for the plugin, found {found}; {_install_newest()}"
 
 
 def _install_newest() -> str:
-    return f"run `{apt_command(*apt_packages(max(SUPPORTED_MAJORS)))}`"
+    return f"run `{apt_command(*apt_packages(ADVISED_MAJOR))}`"
 
 
-def _either(majors: Iterable[int]) -> str:
-    return " or ".join(str(major) for major in majors)
+def known_majors(last: str) -> str:
+    """The supported majors in a sentence.
+
+    Example:
+        >>> known_majors("or")
+        '19, 21, 22 or 23'
+    """
+    *others, newest = map(str, SUPPORTED_MAJORS)
+    return f"{', '.join(others)} {last} {newest}"
 
 
 def _wanted_folder() -> Path | None:
@@ -260,7 +278,12 @@ def _default_folders() -> tuple[Path, ...]:
     wanted = _wanted_folder()
     path = [Path(word) for word in os.environ.get("PATH", os.defpath).split(os.pathsep) if word]
     system = sorted(Path(_SYSTEM_FOLDERS).glob("llvm-*/bin"), reverse=True)
-    return (*(() if wanted is None else (wanted,)), *path, *system)
+    return (*(() if wanted is None else (wanted,)), *path, *system, *_fetched_folders())
+
+
+def _fetched_folders() -> tuple[Path, ...]:
+    """Where ``make test`` puts compilers that the system does not offer; others go before them."""
+    return tuple(sorted((platformdirs.user_cache_path("mlgokit") / "llvm").glob("*/bin"), reverse=True))
 
 
 def _with_bin(folders: Iterable[Path]) -> Iterator[Path]:
@@ -287,10 +310,12 @@ def _is_in(toolchain: Toolchain, folder: Path) -> bool:
     return toolchain.clang.resolve() in {program.resolve() for program in programs}
 
 
-def _rank(toolchain: Toolchain, wanted: Path | None) -> tuple[bool, bool, bool, int]:
+def _rank(toolchain: Toolchain, wanted: Path | None, fetched: Collection[Path]) -> tuple[bool, bool, bool, bool, int]:
     """Sorts the best first."""
     is_wanted = wanted is not None and _is_in(toolchain, wanted)
-    return (not is_wanted, not toolchain.supported, _find_missing_part(toolchain) is not None, -toolchain.major)
+    is_missing_part = _find_missing_part(toolchain) is not None
+    is_fetched = any(_is_in(toolchain, folder) for folder in fetched)
+    return (not is_wanted, not toolchain.supported, is_missing_part, is_fetched, -toolchain.major)
 
 
 def _inspect_folder(program: Path, folders: Sequence[Path]) -> Toolchain | UnusableProgram:
@@ -331,6 +356,7 @@ def _inspect_folder(program: Path, folders: Sequence[Path]) -> Toolchain | Unusa
         vendor=printed.vendor,
         version_text=printed.text,
         target=printed.target,
+        cxx_library=cxx_library_of(clang),
     )
 
 

@@ -8,6 +8,7 @@
 #include "inliner/Advisor.h"
 #include "inliner/DecisionTable.h"
 #include "inliner/ReplayLines.h"
+#include "majors/PassPlugin.h"
 #include "passes/ExecutedList.h"
 #include "passes/Gate.h"
 #include "passes/OptimizerGate.h"
@@ -19,16 +20,10 @@
 #include "trials/Trials.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
-#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
-#if __has_include("llvm/Plugins/PassPlugin.h")
-#include "llvm/Plugins/PassPlugin.h"
-#else
-#include "llvm/Passes/PassPlugin.h"
-#endif
 
 using namespace llvm;
 
@@ -120,6 +115,16 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
 }
 
 } // namespace
+
+#ifdef _LIBCPP_VERSION
+#define MLGOKIT_CXX_LIBRARY "libc++"
+#else
+#define MLGOKIT_CXX_LIBRARY "libstdc++"
+#endif
+
+/// For those who want to know, without loading the plugin, which compilers it is for.
+extern "C" LLVM_ATTRIBUTE_USED const char MlgokitMadeFor[] =
+    "mlgokit plugin for LLVM " LLVM_VERSION_STRING " with " MLGOKIT_CXX_LIBRARY;
 
 extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "mlgokit", LLVM_VERSION_STRING, [](PassBuilder &Builder) {

@@ -74,7 +74,7 @@ def test_without_a_fit_clang_nothing_begins(
     monkeypatch.setenv(LOCATION_VARIABLE, str(imitation(tmp_path / "old", "17.0.6")))
     found = mlgokit(*words)
     assert found.code == 3
-    assert "expected LLVM major 19 or 22 for the plugin, found 17.0.6; run `sudo apt-get" in found.sentence
+    assert "expected LLVM major 19, 21, 22 or 23 for the plugin, found 17.0.6; run `sudo apt-get" in found.sentence
 
     monkeypatch.delenv(LOCATION_VARIABLE)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -86,7 +86,7 @@ def test_without_a_fit_clang_nothing_begins(
     found = mlgokit(*words, "--llvm", 21)
     assert (found.code, found.sentence.partition(";")[0]) == (
         3,
-        "clang 21: expected LLVM major 19 or 22 for the plugin",
+        "clang 20: expected LLVM major 19, 21, 22 or 23 for the plugin",
     )
     assert not (tmp_path / "output").exists()
 

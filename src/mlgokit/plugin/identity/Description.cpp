@@ -1,11 +1,11 @@
 #include "identity/Description.h"
 #include "identity/Identity.h"
+#include "majors/FunctionProperties.h"
+#include "majors/PipelineCallbacks.h"
+#include "majors/SourceLanguage.h"
 
-#include "llvm/Analysis/FunctionPropertiesAnalysis.h"
 #include "llvm/Analysis/LoopInfo.h"
-#include "llvm/BinaryFormat/Dwarf.h"
 #include "llvm/Config/llvm-config.h"
-#include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/InstrTypes.h"
@@ -82,14 +82,9 @@ struct Column {
 void addProperties(std::vector<Column> &Row, Function &F) {
   DominatorTree Tree(F);
   LoopInfo Loops(Tree);
-#if LLVM_VERSION_MAJOR >= 21
-  const auto Properties = FunctionPropertiesInfo::getFunctionPropertiesInfo(F, Tree, Loops, nullptr);
-#else
-  const auto Properties = FunctionPropertiesInfo::getFunctionPropertiesInfo(F, Tree, Loops);
-#endif
   std::string Text;
   raw_string_ostream Out(Text);
-  Properties.print(Out);
+  propertiesOf(F, Tree, Loops).print(Out);
   SmallVector<StringRef, 64> Lines;
   StringRef(Out.str()).split(Lines, '\n', -1, false);
   for (StringRef Line : Lines) {
@@ -128,11 +123,7 @@ void addCounts(std::vector<Column> &Row, const Function &F) {
 
 std::string languageOf(const Module &M) {
   for (const DICompileUnit *Unit : M.debug_compile_units())
-#if LLVM_VERSION_MAJOR >= 22
-    return dwarf::LanguageString(Unit->getSourceLanguage().getUnversionedName()).str();
-#else
-    return dwarf::LanguageString(Unit->getSourceLanguage()).str();
-#endif
+    return sourceLanguage(*Unit).str();
   return "";
 }
 
@@ -204,13 +195,7 @@ void registerDescription(PassBuilder &Builder) {
   if (!wantsEnd())
     return Builder.registerPipelineStartEPCallback(
         [](ModulePassManager &Passes, OptimizationLevel) { Passes.addPass(DescriptionPass()); });
-#if LLVM_VERSION_MAJOR >= 20
-  Builder.registerOptimizerLastEPCallback([](ModulePassManager &Passes, OptimizationLevel, ThinOrFullLTOPhase) {
-#else
-  Builder.registerOptimizerLastEPCallback([](ModulePassManager &Passes, OptimizationLevel) {
-#endif
-    Passes.addPass(DescriptionPass());
-  });
+  addAfterOptimizer<DescriptionPass>(Builder);
 }
 
 } // namespace mlgokit

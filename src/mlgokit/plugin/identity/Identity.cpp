@@ -1,6 +1,7 @@
 #include "identity/Identity.h"
 
 #include "identity/InstructionState.h"
+#include "majors/ModuleAssembly.h"
 #include "shared/ByteWriter.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -338,7 +339,7 @@ Identity identify(const Module &M) {
   ByteWriter S;
   S.add(StringRef(M.getDataLayoutStr()));
   S.add(StringRef(Triple(M.getTargetTriple()).str()));
-  S.add(StringRef(M.getModuleInlineAsm()));
+  forEachAssemblyText(M, [&](StringRef Text) { S.add(Text); });
   addFlags(S, M);
   for (const Digest &D : Sorted)
     S.add(D);

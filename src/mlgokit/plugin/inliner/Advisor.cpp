@@ -3,6 +3,7 @@
 #include "inliner/Decider.h"
 #include "inliner/LlvmAdvisor.h"
 #include "inliner/PolicyAdvisor.h"
+#include "majors/InlineAdvisor.h"
 #include "shared/Files.h"
 
 #include "llvm/ADT/StringMap.h"

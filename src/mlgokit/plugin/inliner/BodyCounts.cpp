@@ -1,5 +1,7 @@
 #include "inliner/BodyCounts.h"
 
+#include "majors/Branches.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/CFG.h"
 #include "llvm/IR/Function.h"
@@ -41,7 +43,7 @@ void countBlock(const BasicBlock &Block, BodyCounts &Counts, int64_t Sign = 1) {
   }
   Counts.Blocks += Sign;
   const Instruction *Last = Block.getTerminator();
-  if (isa<SwitchInst>(Last) || (isa<BranchInst>(Last) && Last->getNumSuccessors() > 1))
+  if (isa<SwitchInst>(Last) || isConditionalBranch(*Last))
     Counts.ConditionalBlocks += Sign * Last->getNumSuccessors();
 }
 

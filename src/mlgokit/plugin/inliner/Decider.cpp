@@ -1,12 +1,11 @@
 #include "inliner/Decider.h"
 
+#include "majors/InlineAdvisor.h"
 #include "shared/Choice.h"
 #include "shared/Decided.h"
 #include "shared/Exploration.h"
 #include "shared/HotFunctions.h"
 
-#include "llvm/Analysis/MLInlineAdvisor.h"
-#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
 
 #include <cmath>
@@ -14,14 +13,6 @@
 using namespace llvm;
 
 namespace mlgokit {
-
-const std::vector<TensorSpec> &llvmFeatures() {
-#if LLVM_VERSION_MAJOR >= 22
-  return MLInlineAdvisor::getInitialFeatureMap();
-#else
-  return FeatureMap;
-#endif
-}
 
 std::vector<TensorSpec> logColumns() {
   std::vector<TensorSpec> Columns = llvmFeatures();

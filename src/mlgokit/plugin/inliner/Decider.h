@@ -25,9 +25,6 @@ namespace mlgokit {
 
 enum class Rule { Policy, Default, Never, Always };
 
-/// The features of LLVM's advisor, in its order.
-const std::vector<llvm::TensorSpec> &llvmFeatures();
-
 /// The columns of the inliner's log.
 std::vector<llvm::TensorSpec> logColumns();
 

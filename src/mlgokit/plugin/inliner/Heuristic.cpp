@@ -1,5 +1,7 @@
 #include "inliner/Heuristic.h"
 
+#include "majors/InlineAdvisor.h"
+
 #include "llvm/Analysis/AssumptionCache.h"
 #include "llvm/Analysis/BlockFrequencyInfo.h"
 #include "llvm/Analysis/InlineCost.h"
@@ -25,12 +27,7 @@ bool heuristicInlines(CallBase &Call, FunctionAnalysisManager &FAM, const Inline
   auto Cost = [&](CallBase &C) {
     return getInlineCost(C, Params, CalleeTarget, Assumptions, Libraries, Frequencies, Profile, nullptr);
   };
-  return shouldInline(Call,
-#if LLVM_VERSION_MAJOR >= 20
-                      CalleeTarget,
-#endif
-                      Cost, ORE, Params.EnableDeferral.value_or(false))
-      .has_value();
+  return inlineByCost(Call, CalleeTarget, Cost, ORE, Params.EnableDeferral.value_or(false)).has_value();
 }
 
 } // namespace mlgokit

@@ -1,8 +1,8 @@
 #include "inliner/LlvmAdvisor.h"
 
 #include "inliner/Heuristic.h"
+#include "majors/InlineAdvisor.h"
 
-#include "llvm/Analysis/MLInlineAdvisor.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
 #include "llvm/IR/Module.h"
 
@@ -61,18 +61,11 @@ class LlvmAdvisor final : public MLInlineAdvisor {
 public:
   LlvmAdvisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, const InlineParams &Params,
               std::unique_ptr<Decider> Decides)
-      : MLInlineAdvisor(
-            M, MAM,
-#if LLVM_VERSION_MAJOR >= 22
-            [&M](const std::vector<TensorSpec> &Inputs) {
-              return std::make_unique<PolicyModelRunner>(M.getContext(), Inputs);
-            },
-#else
-            std::make_unique<PolicyModelRunner>(M.getContext(), FeatureMap),
-#endif
-            [&FAM, Params](CallBase &Call) { return heuristicInlines(Call, FAM, Params); }),
-        Decides(std::move(Decides)) {
-  }
+      : MLInlineAdvisor(M, MAM, modelFrom([&M](const std::vector<TensorSpec> &Inputs) {
+                          return std::make_unique<PolicyModelRunner>(M.getContext(), Inputs);
+                        }),
+                        [&FAM, Params](CallBase &Call) { return heuristicInlines(Call, FAM, Params); }),
+        Decides(std::move(Decides)) {}
 
   void onPassEntry(LazyCallGraph::SCC *C) override {
     Decides->enterComponent();

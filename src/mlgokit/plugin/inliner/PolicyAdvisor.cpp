@@ -5,6 +5,7 @@
 #include "inliner/Features.h"
 #include "inliner/FunctionLevels.h"
 #include "inliner/Heuristic.h"
+#include "majors/InlineAdvisor.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"

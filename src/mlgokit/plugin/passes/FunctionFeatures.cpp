@@ -1,5 +1,7 @@
 #include "passes/FunctionFeatures.h"
 
+#include "majors/Branches.h"
+
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/IR/CFG.h"
@@ -227,10 +229,8 @@ private:
       return;
     }
     C.casts += isa<CastInst>(I);
+    C.conditional_branches += isConditionalBranch(I);
     switch (I.getOpcode()) {
-    case Instruction::Br:
-      C.conditional_branches += I.getNumSuccessors() > 1;
-      break;
     case Instruction::Ret:
       ++C.returns;
       break;

@@ -5,6 +5,7 @@
 #include "passes/Gate.h"
 
 #include "identity/BodyHash.h"
+#include "majors/PassGate.h"
 #include "passes/PassNames.h"
 #include "passes/PassPolicy.h"
 #include "shared/Settings.h"
@@ -16,10 +17,8 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Analysis/ProfileSummaryInfo.h"
 #include "llvm/CodeGen/MachineModuleInfo.h"
-#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
-#include "llvm/IR/OptBisect.h"
 #include "llvm/InitializePasses.h"
 #include "llvm/PassInfo.h"
 #include "llvm/PassRegistry.h"
@@ -45,7 +44,7 @@ ArrayRef<Override> toggled(const Trial &T) {
 }
 
 /// Answers for the code generation of one module.
-class Gate final : public OptPassGate {
+class Gate final : public PassGate {
 public:
   Gate(Module &M, OptPassGate &Before, std::function<MachineFunction *(const Function &)> CodeOf)
       : M(M), Before(Before), CodeOf(std::move(CodeOf)),
@@ -68,18 +67,11 @@ public:
     return Error::success();
   }
 
-#if LLVM_VERSION_MAJOR >= 22
-  bool shouldRunPass(StringRef Asked, StringRef Unit) const override {
-    return mayRun(Asked, Unit) && (!Before.isEnabled() || Before.shouldRunPass(Asked, Unit));
-  }
-#else
-  bool shouldRunPass(StringRef Asked, StringRef Unit) override {
-    return mayRun(Asked, Unit) && (!Before.isEnabled() || Before.shouldRunPass(Asked, Unit));
-  }
-#endif
-  bool isEnabled() const override { return true; }
-
 private:
+  bool runs(StringRef Asked, StringRef Unit) const override {
+    return mayRun(Asked, Unit) && (!Before.isEnabled() || Before.shouldRunPass(Asked, Unit));
+  }
+
   /// A function that the code generator came to.
   struct Entered {
     uint64_t Key = 0;
@@ -158,7 +150,6 @@ private:
     runTrials({Stage::Passes, E.Key, F, [this, &F] { return CodeOf(F); }}, Begin);
   }
 
-  // LLVM 22 asks a gate that it regards as constant.
   Module &M;
   OptPassGate &Before;
   const std::function<MachineFunction *(const Function &)> CodeOf;

@@ -2,11 +2,12 @@
 //
 // LLVM's own ML advisor computes the features. Its model is replaced by one of ours, inside the same process; what a
 // decision costs beside the features is one virtual call.
+#include "majors/RegAllocAbi.h"
+#include "majors/RegAllocAdvisors.h"
 #include "regalloc/Channel.h"
 #include "regalloc/CurrentFunction.h"
 #include "regalloc/EvictionModel.h"
 #include "regalloc/RegAlloc.h"
-#include "regalloc/RegAllocAbi.h"
 #include "regalloc/RegAllocAnalysis.h"
 #include "trials/OverrideTable.h"
 #include "trials/TrialCopy.h"
@@ -14,12 +15,9 @@
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/InteractiveModelRunner.h"
 #include "llvm/CodeGen/LiveInterval.h"
-#include "llvm/CodeGen/MachineBlockFrequencyInfo.h"
 #include "llvm/CodeGen/MachineFunction.h"
-#include "llvm/CodeGen/MachineLoopInfo.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
-#include "llvm/InitializePasses.h"
 #include "llvm/PassRegistry.h"
 
 #include <cstring>
@@ -193,67 +191,11 @@ private:
   bool Failed = false;
 };
 
-#if LLVM_VERSION_MAJOR >= 22
-
-class DeskProvider final : public RegAllocEvictionAdvisorProvider {
-public:
-  explicit DeskProvider(Module &M)
-      : RegAllocEvictionAdvisorProvider(AdvisorMode::Release, M.getContext()),
-        Llvms(createReleaseModeAdvisorProvider(Ctx)), D(M) {}
-  std::unique_ptr<RegAllocEvictionAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA,
-                                                      MachineBlockFrequencyInfo *Frequencies,
-                                                      MachineLoopInfo *Loops) override {
-    return D.advise(MF, RA, [&] { return Llvms->getAdvisor(MF, RA, Frequencies, Loops); });
-  }
-
-private:
-  const std::unique_ptr<RegAllocEvictionAdvisorProvider> Llvms;
-  Desk D;
-};
-
-class Analysis final : public ModuleAnalysis<RegAllocEvictionAdvisorAnalysisLegacy, DeskProvider,
-                                             MachineBlockFrequencyInfoWrapperPass, MachineLoopInfoWrapperPass> {};
-
-#else
-
-class Analysis final : public ModuleAnalysis<RegAllocEvictionAdvisorAnalysis, Desk,
-                                             MachineBlockFrequencyInfoWrapperPass, MachineLoopInfoWrapperPass> {
-  std::unique_ptr<RegAllocEvictionAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
-    return Made->advise(MF, RA, [&]() -> std::unique_ptr<RegAllocEvictionAdvisor> {
-      if (!Llvms)
-        Llvms.reset(createReleaseModeAdvisor());
-      if (!Llvms)
-        return nullptr;
-      // LLVM's analysis is in no pass manager; it sees the other analyses through this one.
-      if (!Llvms->getResolver())
-        Llvms->setResolver(new AnalysisResolver(getResolver()->getPMDataManager()));
-      AnalysisResolver &Seen = *Llvms->getResolver();
-      Seen.clearAnalysisImpls();
-      for (char *ID : {&MachineBlockFrequencyInfoWrapperPass::ID, &MachineLoopInfoWrapperPass::ID}) {
-        Pass *Found = getResolver()->findImplPass(ID);
-        if (!Found)
-          return nullptr;
-        Seen.addAnalysisImplsPair(ID, Found);
-      }
-      return Llvms->getAdvisor(MF, RA);
-    });
-  }
-
-  std::unique_ptr<RegAllocEvictionAdvisorAnalysis> Llvms;
-};
-
-#endif
-
 } // namespace
 
 void registerEvictionAdvisor() {
-  PassRegistry &Registry = *PassRegistry::getPassRegistry();
-#if LLVM_VERSION_MAJOR >= 22
-  initializeRegAllocEvictionAdvisorAnalysisLegacyPass(Registry);
-#else
-  initializeRegAllocEvictionAdvisorAnalysisPass(Registry);
-#endif
-  replaceAnalysis<Analysis, Problem::RegallocEviction>();
+  initializeRegAllocAdvisors(*PassRegistry::getPassRegistry());
+  replaceAnalysis<EvictionAnalysis<Desk>, Problem::RegallocEviction>();
 }
 
 } // namespace mlgokit

@@ -2,8 +2,8 @@
 #ifndef MLGOKIT_REGALLOC_EVICTIONMODEL_H
 #define MLGOKIT_REGALLOC_EVICTIONMODEL_H
 
+#include "majors/RegAllocAbi.h"
 #include "regalloc/ColumnFeatures.h"
-#include "regalloc/RegAllocAbi.h"
 #include "shared/Exploration.h"
 #include "shared/Files.h"
 #include "trials/OverridePlan.h"

@@ -3,6 +3,7 @@
 //
 // LLVM has one number for it, an option that the allocator reads as it comes to a function, before it asks for
 // advisors. So it is set by the analysis that runs last before that and for nobody else: of spill slots.
+#include "majors/SpillSlots.h"
 #include "regalloc/LoopGuesses.h"
 #include "regalloc/RangeDecider.h"
 #include "regalloc/RegAlloc.h"
@@ -11,13 +12,10 @@
 #include "shared/Settings.h"
 
 #include "llvm/ADT/StringRef.h"
-#include "llvm/CodeGen/LiveStacks.h"
 #include "llvm/CodeGen/MachineBlockFrequencyInfo.h"
 #include "llvm/CodeGen/MachineFunction.h"
 #include "llvm/CodeGen/MachineLoopInfo.h"
-#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
-#include "llvm/InitializePasses.h"
 #include "llvm/PassRegistry.h"
 #include "llvm/Support/CommandLine.h"
 
@@ -29,12 +27,6 @@ using namespace llvm;
 namespace mlgokit {
 
 namespace {
-
-#if LLVM_VERSION_MAJOR >= 22
-using SpillSlots = LiveStacksWrapperLegacy;
-#else
-using SpillSlots = LiveStacks;
-#endif
 
 using CostOption = cl::opt<unsigned>;
 
@@ -139,12 +131,7 @@ bool isDoubted(const MachineFunction &MF) { return Doubted == &MF; }
 void leaveFirstTimeCost() { Mine.end(); }
 
 void registerFirstTimeCost() {
-  PassRegistry &Registry = *PassRegistry::getPassRegistry();
-#if LLVM_VERSION_MAJOR >= 22
-  initializeLiveStacksWrapperLegacyPass(Registry);
-#else
-  initializeLiveStacksPass(Registry);
-#endif
+  initializeSpillSlots(*PassRegistry::getPassRegistry());
   replaceAnalysis<Analysis, Problem::RegallocWeight>();
 }
 

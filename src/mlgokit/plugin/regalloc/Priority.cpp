@@ -4,12 +4,13 @@
 // LLVM's own ML advisor fills three features, to which ours are added. A priority is an unsigned in the allocator but a
 // float from a model, so the heuristic's own value does not go through the model. LLVM asks for a weight nowhere; as
 // every live range asks for its priority before it competes, its weight is scaled then.
+#include "majors/RegAllocAbi.h"
+#include "majors/RegAllocAdvisors.h"
 #include "regalloc/Channel.h"
 #include "regalloc/CurrentFunction.h"
 #include "regalloc/RangeDecider.h"
 #include "regalloc/RangeFeatures.h"
 #include "regalloc/RegAlloc.h"
-#include "regalloc/RegAllocAbi.h"
 #include "regalloc/RegAllocAnalysis.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -19,7 +20,6 @@
 #include "llvm/CodeGen/SlotIndexes.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
-#include "llvm/InitializePasses.h"
 #include "llvm/PassRegistry.h"
 #include "llvm/Support/ErrorHandling.h"
 
@@ -164,43 +164,11 @@ private:
   bool Failed = false;
 };
 
-#if LLVM_VERSION_MAJOR >= 22
-
-class DeskProvider final : public RegAllocPriorityAdvisorProvider {
-public:
-  explicit DeskProvider(Module &M) : RegAllocPriorityAdvisorProvider(AdvisorMode::Release), D(M) {}
-  std::unique_ptr<RegAllocPriorityAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA,
-                                                      SlotIndexes &Indexes) override {
-    return D.advise(MF, RA, &Indexes);
-  }
-
-private:
-  Desk D;
-};
-
-class Analysis final
-    : public ModuleAnalysis<RegAllocPriorityAdvisorAnalysisLegacy, DeskProvider, SlotIndexesWrapperPass> {};
-
-#else
-
-class Analysis final : public ModuleAnalysis<RegAllocPriorityAdvisorAnalysis, Desk, SlotIndexesWrapperPass> {
-  std::unique_ptr<RegAllocPriorityAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
-    return Made->advise(MF, RA, &getAnalysis<SlotIndexesWrapperPass>().getSI());
-  }
-};
-
-#endif
-
 } // namespace
 
 void registerPriorityAdvisor() {
-  PassRegistry &Registry = *PassRegistry::getPassRegistry();
-#if LLVM_VERSION_MAJOR >= 22
-  initializeRegAllocPriorityAdvisorAnalysisLegacyPass(Registry);
-#else
-  initializeRegAllocPriorityAdvisorAnalysisPass(Registry);
-#endif
-  replaceAnalysis<Analysis, Problem::RegallocPriority, Problem::RegallocWeight>();
+  initializeRegAllocAdvisors(*PassRegistry::getPassRegistry());
+  replaceAnalysis<PriorityAnalysis<Desk>, Problem::RegallocPriority, Problem::RegallocWeight>();
 }
 
 } // namespace mlgokit

@@ -1,18 +1,13 @@
-// What the analyses of evictions and of priorities have in common: when they are made, and how LLVM comes to use them.
+// What the analyses of evictions and of priorities have in common: when they are made in place of LLVM's.
 #ifndef MLGOKIT_REGALLOC_REGALLOCANALYSIS_H
 #define MLGOKIT_REGALLOC_REGALLOCANALYSIS_H
 
 #include "shared/Settings.h"
 #include "trials/Trials.h"
 
-#include "llvm/Config/llvm-config.h"
-#include "llvm/IR/Module.h"
 #include "llvm/Pass.h"
 #include "llvm/PassInfo.h"
 #include "llvm/PassRegistry.h"
-
-#include <memory>
-#include <optional>
 
 namespace mlgokit {
 
@@ -24,32 +19,6 @@ inline bool isWanted(Problem P) {
   llvm::consumeError(S.takeError());
   return true;
 }
-
-/// LLVM's analysis \p Base with a \p Maker of advisors for each module (a provider since LLVM 22, a desk before), which
-/// needs the analyses \p Required.
-template <class Base, class Maker, class... Required> class ModuleAnalysis : public Base {
-protected:
-  ModuleAnalysis() : Base(Base::AdvisorMode::Release) {}
-
-#if LLVM_VERSION_MAJOR < 22
-  std::optional<Maker> Made;
-#endif
-
-private:
-  void getAnalysisUsage(llvm::AnalysisUsage &AU) const override {
-    (AU.addRequired<Required>(), ...);
-    Base::getAnalysisUsage(AU);
-  }
-
-  bool doInitialization(llvm::Module &M) override {
-#if LLVM_VERSION_MAJOR >= 22
-    this->Provider = std::make_unique<Maker>(M);
-#else
-    Made.emplace(M);
-#endif
-    return false;
-  }
-};
 
 /// Puts \p Ours in the place of LLVM's registered analysis, which is still the one to make when no \p P has a policy.
 template <class Ours, Problem... P> void replaceAnalysis() {

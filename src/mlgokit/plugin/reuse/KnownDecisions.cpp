@@ -1,10 +1,10 @@
 #include "reuse/KnownDecisions.h"
 
 #include "identity/Identity.h"
+#include "majors/PipelineCallbacks.h"
 #include "reuse/Digests.h"
 #include "shared/Decided.h"
 
-#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/raw_ostream.h"
@@ -62,13 +62,7 @@ void registerKnownDecisions(PassBuilder &Builder) {
   // A resident compiler learns only with a request whether it is wanted.
   if (!std::getenv("MLGOKIT_DECIDED") && !std::getenv("MLGOKIT_RESIDENT"))
     return;
-#if LLVM_VERSION_MAJOR >= 20
-  Builder.registerOptimizerEarlyEPCallback([](ModulePassManager &Passes, OptimizationLevel, ThinOrFullLTOPhase) {
-#else
-  Builder.registerOptimizerEarlyEPCallback([](ModulePassManager &Passes, OptimizationLevel) {
-#endif
-    Passes.addPass(EndWhereKnown());
-  });
+  addBeforeOptimizer<EndWhereKnown>(Builder);
 }
 
 } // namespace mlgokit

@@ -1,5 +1,7 @@
 #include "trials/CodeSize.h"
 
+#include "majors/Fragments.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/CodeGen/MachineBasicBlock.h"
 #include "llvm/CodeGen/MachineFunction.h"
@@ -7,12 +9,6 @@
 #include "llvm/CodeGen/TargetInstrInfo.h"
 #include "llvm/CodeGen/TargetSubtargetInfo.h"
 #include "llvm/MC/MCContext.h"
-#include "llvm/MC/MCExpr.h"
-#if LLVM_VERSION_MAJOR >= 22
-#include "llvm/MC/MCSection.h"
-#else
-#include "llvm/MC/MCFragment.h"
-#endif
 #include "llvm/MC/MCSymbol.h"
 
 #include <cstdint>
@@ -34,26 +30,8 @@ struct Part {
 };
 
 Part partOf(const MCFragment &F) {
-  Part P{&F};
-  StringRef Branch;
-#if LLVM_VERSION_MAJOR >= 22
-  if (F.getKind() != MCFragment::FT_Data && F.getKind() != MCFragment::FT_Relaxable)
-    return P;
-  P.Bytes = F.getSize();
-  if (F.getKind() == MCFragment::FT_Relaxable && F.getVarFixups().size() == 1) {
-    P.Target = F.getVarFixups()[0].getValue();
-    Branch = {F.getVarContents().data(), F.getVarContents().size()};
-  }
-#else
-  if (const auto *Data = dyn_cast<MCDataFragment>(&F))
-    P.Bytes = Data->getContents().size();
-  if (const auto *Relaxable = dyn_cast<MCRelaxableFragment>(&F)) {
-    P.Bytes = Relaxable->getContents().size();
-    if (Relaxable->getFixups().size() == 1)
-      P.Target = Relaxable->getFixups()[0].getValue();
-    Branch = {Relaxable->getContents().data(), Relaxable->getContents().size()};
-  }
-#endif
+  const auto [Bytes, Branch, Target] = encodedIn(F);
+  Part P{&F, Bytes, Target};
   const bool IsShort = Branch.size() == 2;
   if (IsShort && uint8_t(Branch[0]) == 0xeb)
     P.Growth = 3; // jmp

@@ -3,7 +3,7 @@
 ; RUN: sed 's/NAME/two/g; s/NUMBER/7/; s/LIMIT/90/' %s > %t.two.ll
 ; RUN: sed 's/NAME/one/g; s/NUMBER/8/; s/LIMIT/90/' %s > %t.three.ll
 ; RUN: sed 's/NAME/one/g; s/NUMBER/7/; s/LIMIT/80/' %s > %t.four.ll
-; RUN: for each in one two three four; do MLGOKIT_FUNCTIONS=%t.$each opt -load-pass-plugin=%plugin -passes='default<Oz>' -disable-output %t.$each.ll; done
+; RUN: for each in one two three four; do MLGOKIT_FUNCTIONS=%t.$each opt -load-pass-plugin=%plugin -passes='default<%Oz>' -disable-output %t.$each.ll; done
 ; RUN: cat %t.one %t.two %t.three %t.four | FileCheck %s
 
 ; CHECK: {{[ns]}} [[READS:[0-9a-f]+]] reads

@@ -1,7 +1,7 @@
 ; Calls are inlined as long as the caller has fewer than 7 instructions, with a log and without one.
 ; RUN: %tool policy %t.policy inline-size caller_instructions 100 -200
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.log -S %s | sed -e '/^!/d' -e '/^$/d' -e 's/, !mlgokit.site ![0-9]*//' > %t.logged
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -S %s | sed '/^$/d' > %t.ll
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.log -S %s | sed -e '/^!/d' -e '/^$/d' -e 's/, !mlgokit.site ![0-9]*//' > %t.logged
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -S %s | sed '/^$/d' > %t.ll
 ; RUN: diff %t.logged %t.ll
 ; RUN: FileCheck %s < %t.ll
 ; RUN: %tool log %t.log caller_instructions inlining_decision | FileCheck %s --check-prefix=LOG

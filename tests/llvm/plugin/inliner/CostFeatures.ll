@@ -1,8 +1,8 @@
 ; The cost estimate decides: of a plain sum of cost features, of a callee that is known by an argument, and of one that
 ; loads twice. It is LLVM's own, which the log has.
 ; RUN: %tool policy %t.policy inline-size cost_estimate 100 -320
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.log -S %s | sed -e '/^!/d' -e '/^$/d' -e 's/, !mlgokit.site ![0-9]*//' > %t.logged
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -S %s | sed '/^$/d' > %t.ll
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.log -S %s | sed -e '/^!/d' -e '/^$/d' -e 's/, !mlgokit.site ![0-9]*//' > %t.logged
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -S %s | sed '/^$/d' > %t.ll
 ; RUN: diff %t.logged %t.ll
 ; RUN: FileCheck %s < %t.ll
 

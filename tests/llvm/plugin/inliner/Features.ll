@@ -1,5 +1,5 @@
 ; What the plugin itself sees of a call site: the callee's body, who else calls it, and whether it dies.
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:never -mlgokit-log=%t -disable-output %s
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=:never -mlgokit-log=%t -disable-output %s
 ; RUN: %tool log %t callee_instructions callee_loads callee_stores callee_declared_calls callee_conditional_branches | FileCheck %s --check-prefix=BODY
 ; RUN: %tool log %t callee_arguments callee_is_local callee_is_discardable caller_is_local callee_call_sites callee_call_sites_in_caller callee_other_uses callee_dies callee_refused_before | FileCheck %s --check-prefix=USES
 ; RUN: %tool log %t call_is_invoke call_result_is_used call_global_arguments callee_name_length caller_name_length | FileCheck %s --check-prefix=CALL

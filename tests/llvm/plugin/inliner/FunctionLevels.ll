@@ -1,7 +1,7 @@
 ; Only calls of functions that call nothing that is defined, so of height 1, are inlined; and nothing into a cycle.
 ; RUN: %tool policy %t.policy inline-size callsite_height 100 -100
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.log -S %s | sed -e '/^!/d' -e '/^$/d' -e 's/, !mlgokit.site ![0-9]*//' > %t.logged
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -S %s | sed '/^$/d' > %t.ll
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.log -S %s | sed -e '/^!/d' -e '/^$/d' -e 's/, !mlgokit.site ![0-9]*//' > %t.logged
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -S %s | sed '/^$/d' > %t.ll
 ; RUN: diff %t.logged %t.ll
 ; RUN: FileCheck %s < %t.ll
 

@@ -1,15 +1,15 @@
 ; The advisor that takes the place of LLVM's decides like it, with a log and without one: it stops when the module has grown, leaves
 ; alone what is never inlined or cannot be reached, inlines what must be, and lets the options of LLVM's advisor hold.
 ; RUN: %tool policy %t.policy inline-size callee_instructions 1 -100
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.log -S %s | sed -e '/^!/d' -e '/^$/d' -e 's/, !mlgokit.site ![0-9]*//' > %t.logged
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -S %s | sed '/^$/d' > %t.ll
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.log -S %s | sed -e '/^!/d' -e '/^$/d' -e 's/, !mlgokit.site ![0-9]*//' > %t.logged
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -S %s | sed '/^$/d' > %t.ll
 ; RUN: diff %t.logged %t.ll
 ; RUN: FileCheck %s < %t.ll
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -ml-advisor-size-increase-threshold=1.01 -mlgokit-policy=%t.policy -mlgokit-log=%t.log -S %s | sed -e '/^!/d' -e '/^$/d' -e 's/, !mlgokit.site ![0-9]*//' > %t.logged
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -ml-advisor-size-increase-threshold=1.01 -mlgokit-policy=%t.policy -S %s | sed '/^$/d' > %t.ll
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -ml-advisor-size-increase-threshold=1.01 -mlgokit-policy=%t.policy -mlgokit-log=%t.log -S %s | sed -e '/^!/d' -e '/^$/d' -e 's/, !mlgokit.site ![0-9]*//' > %t.logged
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -ml-advisor-size-increase-threshold=1.01 -mlgokit-policy=%t.policy -S %s | sed '/^$/d' > %t.ll
 ; RUN: diff %t.logged %t.ll
 ; RUN: FileCheck %s --check-prefix=STOPS < %t.ll
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -ml-inliner-skip-policy=if-caller-not-cold -mlgokit-policy=%t.policy -S %s | FileCheck %s --check-prefix=SKIPS
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -ml-inliner-skip-policy=if-caller-not-cold -mlgokit-policy=%t.policy -S %s | FileCheck %s --check-prefix=SKIPS
 
 ; CHECK-LABEL: define {{.*}}@caller
 ; CHECK-NOT: @part

@@ -1,14 +1,14 @@
 ; Decisions are written as LLVM's inline replay reads them, with the chain of call sites; what a line cannot hold is left
 ; out. A compiler without the plugin that replays them makes the same code, against its own decisions.
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:never -mlgokit-log=%t.log -mlgokit-replay-lines=%t.none -disable-output %s
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=:never -mlgokit-log=%t.log -mlgokit-replay-lines=%t.none -disable-output %s
 ; RUN: FileCheck %s --check-prefix=NONE < %t.none
 ; RUN: %tool decisions %t.table %t.log
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-decisions=%t.table -mlgokit-replay-lines=%t.lines -S %s | sed -e 's/, !mlgokit.site ![0-9]*//' -e '/^!/d' -e '/^$/d' > %t.tuned
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-decisions=%t.table -mlgokit-replay-lines=%t.lines -S %s | sed -e 's/, !mlgokit.site ![0-9]*//' -e '/^!/d' -e '/^$/d' > %t.tuned
 ; RUN: FileCheck %s --check-prefix=LINES < %t.lines
-; RUN: opt -passes='default<Oz>' -cgscc-inline-replay=%t.lines -cgscc-inline-replay-scope=Module -cgscc-inline-replay-fallback=Original -S %s | sed -e '/^!/d' -e '/^$/d' > %t.replayed
+; RUN: opt -passes='default<%Oz>' -cgscc-inline-replay=%t.lines -cgscc-inline-replay-scope=Module -cgscc-inline-replay-fallback=Original -S %s | sed -e '/^!/d' -e '/^$/d' > %t.replayed
 ; RUN: FileCheck %s < %t.replayed
-; RUN: opt -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=PLAIN
-; RUN: not opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:never -mlgokit-replay-lines=%t/nowhere/lines -disable-output %s 2>&1 | FileCheck %s --check-prefix=NOWHERE
+; RUN: opt -passes='default<%Oz>' -S %s | FileCheck %s --check-prefix=PLAIN
+; RUN: not opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=:never -mlgokit-replay-lines=%t/nowhere/lines -disable-output %s 2>&1 | FileCheck %s --check-prefix=NOWHERE
 
 ; NONE-NOT: inlined into 'unlocated'
 ; NONE: mlgokit: 'large' will not be inlined into 'middle' at callsite middle:2:5;

@@ -1,12 +1,12 @@
 ; The call of @leaf comes into @caller through two calls of @middle: two ways, so two keys. The key of either is the same
 ; whether the other one comes too, and in each compilation. The key of the call in @middle does not depend on inlining.
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:never -mlgokit-log=%t.never -disable-output %s
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=:never -mlgokit-log=%t.never -disable-output %s
 ; RUN: %tool policy %t.policy inline-size callee_defined_calls -1000 500
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.both -disable-output %s
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.again -disable-output %s
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.both -disable-output %s
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.again -disable-output %s
 ; RUN: cmp %t.both %t.again
 ; RUN: %tool policy %t.policy inline-size call_stack_arguments -1000 500
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.second -disable-output %s
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.second -disable-output %s
 ; RUN: for log in never both second; do echo $log; %tool log %t.$log inlining_decision site; done > %t.sites
 ; RUN: FileCheck %s < %t.sites
 

@@ -3,48 +3,48 @@
 ; time, in its function alone; one of other functions gives LLVM's code,
 ; and so do a list and a table with nothing to leave out. Where compile steps leave all to the link, it is for the link.
 ; Damage is said.
-; RUN: opt -passes='default<Oz>' -S %s -o %t.plain
-; RUN: MLGOKIT_CHANGED=%t.list opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<Oz>' -S %s -o %t.listed
+; RUN: opt -passes='default<%Oz>' -S %s -o %t.plain
+; RUN: MLGOKIT_CHANGED=%t.list opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<%Oz>' -S %s -o %t.listed
 ; RUN: cmp %t.plain %t.listed
 ; RUN: FileCheck %s --check-prefix=LIST < %t.list
 ; RUN: %tool optimizer %t.yes %t.list sum
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.yes -passes='default<Oz>' -S %s -o %t.same
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.yes -passes='default<%Oz>' -S %s -o %t.same
 ; RUN: cmp %t.plain %t.same
 ; RUN: FileCheck %s --check-prefix=PLAIN < %t.plain
 ; RUN: %tool optimizer %t.each %t.list sum InstCombinePass 65535
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.each -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=EACH
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.each -passes='default<%Oz>' -S %s | FileCheck %s --check-prefix=EACH
 ; RUN: (echo 'target triple = "x86_64-unknown-linux-gnu"'; cat %s) > %t.x86.ll
 ; RUN: %tool policy %t.policy pass-selection pass:InstCombinePass 0 -200
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -mlgokit-pass-log=%t.log -passes='default<Oz>' -S %t.x86.ll | FileCheck %s --check-prefix=POLICY
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -mlgokit-pass-log=%t.log -passes='default<%Oz>' -S %t.x86.ll | FileCheck %s --check-prefix=POLICY
 ; RUN: %tool log %t.log pass:InstCombinePass pass:GVNPass left_out_default left_out | FileCheck %s --check-prefix=LOG
-; RUN: opt -passes='default<Oz>' -S %t.x86.ll -o %t.x86
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.yes -mlgokit-pass-policy=%t.policy -passes='default<Oz>' -S %t.x86.ll -o %t.same
+; RUN: opt -passes='default<%Oz>' -S %t.x86.ll -o %t.x86
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.yes -mlgokit-pass-policy=%t.policy -passes='default<%Oz>' -S %t.x86.ll -o %t.same
 ; RUN: cmp %t.x86 %t.same
-; RUN: opt -passes='lto-pre-link<Oz>' -S %t.x86.ll -o %t.step
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -passes='lto-pre-link<Oz>' -S %t.x86.ll -o %t.same
+; RUN: opt -passes='lto-pre-link<%Oz>' -S %t.x86.ll -o %t.step
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -passes='lto-pre-link<%Oz>' -S %t.x86.ll -o %t.same
 ; RUN: cmp %t.step %t.same
 ; RUN: sed 's/minsize optsize//' %t.x86.ll > %t.fast.ll
 ; RUN: opt -passes='default<O2>' -S %t.fast.ll -o %t.fast
 ; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -passes='default<O2>' -S %t.fast.ll -o %t.same
 ; RUN: cmp %t.fast %t.same
 ; RUN: %tool optimizer %t.less %t.list sum minsize 0
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.less -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=LESS
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.less -passes='lto-pre-link<Oz>' -S %s | FileCheck %s --check-prefix=LESS
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.less -passes='default<%Oz>' -S %s | FileCheck %s --check-prefix=LESS
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.less -passes='lto-pre-link<%Oz>' -S %s | FileCheck %s --check-prefix=LESS
 ; RUN: %tool defers %t.table
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-decisions=%t.table -mlgokit-optimizer-passes=%t.less -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=LESS
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-decisions=%t.table -passes='lto-pre-link<Oz>' -S %s -o %t.steps
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-decisions=%t.table -mlgokit-optimizer-passes=%t.less -passes='lto-pre-link<Oz>' -S %s -o %t.same
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-decisions=%t.table -mlgokit-optimizer-passes=%t.less -passes='default<%Oz>' -S %s | FileCheck %s --check-prefix=LESS
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-decisions=%t.table -passes='lto-pre-link<%Oz>' -S %s -o %t.steps
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-decisions=%t.table -mlgokit-optimizer-passes=%t.less -passes='lto-pre-link<%Oz>' -S %s -o %t.same
 ; RUN: cmp %t.steps %t.same
 ; RUN: %tool optimizer %t.never %t.list sum InstCombinePass 1000
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.never -passes='default<Oz>' -S %s -o %t.same
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.never -passes='default<%Oz>' -S %s -o %t.same
 ; RUN: cmp %t.plain %t.same
 ; RUN: sed s/sum/total/ %s > %t.other.ll
-; RUN: opt -passes='default<Oz>' -S %t.other.ll -o %t.plain
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.each -passes='default<Oz>' -S %t.other.ll -o %t.same
+; RUN: opt -passes='default<%Oz>' -S %t.other.ll -o %t.plain
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.each -passes='default<%Oz>' -S %t.other.ll -o %t.same
 ; RUN: cmp %t.plain %t.same
 ; RUN: head -c -5 %t.each > %t.short
-; RUN: not opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.short -passes='default<Oz>' -S %s 2>&1 | FileCheck %s --check-prefix=SHORT
-; RUN: MLGOKIT_CHANGED=%t.missing/list not opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<Oz>' -S %s 2>&1 | FileCheck %s --check-prefix=NOWHERE
+; RUN: not opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.short -passes='default<%Oz>' -S %s 2>&1 | FileCheck %s --check-prefix=SHORT
+; RUN: MLGOKIT_CHANGED=%t.missing/list not opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<%Oz>' -S %s 2>&1 | FileCheck %s --check-prefix=NOWHERE
 
 ; LIST-DAG: function [[KEY:[0-9a-f]+]] sum
 ; LIST-DAG: changed [[KEY]] minsize 0

@@ -2,8 +2,8 @@
 ; not in a function that calls itself, or in circles, and not where the last call is by a pointer. A list of passes that
 ; changed something, by which a search goes, is without these.
 ; RUN: %tool policy %t.policy pass-selection pass:TailCallElimPass 0 -200
-; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -passes='default<Oz>' -S %s | FileCheck %s
-; RUN: MLGOKIT_CHANGED=%t.list opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<Oz>' -S %s -o %t.same
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -passes='default<%Oz>' -S %s | FileCheck %s
+; RUN: MLGOKIT_CHANGED=%t.list opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<%Oz>' -S %s -o %t.same
 ; RUN: FileCheck %s --check-prefix=LIST --input-file=%t.list
 ; RUN: FileCheck %s --check-prefix=NONE --input-file=%t.list
 

@@ -1,10 +1,10 @@
 ; A function in the most executed 99 percent of the profile is left to LLVM, and its calls are no questions.
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:always -mlgokit-keep-hot=99 -mlgokit-log=%t.log -S %s | FileCheck %s --check-prefix=KEPT
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=:always -mlgokit-keep-hot=99 -mlgokit-log=%t.log -S %s | FileCheck %s --check-prefix=KEPT
 ; RUN: %tool log %t.log inlining_default inlining_decision | FileCheck %s --check-prefix=LOG
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:always -mlgokit-keep-hot=10 -S %s | FileCheck %s --check-prefix=ALWAYS
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:never -mlgokit-keep-hot=10 -S %s | FileCheck %s --check-prefix=HOTTEST
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:never -S %s | FileCheck %s --check-prefix=NEVER
-; RUN: not opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:always -mlgokit-keep-hot=100 -S %s 2>&1 | FileCheck %s --check-prefix=MOST
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=:always -mlgokit-keep-hot=10 -S %s | FileCheck %s --check-prefix=ALWAYS
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=:never -mlgokit-keep-hot=10 -S %s | FileCheck %s --check-prefix=HOTTEST
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=:never -S %s | FileCheck %s --check-prefix=NEVER
+; RUN: not opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=:always -mlgokit-keep-hot=100 -S %s 2>&1 | FileCheck %s --check-prefix=MOST
 
 ; LLVM inlines in @hot, where the call is hot, and not in @hot_inside, where it is less so.
 ; KEPT-LABEL: define i32 @hot_inside(

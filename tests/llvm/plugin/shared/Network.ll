@@ -1,8 +1,8 @@
 ; The effect of shared/Policy.ll, by two networks of nine hidden units: eight in the lanes of a vector, and one beside them.
 ; RUN: %tool policy %t.policy inline-size callee_instructions 100 -200 9
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -S %S/../Inputs/calls.ll | FileCheck %s
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.policy -S %S/../Inputs/calls.ll | FileCheck %s
 ; RUN: %tool policy %t.other inline-size callee_instructions -100 200 9
-; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.other -S %S/../Inputs/calls.ll | FileCheck %s --check-prefix=OTHER
+; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -mlgokit-policy=%t.other -S %S/../Inputs/calls.ll | FileCheck %s --check-prefix=OTHER
 
 ; CHECK-LABEL: define i32 @first
 ; CHECK-NOT: @small

@@ -1,12 +1,12 @@
-// The register allocator's advisors as LLVM 19.1 and 22.1 lay them out, where their headers are private.
+// The register allocator's advisors as LLVM 19.1, 21.1, 22.1 and 23.1 lay them out, where their headers are private.
 //
 // Facts only, and only those that a binary interface needs: which virtual functions in which order, which members of
 // which size. Eviction.cpp holds them against the running compiler before it trusts them. Sources, in the release
 // branches:
-//   llvm/lib/CodeGen/RegAllocEvictionAdvisor.h, RegAllocPriorityAdvisor.h (19; installed headers in 22),
-//   llvm/lib/CodeGen/AllocationOrder.h, MLRegAllocEvictAdvisor.cpp, MLRegAllocPriorityAdvisor.cpp (both).
-#ifndef MLGOKIT_REGALLOC_REGALLOCABI_H
-#define MLGOKIT_REGALLOC_REGALLOCABI_H
+//   llvm/lib/CodeGen/RegAllocEvictionAdvisor.h, RegAllocPriorityAdvisor.h (19; installed headers since 21),
+//   llvm/lib/CodeGen/AllocationOrder.h, MLRegAllocEvictAdvisor.cpp, MLRegAllocPriorityAdvisor.cpp (all).
+#ifndef MLGOKIT_MAJORS_REGALLOCABI_H
+#define MLGOKIT_MAJORS_REGALLOCABI_H
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
@@ -20,7 +20,7 @@
 
 #include <memory>
 
-#if LLVM_VERSION_MAJOR >= 22
+#if LLVM_VERSION_MAJOR >= 21
 #include "llvm/CodeGen/RegAllocEvictionAdvisor.h"
 #include "llvm/CodeGen/RegAllocPriorityAdvisor.h"
 #endif
@@ -77,7 +77,7 @@ inline MCRegister AllocationOrder::at(size_t Position) const {
   return Register;
 }
 
-#if LLVM_VERSION_MAJOR < 22
+#if LLVM_VERSION_MAJOR < 21
 
 using SmallVirtRegSet = SmallSet<Register, 16>;
 
@@ -161,7 +161,7 @@ private:
 
 RegAllocEvictionAdvisorAnalysis *createReleaseModeAdvisor();
 
-#endif // before 22
+#endif // before 21
 
 /// Fills the three features of a live range, of which one (the stage) needs the allocator's private state.
 class MLPriorityAdvisor : public RegAllocPriorityAdvisor {

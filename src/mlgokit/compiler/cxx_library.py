@@ -1,0 +1,46 @@
+"""Which C++ library a program was built with: a plugin has to be built with the same one to be loaded into it."""
+
+import functools
+from pathlib import Path
+
+from mlgokit.compiler.objects.elf import read_elf
+from mlgokit.errors import InputError
+
+LIBSTDCXX = "libstdc++"
+LIBCXX = "libc++"
+
+# A shared library that is needed, and the inline namespace in the names of exported or imported symbols.
+_SIGNS_OF_LIBCXX = (b"libc++.so", b"NSt3__1")
+
+
+def cxx_library_of(program: Path) -> str:
+    """:data:`LIBCXX` or :data:`LIBSTDCXX`; the latter for what is no ELF file, such as a script."""
+    try:
+        status = program.stat()
+    except OSError:
+        return LIBSTDCXX
+    return _look(program, status.st_mtime_ns, status.st_size)
+
+
+def cxx_library_options(library: str) -> tuple[str, ...]:
+    """What makes clang compile and link with a C++ library; without an option it takes the system's.
+
+    Example:
+        >>> cxx_library_options(LIBCXX), cxx_library_options(LIBSTDCXX)
+        (('-stdlib=libc++',), ())
+    """
+    return (f"-stdlib={LIBCXX}",) if library == LIBCXX else ()
+
+
+@functools.lru_cache(maxsize=64)
+def _look(program: Path, _mtime_ns: int, _size_bytes: int) -> str:
+    try:
+        elf = read_elf(program)
+    except InputError:
+        return LIBSTDCXX
+    if ".dynstr" not in elf.names:
+        return LIBSTDCXX
+    section = elf.sections[elf.names.index(".dynstr")]
+    begin = int(section["offset"])
+    names = elf.data[begin : begin + int(section["size"])]
+    return LIBCXX if any(sign in names for sign in _SIGNS_OF_LIBCXX) else LIBSTDCXX
