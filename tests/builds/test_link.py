@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.builds.link import LinkPlan, link, link_words, placed_words, plan_link
+from mlgokit.builds.link import LinkPlan, link, link_words, placed_words, plan_link, read_link, with_shared
+from mlgokit.builds.measurement import Measure, link_build
 from mlgokit.compiler.objects.archive import read_members, write_archive
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
@@ -17,7 +18,7 @@ CONCATENATE = """
 import sys
 words = sys.argv[1:]
 output = words[words.index("-o") + 1]
-data = [open(word, "rb").read() for word in words if word.endswith(".o")]
+data = [open(word, "rb").read() for word in words if word.endswith((".o", ".so")) and word[0] != "-"]
 open(output, "wb").write(b"".join(data) or b"nothing")
 """
 
@@ -39,6 +40,11 @@ def outputs(build: Path) -> dict[str, Path]:
 def planned(command: str, build: Path) -> LinkPlan:
     known = outputs(build)
     return plan_link(link_words(command), folder=build, outputs=known, modules=sorted(known), toolchain=TOOLCHAIN)
+
+
+def planned_any(command: str, build: Path) -> LinkPlan:
+    known = outputs(build)
+    return read_link(link_words(command), folder=build, outputs=known, modules=sorted(known), toolchain=TOOLCHAIN)
 
 
 def tuned(build: Path) -> dict[str, Path]:
@@ -119,6 +125,34 @@ def test_a_static_library_that_is_searched_for_is_made_again_and_a_shared_one_st
         ("-l:libparts.a", ("p/sub/one.o",)),
     ):
         assert planned(f"{linker} -Lfirst -Lsecond {words} -o tool", build).modules == ("p/main.o", *modules)
+
+
+def test_a_program_is_linked_with_the_shared_libraries_of_the_same_build(build: Path, tmp_path: Path):
+    made = {name: build / name for name in ("tool", "libtwo.so.1", "libone.so", "plain.so")}
+    for path in made.values():
+        path.write_bytes(b"old " + path.name.encode() + b" ")
+    (build / "libtwo.so").symlink_to("libtwo.so.1")
+    linker = f"{sys.executable} linker.py"
+    commands = {
+        "tool": f"{linker} main.o -L. -ltwo libone.so plain.so -o tool",
+        "libtwo.so.1": f"{linker} -Wl,-soname,libtwo.so.1 sub/two.o ./libone.so -o libtwo.so.1",
+        "libone.so": f"{linker} -Wl,-soname=libone.so sub/one.o -o libone.so",
+        "plain.so": f"{linker} foreign.o -o plain.so",
+    }
+    plans = with_shared({name: planned_any(command, build) for name, command in commands.items()}, made)
+    how = Measure(plans=plans, command=(), modules=tuple(outputs(build)), timeout_seconds=30)
+    assert how.waves() == [["libone.so", "plain.so"], ["libtwo.so.1"], ["tool"]]
+    assert how.linked_modules({"tool"}) == set(outputs(build))
+    assert how.linked_modules({"libtwo.so.1"}) == {"p/sub/two.o", "p/sub/one.o"}
+
+    first = link_build(how, tuned(build), tmp_path / "first")
+    assert not first.failures
+    assert first.images["libtwo.so.1"].read_bytes() == b"P/SUB/TWO.OP/SUB/ONE.O"
+    assert first.images["tool"].read_bytes() == b"P/MAIN.OP/SUB/TWO.OP/SUB/ONE.OP/SUB/ONE.Oold plain.so "
+    changed = build.parent / "one.o"
+    changed.write_bytes(b"1")
+    second = link_build(how, {**tuned(build), "p/sub/one.o": changed}, tmp_path / "second", earlier=first)
+    assert second.images["tool"].read_bytes() == b"P/MAIN.OP/SUB/TWO.O11old plain.so "
 
 
 def test_a_failed_link_is_a_result(build: Path, tmp_path: Path):

@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mlgokit.builds.images import LinkBuild, LinkTask, WeighedImage, no_image, weigh_image
@@ -29,6 +29,7 @@ from mlgokit.errors import UsageError
 
 OBJECTS, OUTPUT = "{objects}", "{output}"
 _PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
+_STATIC, _SHARED = ".a", ".so"
 _OPERATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "<"})
 _BESIDE = ("-Wl,--dependency-file", "-Wl,-Map", "-Wl,--Map", "--dependency-file=", "-Map=", "--Map=")
 """What would be written into the build's folder; a dependency file would tell the build of paths in the scratch one."""
@@ -45,6 +46,7 @@ class LinkPlan:
         objects: [position in ``words``] the module whose object stands there.
         libraries: [position in ``words``] the objects in the library there, and the module of each or ``None``.
         ar: makes libraries; ``None`` if there are none to make.
+        shared: [position in ``words``] the program of the build, as which the shared library there is linked.
     """
 
     words: tuple[str, ...]
@@ -55,6 +57,7 @@ class LinkPlan:
         default_factory=dict[int, tuple[tuple[Member, str | None], ...]]
     )
     ar: Path | None = None
+    shared: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +203,7 @@ def read_link(
         raise UsageError(f"--link-command: {error}; link without response files") from error
     if "/" in expanded[0]:
         expanded[0] = os.path.normpath(folder / expanded[0])
-    searched = _searched_libraries(expanded, folder)
+    searched = {index: path for index, path in _searched_libraries(expanded, folder).items() if path.suffix == _STATIC}
     objects: dict[int, str] = {}
     libraries: dict[int, tuple[tuple[Member, str | None], ...]] = {}
     found: list[str] = []
@@ -226,8 +229,33 @@ def read_link(
     )
 
 
+def with_shared(plans: Mapping[str, LinkPlan], made: Mapping[str, Path]) -> dict[str, LinkPlan]:
+    """The links of a build, each with the shared libraries in it that others of them make.
+
+    A library without a name of its own stays as the build has it, as the linker would write down its path.
+
+    Args:
+        plans: by program.
+        made: by program, what its link writes.
+    """
+    named = [name for name, plan in plans.items() if any("soname" in word for word in plan.words)]
+    outputs = {made[name].resolve(): name for name in named}
+    found: dict[str, LinkPlan] = {}
+    for name, plan in plans.items():
+        places = _searched_libraries(plan.words, plan.folder)
+        paths = {index: places.get(index) or plan.folder / word for index, word in enumerate(plan.words)}
+        others = {index: outputs.get(path.resolve(), name) for index, path in paths.items()}
+        found[name] = replace(plan, shared={index: other for index, other in others.items() if other != name})
+    return found
+
+
 def placed_words(
-    plan: LinkPlan, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float
+    plan: LinkPlan,
+    objects: Mapping[str, Path],
+    scratch: Path,
+    *,
+    shared: Mapping[str, Path] | None = None,
+    timeout_seconds: float,
 ) -> list[str] | str:
     """The words of a link with these objects in their places, and ``{output}``; a library that is not made, in words.
 
@@ -235,6 +263,7 @@ def placed_words(
         plan: the command.
         objects: as in :func:`link`.
         scratch: a folder for libraries with other members.
+        shared: by program, shared libraries that take the place of the build's.
         timeout_seconds: deadline of making a library.
 
     Raises:
@@ -248,11 +277,17 @@ def placed_words(
             words.append(str(objects[plan.objects[index]]))
         elif index in plan.libraries and plan.ar is not None:
             # By its name, which --exclude-libs may have.
-            library = scratch / f"{index}.library" / _library_name(word)
+            library = scratch / f"{index}.library" / _library_name(word, _STATIC)
             library.parent.mkdir(exist_ok=True)
             members = _put_members(plan.libraries[index], objects, scratch / f"{index}")
             if reason := write_archive(plan.ar, library, members, timeout_seconds=timeout_seconds):
                 return reason
+            words.append(str(library))
+        elif shared is not None and plan.shared.get(index) in shared:
+            library = scratch / f"{index}.library" / _library_name(word, _SHARED)
+            library.parent.mkdir(exist_ok=True)
+            library.unlink(missing_ok=True)
+            library.symlink_to(shared[plan.shared[index]])
             words.append(str(library))
         else:
             words.append(word)
@@ -266,6 +301,7 @@ def link(
     *,
     timeout_seconds: float,
     added: Sequence[str] = (),
+    shared: Mapping[str, Path] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Linked:
     """Run the link with these objects; a failure is a result.
@@ -276,6 +312,7 @@ def link(
         scratch: an empty folder for the image and what it is made of.
         timeout_seconds: deadline of the command.
         added: words that are put behind it.
+        shared: as in :func:`placed_words`.
         environment: variables that are set beside those of this process.
 
     Raises:
@@ -285,7 +322,7 @@ def link(
     scratch.mkdir(parents=True, exist_ok=True)
     image = scratch / "image"
     image.unlink(missing_ok=True)
-    placed = placed_words(plan, objects, scratch, timeout_seconds=timeout_seconds)
+    placed = placed_words(plan, objects, scratch, shared=shared, timeout_seconds=timeout_seconds)
     if isinstance(placed, str):
         return Linked(image=image, reason=placed)
     words = [word.replace(OUTPUT, str(image)) for word in placed]
@@ -362,14 +399,15 @@ def user_link(
     return link_task
 
 
-def _library_name(word: str) -> str:
+def _library_name(word: str, suffix: str) -> str:
+    """The file that a word of a link names, by its path or by -l."""
     if not word.startswith("-l"):
         return Path(word).name
-    return word[3:] if word.startswith("-l:") else f"lib{word[2:]}.a"
+    return word[3:] if word.startswith("-l:") else f"lib{word[2:]}{suffix}"
 
 
 def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
-    """Where a linker finds the static libraries that are named by -l, by position; in the folders of -L alone.
+    """Where a linker finds the libraries that are named by -l, by position; in the folders of -L alone.
 
     In each folder a shared library comes before a static one, unless libraries are to be static.
     """
@@ -385,17 +423,16 @@ def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
         is_static = (is_static or "-Bstatic" in flags) and "-Bdynamic" not in flags
         if not word.startswith("-l") or len(word) == 2:
             continue
-        shared = [] if is_static or word.startswith("-l:") else [f"lib{word[2:]}.so"]
-        names = [*shared, _library_name(word)]
+        names = [_library_name(word, suffix) for suffix in (_SHARED, _STATIC)][is_static:]
         path = next((place / name for place in folders for name in names if (place / name).is_file()), None)
-        if path is not None and path.suffix == ".a":
+        if path is not None:
             found[index] = path
     return found
 
 
 def _members(path: Path, known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:
     """The objects in a library and their modules; nothing if the file is none, or has none of a module."""
-    if path.suffix == ".a" and not path.is_file():
+    if path.suffix == _STATIC and not path.is_file():
         raise UsageError(
             f"--link-command: expected the library {path}, found no such file; build the project first, "
             "and name the command's folder with --link-folder"

@@ -66,13 +66,30 @@ class Measure:
         return not self.command
 
     def linked_modules(self, programs: Collection[str] | None = None) -> set[str]:
-        """The modules that some program has; of those programs, if they are named."""
-        return {
-            name
-            for program, plan in self.plans.items()
-            if programs is None or program in programs
-            for name in plan.modules
-        }
+        """The modules of all programs, or of those that are named, and of the build's shared libraries in these."""
+        wanted = self.plans if programs is None else programs
+        return {name for program in wanted for one in self._with_shared(program) for name in self.plans[one].modules}
+
+    def _with_shared(self, program: str) -> set[str]:
+        """A program, and the shared libraries of the build that it links, and these link."""
+        found, left = set[str](), [program]
+        while left:
+            one = left.pop()
+            if one in self.plans and one not in found:
+                found.add(one)
+                left += self.plans[one].shared.values()
+        return found
+
+    def waves(self) -> list[list[str]]:
+        """The programs in the order in which they are linked: each behind the shared libraries that it links."""
+        found: list[list[str]] = []
+        left = set(self.plans)
+        while left:
+            # A circle cannot be built either.
+            ready = [name for name in self.plans if name in left and self._with_shared(name) & left == {name}]
+            found.append(ready or [name for name in self.plans if name in left])
+            left.difference_update(found[-1])
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,18 +205,23 @@ def link_build(
         (program,) = how.plans
         return LinkedBuild(objects=objects, images={program: _copied(image_beside(objects[how.modules[0]]), scratch)})
 
-    def link_program(item: tuple[int, str]) -> Linked:
-        index, program = item
-        plan, folder = how.plans[program], scratch / str(index)
-        if earlier is not None and all(earlier.objects.get(name) == objects.get(name) for name in plan.modules):
-            return Linked(image=_copied(earlier.images[program], folder))
-        return link(plan, objects, folder, timeout_seconds=how.timeout_seconds)
+    places = {program: scratch / str(index) for index, program in enumerate(how.plans)}
+    links: dict[str, Linked] = {}
 
-    links = dict(zip(how.plans, in_order(link_program, enumerate(how.plans), workers=how.workers), strict=True))
+    def link_program(program: str) -> Linked:
+        plan, folder = how.plans[program], places[program]
+        needed = how.linked_modules({program})
+        if earlier is not None and all(earlier.objects.get(name) == objects.get(name) for name in needed):
+            return Linked(image=_copied(earlier.images[program], folder))
+        shared = {name: one.image for name, one in links.items() if not one.reason}
+        return link(plan, objects, folder, timeout_seconds=how.timeout_seconds, shared=shared)
+
+    for wave in how.waves():
+        links |= dict(zip(wave, in_order(link_program, wave, workers=how.workers), strict=True))
     return LinkedBuild(
         objects=objects,
-        images={program: one.image for program, one in links.items()},
-        failures={program: one.reason for program, one in links.items() if one.reason},
+        images={program: links[program].image for program in how.plans},
+        failures={program: links[program].reason for program in how.plans if links[program].reason},
     )
 
 

@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.builds.build import CandidatePlugin
+<<<<<<< HEAD
 from mlgokit.builds.download import Compressor
 from mlgokit.builds.images import LINKED, BuiltImage, holds_path, weigh_image
 from mlgokit.builds.link import LinkPlan, link_words, read_link
+=======
+from mlgokit.builds.images import BuiltImage, holds_path, weigh_image
+from mlgokit.builds.link import LinkPlan, link_words, read_link, with_shared
+>>>>>>> promise
 from mlgokit.builds.outside import outside
 from mlgokit.builds.site import (
     GONE,
@@ -139,7 +144,7 @@ class RecordedBuild:
                 continue
             if plan.modules:
                 plans[name] = plan
-        return plans, failures
+        return with_shared(plans, self.programs()), failures
 
     def plain_bytes(self, program: str) -> int:
         """Bytes of a program of the plain build, as what llvm-size calls text; 0 if it cannot be read."""
