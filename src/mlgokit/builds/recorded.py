@@ -11,14 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.builds.build import CandidatePlugin
-<<<<<<< HEAD
 from mlgokit.builds.download import Compressor
 from mlgokit.builds.images import LINKED, BuiltImage, holds_path, weigh_image
-from mlgokit.builds.link import LinkPlan, link_words, read_link
-=======
-from mlgokit.builds.images import BuiltImage, holds_path, weigh_image
 from mlgokit.builds.link import LinkPlan, link_words, read_link, with_shared
->>>>>>> promise
 from mlgokit.builds.outside import outside
 from mlgokit.builds.site import (
     GONE,
