@@ -41,7 +41,7 @@ from mlgokit.module import Module, object_format_of
 MOST_MODULES = 1_000_000
 MOST_BITCODE_BYTES = 1 << 30
 MOST_JSON_BYTES = 1 << 27
-"""Limits of what is read from a corpus that may be a stranger's."""
+"""Limits on what is read from a corpus, which may come from elsewhere."""
 
 FACTS: dict[str, tuple[type, ...]] = {
     "project": (str,),
@@ -57,7 +57,7 @@ FACTS: dict[str, tuple[type, ...]] = {
     "profile_missing": (int, type(None)),
 }
 _OPTIONAL = frozenset({"split", "profile_mismatched", "profile_missing"})
-"""What the sidecar has only where there is something to say."""
+"""Optional fields of the sidecar."""
 FAILURE: dict[str, tuple[type, ...]] = {"name": (str,), "project": (str,), "reason": (str,)}
 
 

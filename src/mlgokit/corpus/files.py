@@ -1,4 +1,4 @@
-"""Reading a build's untrusted files, and copying them into a corpus, a chunk at a time."""
+"""Reading of a build's untrusted files, and copying of parts of them into a corpus in chunks."""
 
 import contextlib
 import errno
@@ -95,7 +95,7 @@ def open_untrusted(path: Path, missing: str) -> Generator[int]:
 
 
 def check_plain_file(path: Path, what: str, *, folder: Path) -> str | None:
-    """Why a file of an imported corpus is refused, or ``None``: it must be a regular file, and no link."""
+    """Check that a file of an imported corpus is a regular file and not a link; return the error, or ``None``."""
     try:
         status = path.lstat()
         inside = path.resolve().is_relative_to(folder.resolve())
@@ -109,7 +109,7 @@ def check_plain_file(path: Path, what: str, *, folder: Path) -> str | None:
 
 @contextlib.contextmanager
 def explain_write_errors(name: str, corpus_folder: Path) -> Generator[None]:
-    """Within the block, turn write errors into errors about the module's name or about the disk.
+    """Within the block, convert write errors to errors about the module's name or about the disk.
 
     Raises:
         InputError: the name is not possible on this file system.

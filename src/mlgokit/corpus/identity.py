@@ -21,10 +21,10 @@ from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 
 LEAST_SHARED = 0.2
-"""Share of a project's own functions from which on a copy of it is reported."""
+"""Minimum share of a project's own functions in another project for which the pair is reported."""
 
 _LEAST_FUNCTIONS = 5
-"""Of the quarter that is compared; with fewer in common the estimate is noise."""
+"""Minimum number of common functions in the quarter that is compared; with fewer, the estimate is noise."""
 _BATCH = 64
 
 
@@ -43,7 +43,7 @@ class Contents:
     failures: tuple[ModuleFailure, ...] = ()
 
     def keys(self, module: Module) -> frozenset[str]:
-        """The keys by which copies are found: the bitcode's digest, and the identity if it is known."""
+        """The keys by which copies are recognized: the digest of the bitcode, and the identity if it is known."""
         digest = self.digests.get(module.name, module.bitcode_sha256)
         content = self.by_name.get(module.name)
         return frozenset(key for key in (digest, content.identity if content else None) if key)
@@ -109,17 +109,17 @@ def describe_corpus(
     sandbox: Sandbox | None = None,
     report: Callable[[int, int, str], None] | None = None,
 ) -> Contents:
-    """Digest every module, and let the compiler describe those whose content is not remembered.
+    """Digest every module, and let the compiler describe those whose content is not cached.
 
     Args:
-        folder: the corpus; what is found is remembered there.
-        modules: which of its modules.
-        toolchain: whose clang reads them; ``None`` for digests only.
-        plugin: built for that clang.
-        workers: how many compilers run at a time.
+        folder: the corpus, which also has the cache.
+        modules: the modules to describe.
+        toolchain: its clang reads them; ``None`` for digests only.
+        plugin: the plugin for that clang.
+        workers: number of compilers at a time.
         timeout_seconds: deadline of one compiler.
-        sandbox: where it runs; ``None`` for the open.
-        report: called after every module, once one had to be described.
+        sandbox: sandbox of the compilers; ``None`` for none.
+        report: called after every module, once one has to be described.
     """
     search = _Search(
         remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),
@@ -255,8 +255,8 @@ def leaks(modules: Sequence[Module], contents: Contents) -> tuple[str, ...]:
 def kinships(modules: Sequence[Module], contents: Contents) -> tuple[Kinship, ...]:
     """Pairs of a held-out and a training project that share many of their own functions, the closest first.
 
-    Copies of whole modules do no harm, as training passes over them, and do not count here. A vendored library that was
-    changed a little does: only its user can say on which side it belongs.
+    Copies of whole modules do not count, since training skips them. A vendored library with small changes is a problem
+    that only the user can solve.
     """
     sides: dict[bool, defaultdict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
     trained_on = {module.name for module in drop_copies(modules, contents)}
