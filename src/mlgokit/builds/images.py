@@ -159,7 +159,7 @@ def weigh_image(
     try:
         elf = e.read_elf(path)
         costs = read_link_costs(record, thin=lto == "thin") if record is not None and lto else {}
-        totals, functions = section_totals(elf), _functions(elf, costs)
+        totals, functions = section_totals(elf), _function_sizes(elf, costs)
     except InputError as error:
         return no_image(status="failed", reason=str(error), plugin=plugin, lto=lto, user_seconds=user_seconds)
     row = BuiltImage(
@@ -177,8 +177,11 @@ def weigh_image(
     return WeighedImage(row=row, functions=functions, costs=costs)
 
 
-def _functions(elf: e.Elf, costs: Mapping[str, RegallocCosts]) -> dict[str, FunctionBytes]:
-    """Code by name, as the symbol table has it; folded functions each have the size of the one that is left."""
+def _function_sizes(elf: e.Elf, costs: Mapping[str, RegallocCosts]) -> dict[str, FunctionBytes]:
+    """Code size and cost of each function by name, from the symbol table.
+
+    Functions that the linker folded each have the size of the remaining one.
+    """
     scores: dict[str, float] = {}
     for one in costs.values():
         for name, score in zip(one.functions, one.scores.tolist(), strict=True):

@@ -73,14 +73,14 @@ def keep_texts(
     piped: dict[str, tuple[int, str]],
     log: str,
 ) -> list[dict[str, Any]]:
-    """Preprocess each source of a call, which has compiled them.
+    """Save the preprocessed text of each source of a call, after the compiler has run.
 
     Args:
-        call: what it was asked for, and its ``words``.
-        driver: clang, and its options for the machine.
-        environment: of the compiler.
-        piped: what :func:`save_pipes` has saved.
-        log: how names of files begin.
+        call: the parsed call, with its ``words``.
+        driver: clang with the options for its target.
+        environment: the compiler's environment.
+        piped: result of :func:`save_pipes`.
+        log: prefix of the file names.
 
     Returns:
         Of each source the path of its ``text``, compressed, or the ``reason`` why there is none; the ``language`` of

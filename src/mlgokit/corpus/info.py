@@ -232,6 +232,7 @@ def _damage(module: Module, digest: str | None) -> str | None:
 
 
 def _translate(override: tuple[str, ...], *, folder: Path) -> tuple[str, ...]:
+    """The ``-cc1`` options that a corpus's override means, if they are not literally the same."""
     compiled = parse_override(override, where=str(folder)) if override else ()
     return () if compiled in {override, ("-cc1", *override)} else compiled
 
