@@ -147,6 +147,7 @@ class ClangCompiler:
         return done
 
     def _enough_memory(self, module: Module) -> contextlib.AbstractContextManager[None]:
+        """Wait until the expected memory of a compilation is free."""
         if self.memory is None:
             return contextlib.nullcontext()
         return self.memory.acquire(self.limits.expected_memory(module.name, bitcode_bytes=module.bitcode_bytes))
@@ -266,6 +267,7 @@ def _compile(
     content: str,
     known: Known,
 ) -> Compilation:
+    """Compile once, in a temporary folder, in a resident compiler if there is one; make the record."""
     use, box = request.use, compiler.sandbox
     # What a sandbox held may end a moment after it was killed; then the rest goes with the sandbox's own folder.
     with tempfile.TemporaryDirectory(

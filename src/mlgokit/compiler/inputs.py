@@ -64,6 +64,7 @@ def _candidates(command_line: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _parts(word: str) -> set[str]:
+    """All parts of a word that may be a path, between the delimiters that options use."""
     begins = {0, *(index + 1 for index, letter in enumerate(word) if letter in _BEGINS)}
     begins |= {index for index in (word.find("/"), word.find("./"), word.find("../")) if index >= 0}
     ends = {len(word), *(index for index, letter in enumerate(word) if letter in _ENDS)}

@@ -110,6 +110,7 @@ def _digest(path: Path) -> str:
 
 
 def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
+    """Start the compiler, and list the executable files in its memory map and its wrappers'."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     with (
         os.fdopen(reading, "rb") as source,
@@ -149,6 +150,7 @@ def _members(group: int) -> Iterator[int]:
 
 
 def _executable(pid: int) -> Iterator[str]:
+    """Yield the files that a process maps as executable."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "surrogateescape").splitlines()
     except OSError:

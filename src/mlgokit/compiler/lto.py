@@ -216,6 +216,7 @@ def merge(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
 
 
 def _without_outputs(call: Sequence[str], folder: Path) -> LinkerCall:
+    """Drop the words that name outputs from a call of the linker."""
     kept: list[str] = []
     left_out: list[str] = []
     position = 0

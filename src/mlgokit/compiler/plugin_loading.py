@@ -38,6 +38,7 @@ def replay_sentence(clang: Path, reason: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _try(clang: Path, _mtime_ns: int, size_bytes: int) -> str:
+    """Compile with a tiny plugin that calls LLVM; return the error, or nothing."""
     if size_bytes < _LARGEST_SHARED_BYTES and _names_shared_llvm(clang):
         return ""
     with tempfile.TemporaryDirectory(prefix="mlgokit-probe-") as scratch:

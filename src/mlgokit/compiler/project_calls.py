@@ -159,6 +159,7 @@ class _Finder:
         return found
 
     def _find_content(self, path: Path, content: Content) -> bool:
+        """Whether a file with this content exists under another name; notes its path."""
         if self.files is None:
             self.files = self._read_files()
         if self.files.get(content):

@@ -207,6 +207,7 @@ def end_abandoned_sandboxes(folder: Path) -> int:
 
 
 def _system_words(toolchain: Toolchain) -> Iterator[str]:
+    """Options of bubblewrap that mount the system and the compiler read-only."""
     shown: list[Path] = []
     for top in map(Path, _SYSTEM):
         if top.is_symlink():

@@ -42,7 +42,7 @@ class SharedStore:
         except FileNotFoundError:
             return None
         except Exception as error:
-            raise self._broken("read", error) from error
+            raise self._store_error("read", error) from error
         if size > most_bytes:
             raise InputError(
                 f"--shared-store {self.url}: expected at most {format_bytes(most_bytes)} of {name}, found "
@@ -65,14 +65,14 @@ class SharedStore:
         except Exception as error:
             with contextlib.suppress(Exception):
                 self.files.rm_file(temporary)
-            raise self._broken("written to", error) from error
+            raise self._store_error("written to", error) from error
 
     def remove(self, name: str) -> None:
         """Remove a damaged entry; failures are ignored, as it may be gone already."""
         with contextlib.suppress(Exception):
             self.files.rm_file(f"{self.root}/{name}")
 
-    def _broken(self, what: str, error: Exception) -> StorageError:
+    def _store_error(self, what: str, error: Exception) -> StorageError:
         return StorageError(
             f"--shared-store {self.url}: expected that it can be {what}, found {type(error).__name__}: {error}; see "
             "to it, or leave it out, then run the same command again: what was finished is kept"

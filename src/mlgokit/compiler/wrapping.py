@@ -291,7 +291,7 @@ def _calls(log: Path) -> list[WrappedCall]:
                 lto_linker=facts["lto_linker"],
             )
         except _DAMAGE as error:
-            raise _strange(path, error) from error
+            raise _damaged_log_error(path, error) from error
         found.append((path.name, call))
     return [call for _, call in sorted(found, key=lambda pair: pair[0])]
 
@@ -314,11 +314,11 @@ def _programs(log: Path) -> tuple[WrappedProgram, ...]:
             facts = json.loads(path.read_bytes())
             found[WrappedProgram(crate=facts["crate"], kind=facts["kind"], reason=facts["reason"])] = None
         except _DAMAGE as error:
-            raise _strange(path, error) from error
+            raise _damaged_log_error(path, error) from error
     return tuple(found)
 
 
-def _strange(path: Path, error: Exception) -> InputError:
+def _damaged_log_error(path: Path, error: Exception) -> InputError:
     return InputError(
         f"{path}: expected what a wrapped compiler wrote, found: {error!r}; build again, and let nothing else write "
         "there"

@@ -72,6 +72,7 @@ def _shared_fields(parts: list[Path]) -> dict[str, Any]:
 
 
 def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
+    """Add the modules of one corpus under prefixed names, by moving or linking their files."""
     _, names = read_description(part)
     # Command lines name profiles by their content, and count from the joined corpus.
     for profile in profile_files(part):

@@ -246,6 +246,7 @@ def load_measurable(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
 def _load_module(
     folder: Path, name: str, *, facts: Mapping[str, Any], override: tuple[str, ...] | None, has_thinlto: bool
 ) -> Module | ModuleFailure:
+    """Load a module whose files are complete; else return why it cannot be used."""
     project = facts["project"]
     bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
     command_file = folder / f"{name}.cmd"
@@ -307,6 +308,7 @@ def _prepare(
 
 
 def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] | None:
+    """The command line in ``global_command_override``; ``None`` if there is none."""
     if "global_command_override" not in description:
         return None
     where = folder / DESCRIPTION_NAME

@@ -33,7 +33,7 @@ def copy_bytes(descriptor: int, offset: int, size: int, path: Path) -> str:
         while offset < end:
             chunk = os.pread(descriptor, min(CHUNK_BYTES, end - offset), offset)
             if not chunk:
-                raise _shrunk(end, offset)
+                raise _truncated_error(end, offset)
             digest.update(chunk)
             rest = memoryview(chunk)
             while rest:
@@ -50,11 +50,11 @@ def read_bytes(descriptor: int, offset: int, size: int) -> bytes:
     """
     data = os.pread(descriptor, size, offset)
     if len(data) != size:
-        raise _shrunk(offset + size, offset + len(data))
+        raise _truncated_error(offset + size, offset + len(data))
     return data
 
 
-def _shrunk(expected: int, found: int) -> InputError:
+def _truncated_error(expected: int, found: int) -> InputError:
     return InputError(
         f"the file changed while it was read (it ends at byte {found} instead of {expected}); import again"
     )

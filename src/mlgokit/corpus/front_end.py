@@ -197,7 +197,7 @@ def front_ends(
         with contextlib.suppress(CorpusError):
             for name, facts in iter_members(path, "modules", remedy="import again"):
                 if isinstance(facts, dict):
-                    known[name] = _known(cast("dict[str, Any]", facts))
+                    known[name] = _read_known(cast("dict[str, Any]", facts))
     making = _Making(
         corpus_folder=corpus_folder,
         partial=temporary_beside(corpus_folder.absolute() / "modules"),
@@ -217,7 +217,8 @@ def front_ends(
         shutil.rmtree(making.partial, ignore_errors=True)
 
 
-def _known(facts: Mapping[str, Any]) -> _Known:
+def _read_known(facts: Mapping[str, Any]) -> _Known:
+    """Take what the sidecar of an earlier run says about a module."""
     seconds, digest = facts.get("front_end_seconds"), facts.get("bitcode_sha256")
     lost = facts.get("profile_mismatched"), facts.get("profile_missing")
     with contextlib.suppress(ValueError):
@@ -247,6 +248,7 @@ def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
 
 
 def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
+    """Reuse an up-to-date module, or run the front end and move its files into the corpus."""
     bitcode = bitcode_path(making.corpus_folder, job.name)
     cmd = making.corpus_folder / f"{job.name}.cmd"
     cmd_bytes = encode_command_line(job.command_line)

@@ -121,16 +121,16 @@ def describe_corpus(
         sandbox: sandbox of the compilers; ``None`` for none.
         report: called after every module, once one has to be described.
     """
-    search = _Search(
+    search = _Describing(
         remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),
         toolchain=toolchain,
         plugin=plugin,
         timeout_seconds=timeout_seconds,
         sandbox=sandbox,
     )
-    seen: dict[str, _Seen] = {}
+    seen: dict[str, _Described] = {}
     written = 0
-    with contextlib.closing(in_order(functools.partial(_look, search), modules, workers=workers)) as results:
+    with contextlib.closing(in_order(functools.partial(_describe_one, search), modules, workers=workers)) as results:
         for done, (module, result) in enumerate(zip(modules, results, strict=True), 1):
             seen[module.name] = result
             if len(search.fresh) - written >= _BATCH or done == len(modules):
@@ -152,7 +152,7 @@ def describe_corpus(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Search:
+class _Describing:
     """The state shared by the threads of one call; one thread describes a digest, and the others wait for it."""
 
     remembered: dict[str, ModuleContent]
@@ -165,7 +165,7 @@ class _Search:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _Described:
     """The result for one module."""
 
     digest: str = ""
@@ -173,15 +173,16 @@ class _Seen:
     reason: str = ""
 
 
-def _look(search: _Search, module: Module) -> _Seen:
+def _describe_one(search: _Describing, module: Module) -> _Described:
+    """Digest one module, and describe it unless its content is cached."""
     try:
         digest = digest_file(module.bitcode)
     except OSError as error:
-        return _Seen(reason=f"cannot be read: {error.strerror or error}")
+        return _Described(reason=f"cannot be read: {error.strerror or error}")
     with search.asked[digest]:
         content = search.remembered.get(digest)
         if content is not None or search.toolchain is None or search.plugin is None:
-            return _Seen(digest=digest, content=content)
+            return _Described(digest=digest, content=content)
         description = describe_module(
             search.toolchain,
             search.plugin,
@@ -192,11 +193,11 @@ def _look(search: _Search, module: Module) -> _Seen:
             sandbox=search.sandbox,
         )
         if description.reason:
-            return _Seen(digest=digest, reason=description.reason)
+            return _Described(digest=digest, reason=description.reason)
         content = content_of(description, bitcode_sha256=digest)
         search.remembered[digest] = content
         search.fresh.append(content)
-        return _Seen(digest=digest, content=content)
+        return _Described(digest=digest, content=content)
 
 
 def duplicate_groups(modules: Iterable[Module], contents: Contents, *, exact: bool) -> tuple[tuple[str, ...], ...]:

@@ -219,6 +219,7 @@ def _damages(modules: Sequence[Module], contents: Contents) -> Iterable[ModuleFa
 
 
 def _damage(module: Module, digest: str | None) -> str | None:
+    """Why a module's bitcode is damaged; ``None`` if it is not."""
     try:
         with module.bitcode.open("rb") as file:
             magic = file.read(4)

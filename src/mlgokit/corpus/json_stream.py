@@ -111,6 +111,7 @@ def _iter_members(file: _Bounded, key: str) -> Generator[tuple[str, Any]]:
 
 
 def _put(container: Any, last: list[str], item: object) -> None:
+    """Add an item to the list or object that is being built."""
     if isinstance(container, dict):
         container[last[0]] = item
     else:

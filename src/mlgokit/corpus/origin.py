@@ -40,6 +40,7 @@ def is_made_here(folder: Path) -> bool:
 
 
 def _name(folder: Path) -> str:
+    """File name of the note about a corpus folder."""
     path = folder.resolve()
     number, manifest = path.stat(), (path / MANIFEST_NAME).lstat()
     facts = (os.fsencode(path), number.st_dev, number.st_ino, number.st_uid, manifest.st_ino, manifest.st_ctime_ns)

@@ -229,6 +229,7 @@ def by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
 
 
 def _regroup(corpus: Corpus, projects_by: ProjectsBy) -> tuple[Module, ...]:
+    """Assign modules to projects by the given rule."""
     match projects_by:
         case ProjectsBy.AUTO:
             return corpus.modules

@@ -89,6 +89,7 @@ def profile_fit(
 
 
 def _by_front_end(words: Sequence[str]) -> bool:
+    """Whether the front end matches the profile, which it does for counters that it inserted."""
     return any(
         option.name == COUNTERS and option.values and counts_by_front_end(Path(option.values[0]))
         for option in profiles_in(words)

@@ -151,6 +151,7 @@ class Conversation:
         self._decisions = []
 
     def _read(self, *, ended: bool) -> Any:
+        """Read the next item of the session; ``ended`` tells whether the channel was closed."""
         try:
             return read_item(self._stream, self._cursor, ended=ended)
         except TraceError as error:
@@ -160,6 +161,7 @@ class Conversation:
             raise TraceError(message, path=error.path, offset=error.offset) from None
 
     def _begin(self, header: Header) -> None:
+        """Begin a session with its header."""
         self._terms = self._accept(header)
         self._first = self._first or header
         self.sessions += 1

@@ -311,6 +311,7 @@ class Session:
             self._poller.register(old, select.POLLIN)
 
     def _look_for_pipes(self) -> None:
+        """Stop the session if pipes that the compiler has not opened yet were deleted."""
         for line in self._lines.values():
             if line.conversation.sessions == 0 and not line.is_open and line.is_lost():
                 trouble = "expected the two pipes that the compiler was to open, found them gone"

@@ -61,6 +61,7 @@ class Cc1Line(tuple[str, ...]):
 
 
 def _source_trouble(source: Sequence[str]) -> str | None:
+    """Why a source's path must not be passed to the compiler, or ``None``."""
     if not source:
         return None
     first, language, path = (*source, "", "", "")[:3]

@@ -163,6 +163,7 @@ def check_file(path: Path, what: str, *, folder: Path, most_bytes: int) -> str |
 
 
 def _trouble(option: Option, *, is_taken: bool) -> str | None:
+    """Why an option is refused: it is not taken by the check, or it is a second ``-cc1``; else ``None``."""
     if option.name == "-cc1":
         return "expected one command line, found a second -cc1; extract the objects before they are joined"
     return None if is_taken else _refusal(option)
@@ -209,6 +210,7 @@ def _profile_trouble(option: Option, folder: Path | None) -> str | None:
 
 
 def _is_harmless(option: Option) -> bool:
+    """Whether a reviewed list allows the option with its value."""
     review = _review()
     value = option.values[0] if option.values else ""
     if not _is_plain(option):

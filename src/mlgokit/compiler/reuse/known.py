@@ -173,6 +173,7 @@ class KnownFunctions:
         return whole
 
     def _learn(self, part: "_Part", listed: Sequence[Listed]) -> None:
+        """Cache the sizes of the functions that were generated."""
         for personality, size in part.frames.cies.items():
             self.cies[personality] = size
         for index, signature in enumerate(part.sizes.signatures):
@@ -188,6 +189,7 @@ class KnownFunctions:
     def _sizes_with(
         self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], known: Codes
     ) -> ObjectSizes | str:
+        """Add the cached sizes of skipped functions to those of the written part; or return why that is impossible."""
         sizes = part.sizes
         codes = [known.get(function.digest) for function in dropped]
         known_codes = [code for code in codes if code is not None]
@@ -319,6 +321,7 @@ class _Part:
 
     @classmethod
     def of(cls, elf: Elf, order: dict[str, int]) -> "_Part | str":
+        """Read the written part of an object; or return what in it prevents adding functions."""
         sizes, symbols = measure_object(elf.data), e.read_symbols(elf)
         flags = elf.sections["flags"]
         code = find_functions(elf, symbols, (flags & e.SHF_EXECINSTR) != 0)

@@ -103,6 +103,7 @@ def select_known(
 
 
 def _functions_of(memory: dict[str, KnownFunctions], module: Module, content: str) -> KnownFunctions:
+    """The cache of a module for this content; a cache for other content is replaced."""
     known = memory.setdefault(module.name, KnownFunctions(content=content))
     if (known.content or content) != content:
         known = memory[module.name] = KnownFunctions(content=content)

@@ -200,6 +200,7 @@ class Residents:
             return resident
 
     def _keep(self, resident: _Resident) -> None:
+        """Return a resident to the pool; end others if there are too many."""
         ended: list[_Resident] = []
         with self._lock:
             if resident.key in self.declined:
@@ -267,6 +268,7 @@ def _receive(resident: _Resident, *, deadline: float) -> tuple[int, ...] | None:
 
 
 def _end(resident: _Resident) -> None:
+    """Kill a resident, and reap it."""
     with contextlib.suppress(OSError):
         resident.channel.close()
     with contextlib.suppress(ChildProcessError):

@@ -111,6 +111,7 @@ def _ask(program: str | Path, *words: str) -> str:
 
 
 def _complaint(done: process.Completed) -> str:
+    """The error of a failed rustc, in one line."""
     if done.timed_out:
         return f"no end after {TRIAL_SECONDS:g} s"
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]

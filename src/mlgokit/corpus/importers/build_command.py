@@ -216,12 +216,14 @@ def lto_of(words: Sequence[str]) -> Lto:
 
 
 def _is_decided_elsewhere(option: str, value: str | None) -> bool:
+    """Whether the corpus decides about this option itself, so that the build's value is ignored."""
     if option == "-Xclang" and value is not None:
         return value.startswith(_PASSED_ELSEWHERE)
     return option in _ELSEWHERE or option.startswith(_ELSEWHERE_PREFIXES)
 
 
 def _is_output(option: str, value: str | None) -> bool:
+    """Whether the option only concerns outputs."""
     if option == "-Xclang" and value is not None:
         return value.startswith(_PASSED_OUTPUTS)
     joined = option.startswith("-o") and not option.startswith("-object")

@@ -114,6 +114,7 @@ def build_compiler(arguments: Sequence[str]) -> BuildCompiler:
 
 @functools.lru_cache(maxsize=256)
 def _identify(word: str, path: str) -> BuildCompiler:
+    """Identify a compiler by its name, and by its ``--version`` if it is the user's own."""
     name, text = compiler_name(word), PurePosixPath(word).name
     if name is None:
         return BuildCompiler(text=text, is_clang=False)
@@ -141,6 +142,7 @@ def _find_program(word: str, path: str) -> Path | None:
 
 
 def _is_same(word: str, path: str) -> bool:
+    """Whether a word, as a path, names the same file as ``path``."""
     try:
         return Path(word).is_absolute() and Path(word).samefile(path)
     except (OSError, ValueError):

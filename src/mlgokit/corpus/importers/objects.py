@@ -158,6 +158,7 @@ def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:
 
 
 def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
+    """Find options and bitcode in an open object, and write its module."""
     sections = find_sections(
         descriptor, item.path.name, cmd_section=shared.cmd_section, bitcode_section=shared.bitcode_section
     )
@@ -173,6 +174,7 @@ def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
 
 
 def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
+    """The only section of that name; an error if there are several."""
     if not pieces:
         raise InputError(f"expected a section {name}, found none, as in assembly; for C and C++ {_EMBED}")
     first, *others = pieces

@@ -40,7 +40,7 @@ def build_reference(
 ) -> Callable[[Module, Path], Path | str]:
     """Return a function that compiles a module's reference object by the build's command with our clang.
 
-    Of a command that has what the corpus is made without, there is none but the reason.
+    For a command with options that the corpus leaves out, the function returns the reason instead.
 
     Raises:
         CorpusError: the database is malformed.
@@ -97,6 +97,7 @@ def _run(
     toolchain: Toolchain,
     timeout_seconds: float,
 ) -> None:
+    """Run a call of the driver with another action, such as ``-c``, and check that it succeeds."""
     language = call.source_language.removesuffix("-header")
     options = BuildOptions(
         directory=command.directory,

@@ -90,6 +90,7 @@ def driver_units(words: Sequence[str]) -> Iterator[Option]:
 
 
 def _pairs(words: Sequence[str]) -> Iterator[Option]:
+    """Parse words into options with their separate values, without regard to ``-Xclang``."""
     rest = iter(words)
     for word in rest:
         values = tuple(value for value in [next(rest, None)] if value is not None) if word in _WITH_VALUE else ()

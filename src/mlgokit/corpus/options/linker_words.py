@@ -196,6 +196,7 @@ def _spell(option: str, value: str) -> Words:
 
 
 def _reason(word: str) -> str:
+    """Why a word of the linker has no translation."""
     if _ABOUT_CODE.match(word):
         return _NOT_IN_CLANG
     if not word.startswith("-") or word.startswith(("-o ", "-l", "-L")):

@@ -118,6 +118,7 @@ def unpack_archive(
 
 
 def _read_stamp(folder: Path) -> Any:
+    """What was unpacked into a folder, by the stamp that is written last; ``None`` without a stamp."""
     try:
         return json.loads((folder / _STAMP).read_bytes())
     except (OSError, ValueError, RecursionError):
