@@ -18,8 +18,8 @@ from mlgokit.evaluation.explain import (
     DifferingFunction,
     Explanation,
     call_tree,
+    explain_largest_changes,
     explain_module,
-    function_trees,
     largest_changes,
 )
 from mlgokit.evaluation.records import ExplainedSite
@@ -170,7 +170,7 @@ def test_functions_that_changed_most_have_trees_of_one_module_each(tmp_path: Pat
         row("odd", 5, 6, "x"),
         row("far", 50, 30, "m"),
     )
-    trees = function_trees(
+    trees = explain_largest_changes(
         rows,
         {name: toy_source(name) for name in ("m", "n")},
         compiler=compiler,
@@ -194,7 +194,7 @@ def test_functions_that_changed_most_have_trees_of_one_module_each(tmp_path: Pat
 
 def test_trees_that_the_time_is_not_enough_for_say_so():
     compiler = toy_compiler({"m": TOY})
-    trees = function_trees(
+    trees = explain_largest_changes(
         (row("leaf", None, 40, "m"),), {"m": toy_source("m")}, compiler=compiler, side=BOTH[0], seconds=-1
     )
 

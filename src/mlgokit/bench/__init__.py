@@ -1,1 +1,1 @@
-"""What a policy, a tuned plugin or any option does to programs that run."""
+"""Benchmarks: how a policy, a tuned plugin or an option changes what programs execute and how long they take."""

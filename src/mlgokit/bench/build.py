@@ -1,4 +1,4 @@
-"""Both builds of a workload, made in a folder of one name, so that nothing but the compiler's work differs."""
+"""Both builds of a workload, made in a folder of the same name, so that only the compiler's output differs."""
 
 import contextlib
 import os
@@ -35,10 +35,10 @@ class BuildContext:
     """What all builds have in common.
 
     Attributes:
-        toolchain: whose clang.
-        sides: what each side adds.
-        sources: where projects are unpacked.
-        workers: compilers at once.
+        toolchain: its clang compiles.
+        sides: options that each side adds.
+        sources: folder of unpacked projects.
+        workers: number of compilers at once.
         compile_seconds: deadline of one compilation.
         build_seconds: deadline of one command of the user's own.
     """
@@ -53,7 +53,7 @@ class BuildContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """The folder of a workload while it is compared.
+    """The folder of a workload during a comparison.
 
     A build is in ``build`` when it is made and when it runs, and beside it, under the name of its side, while the other
     one has the place. So all paths in it and all that it is told are the same for both.
@@ -63,26 +63,26 @@ class Workspace:
 
     @property
     def build(self) -> Path:
-        """Where a build is made and run."""
+        """The folder where a build is made and run."""
         return self.folder / _BUILD
 
     @property
     def run(self) -> Path:
-        """Where a program of projects runs; made anew each time."""
+        """The folder where a program of projects runs; made anew each time."""
         return self.folder / _RUN
 
     @property
     def inputs(self) -> Path:
-        """Where inputs are."""
+        """The folder of inputs."""
         return self.folder / "inputs"
 
     @property
     def results(self) -> Path:
-        """What ``{results}`` stands for."""
+        """The file that ``{results}`` stands for."""
         return self.folder / "results.json"
 
     def clear(self) -> None:
-        """Make the folder anew.
+        """Delete and recreate the folder.
 
         Raises:
             StorageError: that cannot be done.
@@ -93,7 +93,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def activate(self, side: SideName) -> Generator[None]:
-        """Put a build where it belongs, meanwhile."""
+        """Within the block, move a build to the folder where builds run."""
         (self.folder / side).rename(self.build)
         try:
             yield
@@ -103,7 +103,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """One build: what it took, or why there is none."""
+    """One build: its costs, or why it failed."""
 
     cost: BuildCost | None = None
     image: int | None = None
@@ -113,7 +113,7 @@ class Built:
 def build_sides(
     workload: Workload, workspace: Workspace, context: BuildContext, *, done: Collection[SideName] = (), report: Report
 ) -> Iterator[tuple[SideName, Built]]:
-    """Build a workload both ways, and give each side as soon as it is finished.
+    """Build a workload both ways, and yield each side as soon as it is finished.
 
     Args:
         workload: what is built.
@@ -136,7 +136,7 @@ def build_sides(
 
 
 def filled(words: Sequence[str], workload: Workload, workspace: Workspace, toolchain: Toolchain) -> list[str]:
-    """The words with their marks filled in, but for ``{flags}``."""
+    """Fill in the placeholders of words, except for ``{flags}``."""
     marks = {
         "{build}": workspace.build,
         "{source}": workload.source or workspace.build,
@@ -156,19 +156,19 @@ def filled(words: Sequence[str], workload: Workload, workspace: Workspace, toolc
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's variables without those that would lead the plugin."""
+    """This process's environment without the plugin's variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
 
 
 def image_bytes(path: Path) -> int | None:
-    """Code, read-only data and unwind tables of a linked ELF file; ``None`` if it is none."""
+    """Code, read-only data and unwind tables of a linked ELF file; ``None`` for other files."""
     with contextlib.suppress(InputError, OSError):
         return section_totals(read_elf(path)).llvm_size_text
     return None
 
 
 def program_of(workload: Workload, workspace: Workspace, toolchain: Toolchain, side: SideName) -> Path:
-    """What a build that waits under the name of its side runs; the same for both if that is not of the build."""
+    """The program of a build that is stored under the name of its side; the same for both if it is not built."""
     program = workspace.build / filled(workload.run[:1], workload, workspace, toolchain)[0]
     inside = program.is_relative_to(workspace.build)
     return workspace.folder / side / program.relative_to(workspace.build) if inside else program
@@ -276,12 +276,12 @@ def _build_projects(
 
 
 def units_of(workload: Workload, *, toolchain: Toolchain, sources: Path) -> Iterator[Unit]:
-    """The compilations that make a workload of projects: their sources, and the driver.
+    """The compilations of a workload of projects: their sources and the driver.
 
     Args:
-        workload: of projects.
-        toolchain: whose clang.
-        sources: where projects are unpacked.
+        workload: a workload of projects.
+        toolchain: its clang compiles.
+        sources: folder of unpacked projects.
 
     Raises:
         CorpusError: a project is not unpacked, has options that do more than decide the code, or the driver is missing.

@@ -1,4 +1,4 @@
-"""Counting with callgrind (valgrind): exact, on any machine, some fifty times slower than the program."""
+"""Counting of executed instructions with callgrind (valgrind): exact on any machine, but fifty times slower."""
 
 import functools
 import re
@@ -33,8 +33,8 @@ class Callgrind:
     """A counter that runs programs under valgrind.
 
     Attributes:
-        valgrind: the program.
-        version: what it says it is.
+        valgrind: path of valgrind.
+        version: its version.
         by_address: profiles say of each instruction how often it was executed (:func:`read_addresses`).
     """
 
@@ -49,16 +49,16 @@ class Callgrind:
 
     @property
     def exact(self) -> bool:
-        """It counts what is executed, and nothing else takes part."""
+        """Always true: only executed instructions are counted."""
         return True
 
     @property
     def events(self) -> tuple[str, ...]:
-        """All of them."""
+        """All events."""
         return EVENTS
 
     def count(self, execution: Execution, scratch: Path) -> Counted:
-        """Run the program under callgrind, its children too, and add up their profiles.
+        """Run the program and its children under callgrind, and add up their profiles.
 
         Raises:
             ToolError: valgrind cannot be started.
@@ -80,7 +80,7 @@ class Callgrind:
 
 
 def find_callgrind() -> Callgrind:
-    """The callgrind of this machine, once it has run a program.
+    """Find callgrind, and try it on a program.
 
     Raises:
         ToolError: valgrind is missing, or does not work here.
@@ -99,7 +99,7 @@ def find_callgrind() -> Callgrind:
 
 
 def read_profile(path: Path, own: Path) -> tuple[Counts, Counts]:
-    """What a file, or the files of a folder, executed by a profile, and what the whole process did.
+    """Sum a profile: the events in a file, or in the files of a folder, and those of the whole process.
 
     The format is callgrind's: a line with costs follows its position, and one after ``calls=`` is of the called
     function, which has lines of its own (https://valgrind.org/docs/manual/cl-format.html).
@@ -117,7 +117,7 @@ def read_profile(path: Path, own: Path) -> tuple[Counts, Counts]:
 
 
 def read_functions(path: Path, own: Path) -> dict[str, Counts]:
-    """What each function of a file, or of the files of a folder, executed itself by a profile, by its symbol.
+    """The events in each function of a file, or of the files of a folder, by symbol and without callees.
 
     A function that calls itself is in a profile once more for each depth (``f'2``); here it is one.
 
@@ -134,7 +134,7 @@ def read_functions(path: Path, own: Path) -> dict[str, Counts]:
 
 
 def read_addresses(path: Path, own: Path) -> dict[int, int]:
-    """How often each instruction of a file was executed, by its address in the file.
+    """The number of executions of each instruction of a file, by its address in the file.
 
     Raises:
         InputError: it is no such profile, or one without addresses.
@@ -153,7 +153,7 @@ def read_addresses(path: Path, own: Path) -> dict[int, int]:
 
 
 def _by_function(path: Path, own: Path) -> tuple[list[str], dict[tuple[str, bool], list[int]]]:
-    """Names of the events; by a function's symbol, and whether it is one of ``own``, how often each happened in it."""
+    """Names of the events, and their totals by function symbol and whether the function is in ``own``."""
     columns, lines = _read(path, own)
     found: dict[tuple[str, bool], list[int]] = {}
     for is_own, function, _, costs in lines:
@@ -164,7 +164,7 @@ def _by_function(path: Path, own: Path) -> tuple[list[str], dict[tuple[str, bool
 
 
 def _read(path: Path, own: Path) -> tuple[list[str], Iterator[tuple[bool, str, int | None, list[int]]]]:
-    """Names of the events; and lines as :func:`_costs` has them, with whether an object is one of ``own``."""
+    """Names of the events, and lines as from :func:`_costs`, with whether the object is one of ``own``."""
     place = own.resolve()
 
     @functools.cache
@@ -180,7 +180,7 @@ def _read(path: Path, own: Path) -> tuple[list[str], Iterator[tuple[bool, str, i
 
 
 def _costs(path: Path) -> Generator[tuple[str, str, int | None, list[int]]]:
-    """First the names of the events; then of each line its object, function, address, and costs up to the last."""
+    """First yield the names of events; then object, function, address and costs of each line."""
     names: dict[tuple[str, str], str] = {}
     current = {"ob": "", "fn": ""}
     skipped, begun = False, False
@@ -210,7 +210,7 @@ def _costs(path: Path) -> Generator[tuple[str, str, int | None, list[int]]]:
 
 
 def _address(positions: Sequence[str], word: str, before: int) -> int | None:
-    """The address at the beginning of a line, if there is one; it may be told by its distance from the one before."""
+    """The address at the beginning of a line, if any; it may be given relative to the previous one."""
     if "instr" not in positions:
         return None
     if word == "*":

@@ -1,4 +1,4 @@
-"""All workloads built both ways, run, counted and timed."""
+"""Comparison of workloads: both builds are made, run, counted and timed."""
 
 import dataclasses
 import tempfile
@@ -33,7 +33,7 @@ RESULT_PAIRS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The counter that is used.
+    """The chosen counter.
 
     Attributes:
         counter: ``None`` if nothing is counted.
@@ -45,7 +45,7 @@ class Chosen:
 
 
 def choose_counter(wanted: CounterName) -> Chosen:
-    """The counter that was asked for; ``auto`` takes perf if it really counts here, else callgrind.
+    """Choose the requested counter; ``auto`` means perf if its events really count here, else callgrind.
 
     Raises:
         ToolError: it was asked for by name, or nothing counts on this machine.
@@ -121,7 +121,7 @@ def compare_workloads(
 
 
 def _built(workload: Workload, workspace: Workspace, context: BuildContext, key: str, *, report: Report) -> Kept:
-    """Both builds and the inputs, or what an interrupted call has of them."""
+    """Make both builds and the inputs, or reuse those of an interrupted run."""
     kept = read_kept(workspace, workload, context.toolchain, key)
     if kept is None:
         workspace.clear()
@@ -149,7 +149,7 @@ def _with(row: WorkloadResult, side: SideName, built: Built) -> WorkloadResult:
 
 
 def _step(stage: Stage, kept: Kept, step: Step, work: Callable[[WorkloadResult], WorkloadResult]) -> Kept:
-    """Do a step if it is not done, and keep what it gave; after a failure there is none."""
+    """Perform a step unless it has been done, and store its result; skipped after a failure."""
     if kept.has(step) or kept.row.failures:
         return kept
     done = dataclasses.replace(kept, step=step, row=work(kept.row))
@@ -158,7 +158,7 @@ def _step(stage: Stage, kept: Kept, step: Step, work: Callable[[WorkloadResult],
 
 
 def _executed(stage: Stage, result: WorkloadResult, counter: Counter | None) -> WorkloadResult:
-    """The output, and the counts."""
+    """Run both builds, compare their output, and count."""
     if stage.workload.format != "command":
         return _with_results(stage, result, counter)
     same, failures = compare_output(stage)
@@ -201,7 +201,7 @@ def _timed(stage: Stage, result: WorkloadResult, timing: Timing) -> WorkloadResu
 
 
 def _with_results(stage: Stage, result: WorkloadResult, counter: Counter | None) -> WorkloadResult:
-    """Runs in turn, each of which writes its results; counts, where the runs do a fixed amount of work."""
+    """Run both builds in turn, and read the results that each run writes; count if the work is fixed."""
     found: dict[SideName, list[Results]] = {side: [] for side in SIDES}
     for pair in range(RESULT_PAIRS):
         for side in SIDES if pair % 2 == 0 else SIDES[::-1]:
@@ -238,7 +238,7 @@ _NUMBERS: dict[str, Callable[[SideResult], float | None]] = {
 
 
 def changes_over(workloads: Sequence[WorkloadResult], *, rng: np.random.Generator) -> tuple[Change, ...]:
-    """How each measure changed over the workloads that have it on both sides, and put out the same."""
+    """The change of each measure over the workloads that have it on both sides with equal output."""
     sound = [one for one in workloads if not one.failures]
     pairs: dict[str, list[tuple[float, float]]] = {}
     for one in sound:

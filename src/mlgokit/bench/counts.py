@@ -1,4 +1,4 @@
-"""What a program executed, and who counts it."""
+"""Counts of executed events, and the protocol of counters."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ RUN_LIMITS = Limits(file_bytes=1 << 30, memory_bytes=1 << 46)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How often each was executed; ``None`` for what was not counted.
+    """Numbers of executed events; ``None`` for those that were not counted.
 
     Attributes:
-        instructions: all of them.
+        instructions: all instructions.
         loads: instructions that read memory.
         stores: instructions that write memory.
         branches: conditional and indirect ones; with hardware counters all branches.
@@ -38,10 +38,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What one run executed, or why it could not be counted.
+    """The counts of one run, or why there are none.
 
     Attributes:
-        whole: in the whole process and its children.
+        whole: counts of the whole process and its children.
         own: in the files that the workload built, if the counter knows.
         reason: why nothing was counted, or empty.
     """
@@ -57,8 +57,8 @@ class Execution:
 
     Attributes:
         argv: program and arguments.
-        folder: where it runs.
-        environment: its variables.
+        folder: working directory.
+        environment: environment variables.
         own: file, or folder of the files, whose instructions count as the workload's own.
         expected: its exit code.
         timeout_seconds: deadline when nobody counts.
@@ -73,7 +73,7 @@ class Execution:
 
 
 def run_under(tool: str, words: Sequence[str], execution: Execution, *, timeout_seconds: float) -> str:
-    """Run a program as ``words`` before it say; why that cannot be counted, or empty.
+    """Run a program with ``words`` before its command line; return why its counts are not usable, or nothing.
 
     Raises:
         ToolError: ``tool`` cannot be started.
@@ -94,25 +94,25 @@ def run_under(tool: str, words: Sequence[str], execution: Execution, *, timeout_
 
 
 class Counter(Protocol):
-    """Whoever counts."""
+    """A tool that counts events."""
 
     @property
     def name(self) -> str:
-        """Of the tool, with its version."""
+        """Name of the tool, with its version."""
         ...
 
     @property
     def exact(self) -> bool:
-        """Whether two runs of one program give the same numbers."""
+        """Whether two runs of a program give the same counts."""
         ...
 
     @property
     def events(self) -> tuple[str, ...]:
-        """What it counts, of :data:`EVENTS`."""
+        """The events of :data:`EVENTS` that it counts."""
         ...
 
     def count(self, execution: Execution, scratch: Path) -> Counted:
-        """Run and count; files go to ``scratch``, which is there.
+        """Run a program and count; temporary files go to ``scratch``.
 
         Raises:
             ToolError: the tool cannot be started.

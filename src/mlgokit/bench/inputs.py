@@ -1,4 +1,4 @@
-"""Inputs of workloads: made, not kept, and the same on every machine.
+"""Generated inputs of workloads, which are the same on every machine.
 
 All draws are raw numbers of PCG64, which numpy promises never to change.
 """
@@ -21,13 +21,13 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A file that a workload reads.
+    """An input file of a workload.
 
     Attributes:
-        name: of the file.
-        kind: what is in it.
-        size: at least this many bytes.
-        seed: of the draws.
+        name: name of the file.
+        kind: kind of content.
+        size: minimum size in bytes.
+        seed: random seed.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Input:
 
 
 def write_input(wanted: Input, folder: Path) -> Path:
-    """Make an input in a folder.
+    """Generate an input in a folder.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -48,7 +48,7 @@ def write_input(wanted: Input, folder: Path) -> Path:
 
 
 def make_input(wanted: Input) -> str:
-    """The text of an input.
+    """Generate the text of an input.
 
     Example:
         >>> text = make_input(Input(name="a", kind="json", size=1000))
@@ -73,7 +73,7 @@ def _draws(seed: int) -> Iterator[int]:
 
 
 def _word(draws: Iterator[int]) -> str:
-    """A word; the common ones are short and come often, as in a language."""
+    """Draw a word; as in a language, common words are short."""
     drawn = next(draws)
     rank = drawn % (1 + drawn // 7 % 400)
     letters = [_SYLLABLES[rank % 16]]

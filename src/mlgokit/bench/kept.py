@@ -1,4 +1,4 @@
-"""What of a comparison is done, on disk, so that the same command goes on where a kill stopped it.
+"""Progress of a comparison on disk, so that the same command continues after a kill.
 
 In the folder of each workload stands ``kept.json`` with what was found so far, written after each step. It is believed
 if all that decides the numbers is the same by content, and the builds that it tells of are there.
@@ -34,12 +34,12 @@ _VARIABLES = ("CFLAGS", "CXXFLAGS", "PATH")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What is known of a workload.
+    """The progress of a workload.
 
     Attributes:
-        of: digest of what decides it, see :func:`key_of`.
-        step: the last one that was done.
-        row: what was found.
+        of: digest of everything that affects its results, see :func:`key_of`.
+        step: the last step that was done.
+        row: the results so far.
     """
 
     of: str
@@ -52,7 +52,7 @@ class Kept:
 
 
 def key_of(workload: Workload, context: BuildContext, folder: Path, settings: Mapping[str, object]) -> str:
-    """Digest of all that decides a workload's numbers.
+    """Digest of everything that affects a workload's results.
 
     Of files that options or variables name it is the content; of folders with drivers or the user's sources the names,
     sizes and times of all files.
@@ -98,7 +98,7 @@ def key_of(workload: Workload, context: BuildContext, folder: Path, settings: Ma
 
 
 def read_kept(workspace: Workspace, workload: Workload, toolchain: Toolchain, key: str) -> Kept | None:
-    """What is done of a workload, with its builds where they belong; ``None`` if it is to be begun anew."""
+    """Read the progress of a workload, and restore its builds; ``None`` to start again."""
     try:
         value: Any = read_json(workspace.folder / _NAME, expected="what a comparison kept", remedy="it is made again")
         found: Kept = decode(Kept, value, _NAME)
@@ -121,7 +121,7 @@ def read_kept(workspace: Workspace, workload: Workload, toolchain: Toolchain, ke
 
 
 def keep(workspace: Workspace, kept: Kept) -> None:
-    """Write what is known; a row with a failure is not kept, so that the next call tries again.
+    """Store the progress; a row with a failure is not stored, so that the next run tries again.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -131,7 +131,7 @@ def keep(workspace: Workspace, kept: Kept) -> None:
 
 
 def forget(folder: Path, workloads: Sequence[str]) -> None:
-    """Let the next comparison in this folder begin anew.
+    """Delete the progress of workloads, so that the next comparison in this folder starts again.
 
     Raises:
         StorageError: that cannot be done.
@@ -142,7 +142,7 @@ def forget(folder: Path, workloads: Sequence[str]) -> None:
 
 
 def _put_back(workspace: Workspace, sides: Sequence[str]) -> None:
-    """Undo what a kill left: a finished build that stood where builds run, or half of another one."""
+    """Clean up after a kill: move a finished build back to its side, or delete a partial one."""
     if workspace.build.is_dir():
         missing = [side for side in sides if not (workspace.folder / side).is_dir()]
         if len(missing) == 1:

@@ -32,7 +32,7 @@ _VERDICTS = {"less": "less", "more": "more", "same": "the same", "undecided": "u
 
 
 def bench_page(bench: Bench) -> Page:
-    """The page of a comparison; its answer says what ran with the same output: whether to ship is for people to say."""
+    """The page of a comparison. Its answer says which workloads ran with equal output, not whether to ship."""
     parts: list[Part | None] = [
         _instruction_bars(bench),
         _execution_table(bench),
@@ -69,7 +69,7 @@ def _headline(bench: Bench) -> str:
 
 
 def _sentences(bench: Bench) -> Iterable[str]:
-    """Who counted, and how many workloads did as they should."""
+    """The counter, and how many workloads succeeded."""
     counted_ones = [one for one in bench.workloads if one.before.whole is not None]
     if counted_ones:
         where = "in the files that were built" if counted_ones[0].before.own else "in the whole process"
@@ -85,7 +85,7 @@ def _sentences(bench: Bench) -> Iterable[str]:
 
 
 def _instruction_bars(bench: Bench) -> Bars | None:
-    """Instructions, which are always there if anything was counted."""
+    """Bars of instructions, which are always available if anything was counted."""
     changes = [
         (one.name, relative_change(before, after))
         for one in bench.workloads
@@ -208,7 +208,7 @@ def _interval(low: float | None, high: float | None) -> Cell:
 
 
 def _change(before: float | None, after: float | None) -> Cell:
-    """A change; that nothing changed at all is said otherwise than that nearly nothing did."""
+    """A change; exactly none is shown differently from a tiny one."""
     if before is None or after is None:
         return None
     return "0" if before == after else relative_change(before, after)

@@ -1,4 +1,4 @@
-"""Counting with the processor's own counters, by ``perf stat``: as fast as the program, where a machine lets it.
+"""Counting with hardware counters, by ``perf stat``: at full speed, on machines that have them.
 
 Virtual machines and containers often list events that never count. So each event is tried on a program, and only what
 gives a number there is used.
@@ -28,12 +28,12 @@ _WHOLE_TIME = 99.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Perf:
-    """A counter that asks the processor.
+    """A counter that uses hardware events.
 
     Attributes:
-        perf: the program.
-        version: what it says it is.
-        names: by event, perf's name of what really counts here.
+        perf: path of perf.
+        version: its version.
+        names: perf's name of each event that counts on this machine.
     """
 
     perf: str
@@ -47,16 +47,16 @@ class Perf:
 
     @property
     def exact(self) -> bool:
-        """Interrupts and page faults disturb the last digits."""
+        """Always false: interrupts and page faults disturb the last digits."""
         return False
 
     @property
     def events(self) -> tuple[str, ...]:
-        """Those that count here."""
+        """The events that count here."""
         return tuple(self.names)
 
     def count(self, execution: Execution, scratch: Path) -> Counted:
-        """Run the program, its children too, under ``perf stat``.
+        """Run the program and its children under ``perf stat``.
 
         Raises:
             ToolError: perf cannot be started.
@@ -74,7 +74,7 @@ class Perf:
 
 
 def find_perf(scratch: Path) -> Perf | str:
-    """Perf with all events that count on this machine, or why none does.
+    """Find perf and all events that count on this machine, or return why none does.
 
     Args:
         scratch: a folder for its files.
@@ -103,7 +103,7 @@ def _words(perf: str, names: Sequence[str], output: Path) -> list[str]:
 
 
 def read_counters(text: str) -> dict[str, int]:
-    r"""Events and their numbers in the output of ``perf stat -x,``; what was not counted all the time is left out.
+    r"""Parse the events in the output of ``perf stat -x,``; those that were not counted all the time are dropped.
 
     A line is value, unit, event, time counted, percent of the time, and what depends on the event.
 

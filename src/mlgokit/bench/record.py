@@ -25,12 +25,12 @@ Verdict = str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What could not be done with a workload; its numbers are missing then.
+    """A step that failed for a workload, whose numbers are then missing.
 
     Attributes:
-        side: of the build.
+        side: side of the build.
         step: ``build``, ``run``, ``output``, ``count``, ``time`` or ``results``.
-        reason: in words.
+        reason: the reason.
     """
 
     side: SideName
@@ -40,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildCost:
-    """What the compilers of one build took.
+    """The cost of one build.
 
     Attributes:
         seconds: processor time, in user and system mode, of all commands; the link is not in it where we link.
@@ -55,7 +55,7 @@ class BuildCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A number that varies, measured on both sides in turn.
+    """A number that varies, measured on both sides alternately.
 
     Attributes:
         name: of the benchmark or test within the workload; empty for the workload itself.
@@ -104,12 +104,12 @@ class SideResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadResult:
-    """What was found for one workload.
+    """The results of one workload.
 
     Attributes:
-        name: of the workload.
-        kind: of program.
-        failures: what could not be done.
+        name: name of the workload.
+        kind: kind of program.
+        failures: steps that failed.
         same_output: whether both builds ended alike and put out the same; ``None`` if one did not run.
         before: the one build.
         after: the other one.
@@ -131,7 +131,7 @@ class WorkloadResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """How a measure changed over the workloads: the geometric mean, and a 95 % interval over workloads.
+    """The change of a measure over the workloads: geometric mean, and 95 % interval.
 
     Attributes:
         measure: its name.
@@ -150,7 +150,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """A comparison of two builds by what their programs do.
+    """A comparison of two builds by what their programs execute.
 
     Attributes:
         before: the side that is compared with.
@@ -180,7 +180,7 @@ class Bench:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything was built, ran, and put out the same."""
+        """Whether all workloads were built and ran with equal output."""
         return all(not one.failures and one.same_output is not False for one in self.workloads)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Results that other tools write: lit's JSON of the llvm-test-suite, and Google Benchmark's JSON.
+"""Results of other tools: lit's JSON of the llvm-test-suite, and Google Benchmark's JSON.
 
 lit (``llvm-lit -o FILE``) has ``tests``, each with a ``name``, a ``code`` such as PASS, and ``metrics``: ``exec_time``,
 ``compile_time``, ``size``, and whatever counters the suite was configured for. Google Benchmark
@@ -23,7 +23,7 @@ _TO_NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _BOOKKEEPING = frozenset(
     ("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations")
 )
-"""Numbers of Google Benchmark that measure nothing."""
+"""Fields of Google Benchmark that are not measurements."""
 _UNITS = {"exec_time": "s", "compile_time": "s", "link_time": "s", "real_time": "ns", "cpu_time": "ns"}
 _GOOD_CODES = frozenset(("PASS", "FLAKYPASS", "XFAIL"))
 _LEFT_OUT_CODES = frozenset(("UNSUPPORTED", "SKIPPED", "EXCLUDED"))
@@ -31,11 +31,11 @@ _LEFT_OUT_CODES = frozenset(("UNSUPPORTED", "SKIPPED", "EXCLUDED"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """What one file says.
+    """The results in one file.
 
     Attributes:
         numbers: by name of the benchmark or test and by measure, all values that there are.
-        failed: benchmarks and tests that failed, with the reason.
+        failed: reason for each benchmark or test that failed.
         iterations: by benchmark, how often each repetition was repeated; empty for lit.
     """
 
@@ -45,7 +45,7 @@ class Results:
 
 
 def read_results(path: Path) -> Results:
-    """Read a file of either kind, known by its keys.
+    """Read a file of either format, which is recognized by its keys.
 
     Raises:
         InputError: it is neither.
@@ -62,7 +62,7 @@ def read_results(path: Path) -> Results:
 
 
 def results_of(data: bytes, *, where: str) -> Results:
-    """The results in the bytes of a file.
+    """Parse the content of a results file.
 
     Raises:
         InputError: they are none.

@@ -1,4 +1,4 @@
-"""Running both builds of a workload: the same output demanded, executed instructions counted, time measured."""
+"""Runs of both builds of a workload: outputs are compared, executed instructions counted, time measured."""
 
 import dataclasses
 import hashlib
@@ -20,17 +20,17 @@ from mlgokit.files import digest_file, writing
 from mlgokit.statistics import measure_in_pairs
 
 LOOKS = (4, 6, 8, 12, 20, 32, 50)
-"""Pairs of runs after which the interval of the time is looked at."""
+"""Number of pairs of runs between two computations of the interval."""
 LEAST_PAIRS = 2
-"""Pairs of runs that an interval needs."""
+"""Minimum number of pairs of runs for an interval."""
 NEAR = 0.01
-"""Times whose ratio is known to be within this of 1 are called the same."""
+"""Times count as the same if the interval of their ratio is within this distance of 1."""
 ERROR = 0.05
-"""Share of comparisons of equal programs that may by chance be called different."""
+"""Significance level: share of comparisons of equal programs that count as different by chance."""
 SHORTEST = 0.01
-"""Seconds; what ends sooner is not timed, for starting the process counts too much."""
+"""Minimum run time in seconds; in shorter runs, the start of the process dominates."""
 _REPEATS = 3
-"""Runs of each side where a counter is not exact; the median counts."""
+"""Number of runs of each side for a counter that is not exact, of which the median is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +48,12 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """How a run ended.
+    """The result of a run.
 
     Attributes:
-        reason: why it is of no use, or empty.
-        shown: digest of what it put out.
-        stdout: what it printed.
+        reason: why it failed; empty for success.
+        shown: digest of its output.
+        stdout: its standard output.
         seconds: processor time.
     """
 
@@ -68,9 +68,9 @@ class Stage:
     """A workload with both of its builds.
 
     Attributes:
-        workload: which.
-        workspace: where.
-        toolchain: for the marks.
+        workload: the workload.
+        workspace: its folder.
+        toolchain: fills in placeholders.
         run_seconds: deadline of a run.
     """
 
@@ -81,18 +81,18 @@ class Stage:
 
     @property
     def argv(self) -> list[str]:
-        """The words that run it."""
+        """The command that runs it."""
         words = filled(self.workload.run, self.workload, self.workspace, self.toolchain)
         beside = self.folder / words[0]
         return [str(beside), *words[1:]] if "/" in words[0] or beside.is_file() else words
 
     @property
     def folder(self) -> Path:
-        """Where it runs."""
+        """The working directory."""
         return self.workspace.run if self.workload.projects else self.workspace.build
 
     def prepare(self) -> None:
-        """Take away what the run before left.
+        """Delete the files of the previous run.
 
         Raises:
             StorageError: that cannot be done.
@@ -137,7 +137,7 @@ def run_once(stage: Stage, side: SideName, *, core: int | None = None) -> Ran:
 
 
 def compare_output(stage: Stage) -> tuple[bool | None, tuple[Failure, ...]]:
-    """Run both builds, and demand the same of them.
+    """Run both builds, and compare their output.
 
     Returns:
         Whether both put out the same, ``None`` if one cannot run; and why not.
@@ -177,7 +177,7 @@ def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted],
 
 
 def count_standing(stage: Stage, counter: Counter) -> tuple[Counted, Path]:
-    """Count what the build executes that stands in its place; also the folder where the counter left what it wrote.
+    """Count the build that is currently active; also return the folder of the counter's files.
 
     Raises:
         ToolError: the counter cannot be started.
@@ -209,7 +209,7 @@ def _median(counted: Sequence[Counted]) -> Counted:
 
 
 def time_both(stage: Stage, *, timing: Timing, core: int) -> Measured | Failure | str:
-    """Time both builds in pairs on one processor, until an interval decides or a bound is reached.
+    """Time both builds in pairs on one processor, until the interval is conclusive or a limit is reached.
 
     Returns:
         The time, or which side failed, or why it was not measured.
@@ -258,7 +258,7 @@ def time_both(stage: Stage, *, timing: Timing, core: int) -> Measured | Failure 
 
 
 def verdict_of(low: float | None, high: float | None) -> Verdict:
-    """What an interval of a relative change says.
+    """Classify the interval of a relative change.
 
     Example:
         >>> [verdict_of(*ends) for ends in ((-0.03, -0.01), (0.001, 0.002), (-0.02, 0.01), (None, None))]
@@ -272,5 +272,5 @@ def verdict_of(low: float | None, high: float | None) -> Verdict:
 
 
 def quiet_core() -> int:
-    """The processor that runs are pinned to: the last that this process may use, as the first gets interrupts."""
+    """The processor that runs are pinned to: the last available one, as the first handles interrupts."""
     return max(os.sched_getaffinity(0))

@@ -137,19 +137,19 @@ class ReuseOptions:
     """Stop a compilation after the inliner if an earlier one made the same decisions: on or off."""
 
     def new_residents(self) -> Residents | None:
-        """A place for compilers that stay; none if they do not."""
+        """Make a pool of resident compilers; ``None`` if they are off."""
         return Residents() if self.residents == "on" else None
 
     def new_known(self) -> dict[str, KnownFunctions] | None:
-        """A place for functions that are known, by module; none if they are not left out."""
+        """Make the caches of functions by module; ``None`` if functions are not skipped."""
         return {} if self.known_functions == "on" else None
 
     def new_decided(self) -> KnownDecisions | None:
-        """A place for objects by what was decided; none if no compilation ends early."""
+        """Make the cache of objects by decisions; ``None`` if compilations are not stopped early."""
         return KnownDecisions() if self.known_decisions == "on" else None
 
-    def applied(self, clang: ClangCompiler, *, recheck: Recheck) -> ClangCompiler:
-        """A compiler that reuses this, and compiles a part of what it makes so once more without."""
+    def apply_to(self, clang: ClangCompiler, *, recheck: Recheck) -> ClangCompiler:
+        """Return a copy of a compiler that reuses work as chosen here, and recompiles a sample without reuse."""
         return dataclasses.replace(
             clang,
             residents=self.new_residents(),

@@ -180,7 +180,7 @@ def weigh_image(
     try:
         elf = e.read_elf(path)
         costs = read_link_costs(record, thin=lto == "thin") if record is not None and lto else {}
-        totals, functions = section_totals(elf), _functions(elf, costs)
+        totals, functions = section_totals(elf), _function_sizes(elf, costs)
     except InputError as error:
         return no_image(status="failed", reason=str(error), plugin=plugin, lto=lto, user_seconds=user_seconds)
     row = BuiltImage(
@@ -215,7 +215,7 @@ def holds_path(image: Path, folder: Path) -> bool:
     return any(elf.data.find(os.fsencode(folder), begin, begin + size) >= 0 for begin, size in parts)
 
 
-def _functions(elf: e.Elf, costs: Mapping[str, RegallocCosts]) -> dict[str, FunctionBytes]:
+def _function_sizes(elf: e.Elf, costs: Mapping[str, RegallocCosts]) -> dict[str, FunctionBytes]:
     """Code by name, as the symbol table has it; folded functions each have the size of the one that is left."""
     scores: dict[str, float] = {}
     for one in costs.values():

@@ -88,7 +88,7 @@ def open_workspace(
         loaded = load_measurable(corpus, edits)
         clang = open_compiler(compiler, corpus=corpus, folder=folder, files=edits.files, report=report)
         if reuse is not None:
-            clang = reuse.applied(clang, recheck=recheck)
+            clang = reuse.apply_to(clang, recheck=recheck)
         workers = spread(cluster, clang, report=report)
         store = store or folder / "store"
         caching = open_caching(

@@ -1,4 +1,4 @@
-"""Where a cluster is, and whether the way there is safe."""
+"""The address of a cluster, and checks that the connection to it is safe."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """A cluster, and how it is reached.
+    """A cluster, and how to connect to it.
 
     Attributes:
         scheduler: ``tls://host:port`` or ``tcp://host:port`` of a Dask scheduler, a file that it wrote, or
@@ -55,7 +55,7 @@ class ClusterOptions:
             return self.scheduler
 
     def check(self) -> None:
-        """Refuse what cannot be reached, or is not safe.
+        """Refuse an address that is malformed, or a connection that is not safe.
 
         Raises:
             UsageError: the address is malformed, TLS lacks its files or others can read the key, or there is no TLS
@@ -90,7 +90,7 @@ class ClusterOptions:
 
 
 def _address_parts(address: str) -> SplitResult | None:
-    """The parts of ``tls://host:port`` or ``tcp://host:port``; nothing for anything else."""
+    """Parse ``tls://host:port`` or ``tcp://host:port``; ``None`` for anything else."""
     with contextlib.suppress(ValueError):
         parts = urlsplit(address)
         if parts.scheme in {"tcp", "tls"} and parts.hostname and parts.port:

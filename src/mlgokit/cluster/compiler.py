@@ -1,4 +1,4 @@
-"""A compiler that has a cluster behind it."""
+"""A compiler that compiles on the workers of a cluster."""
 
 import os
 import threading
@@ -20,9 +20,9 @@ from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
 MOST_KILLS = 6
-"""Kills by signal 9 after which "killed" is a compilation's outcome."""
+"""Number of kills by signal 9 after which "killed" is accepted as the result of a compilation."""
 MOST_TIMEOUTS = 3
-"""The same for timeouts: fewer, as each takes a whole deadline."""
+"""The same number for timeouts, which is lower because each takes a whole deadline."""
 _KILLED = Compilation(
     status=CompileStatus.CRASHED,
     reason="every worker that compiled it was killed, perhaps because memory ran out",
@@ -50,12 +50,12 @@ class ClusterCompiler:
 
     @property
     def toolchain(self) -> Toolchain:
-        """Whose clang it is."""
+        """The toolchain of the client's compiler."""
         return self.here.toolchain
 
     @property
     def plugin(self) -> Path | None:
-        """The plugin of a use that names none."""
+        """The plugin of requests that name none."""
         return self.here.plugin
 
     @property
@@ -68,7 +68,7 @@ class ClusterCompiler:
 
     @property
     def loaded(self) -> Loaded:
-        """What the client's compiler is made of; see :attr:`ClangCompiler.loaded`."""
+        """Digests of the client's compiler; see :attr:`ClangCompiler.loaded`."""
         return self.here.loaded
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
@@ -112,7 +112,7 @@ class ClusterCompiler:
 
 
 def answer_with_retries(answer: Callable[[], Reply]) -> Reply:
-    """The reply of a worker; a compiler that was killed or hung is tried again, as its worker may be to blame."""
+    """Get a worker's reply; retry if the compiler was killed or timed out, which may be the worker's fault."""
     kills = timeouts = 0
     while True:
         reply = answer()

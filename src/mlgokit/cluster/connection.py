@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 AHEAD = 0.25
-"""Compilations of a worker that wait until another ends, as a part of those that run; at least one."""
+"""Compilations that wait on a worker, as a share of those that run; at least one."""
 COMPILERS = "compilers"
-"""What Dask calls a resource: how many compilers a worker runs at once. It has more threads, which wait."""
+"""Name of the Dask resource for the compilers that a worker runs at once; it has more threads than that."""
 MOST_HERE = 8
-"""So many compilers of a local cluster are started by this process; more of them would wait for its Python."""
+"""Up to this many compilers of a local cluster are started by this process; more would wait for its interpreter."""
 
 
 def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any, Any]:
-    """A client, and the cluster if it is one of this process.
+    """Connect to a scheduler; return the client, and the cluster if it runs in this process.
 
     Raises:
         CancelledError: it is not wanted any more.
@@ -64,7 +64,7 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
 
 
 def threads_for(compilers: int) -> int:
-    """Threads of a worker that runs so many compilers at once: those that wait have all at hand when another ends.
+    """The number of threads of a worker that runs so many compilers at once; some prepare the next compilation.
 
     Example:
         >>> threads_for(2), threads_for(64)
@@ -74,11 +74,11 @@ def threads_for(compilers: int) -> int:
 
 
 def _local_cluster(distributed: Any, compilers: int) -> Any:
-    """A cluster on this machine, which no other user of it can join.
+    """Start a cluster on this machine that no other user can join.
 
-    Compilers are processes of their own, so few of them need no process of a worker between, nor its messages, and
-    nothing listens. Worker processes listen on loopback, for those who have the key of a certificate that is made for
-    this cluster and never written to a file that others can read.
+    A few compilers need no worker process, since compilers are processes of their own; then nothing listens. Worker
+    processes listen on the loopback interface, and accept only connections with the key of a certificate that is made
+    for this cluster and never written to a file that others can read.
     """
     import dask.config
 
@@ -118,9 +118,9 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
 
 
 def work_here() -> None:
-    """Let Dask work in a new folder of this user alone, which is there as long as this process.
+    """Let Dask use a new working folder of this user, which is deleted with this process.
 
-    Dask imports from the folder that it works in, which is otherwise the same for all users of a machine.
+    Dask imports modules from its working folder, whose default is shared by all users of a machine.
     """
     import dask.config
 
@@ -131,7 +131,7 @@ def work_here() -> None:
 
 
 def say_nothing_of_connections() -> None:
-    """Turn off Dask's messages and traces in this process: we report a lost connection in one sentence."""
+    """Turn off Dask's messages and tracebacks in this process: we report a lost connection in one sentence."""
     # Dask gives some of its loggers a level of their own, which that of their parent does not change.
     for name in ("distributed", *logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":
@@ -139,7 +139,7 @@ def say_nothing_of_connections() -> None:
 
 
 def be_quiet() -> None:
-    """Turn off what Dask does for its dashboard, in this process and in the workers that it starts.
+    """Turn off what Dask measures for its dashboard, in this process and in workers that it starts.
 
     Workers look at their own stack a hundred times a second, and at their memory ten times, which is of no use where
     all of them wait for compilers.
@@ -158,7 +158,7 @@ def be_quiet() -> None:
 
 
 def security_of(options: ClusterOptions) -> Any:
-    """Dask's TLS settings; nothing without certificates."""
+    """Dask's TLS settings; ``None`` without certificates."""
     from distributed.security import Security
 
     if options.certificate is None:
@@ -184,5 +184,5 @@ def compile_here(parcel: Parcel, shelf: str | None) -> Reply:
 
 
 def put_files_here(files: dict[str, tuple[tuple[str, ...], bytes]], shelf: str | None) -> None:
-    """Run on a worker: keep files there."""
+    """A task: store files on the worker that runs this."""
     put_files(files, shelf=None if shelf is None else Path(shelf))

@@ -1,4 +1,4 @@
-"""The connection to a Dask cluster: whatever breaks, each parcel is answered once."""
+"""The connection to a Dask cluster, which is restored when it breaks; each compilation gets one answer."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     from mlgokit.progress import Report
 
 LOOK_SECONDS = 2.0
-"""How old the list of workers may be."""
+"""Maximum age of the list of workers in seconds."""
 MOST_FAILURES = 10
-"""So many times something else breaks, such as a worker that hangs, before the run ends."""
+"""Number of other failures, such as a hanging worker, after which the run ends."""
 SLICE_SECONDS = 0.5
 LIFE_SECONDS = 5.0
-"""Seconds between two questions whether a task's worker still lives."""
+"""Interval in seconds for checking that a task's worker is alive."""
 HUNG_SECONDS = 30.0
-"""A worker that gave no sign of life for so long is taken for hung; workers give one at least every five seconds."""
+"""Seconds without a heartbeat after which a worker counts as hung; workers send one at least every five seconds."""
 SUSPECT_SECONDS = 300.0
-"""How long such a worker gets nothing."""
+"""Seconds for which a hung worker gets no tasks."""
 MOST_DEATHS = 5
-"""So many times a parcel is given out again after all workers that had it died, as one that kills them would go on."""
+"""Number of retries of a compilation whose workers all died, since it may be the cause."""
 
 FORGOTTEN_AT_ONCE = 16
-"""Workers keep the replies of so many tasks that ended, at most."""
+"""Maximum number of finished tasks whose replies workers keep."""
 
 
 class WorkersDiedError(Exception):
-    """A parcel ended its workers again and again."""
+    """The workers of a compilation died again and again."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Workers:
-    """The workers as last seen.
+    """The workers as of the last request.
 
     Attributes:
-        compilers: that each runs at once, by address.
-        looked: when.
+        compilers: number of simultaneous compilers by worker address.
+        looked: time of the request.
     """
 
     compilers: dict[str, int] = field(default_factory=dict[str, int])
@@ -60,7 +60,7 @@ class _Workers:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Link:
-    """A connection to a cluster that is made again when it breaks. Threads may share it.
+    """A connection to a cluster that reconnects when it breaks. Threads may share it.
 
     Attributes:
         options: where the cluster is.
@@ -202,10 +202,10 @@ class Link:
             finished.release()
 
     def _wait(self, client: Any, key: str, future: Any, stopped: threading.Event) -> Reply:
-        """The reply of a task, unless its worker hangs or there is none.
+        """Wait for the reply of a task, unless its worker hangs or there is no worker.
 
-        A compilation has a deadline on its worker, so a task may take any time, as long as its worker lives and there
-        is one: others may be before it.
+        The compilation has a deadline on its worker, so a task may take any time as long as there is a live worker:
+        others may come before it.
         """
         since, signs = time.monotonic(), ("", 0.0)
         looked = since
@@ -236,7 +236,7 @@ class Link:
                 raise self._no_worker_error()
 
     def _hung(self) -> set[str]:
-        """Workers that hang, and get nothing for a while."""
+        """The workers that hang, which get no tasks for a while."""
         now = time.monotonic()
         return {worker for worker, since in self._suspects.items() if now - since < SUSPECT_SECONDS}
 
@@ -260,7 +260,7 @@ class Link:
                 self._drop_if_lost(error)
 
     def _usual_worker(self, parcel: Parcel, workers: dict[str, int]) -> str:
-        """The worker that last had the module, where its compiler stays, if it is not busy; empty for any."""
+        """The worker that last compiled the module, where its compiler is resident, if it is not busy; else empty."""
         with self._lock:
             last = self._last.get(parcel.module.name, "")
             idle = last in workers and self._running[last] < workers[last]
@@ -303,7 +303,7 @@ class Link:
         )
 
     def _compilers_of_all(self, stopped: threading.Event) -> dict[str, int]:
-        """Compilers of all workers, by address, not older than some seconds."""
+        """Number of compilers of all workers by address, not older than some seconds."""
         with self._lock:
             if time.monotonic() - self._workers.looked < LOOK_SECONDS:
                 return self._workers.compilers
@@ -337,7 +337,7 @@ class Link:
         return True
 
     def _connect(self, stopped: threading.Event) -> Any:
-        """The client, connected if need be."""
+        """Return the client, after connecting if necessary."""
         with self._lock:
             if self._client is not None and self._client.status == "running":
                 return self._client
@@ -355,7 +355,7 @@ async def _arrive(future: Any) -> Any:
 
 
 def _signs_of_life(client: Any, key: str) -> tuple[str, float]:
-    """The worker that has a task, empty for none, and when the scheduler last heard of it, by its own clock."""
+    """The worker that has a task (empty for none), and the time of its last heartbeat by the scheduler's clock."""
     worker = next((address for address, keys in client.processing().items() if key in keys), "")
     if not worker:
         return "", 0.0
@@ -364,5 +364,5 @@ def _signs_of_life(client: Any, key: str) -> tuple[str, float]:
 
 
 def is_death(error: BaseException) -> bool:
-    """Whether all workers that had a task died with it."""
+    """Whether the error says that all workers that had a task died."""
     return type(error).__name__ == "KilledWorker"

@@ -1,4 +1,4 @@
-"""Dask's scheduler and worker without the HTTP server that each of them otherwise starts, with a dashboard or without.
+"""Dask's scheduler and worker without their HTTP servers.
 
 Dask takes classes here and has no setting for it, so these inherit. They keep the names, as Dask's settings go by them.
 A nanny has no such server.
@@ -9,7 +9,7 @@ import distributed
 
 class _WithoutHttp:
     def start_http_server(self, *_given: object, **_named: object) -> None:
-        """Listen nowhere."""
+        """Do nothing in place of starting the server."""
 
 
 class Scheduler(_WithoutHttp, distributed.Scheduler):

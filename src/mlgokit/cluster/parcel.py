@@ -1,4 +1,4 @@
-"""A compilation as it travels to a worker: its files by content, and what comes back."""
+"""The messages for a compilation on a worker: the request with digests of its files, and the reply."""
 
 import dataclasses
 import platform
@@ -18,12 +18,12 @@ from mlgokit.manifest import package_version
 from mlgokit.module import Module
 
 Place = Callable[[str, str], Path]
-"""Where a worker has the file with a digest and a name."""
+"""A function that returns the path on a worker of the file with a digest and a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a worker must be, and the settings that all compilations of a run share.
+    """Requirements on a worker, and settings that all compilations of a run share.
 
     Attributes:
         mlgokit: version of this package.
@@ -58,10 +58,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parcel:
-    """One compilation, as it travels.
+    """A compilation request as it is sent to a worker.
 
     Attributes:
-        setup: of the run.
+        setup: the setup of the run.
         module: with the client's paths.
         request: with the client's paths, and the plugin named.
         files: digest of each of these paths that is read, as it is spelled.
@@ -82,11 +82,11 @@ NOT_MADE = Compilation(status=CompileStatus.FAILED, reason="the worker did not c
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reply:
-    """What a worker answers.
+    """A worker's reply.
 
     Attributes:
-        worker: its address.
-        done: the compilation; one that failed if it could not be made here, as something is missing or refused.
+        worker: address of the worker.
+        done: the compilation; a failed one if something is missing or was refused.
         missing: digests of files that the worker must get first.
         refused: why this worker compiles nothing for this run; empty if it does.
         costs: what the plain compilation took, if this was it.
@@ -104,13 +104,13 @@ class Reply:
 
 
 def programs_of(loaded: Loaded) -> tuple[tuple[str, str], ...]:
-    """The files of a compiler that decide what it generates: its program, and LLVM's libraries; not the C library."""
+    """The files of a compiler that affect its output: its program and LLVM's libraries, but not the C library."""
     named = ((file.path.name, file.sha256) for file in loaded.files)
     return tuple(sorted((name, digest) for name, digest in named if "clang" in name or "LLVM" in name))
 
 
 def setup_of(compiler: ClangCompiler) -> Setup:
-    """What workers must be to compile what ``compiler`` would."""
+    """Make the requirements for compiling as ``compiler`` does."""
     return Setup(
         mlgokit=package_version(),
         python=".".join(platform.python_version_tuple()[:2]),
@@ -129,12 +129,12 @@ def setup_of(compiler: ClangCompiler) -> Setup:
 
 
 def travels(module: Module) -> bool:
-    """Whether a module can be compiled elsewhere: not a link, nor one whose options read files that no word names."""
+    """Whether a module can be compiled on another machine: not a link, nor with options that read files indirectly."""
     return module.link_folder is None and not has_hidden_inputs(module.command_line)
 
 
 def pack(compiler: ClangCompiler, setup: Setup, module: Module, request: CompileRequest) -> Parcel:
-    """A compilation for a worker; the plugin that it uses is named."""
+    """Make the message for a compilation; the plugin that it uses is named explicitly."""
     use = request.use
     files = {os_path: digest for os_path, digest in named_files(module.command_line).items() if "/" in os_path}
     read = [module.bitcode, *([] if module.thinlto_index is None else [module.thinlto_index])]
@@ -154,11 +154,11 @@ def pack(compiler: ClangCompiler, setup: Setup, module: Module, request: Compile
 
 
 def unpack(parcel: Parcel, place: Place, kept: Path) -> tuple[Module, CompileRequest]:
-    """The compilation with a worker's paths.
+    """Make the module and the request with a worker's paths.
 
     Args:
-        parcel: what came.
-        place: where its files are.
+        parcel: the message.
+        place: returns the path of a file on the worker.
         kept: folder for what the request keeps.
     """
     placed = {path: str(place(digest, Path(path).name)) for path, digest in parcel.files.items()}
@@ -188,7 +188,7 @@ def unpack(parcel: Parcel, place: Place, kept: Path) -> tuple[Module, CompileReq
 
 
 def _with_places(word: str, placed: Mapping[str, str]) -> str:
-    """A word of a command line with the places of the files that it names, the longest path first.
+    """A word of a command line with its paths replaced, the longest path first.
 
     Example:
         >>> _with_places("-fprofile-instrument-use-path=/p/a.profdata", {"/p/a.profdata": "/w/1", "/p/a": "/w/2"})

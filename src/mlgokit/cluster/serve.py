@@ -1,4 +1,4 @@
-"""A long-lived worker: it joins a scheduler, and joins it again when that comes back."""
+"""A long-lived worker, which joins a scheduler, and rejoins when the scheduler comes back."""
 
 import asyncio
 import contextlib
@@ -70,7 +70,7 @@ def serve(
 async def _serve_once(
     distributed: Any, options: ClusterOptions, *, threads: int, memory: int | None, name: str, report: Report
 ) -> bool:
-    """Join and work until the scheduler is lost; whether it was joined."""
+    """Join the scheduler and work until it is lost; return whether joining succeeded."""
     from mlgokit.cluster.nodes import Worker
 
     scheduler = urlsplit(options.address)
@@ -96,7 +96,7 @@ async def _serve_once(
 
 
 def address_towards(host: str, port: int | None) -> str:
-    """The address of this machine on its way to another, as part of a URL.
+    """The address of this machine on the network path to another, formatted for a URL.
 
     Raises:
         OSError: the host has no address, or there is no way there.

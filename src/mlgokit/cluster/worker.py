@@ -1,4 +1,4 @@
-"""What runs on a worker: a parcel is unpacked, compiled by the worker's own clang, and answered."""
+"""The worker side: a compilation request is unpacked, compiled by the worker's own clang, and answered."""
 
 import contextlib
 import dataclasses
@@ -28,34 +28,34 @@ from mlgokit.files import atomic_write, digest_once
 from mlgokit.manifest import package_version
 
 KEPT_SECONDS = 7 * 24 * 3600.0
-"""How long a file stays that nobody asks for."""
+"""Age in seconds at which an unused file is deleted."""
 
 ATTEMPTS = 3
 """To start the compiler of a setup."""
 _opening = threading.Lock()
 _compilers: dict[Setup, ClangCompiler | str] = {}
-"""By setup, the compiler, or why there is none."""
+"""The compiler of each setup, or the reason why there is none."""
 _seats: dict[str, threading.Semaphore] = {}
-"""By address, as a process may have several workers."""
+"""Semaphores by worker address, since a process may have several workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shelf:
-    """A folder of files by their SHA-256. Processes and threads may share it.
+    """A folder of files by SHA-256. Processes and threads may share it.
 
     Attributes:
-        folder: where they are; each has a folder of its own, which keeps its name.
+        folder: path of the folder; each file is in a subfolder under its own name.
     """
 
     folder: Path
     _seen: set[Path] = field(default_factory=set[Path])
 
     def place(self, digest: str, name: str) -> Path:
-        """Where a file is, or would be."""
+        """The path of a file, whether it is there or not."""
         return self.folder / digest[:2] / digest / name
 
     def missing(self, files: Mapping[str, str]) -> tuple[str, ...]:
-        """Which of these paths' digests are not here, or damaged.
+        """The digests of files that are missing or damaged.
 
         Args:
             files: digest by path on the client.
@@ -63,7 +63,7 @@ class Shelf:
         return tuple(dict.fromkeys(digest for path, digest in files.items() if not self._has(path, digest)))
 
     def put(self, digest: str, names: tuple[str, ...], data: bytes) -> None:
-        """Keep a file, under each of its names.
+        """Store a file under each of its names.
 
         Raises:
             StorageError: the disk is full or not writable.
@@ -112,12 +112,12 @@ def compile_parcel(
     address: str = "",
     seats: contextlib.AbstractContextManager[object] | None = None,
 ) -> Reply:
-    """Compile what came, or say what is missing for that.
+    """Compile a request, or reply which files are missing.
 
     Args:
         parcel: the compilation.
         shelf: folder of the worker's files; that of the user by default.
-        address: of this worker.
+        address: address of this worker.
         seats: is entered while a compiler runs.
 
     Raises:
@@ -152,7 +152,7 @@ def compile_parcel(
 
 
 def _with_own_paths(sentence: str, parcel: Parcel, files: Shelf) -> str:
-    """A compiler's message with the client's names of files."""
+    """A compiler's message with the client's paths in place of the worker's."""
     for path, digest in parcel.files.items():
         sentence = sentence.replace(str(files.place(digest, Path(path).name)), path)
     return sentence
@@ -181,7 +181,7 @@ def end_compilers() -> None:
 
 @functools.lru_cache(maxsize=8)
 def open_shelf(folder: Path | None = None) -> Shelf:
-    """The worker's files; those unused for a week are deleted."""
+    """Open the worker's folder of files, deleting those unused for a week."""
     shelf = Shelf(folder=folder or platformdirs.user_cache_path("mlgokit") / "cluster")
     shelf.clear()
     return shelf
@@ -195,10 +195,9 @@ def _compiler_for(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
 
 
 def open_with_retries(make: Callable[[], ClangCompiler | str]) -> ClangCompiler | str:
-    """Open a compiler, or say why there is none.
+    """Open a compiler, or return why there is none.
 
-    The answer is kept for the worker's life, so a failure is tried again first: the compiler that was only probed may
-    have been killed.
+    The result is kept for the worker's lifetime, so a failure is retried first: the compiler may only have been killed.
     """
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(ToolError):
@@ -240,7 +239,7 @@ def _open_compiler(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
 
 
 def _memory_of_worker() -> int:
-    """Memory of all compilers of this worker: its limit in Dask, else a share of the machine's."""
+    """Memory for all compilers of this worker: its limit in Dask, else a share of the machine's memory."""
     try:
         from distributed import get_worker
 

@@ -98,7 +98,7 @@ def run(config: Explain, *, report: Report = say_nothing) -> Explained:
 
 
 def find_module(modules: tuple[Module, ...], name: str, *, corpus: Path) -> Module:
-    """The module of that name, or the only one whose name ends so.
+    """Find a module by its name, or by an unambiguous suffix of it.
 
     Raises:
         UsageError: there is none, or several.

@@ -1,4 +1,4 @@
-"""The command that makes policies into what a build of LLVM takes for its release mode."""
+"""The command that exports policies for the release mode of a build of LLVM."""
 
 from dataclasses import dataclass
 from pathlib import Path

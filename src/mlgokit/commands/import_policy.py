@@ -1,4 +1,4 @@
-"""The command that turns a TFLite model into a policy file."""
+"""The command that converts a TFLite model to a policy file."""
 
 import dataclasses
 from dataclasses import dataclass

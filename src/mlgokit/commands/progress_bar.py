@@ -1,4 +1,4 @@
-"""Shows what a stage reports: bars with time left on a terminal, one line a minute elsewhere."""
+"""Display of progress: bars with remaining time on a terminal, one line a minute elsewhere."""
 
 import sys
 import time
@@ -57,7 +57,7 @@ def show_progress(console: Console | None = None) -> Generator[Report]:
 
 
 def _is_anew(done: int, before: int, *, is_finished: bool) -> bool:
-    """Whether work under a label that was seen before begins once more; what runs at once may be told out of order."""
+    """Whether the work under a known label starts again; reports of threads may arrive out of order."""
     return (not done and (before > 0 or is_finished)) or (is_finished and done < before)
 
 

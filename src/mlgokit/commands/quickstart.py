@@ -82,7 +82,7 @@ class Quickstart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """What a run found, and the page that shows it."""
+    """The results of a run, and the page that shows them."""
 
     run: RunReport
     report: Path
@@ -101,7 +101,7 @@ class _Clock:
         self.stages: list[StageTime] = []
 
     def time(self, stage: str, work: Callable[[], Value], compilations: Callable[[Value], int] = lambda _: 0) -> Value:
-        """Do ``work`` and note what it took."""
+        """Do ``work``, and note its duration."""
         begin = time.monotonic()
         value = work()
         self.stages.append(
@@ -111,7 +111,7 @@ class _Clock:
 
 
 def run(config: Quickstart, *, report: Report = say_nothing) -> FinishedRun:
-    """Carry every stage out; a run that was finished with the same settings is shown again.
+    """Run all stages; a run that was finished with the same settings is only shown again.
 
     Raises:
         BusyError: another process works in the folder.
@@ -158,14 +158,14 @@ def default_to_two_turns(training: Learning) -> Learning:
 
 
 def _digest(config: Quickstart, compiler: Mapping[str, object]) -> str:
-    """What decides the result; a finished run with the same digest is shown again, not repeated."""
+    """Digest of everything that affects the result; a finished run with the same digest is not repeated."""
     projects = None if config.manifest is None or not config.manifest.is_file() else digest_file(config.manifest)
     facts = [dataclasses.asdict(config), compiler, projects, package_version()]
     return json.dumps(facts, default=str, sort_keys=True)
 
 
 def _finished_run(folder: Path, digest: str) -> RunReport | None:
-    """What an earlier run with that digest found, if all that it left is still there."""
+    """The results of an earlier run with that digest, if all its files are still there."""
     try:
         if (folder / "finished").read_text() != digest or not (folder / "policy.so").exists():
             return None
@@ -260,7 +260,7 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
 def _by_shipped_policies(
     config: Quickstart, project: Project, toolchain: Toolchain, sources: Path, report: Report
 ) -> ProgramComparison:
-    """A program by the policies that come with the package, which a user sees while the rest is trained."""
+    """Compare a program under the pretrained policies, which the user sees before the training ends."""
     fetch.run(fetch.Fetch(projects=(project.name,), manifest=config.manifest, folder=sources), report=report)
     plugin = config.folder / "builtin.so"
     export_plugin(toolchain, policy_files([SHIPPED]), plugin)
@@ -277,7 +277,7 @@ def _by_shipped_policies(
 
 
 def _importance(path: Path, traces: Path, report: Report) -> list[Part]:
-    """What the policy goes by, for the report; nothing where the traces have too little for that."""
+    """The policy's feature importance for the report; empty if the traces are too small."""
     policy = load_policy(path)
     asking = Importance(policy=path, traces=traces, observations=_OBSERVATIONS, explained=_EXPLAINED)
     try:

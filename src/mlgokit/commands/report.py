@@ -1,4 +1,4 @@
-"""The command that makes a page of a result again, from its JSON."""
+"""The command that renders a page from a JSON result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def _page_of(config: MakeReport, value: object, report: Report) -> Page:
 
 
 def _importance(config: MakeReport, policies: Sequence[str], report: Report) -> Sequence[Part]:
-    """What the first policy file goes by, if traces are named."""
+    """The feature importance of the first policy file, if traces are given."""
     if config.traces is None:
         return ()
     files = [path for path in policies if not path.startswith(":")]

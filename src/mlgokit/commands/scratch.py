@@ -1,4 +1,4 @@
-"""A folder of its own for the temporary files of a process, which the next one removes if this one is killed."""
+"""A folder for the temporary files of a process, which a later process removes if this one is killed."""
 
 import contextlib
 import fcntl

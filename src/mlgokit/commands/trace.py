@@ -104,7 +104,7 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
 
 
 def _policy(name: str, problem: Problem) -> tuple[str, str]:
-    """The policy file or rule that decides, and what identifies it."""
+    """The policy file or rule that decides, and its identity for the manifest."""
     if not name.startswith(":"):
         path = policy_file(name)
         load_policy(path, problem=problem.name)

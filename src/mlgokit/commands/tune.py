@@ -227,7 +227,7 @@ def _open_session(
         memory=MemoryGate(host=HostMemory()),
     )
     compiler: Compiler = spread(
-        config.cluster, config.reuse.applied(clang, recheck=config.compiler.recheck()), report=report
+        config.cluster, config.reuse.apply_to(clang, recheck=config.compiler.recheck()), report=report
     )
     stood_in = "" if recorded is None else recorded.in_place_of
     return Session(

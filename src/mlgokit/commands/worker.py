@@ -37,10 +37,10 @@ class Worker:
 
 
 def run(config: Worker, *, report: Report = say_nothing) -> dict[str, Any]:
-    """Work until the scheduler stays away.
+    """Compile for a scheduler until it is unreachable for too long.
 
     Raises:
-        ToolError: it does, or Dask is not installed.
+        ToolError: the scheduler is unreachable for too long, or Dask is not installed.
         UsageError: the call contradicts itself, or the way there is not safe.
     """
     if config.threads < 1:

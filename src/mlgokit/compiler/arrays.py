@@ -18,7 +18,7 @@ from mlgokit.unpacking import DEFLATE_RATIO, LONGEST_READ, ZIP_METHODS, open_zip
 Arrays = dict[str, npt.NDArray[Any]]
 
 MOST_BYTES = 512 << 20
-"""Of all wanted arrays of a file together. The largest is a compiler's log, and a compiler writes no longer file."""
+"""Limit on the total size of the requested arrays of a file. The largest is a compiler's log, whose size is limited."""
 MOST_ARRAYS = 64
 
 # What zipfile and numpy say of damaged files (found by mutating them), and of numbers that are none of ours.
@@ -28,7 +28,7 @@ DAMAGE = (
 )  # fmt: skip
 
 _HEADER_BYTES = 128
-"""That numpy puts before an array of a few dimensions."""
+"""Maximum size of the header that numpy writes before an array of a few dimensions."""
 _MAGIC = b"\x93NUMPY\x01\0"
 # As numpy writes it for numbers and text; objects and structures have another.
 _HEADER = re.compile(
@@ -98,7 +98,7 @@ def unpacked_bytes(arrays: Arrays) -> int:
 
 
 def column(arrays: Arrays, name: str, kind: str, *, width: int = 0) -> npt.NDArray[Any]:
-    """Take an array [N] or [N, width] whose dtype has the kind ``kind``, such as ``u``.
+    """Return the array [N] or [N, width] of that name, checking that its dtype has the kind ``kind``, such as ``u``.
 
     Raises:
         KeyError: there is none of that name.

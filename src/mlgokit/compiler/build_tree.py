@@ -16,11 +16,11 @@ from mlgokit.locks import LOCK_NAME
 from mlgokit.manifest import is_ours
 
 BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
-"""How an object begins that is left to a link-time optimization."""
+"""First bytes of an object that contains bitcode for link-time optimization."""
 _CHECKS = ("*CMakeFiles/*/CompilerId*", "*meson-private/*", "*CMakeFiles/CMakeTmp/*", "*CMakeFiles/CMakeScratch/*")
-"""What build systems compile to know their compiler, and leave behind."""
+"""Files that build systems compile to examine the compiler, and do not delete."""
 _CONFIGURED = ("CMakeCache.txt", "meson-private")
-"""A folder with one of these is a build that belongs to its place; a copy of it would build elsewhere."""
+"""A folder with one of these files is a configured build with absolute paths; a copy would build in the old place."""
 _OBJECTS = (".o", ".obj")
 
 ObjectStates = Mapping[Path, FileState]

@@ -50,17 +50,17 @@ class CachingCompiler:
 
     @property
     def toolchain(self) -> Toolchain:
-        """Whose clang it is."""
+        """The toolchain of the compiler."""
         return self.compiler.toolchain
 
     @property
     def plugin(self) -> Path | None:
-        """The plugin of a use that names none."""
+        """The plugin of requests that name none."""
         return self.compiler.plugin
 
     @property
     def workers(self) -> int:
-        """How many compilations are best made at once."""
+        """The best number of simultaneous compilations."""
         return self.compiler.workers
 
     @property
@@ -129,7 +129,7 @@ class CachingCompiler:
         return done if known is None or lost else known
 
     def _recall(self, name: str, *, problem: str) -> Compilation | None:
-        """The record in our own store, else that in the shared one."""
+        """Read a record from our own store, or else from the shared one."""
         path = self.store / name
         if self.shared is None or path.exists():
             return load_compilation(path, problem=problem)
@@ -181,7 +181,7 @@ class CachingCompiler:
 
 
 def _is_kept(request: CompileRequest) -> bool:
-    """Whether the store caches such a request, which is if the key covers all that affects its outcome."""
+    """Whether a request is cached: only if the key covers everything that affects its outcome."""
     use = request.use
     if request.keep_object is not None:
         return False

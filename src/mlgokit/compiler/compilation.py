@@ -23,7 +23,7 @@ Bools = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.uint64]
 
 Keep = Literal["none", "flips", "all", "log"]
-"""What is kept of logs: feature values of no inlining decision, of the flipped ones, or of all; or the logs whole."""
+"""What is kept of logs: feature values of no inlining decision, of flipped ones, of all; or the complete logs."""
 
 NOT_FEATURES = (
     "caller_id", "callee_id", "site", "decided_by_table", "inlining_default", "inlining_decision", "log_probability",
@@ -75,7 +75,7 @@ class InlineDecisions:
     values: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
 
     def __len__(self) -> int:
-        """T."""
+        """The number of decisions."""
         return len(self.caller)
 
     @property
@@ -94,16 +94,16 @@ class InlineDecisions:
 
     @property
     def by_site(self) -> dict[int, bool]:
-        """The decision by the key of its call site."""
+        """The decisions by key of the call site."""
         return dict(zip(self.sites.tolist(), self.inlined.tolist(), strict=True))
 
     def values_at(self, positions: Ints) -> Ints:
-        """[P, F] the features of the decisions at ``positions`` [P], which must be among :attr:`rows`."""
+        """The features [P, F] of the decisions at ``positions`` [P], which must be among :attr:`rows`."""
         return self.values[np.searchsorted(self.rows, positions)]
 
 
 def no_decisions() -> InlineDecisions:
-    """Decisions of length 0: the inliner decided nothing, or was not logged."""
+    """Make an empty record, for a compilation in which the inliner decided nothing or was not logged."""
     nothing, no = np.zeros(0, np.int64), np.zeros(0, np.bool_)
     return InlineDecisions(
         caller=nothing, callee=nothing, inlined=no, flipped=no, by_table=no, heuristic=no, site=np.zeros(0, np.uint64)
@@ -113,7 +113,7 @@ def no_decisions() -> InlineDecisions:
 def decode_decisions(
     log: Log, *, keep: Keep = "all", flips: Ints | None = None, defaults_known: bool = True
 ) -> InlineDecisions:
-    """The inlining decisions in a log of the plugin.
+    """Decode the inlining decisions in a log of the plugin.
 
     Args:
         log: of the inliner.
@@ -168,13 +168,14 @@ def decode_decisions(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassChanges:
-    """The functions of a module, and what passes changed in them.
+    """Which passes changed which functions of a module.
 
     Attributes:
-        keys: of the functions that the inliner found, by name.
-        changed: by key, each pass that changed the function with its count, from 0, of the pass's questions about the
-            function; in the order in which they ran.
-        executed: by name, instructions of one call of the function's code, by LLVM's estimate of frequencies.
+        keys: hash keys of the functions that the inliner saw, by name.
+        changed: for each key, the passes that changed the function, in the order in which they ran; each with the
+            number of its earlier runs on the function.
+        executed: for each function name, the estimated number of instructions that one call executes, from LLVM's block
+            frequencies.
     """
 
     keys: Mapping[str, int]
@@ -241,7 +242,7 @@ def add_logs(
     flips: Ints | None = None,
     defaults_known: bool = True,
 ) -> Compilation:
-    """Add what the logs say to a compilation; arguments and errors as of :func:`decode_decisions`."""
+    """Add the contents of the logs to a compilation; arguments and errors as for :func:`decode_decisions`."""
     return dataclasses.replace(
         done,
         decisions=decode_decisions(logs[INLINE_SIZE.name], keep=keep, flips=flips, defaults_known=defaults_known)
@@ -253,7 +254,7 @@ def add_logs(
 
 
 def read_changes(path: Path) -> PassChanges:
-    """Read a list of the plugin: docs/formats.md, "List of passes".
+    """Read the plugin's list of passes: docs/formats.md, "List of passes".
 
     Raises:
         InputError: the file is missing or damaged.

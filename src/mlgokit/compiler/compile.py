@@ -1,4 +1,4 @@
-"""Compiles one module of a corpus, plainly or under the plugin, and measures the object. A failure is a result."""
+"""Compile one module of a corpus with clang, with or without the plugin, and measure it. A failure is a result."""
 
 import contextlib
 import dataclasses
@@ -43,14 +43,14 @@ COMPILE_SECONDS = 60.0
 _CHANGES_COMPILER = re.compile(
     r"(MLGOKIT|CCC|CC_PRINT|CC_LOG|CLANG|LLVM(?!_PROFILE_FILE)|GCOV|DEBUGINFOD)_|(.*_)?(CPATH|INCLUDE_PATH)$"
 )
-"""Variables that change what clang does, or make it write logs. A crash would start the llvm-symbolizer in PATH, which
-is not the compiler that the user named, so that this is turned off."""
+"""Variables that change what clang does, or make it write logs. Symbolization of crashes is turned off, as it would run
+the llvm-symbolizer in PATH."""
 
 THINLTO_INDEX = "-fthinlto-index="
 
 _WANTED = (("GLIBC_TUNABLES", ":", "glibc.malloc.hugetlb", "=1"), ("MALLOC_CONF", ",", "thp", ":always"))
-"""Variable, what stands between its settings, the one of large pages, and its value: of glibc, and of the jemalloc that
-rustc has."""
+"""For glibc and for the jemalloc of rustc: environment variable, separator of its settings, the setting for large
+pages, and its value."""
 
 
 def command(
@@ -62,9 +62,9 @@ def command(
     record: Path | None = None,
     lto: Lto = "",
 ) -> Cc1Line:
-    """The compiler call for one module: its recorded ``-cc1`` options, its bitcode, plugin, record and ThinLTO index.
+    """Compose the compiler call for one module: recorded ``-cc1`` options, bitcode, plugin, record and ThinLTO index.
 
-    The bitcode of a ThinLTO module has its imports already, which LLVM has to be told.
+    The bitcode of a ThinLTO module already contains its imports, which LLVM has to be told.
     """
     extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
     extra += [] if record is None else record_options(record)
@@ -147,12 +147,13 @@ class ClangCompiler:
         return done
 
     def _enough_memory(self, module: Module) -> contextlib.AbstractContextManager[None]:
+        """Wait until the expected memory of a compilation is free."""
         if self.memory is None:
             return contextlib.nullcontext()
         return self.memory.acquire(self.limits.expected_memory(module.name, bitcode_bytes=module.bitcode_bytes))
 
     def _check(self, module: Module, request: CompileRequest, use: PluginUse, done: Compilation, known: Known) -> None:
-        """Repeat a compilation without reuse, and compare; trials are left out, as they change no object."""
+        """Compile again without reuse, and compare. Trials are left out, since they do not change the object."""
         alone = dataclasses.replace(
             request,
             use=dataclasses.replace(use, trials=None),
@@ -183,7 +184,7 @@ class ClangCompiler:
             self.residents.close()
 
     def _content_to_reuse(self, module: Module, request: CompileRequest) -> str:
-        """The digest under which results are reused; empty if the request allows no reuse."""
+        """Digest under which results are reused; empty if the request allows no reuse."""
         use = request.use
         if not request.reuse or use is None or (self.known is self.residents is self.decided is None):
             return ""
@@ -230,9 +231,9 @@ def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
 def _words(
     toolchain: Toolchain, module: Module, request: CompileRequest, plugin: Path | None, record: Path | None
 ) -> Callable[..., Sequence[str]]:
-    """Make a function from the ``output`` to the command line that compiles a module.
+    """Return a function that makes the command line of a module from the path of its output.
 
-    A command line that the gate refuses raises :class:`InputError`.
+    The function raises :class:`InputError` for a command line that the option check refuses.
     """
     if module.link_folder is not None:
         return functools.partial(link_for_object, module, plugin=plugin, keeps=request.keep_object is not None)
@@ -266,6 +267,7 @@ def _compile(
     content: str,
     known: Known,
 ) -> Compilation:
+    """Compile once, in a temporary folder, in a resident compiler if there is one; make the record."""
     use, box = request.use, compiler.sandbox
     # What a sandbox held may end a moment after it was killed; then the rest goes with the sandbox's own folder.
     with tempfile.TemporaryDirectory(
@@ -352,7 +354,7 @@ def _compile(
 
 
 def _is_plain(use: PluginUse | None) -> bool:
-    """Whether a compilation has the costs of the module's baseline."""
+    """Whether a compilation makes the module's baseline object, so that its costs are those of the baseline."""
     return use is None or (not use.explores and use.trials is None and set(use.policies.values()) <= {HEURISTIC})
 
 

@@ -28,10 +28,10 @@ from mlgokit.module import Module
 
 DESCRIBE_SECONDS = 60.0
 MOST_BYTES = 256 << 20
-"""Of a description; a module with so many functions is not read."""
+"""Limit on the size of a description; a module with more functions is a failure."""
 
 _FIXED = 3
-"""Name, linkage and identity come before a function's numbers."""
+"""Number of fields before a function's counts: name, linkage and identity."""
 
 
 class DescribeAt(enum.Enum):
@@ -78,7 +78,7 @@ class ModuleDescription:
     wall_seconds: float = 0.0
 
     def column(self, name: str) -> npt.NDArray[np.int64]:
-        """[F] one column; zeros if there is none, as in a module without functions."""
+        """One column [F]; zeros if there is none, as in a module without functions."""
         if name not in self.columns:
             return np.zeros(len(self.names), np.int64)
         return self.values[:, self.columns.index(name)]
@@ -167,7 +167,7 @@ def function_names(compiler: ClangCompiler, module: Module) -> tuple[str, ...]:
 
 
 def read_description(text: str, *, wall_seconds: float = 0.0) -> ModuleDescription:
-    """Parse what the plugin wrote: columns, functions and the module, a line of JSON each."""
+    """Parse the plugin's output: one JSON line each for the columns, for every function, and for the module."""
     try:
         lines = [json.loads(line) for line in text.split("\n") if line]
         module = cast("dict[str, Any]", lines.pop())

@@ -1,4 +1,4 @@
-"""An LLVM in development mode as a compiler: built with TFLite, it writes the training logs itself, without a plugin.
+"""An LLVM built in development mode (with TFLite) as a compiler: it writes training logs itself, without a plugin.
 
 Its options are those of ``llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp`` and of the two advisors of the register
 allocator; its logs are LLVM's own, which :mod:`mlgokit.traces` reads. A policy is a folder as `mlgokit export tflite`
@@ -31,7 +31,7 @@ class DevelopmentCompiler:
     """A clang that was built with TFLite.
 
     Attributes:
-        clang: compiles without LLVM's models, and has the limits; one with a sandbox is refused.
+        clang: starts the compilations, and has the limits; one with a sandbox is refused.
     """
 
     clang: ClangCompiler
@@ -46,17 +46,17 @@ class DevelopmentCompiler:
 
     @property
     def toolchain(self) -> Toolchain:
-        """Whose clang it is."""
+        """The toolchain of the compiler."""
         return self.clang.toolchain
 
     @property
     def plugin(self) -> Path | None:
-        """Always ``None``: it needs no plugin."""
+        """Always ``None``: no plugin is needed."""
         return None
 
     @property
     def workers(self) -> int:
-        """How many compilations are best made at once."""
+        """The best number of simultaneous compilations."""
         return self.clang.workers
 
     @property
@@ -70,7 +70,7 @@ class DevelopmentCompiler:
         return digest_value(["development", self.loaded.facts])
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
-        """Compile a module; a use may have only policies, which are folders with a model, and logs.
+        """Compile a module. A request may contain only logs and policies, and policies must be folders with a model.
 
         Raises:
             StorageError: the compiler found the disk full.
@@ -132,7 +132,7 @@ def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
 
 
 def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
-    """Raise if the compiler was built without TFLite, so that this is not taken for a failure of the module."""
+    """Raise an error if the compiler was built without TFLite, which is not a failure of the module."""
     if done.returncode != 0 and "Unknown command line argument" in done.stderr:
         message = done.stderr.strip().splitlines()[0][:200]
         raise ToolError(
@@ -142,7 +142,7 @@ def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
 
 
 def _read(done: process.Completed, output: Path, request: CompileRequest, folder: Path) -> Compilation:
-    """Make the record of a compiler that succeeded from its output files."""
+    """Make the record of a successful compilation from its output files."""
     ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
     try:
         sizes = measure_object(output)

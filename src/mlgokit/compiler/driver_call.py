@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SOURCES = frozenset((".c", ".i", ".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP", ".ii"))
-"""Suffixes of what the plugin has something to decide in; assembly is not."""
+"""Suffixes of sources with decisions for the plugin, which assembly does not have."""
 
 COMPILER = r"(?P<target>\w+(?:-\w+){1,3}-)?(?P<name>cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-\d+(?:\.\d+)*)?"
 """Names of compilers, as a regular expression."""
@@ -35,7 +35,7 @@ _ASKS = frozenset(
         "--analyze", "--precompile",
     )
 )  # fmt: skip
-"""With one of these a call makes no object of a source and no image."""
+"""Options with which a call makes neither an object nor an image."""
 _ASK_PREFIXES = ("-print-", "--print-", "--help")
 _WITH_VALUE = frozenset(
     (
@@ -79,7 +79,7 @@ _UNPREPROCESSED_PREFIXES = (
     "-ftime-trace",
     "-fuse-ld=",
 )
-"""What says where outputs go, and what only a link reads."""
+"""Options that name outputs, or that only a link reads."""
 _CACHES = ("thinlto-cache-dir=", "plugin-opt=cache-dir=")
 _DEPTH = 8
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
@@ -159,8 +159,8 @@ def read_call(words: list[str], *, is_cxx: bool = False) -> dict[str, Any]:
     among them with the ``languages`` of these as ``-x`` names them, and ``outputs``, as the call spells them.
 
     Args:
-        words: of the call, without the driver.
-        is_cxx: whether the driver takes every source for C++.
+        words: words of the call, without the driver.
+        is_cxx: whether the driver compiles every source as C++.
     """
     inputs, sources, output = _files(words)
     compiles = any(word in {"-c", "-S", "--compile", "--assemble"} for word in words)

@@ -17,7 +17,7 @@ from mlgokit.module import Module
 _ENDS = ",;:"
 _BEGINS = f"={_ENDS}"
 _HIDDEN = ("@", "-ivfsoverlay", "-vfsoverlay", "--vfsoverlay", "-working-directory")
-"""How words begin that name files which in turn say where others are."""
+"""Prefixes of options that name files which refer to other files."""
 _LIBRARIES = ("-fpass-plugin=", "-load=", "-load-pass-plugin=")
 
 
@@ -36,7 +36,7 @@ def named_files(command_line: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def has_hidden_inputs(command_line: tuple[str, ...]) -> bool:
-    """Whether options read files that no word names: response files, overlays, libraries found by a search path."""
+    """Whether options read files that no word names: response files, overlays, libraries from a search path."""
     return any(
         word.startswith(_HIDDEN) or (word.startswith(_LIBRARIES) and "/" not in word) for word in command_line
     ) or any(option == "-load" and "/" not in value for option, value in itertools.pairwise(command_line))
@@ -59,11 +59,12 @@ def module_facts(module: Module) -> dict[str, object]:
 
 @functools.lru_cache(maxsize=256)
 def _candidates(command_line: tuple[str, ...]) -> tuple[str, ...]:
-    """Parts of words that may be paths; cached, because most modules of a project have the same command line."""
+    """Parts of words that may be paths. Cached, because most modules of a project have the same command line."""
     return tuple(dict.fromkeys(part for word in command_line for part in _parts(word)))
 
 
 def _parts(word: str) -> set[str]:
+    """All parts of a word that may be a path, between the delimiters that options use."""
     begins = {0, *(index + 1 for index, letter in enumerate(word) if letter in _BEGINS)}
     begins |= {index for index in (word.find("/"), word.find("./"), word.find("../")) if index >= 0}
     ends = {len(word), *(index for index, letter in enumerate(word) if letter in _ENDS)}

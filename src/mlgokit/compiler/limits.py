@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 GIB = 1 << 30
 MOST_PRINTED_BYTES = 256 << 20
-"""Of what a child prints, on each of its two streams; all of standard output is read into memory."""
+"""Limit on what a child prints to each of its two streams; standard output is read into memory."""
 
 MACHINE_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _THREAD_BYTES = 128 << 20
-"""Addresses, not memory, that the C library sets aside for each thread that allocates."""
+"""Address space, not memory, that the C library reserves for each thread that allocates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +33,15 @@ class Limits:
 
 
 COMPILER_LIMITS = Limits(file_bytes=512 << 20, memory_bytes=min(8 * GIB, max(2 * GIB, MACHINE_BYTES)), settable=True)
-"""Of ``clang -cc1``: two kilobytes of bitcode can ask for gigabytes of object, one line of assembly for all memory."""
+"""Limits of ``clang -cc1``: 2 KB of bitcode can make gigabytes of object, one line of assembly can take all memory."""
 
 _TOOL_FILE_BYTES = 4 * GIB
 _TOOL_MEMORY_BYTES = max(8 * GIB, MACHINE_BYTES) + _THREAD_BYTES * (os.cpu_count() or 1)
 TOOL_LIMITS = Limits(file_bytes=_TOOL_FILE_BYTES, memory_bytes=_TOOL_MEMORY_BYTES)
-"""Of drivers, linkers and other tools of LLVM: linkers map what they write, and have a thread for each processor."""
+"""Limits of drivers, linkers and other tools of LLVM. Linkers map their output, and have one thread per processor."""
 
 USERS_LIMITS = Limits(file_bytes=None, memory_bytes=None)
-"""Of commands that the user named: a build, a link, a measurement. Only what they print is bounded."""
+"""Limits of commands that the user named: a build, a link, a measurement. Only their output is bounded."""
 
 
 def take_stricter(limits: Limits, *, file_bytes: int | None, memory_bytes: int | None) -> Limits:
@@ -114,15 +114,16 @@ LEAST_SECONDS = 20.0
 MEMORY_FACTOR = 8
 FILE_FACTOR = 16
 TIME_FACTOR = 50
-"""A module's compilation may take so many times what its plain one took, and always the least above. A policy that
-inlines all that it can makes objects up to 8 times as large; addresses are 2 to 4 times the memory that is used."""
+"""A module's compilation may take this many times the resources of its baseline compilation, and at least the minimum
+above. Inlining everything makes objects up to 8 times as large; address space is 2 to 4 times the memory that is
+used."""
 
 
 FIRST_MEMORY_BYTES = 100 << 20
 FIRST_MEMORY_FACTOR = 60
-"""Of a module that was not compiled yet: clang takes a tenth of a gigabyte, and so many times its bitcode."""
+"""Estimate for a module that was not compiled yet: a tenth of a gigabyte, plus this many times its bitcode."""
 MEMORY_MARGIN = 1.25
-"""A policy that inlines more than LLVM takes a little more memory."""
+"""Factor for a policy that inlines more than LLVM and takes more memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -145,7 +146,7 @@ class ModuleLimits:
 
     @property
     def default(self) -> Limits:
-        """Default limits, of a module whose plain compilation was not measured."""
+        """Limits of a module without a baseline compilation."""
         return Limits(
             memory_bytes=self.memory_bytes or COMPILER_LIMITS.memory_bytes,
             file_bytes=self.file_bytes or COMPILER_LIMITS.file_bytes,

@@ -41,11 +41,11 @@ class LoadedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A compiler by content.
+    """The identity of a compiler, by content.
 
     Attributes:
-        version: the line that it prints.
-        target: what it compiles for by default.
+        version: the version line that it prints.
+        target: its default target.
         files: its program, the compiler that a wrapper starts, and the libraries of both.
     """
 
@@ -60,7 +60,7 @@ class Loaded:
         return {"version": self.version, "target": self.target, "files": names}
 
     def check(self) -> None:
-        """Check that no file was replaced since.
+        """Check that none of the files was replaced since they were digested.
 
         Raises:
             ToolError: a file is another one now.
@@ -78,7 +78,7 @@ class Loaded:
 
 
 def inspect_compiler(clang: Path, *, version: str, target: str, environment: Mapping[str, str]) -> Loaded:
-    """Digest the program and libraries of a compiler, which is started and waits for its source meanwhile.
+    """Digest the program and the libraries of a compiler, which is started for this and waits for its source.
 
     Args:
         clang: the program, or a wrapper of it.
@@ -110,6 +110,7 @@ def _digest(path: Path) -> str:
 
 
 def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
+    """Start the compiler, and list the executable files in its memory map and its wrappers'."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     with (
         os.fdopen(reading, "rb") as source,
@@ -137,7 +138,7 @@ def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
 
 
 def _members(group: int) -> Iterator[int]:
-    """The processes of a group: a wrapper may start the compiler beside itself."""
+    """List the processes of a group; a wrapper may start the compiler as another process."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
@@ -149,6 +150,7 @@ def _members(group: int) -> Iterator[int]:
 
 
 def _executable(pid: int) -> Iterator[str]:
+    """Yield the files that a process maps as executable."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "surrogateescape").splitlines()
     except OSError:

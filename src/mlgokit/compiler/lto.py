@@ -26,10 +26,10 @@ _BESIDE = re.compile(
     r"--?(Map|map|dependency-file|save-temps|lto-obj-path|plugin-opt=obj-path|plugin-opt=save-temps|reproduce"
     r"|time-trace|print-map|cref|why-extract|threads)(?![a-z])"
 )
-"""What would be written beside the image, or needs several threads; the image is the same without."""
+"""Options that write further files or need several threads; without them, the image is the same."""
 _BESIDE_VALUES = ("-Map", "--Map", "--reproduce")
 _CACHE = re.compile(r"--?(thinlto-cache-|plugin-opt=cache-|thinlto-jobs|plugin-opt=jobs)")
-"""A cache of ThinLTO would give objects that were made without the plugin."""
+"""Options of the ThinLTO cache, which would return objects that were compiled without the plugin."""
 _BACK_END = "--thinlto-single-module="
 _SPLIT = re.compile(r"--?(plugin-opt=)?lto-partitions=(?!1$)")
 _FOLDS = re.compile(r"--?(no-)?icf\b")
@@ -43,7 +43,7 @@ class LinkerCall:
     Attributes:
         words: the program and its arguments, without those that name outputs.
         folder: where it runs.
-        left_out: words that were left out, but the output.
+        left_out: words that were left out, except for the output.
     """
 
     words: tuple[str, ...]
@@ -56,7 +56,7 @@ class Merged:
     """The merged bitcode of a link.
 
     Attributes:
-        bitcode: the merged module as the linker's pipeline gets it; ``None`` if there is none.
+        bitcode: the merged module as the linker's optimization pipeline reads it; ``None`` if there is none.
         image: the output of the link.
         reason: why the link failed; empty for success.
     """
@@ -101,7 +101,7 @@ def folds_code(module: Module) -> bool:
 
 
 def image_of(module: Module) -> Image:
-    """The kind of image that a link writes: ``program``, ``library``, or empty if dynamic calls have no owner."""
+    """The kind of image that a link writes: ``program``, ``library``, or empty if dynamic calls are not attributed."""
     words = module.command_line
     if module.link_folder is None or is_back_end(module):
         return ""
@@ -118,11 +118,11 @@ def take_object(module: Module, output: Path) -> None:
 
 
 def back_end(call: LinkerCall, identifier: str) -> tuple[str, ...]:
-    """The command line of a back end.
+    """Compose the command line of a ThinLTO back end.
 
     Args:
         call: the link.
-        identifier: part of what lld calls the module: the object as the link spells it, or ``library(member at``.
+        identifier: part of lld's name for the module: the object as the link spells it, or ``library(member at``.
     """
     return (*call.words, f"{_BACK_END}{identifier}")
 
@@ -135,14 +135,14 @@ def linker_call(
     timeout_seconds: float,
     option: str = "--link-command",
 ) -> LinkerCall:
-    """Find the call of lld in a link command, by clang's ``-###``.
+    """Find the call of lld in a link command, using clang's ``-###``.
 
     Args:
         words: the command, a driver's or lld's own, with any output.
         folder: where it runs.
-        toolchain: whose plugin the linker is to load.
-        timeout_seconds: deadline of each question.
-        option: where the command comes from, for errors.
+        toolchain: the linker must belong to its LLVM, to load the plugin.
+        timeout_seconds: deadline of each process.
+        option: the command-line option that named the command, for errors.
 
     Raises:
         ToolError: the command cannot be started.
@@ -193,10 +193,10 @@ def linker_call(
 
 
 def merge(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
-    """Link once, and keep the bitcode that link-time optimization gets.
+    """Run the link once, and keep the bitcode that enters link-time optimization.
 
     Args:
-        call: the linker's.
+        call: the call of the linker.
         scratch: an empty folder for the bitcode.
         timeout_seconds: deadline of the link.
 
@@ -216,6 +216,7 @@ def merge(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
 
 
 def _without_outputs(call: Sequence[str], folder: Path) -> LinkerCall:
+    """Drop the words that name outputs from a call of the linker."""
     kept: list[str] = []
     left_out: list[str] = []
     position = 0

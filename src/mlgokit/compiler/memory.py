@@ -21,13 +21,13 @@ from mlgokit.compiler import process
 from mlgokit.compiler.limits import MACHINE_BYTES
 
 SHARE = 0.8
-"""Of the machine's memory, for compilers."""
+"""Share of the machine's memory for compilers."""
 
 _PAUSE_SECONDS = 0.05
 _LIST_SECONDS = 5.0
-"""How long the list of who has what is waited for."""
+"""Deadline for locking the list of entries."""
 LONGEST_SECONDS = 600.0
-"""How long a compilation waits at most; who has so much for longer was stopped, and does not use it."""
+"""Maximum wait of a compilation; a process that holds memory for longer was stopped, and does not use it."""
 _LIST = "list"
 _WAITS, _RUNS = "waits", "runs"
 

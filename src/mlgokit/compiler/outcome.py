@@ -1,4 +1,4 @@
-"""From a finished compiler process to a record: its messages, its failure, its output files."""
+"""Conversion of a finished compiler process to a record: its messages, its failure, its output files."""
 
 import dataclasses
 import errno
@@ -23,12 +23,12 @@ from mlgokit.traces.log import Log, read_log
 
 _OTHER_MAJOR = re.compile(r"(unable to load plugin '[^']*'): .*undefined symbol: _ZN?.*4llvm.*")
 LEAST_ROOM = 1 << 16
-"""Bytes; a disk with less is taken for full."""
+"""Bytes; a disk with less free space counts as full."""
 _FULL = os.strerror(errno.ENOSPC)
 
 
 def first_error(stderr: str) -> str:
-    """Find the first line with ``error``, else the last line; explains the message about a plugin for another LLVM.
+    """Find the first line that contains ``error``, else the last line; explain a plugin that is for another LLVM.
 
     Example:
         >>> said = "'Could not load library './p.so': ./p.so: undefined symbol: _ZNK4llvm4Pass7getNameEv'"

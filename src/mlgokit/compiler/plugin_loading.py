@@ -12,11 +12,11 @@ _SECONDS = 30.0
 _PROBE = 'extern char llvm_errs(void) __asm__("_ZN4llvm4errsEv");\nvoid *mlgokit_probe = (void *)llvm_errs;\n'
 _REFUSED = "Could not load library"
 _LARGEST_SHARED_BYTES = 1 << 24
-"""Of a clang that has LLVM beside it; one with LLVM inside is ten times as large."""
+"""Maximum size of a clang that uses a shared LLVM; one that contains LLVM is ten times as large."""
 
 
 def why_no_plugin_loads(clang: Path) -> str:
-    """Why this clang cannot load plugins, by its own message; empty if it can, or if the test cannot run.
+    """Try whether a clang loads plugins; return its error, or nothing if it does or if the test cannot run.
 
     The test loads a tiny library that calls one function of LLVM. Clangs with LLVM linked in statically, such as the
     Android NDK's and many vendors', hide that function.
@@ -38,6 +38,7 @@ def replay_sentence(clang: Path, reason: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _try(clang: Path, _mtime_ns: int, size_bytes: int) -> str:
+    """Compile with a tiny plugin that calls LLVM; return the error, or nothing."""
     if size_bytes < _LARGEST_SHARED_BYTES and _names_shared_llvm(clang):
         return ""
     with tempfile.TemporaryDirectory(prefix="mlgokit-probe-") as scratch:

@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _AHEAD = 8
 MOST_THREADS = 1 << 16
-"""Of a pool whose workers come and go; a thread is started when it is first needed."""
+"""Maximum number of threads of a pool; a thread is started only when it is needed."""
 
 
 class Crew(Protocol):
@@ -31,7 +31,7 @@ class Crew(Protocol):
 
 
 Workers = int | Crew
-"""How many work at once: a number, or who says it again and again."""
+"""Number of workers: fixed, or an object with a changing number."""
 
 
 def count_of(workers: Workers) -> int:
@@ -89,7 +89,7 @@ class _Seats:
 def parallel(
     work: Callable[[Item], Result], items: Sequence[Item], *, workers: Workers, report: Report, label: str
 ) -> list[Result]:
-    """``work`` on every item, ``workers`` at a time, results in order.
+    """Run ``work`` on every item, ``workers`` at a time; return the results in order.
 
     The size of a crew is read again whenever an item ends, and every second. An error or an interrupt kills the running
     child processes and drops the items that have not started.

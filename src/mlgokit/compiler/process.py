@@ -24,7 +24,7 @@ from mlgokit.errors import ToolError, UsageError
 
 TAIL_BYTES = 8192
 STANDARD_ERROR = 2
-"""Where what a user's build prints is shown: standard output is for the result."""
+"""Where a user's build prints to; standard output is reserved for the result."""
 _LONG_TAIL_BYTES = 65536
 _LOOK_SECONDS = 1.0
 _SIGNALLED = 128
@@ -114,9 +114,9 @@ def kill_pool(pool: Executor, futures: Collection[Future[Any]]) -> None:
 
 
 def kill_with_parent(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The command line under ``setpriv --pdeathsig KILL`` (util-linux), so that a killed parent leaves no child.
+    """Prefix a command line with ``setpriv --pdeathsig KILL`` (util-linux), so that a child dies with this process.
 
-    A ``preexec_fn`` would do the same, but forces a plain fork of a process that may hold JAX and its threads.
+    A ``preexec_fn`` would do the same, but requires a plain fork of a process that may have JAX's threads.
     """
     words = [os.fspath(word) for word in argv]
     return [_SETPRIV, "--pdeathsig", "KILL", "--", *words] if _SETPRIV else words
@@ -181,7 +181,7 @@ def _pin(core: int | None) -> Generator[None]:
 
 
 def require_checked_line(argv: Sequence[str | os.PathLike[str]]) -> None:
-    """Refuse a ``clang -cc1`` line that did not pass the gate.
+    """Refuse a ``clang -cc1`` command line that is not a checked :class:`Cc1Line`.
 
     Raises:
         UsageError: it is such a line.
@@ -199,9 +199,9 @@ def _is_cc1(argv: Sequence[str | os.PathLike[str]]) -> bool:
 
 
 def choose_limits(argv: Sequence[str | os.PathLike[str]], limits: Limits | None) -> Limits:
-    """The limits of a child: those that are given, else of a compiler (called with ``-cc1``), else of a tool.
+    """The limits of a child: the given ones, else those of a compiler (called with ``-cc1``) or of another tool.
 
-    Never more than this process has: who limits mlgokit, as by ``ulimit``, limits its children.
+    They are never above those of this process, so that a user's ``ulimit`` also holds for children.
     """
     if limits is None:
         limits = limiting.COMPILER_LIMITS if _is_cc1(argv) else limiting.TOOL_LIMITS
@@ -213,7 +213,7 @@ def choose_limits(argv: Sequence[str | os.PathLike[str]], limits: Limits | None)
 
 
 def limit_child(pid: int, limits: Limits, program: str) -> None:
-    """Limit a child that has just begun; on a busy machine it may run for some milliseconds before that.
+    """Limit a child that has just been started; on a busy machine it may run unlimited for some milliseconds.
 
     A wrapper that sets limits would cost each compilation 2.5 ms, and a ``preexec_fn`` a plain fork; this takes 25 us.
     """
@@ -228,7 +228,7 @@ def limit_child(pid: int, limits: Limits, program: str) -> None:
 
 
 def limit_words(limits: Limits, program: str) -> tuple[str, ...]:
-    """The words before a command line that limit it from its first instruction on (util-linux)."""
+    """The words (util-linux) to put before a command line, which limit it from its first instruction on."""
     limits = choose_limits((program,), limits)
     file_bytes, memory_bytes = limits.file_bytes, limits.memory_bytes
     words = [] if file_bytes is None else [f"--fsize={file_bytes}", "--core=0"]
@@ -247,7 +247,7 @@ def _is_sanitized(program: str) -> bool:
 
 
 def reap_group(process: subprocess.Popen[bytes]) -> tuple[int, resource.struct_rusage]:
-    """Kill what is left of the group that ``process`` leads, reap the leader, and give its status and resource usage.
+    """Kill the rest of the group that ``process`` leads, reap the leader, and return its status and resource usage.
 
     A leader that has ended but was not reaped keeps its status, and its number cannot have been given to another group.
     """
@@ -259,7 +259,7 @@ def reap_group(process: subprocess.Popen[bytes]) -> tuple[int, resource.struct_r
 
 
 def read_tail(file: IO[bytes], most: int = TAIL_BYTES) -> str:
-    """The last bytes of a file that a child wrote, decoded leniently."""
+    """Read the last bytes of a child's output file, decoded leniently."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - most))
     return file.read().decode("utf-8", "replace")
@@ -356,7 +356,7 @@ def _read_complaint(file: IO[bytes]) -> str:
 
 
 def _wait(process: subprocess.Popen[bytes], *, deadline: float, is_too_much: Callable[[], bool]) -> bool:
-    """Wait for a child without reaping it; whether it ended before the deadline and within its output limit."""
+    """Wait for a child without reaping it; return whether it ended before the deadline and within its output limit."""
     descriptor = os.pidfd_open(process.pid)
     try:
         poller = select.poll()

@@ -1,4 +1,4 @@
-"""What a program says about its version and, if it is a clang, about who built it and for what target."""
+"""Versions of programs, and the vendor and target of a clang, from ``--version``."""
 
 import functools
 import re
@@ -9,7 +9,7 @@ from mlgokit.compiler import process
 from mlgokit.errors import ToolError
 
 VERSION_SECONDS = 20.0
-"""How long a program may take for that."""
+"""Deadline of ``--version``."""
 
 # Some vendors write their own version before it: "Vendor v23.1.4.post8 LLD 23.1.4".
 _VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+(?:\.\d+)?\w*)")

@@ -75,12 +75,12 @@ def group_by_reason(left_out: Sequence[LeftOut]) -> dict[str, str]:
 
 
 def project_calls(build: WrappedBuild, tree: Path) -> ProjectCalls:
-    """Sort the calls of a build.
+    """Separate the calls of a build into those of the project and others.
 
     rustc removes all that it linked, except for the program.
 
     Args:
-        build: that has ended.
+        build: a build that has ended.
         tree: the folder where it ran.
     """
     finder = _Finder(build=build, tree=tree)
@@ -124,7 +124,7 @@ class _Finder:
     found: dict[Path, Path] = field(default_factory=dict[Path, Path])
 
     def reason(self, call: WrappedCall) -> str:
-        """Why a call does not belong to the project; empty if it does. Calls are given in reverse order."""
+        """Why a call does not belong to the project; empty if it does. Calls must be passed in reverse order."""
         self.found = {}
         if reason := _intrinsic_reason(call, self.tree):
             return reason
@@ -159,6 +159,7 @@ class _Finder:
         return found
 
     def _find_content(self, path: Path, content: Content) -> bool:
+        """Whether a file with this content exists under another name; notes its path."""
         if self.files is None:
             self.files = self._read_files()
         if self.files.get(content):
@@ -170,7 +171,7 @@ class _Finder:
         return False
 
     def _read_files(self) -> dict[Content, list[Path]]:
-        """Files with as many bytes as some compilation has made; and objects of static libraries."""
+        """Index files by content: those that are as large as some compiled object, and members of static libraries."""
         contents = [one for call in self.build.calls for one in call.contents if one is not None]
         sizes = {size for size, _ in contents}
         named = {path for call in self.build.every_call for path in call.outputs}
@@ -212,7 +213,7 @@ def _by_source(call: WrappedCall) -> list[WrappedCall]:
 
 
 def _intrinsic_reason(call: WrappedCall, tree: Path) -> str:
-    """Why a call does not belong to the project, judged by the call alone; empty if nothing excludes it."""
+    """Why a call does not belong to the project, as far as the call itself tells; empty if nothing excludes it."""
     if call.kind == "foreign":
         return _FOREIGN
     if call.kind == "unread":
@@ -225,5 +226,5 @@ def _intrinsic_reason(call: WrappedCall, tree: Path) -> str:
 
 
 def shown_path(path: Path, tree: Path) -> str:
-    """A path below a folder without that, any other one whole."""
+    """A path relative to a folder if it is below it, else the whole path."""
     return path.relative_to(tree).as_posix() if path.is_relative_to(tree) else str(path)

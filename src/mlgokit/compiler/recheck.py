@@ -16,17 +16,17 @@ from mlgokit.errors import StaleError
 from mlgokit.traces import render_log
 
 SHARE = 0.01
-"""Of recalled results that are compiled again, unless a user says otherwise."""
+"""Default share of cached results that are compiled again."""
 _LONGEST = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recheck:
-    """The sampling of reused results that are compiled again.
+    """Which cached results are compiled again.
 
     Attributes:
         share: fraction of results, from 0 to 1.
-        seed: of the sampling, which does not depend on the order of the threads.
+        seed: random seed; the choice does not depend on the order of threads.
     """
 
     share: float
@@ -94,7 +94,7 @@ def _short(value: object) -> str:
 
 
 def _first_difference(stored: object, remade: object) -> str:
-    """The first field that differs, with its sums where it is an array."""
+    """The first field that differs, with its sums if it is an array."""
     for field_ in dataclasses.fields(stored):  # pyright: ignore[reportArgumentType]
         before: Any = getattr(stored, field_.name)
         after: Any = getattr(remade, field_.name)
@@ -111,7 +111,7 @@ def _first_difference(stored: object, remade: object) -> str:
 
 
 def _in_order(sizes: ObjectSizes) -> ObjectSizes:
-    """Sort functions and signatures by name: reused functions stand at the end of an object's list."""
+    """Sort functions and signatures by name, since reused functions are at the end of an object's list."""
     ranks = sorted(range(len(sizes.signatures)), key=sizes.signatures.__getitem__)
     # What is in no group has the index -1, which is the last one here.
     renamed = np.full(len(ranks) + 1, -1, np.int64)

@@ -19,7 +19,7 @@ from mlgokit.errors import InputError
 
 PASS = "regalloc"  # noqa: S105  (a pass of the compiler)
 REMARK = "SpillReloadCopies"
-"""The remark with the totals of a function; ``LoopSpillReloadCopies`` gives each loop's share of them."""
+"""The remark with the totals of a function; ``LoopSpillReloadCopies`` has those of each loop."""
 
 COUNTS = {
     "spills": "NumSpills",
@@ -29,7 +29,7 @@ COUNTS = {
     "zero_cost_folded_reloads": "NumZeroCostFoldedReloads",
     "copies": "NumVRCopies",
 }
-"""Our names of the static counts, in the order of the columns, and LLVM's."""
+"""Columns of static counts: our name, and LLVM's."""
 
 COSTS = {
     "spills": "TotalSpillsCost",
@@ -38,16 +38,16 @@ COSTS = {
     "folded_reloads": "TotalFoldedReloadsCost",
     "copies": "TotalCopiesCost",
 }
-"""Our names of the costs weighted by frequency, in the order of the columns, and LLVM's."""
+"""Columns of costs weighted by frequency: our name, and LLVM's."""
 
 WEIGHTS = {"spills": 1.0, "reloads": 4.0, "folded_spills": 1.0, "folded_reloads": 4.0, "copies": 0.2}
-"""Of a store, a load and a copy in LLVM's own score: ``llvm/lib/CodeGen/RegAllocScore.cpp``."""
+"""Weights of a store, a load and a copy in LLVM's score: ``llvm/lib/CodeGen/RegAllocScore.cpp``."""
 
 OFFSET = 0.01
-"""Added to both scores of a relative change, so that a function without costs has one."""
+"""Added to both scores of a relative change, so that it is defined for functions without costs."""
 
 COST_WEIGHTS = np.array([WEIGHTS[name] for name in COSTS])
-"""[5] the weights in the columns of :data:`COSTS`."""
+"""Weights [5] of the columns of :data:`COSTS`."""
 _COUNT_PLACES = {llvm: index for index, llvm in enumerate(COUNTS.values())}
 _COST_PLACES = {llvm: index for index, llvm in enumerate(COSTS.values())}
 _LARGEST_COUNT = 2**32
@@ -71,7 +71,7 @@ class RegallocCosts:
 
     @property
     def scores(self) -> Floats:
-        """[F] the costs with LLVM's weights: smaller is better, 4 is one reload per call."""
+        """Scores [F]: costs with LLVM's weights. Smaller is better; 4 is one reload per call."""
         return self.costs @ COST_WEIGHTS
 
     def score_of(self, functions: Sequence[str]) -> Floats:
@@ -81,12 +81,12 @@ class RegallocCosts:
 
 
 def record_options(path: Path) -> list[str]:
-    """Options of ``clang -cc1`` for a record at ``path``, which neither cost a compilation nor change the object."""
+    """Options of ``clang -cc1`` that write a record to ``path``, without changing the object or slowing it down."""
     return ["-opt-record-file", str(path), "-opt-record-passes", PASS, "-opt-record-format", "yaml"]
 
 
 def link_record_options(path: Path, *, linker: str = "clang") -> list[str]:
-    """Options of a link with link-time optimization for a record at ``path``; the image stays the same.
+    """Options of a link with LTO that write a record to ``path``; the image stays the same.
 
     Example:
         >>> link_record_options(Path("r.yaml"), linker="/usr/bin/ld.lld-22")[0]
@@ -99,15 +99,15 @@ def link_record_options(path: Path, *, linker: str = "clang") -> list[str]:
 
 
 def link_option(option: str, linker: str) -> str:
-    """An option of the linker, as a linker itself or a compiler's driver takes it."""
+    """Spell an option for the linker, as the linker itself or a compiler's driver takes it."""
     is_linker = re.fullmatch(r"(ld|lld|ld\.lld|ld64\.lld)(-\d+)?", Path(linker).name) is not None
     return option if is_linker else f"-Wl,{option}"
 
 
 def read_link_costs(path: Path, *, thin: bool) -> dict[str, RegallocCosts]:
-    """Read the records of :func:`link_record_options`, one for each code generator; ThinLTO has one for each module.
+    """Read the records of :func:`link_record_options`: one for each code generator, so one a module for ThinLTO.
 
-    Empty if the link wrote none: it did no link-time optimization, or reused cached code.
+    Empty if the link wrote none, because it did no link-time optimization or reused cached code.
     """
     parts = path.parent.glob(f"{path.name}.thin.*.yaml") if thin else [path]
     return {part.name.removeprefix(path.name): read_regalloc_costs(part) for part in parts if part.exists()}
@@ -129,7 +129,7 @@ def read_regalloc_costs(path: Path) -> RegallocCosts:
 
 
 def parse_regalloc_costs(text: str, *, name: str) -> RegallocCosts:
-    """As :func:`read_regalloc_costs`, for a record in memory that ``name`` stands for.
+    """Parse a record like :func:`read_regalloc_costs`; ``name`` is shown in errors.
 
     Example:
         >>> record = '''--- !Missed
@@ -166,7 +166,7 @@ def parse_regalloc_costs(text: str, *, name: str) -> RegallocCosts:
 
 
 def _function_remark(node: yaml.Node | None, name: str) -> tuple[str, list[int], list[float]]:
-    """Function, counts and costs of one remark; arguments that are not there are 0, unknown ones are left out."""
+    """Parse a remark: function, counts and costs. Missing arguments are 0, unknown ones are ignored."""
     fields = _mapping(node, name)
     function, arguments = fields.get("Function"), fields.get("Args")
     if not isinstance(function, yaml.ScalarNode) or not isinstance(arguments, yaml.SequenceNode):

@@ -63,15 +63,15 @@ class PluginUse:
 
     @property
     def explores(self) -> bool:
-        """Whether decisions depart from those of the policies."""
+        """Whether decisions deviate from the policies at random."""
         return bool(self.temperature or self.flip_probability or self.decisions)
 
     def decides_at_any_level(self, module: Module) -> bool:
-        """Whether the plugin has to be told to decide in a module that is not compiled for size."""
+        """Whether the plugin must be told to decide in a module that is not compiled for size."""
         return self.any_level and not module.is_for_size and module.link_folder is None
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """The variables that tell the plugin, see ``plugin/shared/Settings.cpp``; all files are in ``folder``."""
+        """Environment variables for the plugin, see ``plugin/shared/Settings.cpp``; their files go to ``folder``."""
         given = {
             "decisions": self.decisions,
             "allocations": self.allocations,
@@ -132,7 +132,7 @@ class CompileRequest:
 
 
 PLAIN = CompileRequest()
-"""Compile as recorded, without the plugin, and measure the object."""
+"""Compile with the recorded options, without the plugin, and measure the object."""
 
 
 class Compiler(Protocol):
@@ -140,22 +140,22 @@ class Compiler(Protocol):
 
     @property
     def toolchain(self) -> Toolchain:
-        """Whose clang it is."""
+        """The toolchain of the compiler."""
         ...
 
     @property
     def plugin(self) -> Path | None:
-        """The plugin of a use that names none."""
+        """The plugin of requests that name none."""
         ...
 
     @property
     def workers(self) -> int:
-        """How many compilations are best made at once."""
+        """The best number of simultaneous compilations."""
         ...
 
     @property
     def loaded(self) -> Loaded:
-        """What the compiler is made of, by content.
+        """Digests of the program and of all that it loads.
 
         Raises:
             ToolError: it cannot be started, or what it loads cannot be read.
@@ -163,7 +163,7 @@ class Compiler(Protocol):
         ...
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
-        """Compile a module. A failure is a record.
+        """Compile a module. A failure is a result, not an exception.
 
         Raises:
             StorageError: the compiler found the disk full.

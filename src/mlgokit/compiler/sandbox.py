@@ -1,4 +1,4 @@
-"""Compilers in a sandbox: bubblewrap, where it works, for corpora that were made elsewhere.
+"""A sandbox (bubblewrap) for compilers of corpora that were made elsewhere.
 
 Inside there are the system's programs and libraries, the compiler, the corpus and the plugin, all read-only, and one
 folder to write to. There is no network, no home folder, no other process, and no variable of the user's environment
@@ -34,12 +34,12 @@ _APART = (
 )  # fmt: skip
 """The compiler is process 1 of its own namespace, because a process between would keep what it took to itself."""
 _SEALED = ("--remount-ro", "/dev", "--remount-ro", "/")
-"""Last, because folders of the run may be below: ``/dev/shm`` is a place for temporary files."""
+"""Mounted last, because folders of the run may be below ``/dev/shm``, which may be used for temporary files."""
 _SOCKETS = ("/run", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  (hidden, not written to)
-"""Where other processes have their sockets, which a file system that cannot be written does not close."""
+"""Folders where other processes have sockets, which work even in a read-only file system."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 _KEPT_VARIABLE = re.compile(r"(MLGOKIT|LLVM|LC)_.*|LANG|TMPDIR|LD_LIBRARY_PATH|SOURCE_DATE_EPOCH|PATH")
-"""An environment may hold secrets, and ``/proc/self/environ`` is a file."""
+"""The environment is cleared, because it may hold secrets and can be read in ``/proc/self/environ``."""
 _TRIAL = """
 test ! -e "$1" || { echo "it shows files outside" >&2; exit 1; }
 if (echo > "$2") 2>/dev/null; then echo "it writes outside" >&2; exit 1; fi
@@ -50,13 +50,13 @@ echo > "$3" && exec "$4" --version
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Sandbox:
-    """A place for compilers; made by :func:`open_sandbox`.
+    """A sandbox for compilers; made by :func:`open_sandbox`.
 
     Attributes:
-        program: bubblewrap.
-        system: its words for what all compilers need.
-        readable: files and folders that all compilers of a run may read besides.
-        scratch: a folder of this process's own, in which compilers have their folders to write to.
+        program: path of bubblewrap.
+        system: its options for what all compilers need.
+        readable: further files and folders that all compilers of the run may read.
+        scratch: a folder of this process, which contains the output folders of compilers.
     """
 
     program: Path
@@ -76,12 +76,12 @@ class Sandbox:
         readable: Sequence[Path] = (),
         folder: Path | None = None,
     ) -> tuple[str, ...]:
-        """The words before a command line that start it inside, with its limits from the first instruction on.
+        """The words to put before a command line to run it in the sandbox with limits from its first instruction on.
 
         Args:
             limits: of each process inside.
-            program: the first word of the command line.
-            writable: the one folder to write to.
+            program: first word of the command line.
+            writable: the only folder that may be written to.
             readable: files and folders to read, beside those that all compilers of the run may read.
             folder: where it runs; ``writable`` if not given.
         """
@@ -93,7 +93,7 @@ class Sandbox:
         return (*process.limit_words(limits, os.fspath(program)), str(self.program), *inside, "--")
 
     def settings(self, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
-        """The plugin's settings with copies of policies in ``folder``."""
+        """The plugin's settings, with copies of policies in ``folder``."""
         copied: dict[str, str] = {}
         for problem in PROBLEMS.values():
             name = problem.policy_variable
@@ -105,7 +105,7 @@ class Sandbox:
 
 
 def inside_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a compiler in a sandbox has.
+    """The environment variables of a compiler in a sandbox.
 
     Example:
         >>> inside_environment({"LANG": "C", "GITHUB_TOKEN": "x", "MLGOKIT_SEED": "1"})
@@ -115,10 +115,10 @@ def inside_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def open_front_end_sandbox(toolchain: Toolchain) -> Sandbox:
-    """A sandbox for front ends: they may include what the user may read, as a build's sources lie anywhere.
+    """Make a sandbox for front ends, which can read all files that the user can, as sources may include any.
 
-    There is no network, no right to write beside one folder, and no socket of another process: those lie in
-    :data:`_SOCKETS`, of which :func:`expose_to_front_end` shows a build what is its own.
+    There is no network, no write access except for one folder, and no access to sockets of other processes: those are
+    in :data:`_SOCKETS`, of which :func:`expose_to_front_end` shows only what belongs to the build.
     """
     hidden = [word for folder in _SOCKETS if Path(folder).is_dir() for word in ("--tmpfs", folder)]
     system = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *hidden)
@@ -126,7 +126,7 @@ def open_front_end_sandbox(toolchain: Toolchain) -> Sandbox:
 
 
 def expose_to_front_end(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Of folders in which sockets lie, what a front end that reads ``paths`` is to see: each part that has one."""
+    """The parts of the folders with sockets that a front end may see, because one of ``paths`` is in them."""
     exposed: dict[Path, None] = {}
     for path in paths:
         for sockets in map(Path, _SOCKETS):
@@ -138,10 +138,10 @@ def expose_to_front_end(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def open_sandbox(toolchain: Toolchain, readable: Sequence[Path] = ()) -> Sandbox:
-    """A sandbox for a compiler, which was tried before.
+    """Make a sandbox for a compiler, after trying it.
 
     Args:
-        toolchain: whose clang.
+        toolchain: the clang to run.
         readable: files and folders that its compilers may read: a corpus, a plugin.
 
     Raises:
@@ -156,9 +156,9 @@ def open_sandbox(toolchain: Toolchain, readable: Sequence[Path] = ()) -> Sandbox
 
 @functools.cache
 def try_sandbox(toolchain: Toolchain) -> tuple[Path, tuple[str, ...]] | str:
-    """Bubblewrap and its words for what a compiler needs, if it works for this compiler, else why not.
+    """Try whether bubblewrap works for this compiler; return its path and options, or why it does not.
 
-    It has to start the compiler, hide a file outside, refuse to write beside the folder for it, and have no network.
+    It must start the compiler, hide a file outside, refuse to write outside the compiler's folder, and have no network.
     """
     program = shutil.which(BUBBLEWRAP)
     if program is None:
@@ -186,9 +186,9 @@ def try_sandbox(toolchain: Toolchain) -> tuple[Path, tuple[str, ...]] | str:
 
 
 def end_abandoned_sandboxes(folder: Path) -> int:
-    """End this user's sandboxes whose scratch folder is below ``folder``; only for a folder whose process is gone.
+    """Kill this user's sandboxes whose scratch folder is below ``folder``, the folder of a process that has ended.
 
-    A process of bubblewrap that is killed before it has let its child go leaves one that waits for ever.
+    If bubblewrap is killed before it lets its child go, the child waits for ever.
 
     Returns:
         How many there were.
@@ -207,6 +207,7 @@ def end_abandoned_sandboxes(folder: Path) -> int:
 
 
 def _system_words(toolchain: Toolchain) -> Iterator[str]:
+    """Options of bubblewrap that mount the system and the compiler read-only."""
     shown: list[Path] = []
     for top in map(Path, _SYSTEM):
         if top.is_symlink():

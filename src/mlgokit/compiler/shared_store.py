@@ -1,4 +1,4 @@
-"""A store that several runs and users share: a folder, or whatever fsspec has a name for (S3, GCS, SSH, ...)."""
+"""A store of compilations that several runs and users share: a folder, or any fsspec URL (S3, GCS, SSH, ...)."""
 
 import contextlib
 import importlib
@@ -13,14 +13,14 @@ from mlgokit.errors import InputError, StorageError, ToolError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedStore:
-    """Finished compilations of others, behind a store of one's own; made by :func:`open_shared`.
+    """Compilations that are shared with others, consulted after one's own store; made by :func:`open_shared`.
 
-    A name never changes its content, so nothing is locked: a second writer writes the same bytes.
+    The content under a name never changes, so there are no locks: a second writer writes the same bytes.
 
     Attributes:
-        files: fsspec's file system.
-        root: where in it.
-        url: as the user named it.
+        files: the fsspec file system.
+        root: path in it.
+        url: the URL as the user gave it.
     """
 
     files: Any
@@ -28,7 +28,7 @@ class SharedStore:
     url: str
 
     def fetch(self, name: str, *, most_bytes: int) -> bytes | None:
-        """The bytes stored under a name; ``None`` if there are none.
+        """Read the bytes stored under a name; ``None`` if there are none.
 
         Raises:
             InputError: it is longer than ``most_bytes``.
@@ -42,7 +42,7 @@ class SharedStore:
         except FileNotFoundError:
             return None
         except Exception as error:
-            raise self._broken("read", error) from error
+            raise self._store_error("read", error) from error
         if size > most_bytes:
             raise InputError(
                 f"--shared-store {self.url}: expected at most {format_bytes(most_bytes)} of {name}, found "
@@ -51,7 +51,7 @@ class SharedStore:
         return data
 
     def put(self, name: str, path: Path) -> None:
-        """Store the file at ``path`` under a name, whole or not at all.
+        """Store the file at ``path`` under a name, atomically.
 
         Raises:
             StorageError: the store cannot be written to.
@@ -65,14 +65,14 @@ class SharedStore:
         except Exception as error:
             with contextlib.suppress(Exception):
                 self.files.rm_file(temporary)
-            raise self._broken("written to", error) from error
+            raise self._store_error("written to", error) from error
 
     def remove(self, name: str) -> None:
         """Remove a damaged entry; failures are ignored, as it may be gone already."""
         with contextlib.suppress(Exception):
             self.files.rm_file(f"{self.root}/{name}")
 
-    def _broken(self, what: str, error: Exception) -> StorageError:
+    def _store_error(self, what: str, error: Exception) -> StorageError:
         return StorageError(
             f"--shared-store {self.url}: expected that it can be {what}, found {type(error).__name__}: {error}; see "
             "to it, or leave it out, then run the same command again: what was finished is kept"
@@ -80,7 +80,7 @@ class SharedStore:
 
 
 def open_shared(url: str) -> SharedStore:
-    """A store at a folder or URL.
+    """Open a store at a folder or URL.
 
     Raises:
         ToolError: fsspec, or what it needs for this kind of URL, is not installed.

@@ -1,7 +1,7 @@
-"""Keeps what a wrapped compiler compiles as preprocessed text, with what tells whether it is needed in the end.
+"""Keeps the preprocessed text of sources that a build compiles, with the file states that tell whether it is needed.
 
-A build may remove a source after it was compiled, or what it includes, write another one in its place, or give it on
-standard input. The wrapper of compilers keeps it, so this imports little else than what reads a call.
+A build may delete or replace a source or a header after compiling it, or pass the source on standard input. The wrapper
+of compilers imports this, so it imports little besides the parser of calls.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 _PREPROCESSED = ("-D", "-U", "-I", "-i", "-std=", "-x", "-O", "-nostd", "-ansi", "-m32", "-m64", "-target", "--target",
                  "--sysroot", "-pthread", "-fno-exceptions", "-fno-rtti", "-fPI", "-fpi")  # fmt: skip
-"""What decides what a preprocessor makes, whatever else a command has that clang does not know."""
+"""Options that affect the preprocessor; a command may have others that clang does not know."""
 _PRECOMPILED = ("-include-pch", "-fmodule", "-fprebuilt-module", "-fcxx-modules", "-fimplicit-module")
-"""With one of these the preprocessed text is not all that is compiled."""
+"""Options with which the preprocessed text is not the complete input of the compilation."""
 _SYSTEM = "/usr/"
-"""No build changes what is there."""
+"""Folders that no build changes."""
 
 
 def run_compiler(
     argv: list[str], environment: dict[str, str], *, errors: int, piped: dict[str, tuple[int, str]]
 ) -> Any:
-    """Run a program to its end, with what was read of pipes in their places; gives its code and its use."""
+    """Run a program to its end, reading saved contents in place of pipes; return exit code and resource usage."""
     actions: list[Any] = [(os.POSIX_SPAWN_DUP2, errors, 2)]
     opened = {number: os.open(path, os.O_RDONLY) for number, path in piped.values()}
     actions += [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in opened.items()]
@@ -38,9 +38,9 @@ def run_compiler(
 
 
 def save_pipes(sources: list[str], log: str) -> dict[str, tuple[int, str]]:
-    """Standard input and other open files among sources as files: by source, the number, and the path of what it had.
+    """Save standard input and other pipes among the sources to files; return descriptor and path by source.
 
-    They can be read once only, and the compiler is not the only one that reads them.
+    A pipe can be read only once, and the compiler is not the only reader.
     """
     found: dict[str, tuple[int, str]] = {}
     for source in sources:
@@ -73,14 +73,14 @@ def keep_texts(
     piped: dict[str, tuple[int, str]],
     log: str,
 ) -> list[dict[str, Any]]:
-    """Preprocess each source of a call, which has compiled them.
+    """Save the preprocessed text of each source of a call, after the compiler has run.
 
     Args:
-        call: what it was asked for, and its ``words``.
-        driver: clang, and its options for the machine.
-        environment: of the compiler.
-        piped: what :func:`save_pipes` has saved.
-        log: how names of files begin.
+        call: the parsed call, with its ``words``.
+        driver: clang with the options for its target.
+        environment: the compiler's environment.
+        piped: result of :func:`save_pipes`.
+        log: prefix of the file names.
 
     Returns:
         Of each source the path of its ``text``, compressed, or the ``reason`` why there is none; the ``language`` of
@@ -116,7 +116,7 @@ def keep_texts(
 
 
 def _why_not_kept(words: list[str], source: str, place: str) -> str:
-    """Why preprocessed text is not all that is compiled, if it is not."""
+    """Why the preprocessed text is not the complete input of a compilation; empty if it is."""
     if any(word.startswith(_PRECOMPILED) for word in words):
         return "it is compiled with precompiled headers or modules"
     if not os.path.isfile(place):
@@ -127,7 +127,7 @@ def _why_not_kept(words: list[str], source: str, place: str) -> str:
 
 
 def _preprocess(commands: list[list[str]], environment: dict[str, str], inputs: dict[str, tuple[int, str]]) -> str:
-    """Run the first command that succeeds; gives the reason if none does."""
+    """Run the commands until one succeeds; return the error if none does."""
     reason = ""
     for command in commands:
         errors = f"{command[-1]}.errors"
@@ -143,7 +143,7 @@ def _preprocess(commands: list[list[str]], environment: dict[str, str], inputs: 
 
 
 def _compress(place: str, path: str, source: str) -> list[list[Any]]:
-    """Compress text into ``path``; gives the states of the files that it says it is made of, but for the source."""
+    """Compress text into ``path``; return the states of the files that its line markers name, except for the source."""
     import zlib
 
     with open(place, "rb") as file:
@@ -176,7 +176,7 @@ def _states(paths: list[str]) -> list[list[Any]]:
 
 
 def read_line_markers(text: bytes) -> list[str]:
-    r"""The files that preprocessed text says it is made of, the source first.
+    r"""The files that are named by line markers in preprocessed text, the source first.
 
     Example:
         >>> read_line_markers(b'# 1 "a.c"\n# 1 "<built-in>" 1\n# 1 "./a \\"b.h" 1\nint x;\n# 2 "a.c" 2\n')
@@ -202,7 +202,7 @@ def read_line_markers(text: bytes) -> list[str]:
 
 
 def content_of(path: str | os.PathLike[str]) -> tuple[int, int] | None:
-    """Size and checksum of what was made, by which it is found again under another name."""
+    """Size and checksum of an output, which identify it under another name."""
     import zlib
 
     try:

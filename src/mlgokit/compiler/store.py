@@ -1,4 +1,4 @@
-"""The store of finished compilations: one small file each, so that an interrupted run repeats nothing."""
+"""The store of finished compilations: one small file each, so that an interrupted run repeats no compilation."""
 
 import io
 import json
@@ -19,7 +19,7 @@ from mlgokit.files import atomic_write, read_bounded
 from mlgokit.traces import Log, read_log_bytes, render_log
 
 _MOST_FACT_BYTES = 32 << 20
-"""Of JSON, which takes up to 24 times as much when it is read."""
+"""Limit on the JSON part, which takes up to 24 times as much memory when it is parsed."""
 _DECISION_ARRAYS = ("caller", "callee", "inlined", "flipped", "rows", "values")
 _SIZE_ARRAYS = tuple(
     field.name for field in fields(ObjectSizes) if field.name not in ("totals", "function_names", "signatures")
@@ -33,7 +33,7 @@ _NAMES = frozenset(
 
 
 def save_compilation(path: Path, done: Compilation) -> bool:
-    """Keep all of ``done`` at ``path`` but elapsed time, trials and whether it was killed; at most one log.
+    """Write a compilation to ``path``, without elapsed time and trials, and with at most one log.
 
     Returns:
         Whether it is kept: nothing is that :func:`load_compilation` would not read.
@@ -79,7 +79,7 @@ def save_compilation(path: Path, done: Compilation) -> bool:
 
 
 def load_compilation(path: Path, *, problem: str) -> Compilation | None:
-    """What was kept at ``path``; see :func:`compilation_in`."""
+    """Read the compilation at ``path``; see :func:`compilation_in`."""
     try:
         data = read_bounded(path, MOST_BYTES)
     except OSError:
@@ -88,12 +88,12 @@ def load_compilation(path: Path, *, problem: str) -> Compilation | None:
 
 
 def compilation_in(data: bytes, *, problem: str, where: str) -> Compilation | None:
-    """The compilation in a file's bytes; a damaged file counts as missing, as the compilation can be made again.
+    """Decode a compilation; a damaged file counts as missing, since the compilation can be repeated.
 
     Args:
-        data: the file.
-        problem: whose log it has, if it has one.
-        where: the file, for messages.
+        data: content of the file.
+        problem: the problem whose log it contains, if any.
+        where: path of the file, for messages.
 
     Raises:
         InputError: it would take more memory than a compilation may; nothing of it was unpacked.
@@ -124,7 +124,7 @@ def compilation_in(data: bytes, *, problem: str, where: str) -> Compilation | No
 
 
 def _decisions_in(stored: Arrays, facts: dict[str, Any], log: Log | None) -> InlineDecisions:
-    """The decisions of a record; raises one of :data:`DAMAGE` if its arrays do not belong together."""
+    """Decode the decisions of a record; raises one of :data:`DAMAGE` if its arrays do not fit together."""
     names = _texts(facts["names"])
     if not len(stored["caller"]) and not names:
         return no_decisions()
@@ -155,7 +155,7 @@ def _decisions_in(stored: Arrays, facts: dict[str, Any], log: Log | None) -> Inl
 
 
 def _sizes_in(stored: Arrays, facts: dict[str, Any]) -> ObjectSizes:
-    """The sizes of a record; raises one of :data:`DAMAGE` if its arrays do not belong together."""
+    """Decode the sizes of a record; raises one of :data:`DAMAGE` if its arrays do not fit together."""
     totals = (field.name for field in fields(SectionTotals))
     widths = {"signature_rest": COLUMNS}
     sizes = ObjectSizes(
@@ -174,7 +174,7 @@ def _sizes_in(stored: Arrays, facts: dict[str, Any]) -> ObjectSizes:
 
 
 def _costs_in(stored: Arrays, facts: dict[str, Any]) -> RegallocCosts:
-    """The costs of a record; raises one of :data:`DAMAGE` if its arrays do not belong together."""
+    """Decode the costs of a record; raises one of :data:`DAMAGE` if its arrays do not fit together."""
     costs = RegallocCosts(
         functions=_texts(facts["regalloc_functions"]),
         counts=column(stored, "regalloc_counts", "i", width=len(COUNTS)),
@@ -186,7 +186,7 @@ def _costs_in(stored: Arrays, facts: dict[str, Any]) -> RegallocCosts:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """A list of texts; raises :class:`TypeError` for anything else."""
+    """Check that a value is a list of strings; raises :class:`TypeError` otherwise."""
     if not isinstance(value, list) or not all(isinstance(text, str) for text in cast("list[object]", value)):
         raise TypeError(f"expected a list of texts, found {value!r:.100}")
     return tuple(cast("list[str]", value))

@@ -1,4 +1,4 @@
-"""Stands in the place of a build's compiler: adds options, runs the real one, and writes down what it did.
+"""The compiler wrapper of a build: it adds options, runs the real compiler, and records the call.
 
 ``wrapper_folder.py`` makes the folder that it stands in, ``wrapping.py`` reads what it wrote. A build starts it once
 for each compilation and link, in a Python without site packages, with copies of this file and of those of mlgokit that
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 REDIRECT = "redirect.so"
 _TAIL_BYTES = 8192
 _STARTED = "MLGOKIT_STARTED"
-"""Variable with the path of the compiler in whose place ``redirect.c`` started this program."""
+"""Environment variable with the path of the compiler that ``redirect.c`` replaced by this program."""
 
 
 def _environment(variables: dict[str, str], *, hides: str = "") -> dict[str, str]:
-    """That of the real compiler: a linker, an assembler or a compiler that it starts is not to be replaced.
+    """The environment of the real compiler, whose own linker, assembler or compiler must not be replaced.
 
     Args:
-        variables: of this program.
-        hides: the folder of wrappers, where the real compiler may look for another one by its name.
+        variables: environment of this program.
+        hides: folder of the wrappers, in which the real compiler must not find another one by name.
     """
     kept = dict(variables)
     loaded = [path for path in kept.pop("LD_PRELOAD", "").replace(":", " ").split() if not path.endswith(REDIRECT)]
@@ -53,12 +53,12 @@ def _environment(variables: dict[str, str], *, hides: str = "") -> dict[str, str
 
 
 def _find_program(known: dict[str, Any], name: str, started: str) -> tuple[str, str, bool]:
-    """The name of a call, the program that runs, and whether that is one for another machine, which is left alone.
+    """Find the program to run; return the call's name, the program, and whether it compiles for another machine.
 
     Args:
         known: the programs of the folder.
-        name: that the wrapper was called by; empty if it has none of its own.
-        started: the path that the build started, if it was one.
+        name: name by which the wrapper was called; empty if it has none of its own.
+        started: path that the build started, if it started one.
     """
     is_foreign = name in known["foreign"]
     if not name:
@@ -121,7 +121,7 @@ def _linker_words(options: list[str]) -> list[str]:
 
 
 def main() -> int:
-    """Run one call; gives its exit code."""
+    """Run one call; return its exit code."""
     known = _read(sys.argv[1])
     words, variables = sys.argv[4:], dict(os.environ)
     name, program, is_foreign = _find_program(known, sys.argv[3], variables.pop(_STARTED, ""))
@@ -173,7 +173,7 @@ def main() -> int:
 
 
 def _target_words(name: str, words: list[str]) -> list[str]:
-    """The option for the machine that a compiler's name says, unless the call says it."""
+    """The option for the target that a compiler's name implies, unless the call has one."""
     if "-" not in name or any(word.startswith(("-target", "--target")) for word in words):
         return []
     import re
@@ -188,7 +188,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _write(path: str, facts: dict[str, Any]) -> None:
-    """Whole, or not at all: a build may be killed."""
+    """Write a file atomically, because a build may be killed."""
     with open(f"{path}.part", "w") as file:
         json.dump(facts, file)
     os.rename(f"{path}.part", f"{path}.json")

@@ -1,4 +1,4 @@
-"""The folder of wrappers: a program for each name of a compiler, which runs the toolchain's clang in its place.
+"""The folder of compiler wrappers: one program for each name of a compiler, which runs the toolchain's clang instead.
 
 A build comes to them through ``PATH``, ``CC`` and ``CXX``, and, where it starts a compiler by a whole path, through a
 library that is loaded into its programs. A build that was configured with them has their paths in its files, so the
@@ -35,7 +35,7 @@ _COMPILER, _LINKER = re.compile(COMPILER), re.compile(LINKER)
 _PROGRAMS, _SOURCE, _FOLDER, _ANY = "programs.json", "redirect.c", "bin", "compiler"
 _WRAPPER = ("wrapper.py", "driver_call.py", "source_texts.py")
 _PACKAGE = "mlgokit/compiler"
-"""Below the folder, where :data:`_WRAPPER` is imported from."""
+"""Subfolder from which the wrappers import their code."""
 _RUSTC, _RUSTC_SOURCE = "rustc-wrapper", "rust/wrapper.py"
 _SESSION, _REDIRECTED = "MLGOKIT_WRAPPING", "MLGOKIT_WRAPPERS"
 _BUILD_SECONDS = 60.0
@@ -60,11 +60,11 @@ exec "$@"
 
 
 def wrapped_names(toolchain: Toolchain, present: Mapping[str, Path] | None = None) -> dict[str, Path]:
-    """The names of compilers that are replaced, and what runs in their place.
+    """Names of the compilers to replace, and the program that runs in place of each.
 
     Args:
-        toolchain: whose clang runs.
-        present: programs by name; those that compile for this machine are replaced too, whatever their version.
+        toolchain: its clang runs.
+        present: programs in ``PATH`` by name; those that compile for this machine are replaced as well, in any version.
 
     Example:
         >>> clang = Toolchain(major=22, version="22.1", clang=Path("/l/clang"), clangxx=Path("/l/clang++"))
@@ -83,7 +83,7 @@ def wrapped_names(toolchain: Toolchain, present: Mapping[str, Path] | None = Non
 
 
 def foreign_names(present: Mapping[str, Path]) -> dict[str, Path]:
-    """The compilers for other machines among programs; they stay, and are only told of.
+    """The compilers for other machines among the programs; they are not replaced, but their calls are recorded.
 
     Example:
         >>> foreign_names({"arm-none-eabi-gcc": Path("/usr/bin/arm-none-eabi-gcc"), "gcc": Path("/usr/bin/gcc")})
@@ -94,11 +94,11 @@ def foreign_names(present: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_folder: Path | None = None) -> Path:
-    """The folder of wrappers for a toolchain and the programs in ``PATH``; made if it is not there.
+    """Make the folder of wrappers for a toolchain and the programs in ``PATH``, or find one that was made before.
 
     Args:
-        toolchain: whose clang runs, and preprocesses what is kept.
-        keeps_compilers: whether the build's own compilers run instead; names are those of ``PATH`` alone then.
+        toolchain: its clang runs, and preprocesses sources that are kept.
+        keeps_compilers: run the build's own compilers instead; then only names in ``PATH`` are wrapped.
         cache_folder: where folders of wrappers lie; below the user's cache by default.
 
     Raises:
@@ -165,7 +165,7 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
 
 
 def wrapper_variables(folder: Path, settings: Path, *, keeps_compilers: bool = False) -> dict[str, str]:
-    """The variables that lead a build to the wrappers of :func:`open_wrappers`, and these to their settings."""
+    """The environment variables that make a build use the wrappers of :func:`open_wrappers`, with their settings."""
     programs = folder / _FOLDER
     found = {
         "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
@@ -187,7 +187,7 @@ def wrapper_variables(folder: Path, settings: Path, *, keeps_compilers: bool = F
 
 
 def plugin_settings() -> dict[str, str]:
-    """What the user's variables tell the plugin, as `MLGOKIT_POLICY`."""
+    """The plugin's variables in the user's environment, such as `MLGOKIT_POLICY`."""
     ours = (_SESSION, _REDIRECTED)
     return {name: value for name, value in os.environ.items() if name.startswith("MLGOKIT_") and name not in ours}
 
@@ -216,7 +216,7 @@ def _put_programs(
     tools: Mapping[str, str],
     linkers: Mapping[str, str],
 ) -> None:
-    """Fill ``place`` with programs that will lie in ``folder``."""
+    """Write the programs of a wrapper folder to ``place``, which is later renamed to ``folder``."""
     place.mkdir()
     start = [sys.executable, "-I", "-S", "-c", _START.format(folder=str(folder)), str(folder / _PROGRAMS)]
     texts = {
@@ -240,6 +240,6 @@ def _put_programs(
 
 
 def _build_redirect(folder: Path, toolchain: Toolchain) -> None:
-    """The library that finds compilers by whole paths; without the headers of the C library builds do without it."""
+    """Compile the library that redirects whole paths of compilers; without C headers, builds run without it."""
     argv = [toolchain.clang, "-shared", "-fPIC", "-O2", folder / _SOURCE, "-o", folder / REDIRECT]
     process.run(argv, timeout_seconds=_BUILD_SECONDS)

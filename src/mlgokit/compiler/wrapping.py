@@ -1,7 +1,7 @@
-"""Runs a user's build with its compilers replaced by wrappers, which add options and write down every call.
+"""Run a user's build with its compilers replaced by wrappers, which add options and record every call.
 
-Whatever compiler a build asks for by one of the usual names or by a whole path, the toolchain's clang runs, unless the
-build is to keep its own; ``wrapper_folder.py`` says how it is found.
+Compilers that the build calls by a usual name or by a whole path are replaced by the toolchain's clang, unless the
+build keeps its own; ``wrapper_folder.py`` describes how.
 """
 
 import json
@@ -29,24 +29,24 @@ _RECORD = [word for option in record_options(Path("{record}")) for word in ("-Xc
 """Past the driver, whose own option for this gives other objects, with lines of the source."""
 
 REPEATABLE = {"SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", "0")}
-"""Variables for builds that are compared: ``__DATE__`` must not make two of them differ."""
+"""Variables for reproducible builds, which ``__DATE__`` must not make different."""
 
 
 Content = tuple[int, int]
-"""Size and CRC-32 of a file."""
+"""Content of a file: size and CRC-32."""
 FileState = tuple[int, int, int]
-"""Number, size, and time of change of a file; zeros if it is not there."""
+"""State of a file: inode, size, and time of the last change; zeros if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceText:
-    """What was kept of a source when it was compiled.
+    """The preprocessed text of a source that was compiled.
 
     Attributes:
-        text: a file with the preprocessed text, compressed by zlib.
+        text: file with the text, compressed by zlib.
         reason: why there is none.
-        language: of that text, as ``-x`` names it.
-        is_piped: whether the source was given on standard input, or another open file.
+        language: language of the text, as in ``-x``.
+        is_piped: whether the source was read from standard input or another pipe.
         files: the source and what it includes, but for the system's headers and pipes, as they were then.
     """
 
@@ -58,7 +58,7 @@ class SourceText:
 
     @property
     def changed(self) -> tuple[Path, ...]:
-        """Which of the files are another one by now, or gone."""
+        """The files that have been changed or deleted since."""
         return tuple(path for path, state in self.files.items() if file_state(path) != state)
 
 
@@ -106,18 +106,18 @@ class WrappedCall:
 
     @property
     def reason(self) -> str:
-        """The first error, if it failed."""
+        """The first error of a call that failed; empty otherwise."""
         return first_error(self.errors) if self.code else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrappedProgram:
-    """A call of rustc that makes a program, or a library that is linked.
+    """A call of rustc that makes a program or a shared library.
 
     Attributes:
-        crate: its name.
-        kind: as ``bin``.
-        reason: why it can have no plugin; empty if it has one, where calls of rustc are to have it.
+        crate: name of the crate.
+        kind: crate type, such as ``bin``.
+        reason: why it cannot have a plugin; empty if it has one, where calls of rustc are to have it.
     """
 
     crate: str
@@ -127,12 +127,12 @@ class WrappedProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrappedBuild:
-    """How a build ended.
+    """The result of a build.
 
     Attributes:
-        reason: why it failed, else empty.
-        code: of the command that failed; negative for a signal or a deadline.
-        every_call: of a compiler, in the order in which they began.
+        reason: why it failed; empty for success.
+        code: exit code of the command that failed; negative for a signal or the deadline.
+        every_call: all calls of compilers, in the order in which they started.
         wall_seconds: elapsed time.
         programs: calls of rustc that make programs.
     """
@@ -150,19 +150,19 @@ class WrappedBuild:
 
     @property
     def others(self) -> tuple[WrappedCall, ...]:
-        """What compilers did beside that."""
+        """Calls of compilers that neither compile nor link."""
         return tuple(call for call in self.every_call if call.kind not in _KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedOptions:
-    """What is put behind the words of compilers.
+    """Words that are appended to calls of compilers.
 
     Attributes:
-        compile: of each compilation of C or C++.
-        link: of each link.
-        lto_link: of each link by lld that has link-time optimization to do.
-        rustc: of each call of rustc that makes a program by full link-time optimization for size.
+        compile: for compilations of C or C++.
+        link: for links.
+        lto_link: for links by lld with link-time optimization.
+        rustc: for calls of rustc that make a program by full link-time optimization for size.
         record: whether compilations, and links by lld that have link-time optimization to do, write records of register
             allocation.
         cache: key of what those links are made with, by which each has a cache of ThinLTO of its own if it names one;
@@ -190,13 +190,13 @@ def run_wrapped(
     keeps_compilers: bool = False,
     keeps_sources: bool = False,
 ) -> WrappedBuild:
-    """Run the commands of a build one after the other, until one fails.
+    """Run the commands of a build in order, until one fails.
 
     Args:
-        commands: words of each; no shell.
-        tree: where they run.
-        folder: an empty one for what the wrappers write.
-        toolchain: whose clang compiles.
+        commands: words of each command; there is no shell.
+        tree: working directory.
+        folder: an empty folder for what the wrappers write.
+        toolchain: its clang compiles.
         added: options for its compilers.
         environment: variables that are set beside those of this process.
         timeout_seconds: deadline of all commands together.
@@ -238,7 +238,7 @@ def run_wrapped(
 
 
 def file_state(path: Path) -> FileState:
-    """A file as it is now."""
+    """The current state of a file."""
     try:
         status = path.stat()
     except OSError:
@@ -247,7 +247,7 @@ def file_state(path: Path) -> FileState:
 
 
 def _write_settings(folder: Path, added: AddedOptions, *, keeps_sources: bool) -> Path:
-    """What the wrappers are told of this build."""
+    """Write the settings that the wrappers read."""
     with writing(folder):
         (folder / _LOG).mkdir(parents=True)
     settings = {
@@ -266,7 +266,7 @@ def _write_settings(folder: Path, added: AddedOptions, *, keeps_sources: bool) -
 
 
 def _calls(log: Path) -> list[WrappedCall]:
-    """What the wrappers wrote."""
+    """Read the calls that the wrappers recorded."""
     found: list[tuple[str, WrappedCall]] = []
     for path in log.glob("*.json"):
         try:
@@ -291,7 +291,7 @@ def _calls(log: Path) -> list[WrappedCall]:
                 lto_linker=facts["lto_linker"],
             )
         except _DAMAGE as error:
-            raise _strange(path, error) from error
+            raise _damaged_log_error(path, error) from error
         found.append((path.name, call))
     return [call for _, call in sorted(found, key=lambda pair: pair[0])]
 
@@ -307,18 +307,18 @@ def _text(facts: dict[str, Any]) -> SourceText:
 
 
 def _programs(log: Path) -> tuple[WrappedProgram, ...]:
-    """What the wrapper of rustc wrote, each program once."""
+    """Read the programs that the wrapper of rustc recorded, each once."""
     found: dict[WrappedProgram, None] = {}
     for path in sorted(log.glob("*.rustc")):
         try:
             facts = json.loads(path.read_bytes())
             found[WrappedProgram(crate=facts["crate"], kind=facts["kind"], reason=facts["reason"])] = None
         except _DAMAGE as error:
-            raise _strange(path, error) from error
+            raise _damaged_log_error(path, error) from error
     return tuple(found)
 
 
-def _strange(path: Path, error: Exception) -> InputError:
+def _damaged_log_error(path: Path, error: Exception) -> InputError:
     return InputError(
         f"{path}: expected what a wrapped compiler wrote, found: {error!r}; build again, and let nothing else write "
         "there"

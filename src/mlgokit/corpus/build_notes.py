@@ -24,7 +24,7 @@ from mlgokit.terminal import counted
 OPTIONS_NAME = "corpus_options.json"
 OPTIONS_VERSION = 1
 _MOST = 20
-"""Options that are named one by one; of a stranger's file there may be any number."""
+"""Maximum number of options that are listed, since a file from elsewhere may have any number."""
 _LEFT_OUT = (
     (
         r"-flto(=.*)?",
@@ -37,7 +37,7 @@ _LEFT_OUT = (
         "other plugins are not loaded, so modules lack their changes",
     ),
 )
-"""What is meant by leaving an option out; any other one is not known to clang, or not asked about."""
+"""Options that are left out, and the consequence; all others are unknown to clang, or not passed to it."""
 _KEPT = (
     (r"-fsanitize=.+", "modules contain the sanitizer's checks, so measured code is larger and slower"),
     (
@@ -51,7 +51,7 @@ _KEPT = (
     ),
     (r"-fcoverage-mapping|-pg|-finstrument-functions.*|-fxray-instrument", "modules have this instrumentation in them"),
 )
-"""What is kept, and makes another program than the one that is shipped."""
+"""Options that are kept although they make another program than the shipped one, and the consequence."""
 _OF_LINKS = r"-flto(=.*)?|-fwhole-program-vtables|-fvirtual-function-elimination.*"
 _UNKNOWN = "this clang does not know it"
 _NOT_ASKED = "it could start a program or write a file, so it is not passed to clang"
@@ -60,12 +60,12 @@ _LEVEL = re.compile(r"-O(\w*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptionCounts:
-    """Options of a build by the number of commands that had them.
+    """The number of commands of a build that have certain options.
 
     Attributes:
-        commands: how many there were.
-        left_out: options that the corpus is made without.
-        kept: options that no shipped program has, such as sanitizers, with which the corpus is made all the same.
+        commands: number of commands.
+        left_out: options without which the corpus is made.
+        kept: options that no shipped program has, such as sanitizers, but with which the corpus is made.
         unknown: those of the left-out options that clang does not know.
         notes: further notes on the build, a sentence each.
     """

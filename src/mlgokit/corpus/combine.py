@@ -1,4 +1,4 @@
-"""Joining corpora: module names are prefixed with their folder, everything else must agree."""
+"""Joining of corpora: module names get the name of the corpus's folder as a prefix; everything else must agree."""
 
 import contextlib
 import os
@@ -57,7 +57,7 @@ def _corpora(root: Path) -> list[Path]:
 
 
 def _shared_fields(parts: list[Path]) -> dict[str, Any]:
-    """The fields of the description except for ``modules``, which must be equal in all corpora."""
+    """The fields of the descriptions except for ``modules``, which must be equal in all corpora."""
     common, _ = read_description(parts[0])
     for part in parts[1:]:
         fields, _ = read_description(part)
@@ -72,6 +72,7 @@ def _shared_fields(parts: list[Path]) -> dict[str, Any]:
 
 
 def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
+    """Add the modules of one corpus under prefixed names, by moving or linking their files."""
     _, names = read_description(part)
     # Command lines name profiles by their content, and count from the joined corpus.
     for profile in profile_files(part):

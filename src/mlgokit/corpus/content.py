@@ -1,4 +1,4 @@
-"""Counts of what a module contains, kept in a file beside the corpus by the digest of the bitcode."""
+"""Counts of what modules contain, cached in a file beside the corpus by digest of the bitcode."""
 
 import json
 import os
@@ -15,10 +15,12 @@ CONTENTS_NAME = "corpus_contents.jsonl"
 CONTENTS_VERSION = 1
 LONGEST_LINE = 1 << 20
 MOST_BYTES = 1 << 30
-"""Limits of what is read of it; the file may be a stranger's."""
+"""Limits on what is read from the file, which may come from elsewhere."""
 
 TRIVIAL_INSTRUCTIONS = 32
-"""Before any pass, where ``return a + b;`` has seven; a module or function with fewer says nothing about its origin."""
+"""Minimum number of instructions before any pass, where ``return a + b;`` has seven; smaller modules and functions may
+be
+equal by chance."""
 
 _SHARED_LINKAGES = frozenset({"linkonce_odr", "linkonce", "weak_odr", "available_externally"})
 _SKETCH_DIGITS = 12
@@ -62,7 +64,7 @@ class ModuleContent:
 
 
 def content_of(description: ModuleDescription, *, bitcode_sha256: str) -> ModuleContent:
-    """Take the counts of a successful description."""
+    """Make the counts from a successful description."""
     own = {
         identity.partition(":")[2][:_SKETCH_DIGITS]
         for identity, linkage, size in zip(

@@ -41,7 +41,7 @@ from mlgokit.module import Module, object_format_of
 MOST_MODULES = 1_000_000
 MOST_BITCODE_BYTES = 1 << 30
 MOST_JSON_BYTES = 1 << 27
-"""Limits of what is read from a corpus that may be a stranger's."""
+"""Limits on what is read from a corpus, which may come from elsewhere."""
 
 FACTS: dict[str, tuple[type, ...]] = {
     "project": (str,),
@@ -57,7 +57,7 @@ FACTS: dict[str, tuple[type, ...]] = {
     "profile_missing": (int, type(None)),
 }
 _OPTIONAL = frozenset({"split", "profile_mismatched", "profile_missing"})
-"""What the sidecar has only where there is something to say."""
+"""Optional fields of the sidecar."""
 FAILURE: dict[str, tuple[type, ...]] = {"name": (str,), "project": (str,), "reason": (str,)}
 
 
@@ -246,6 +246,7 @@ def load_measurable(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
 def _load_module(
     folder: Path, name: str, *, facts: Mapping[str, Any], override: tuple[str, ...] | None, has_thinlto: bool
 ) -> Module | ModuleFailure:
+    """Load a module whose files are complete; else return why it cannot be used."""
     project = facts["project"]
     bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
     command_file = folder / f"{name}.cmd"
@@ -307,6 +308,7 @@ def _prepare(
 
 
 def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] | None:
+    """The command line in ``global_command_override``; ``None`` if there is none."""
     if "global_command_override" not in description:
         return None
     where = folder / DESCRIPTION_NAME

@@ -1,4 +1,4 @@
-"""Reading a build's untrusted files, and copying them into a corpus, a chunk at a time."""
+"""Reading of a build's untrusted files, and copying of parts of them into a corpus in chunks."""
 
 import contextlib
 import errno
@@ -33,7 +33,7 @@ def copy_bytes(descriptor: int, offset: int, size: int, path: Path) -> str:
         while offset < end:
             chunk = os.pread(descriptor, min(CHUNK_BYTES, end - offset), offset)
             if not chunk:
-                raise _shrunk(end, offset)
+                raise _truncated_error(end, offset)
             digest.update(chunk)
             rest = memoryview(chunk)
             while rest:
@@ -50,11 +50,11 @@ def read_bytes(descriptor: int, offset: int, size: int) -> bytes:
     """
     data = os.pread(descriptor, size, offset)
     if len(data) != size:
-        raise _shrunk(offset + size, offset + len(data))
+        raise _truncated_error(offset + size, offset + len(data))
     return data
 
 
-def _shrunk(expected: int, found: int) -> InputError:
+def _truncated_error(expected: int, found: int) -> InputError:
     return InputError(
         f"the file changed while it was read (it ends at byte {found} instead of {expected}); import again"
     )
@@ -95,7 +95,7 @@ def open_untrusted(path: Path, missing: str) -> Generator[int]:
 
 
 def check_plain_file(path: Path, what: str, *, folder: Path) -> str | None:
-    """Why a file of an imported corpus is refused, or ``None``: it must be a regular file, and no link."""
+    """Check that a file of an imported corpus is a regular file and not a link; return the error, or ``None``."""
     try:
         status = path.lstat()
         inside = path.resolve().is_relative_to(folder.resolve())
@@ -109,7 +109,7 @@ def check_plain_file(path: Path, what: str, *, folder: Path) -> str | None:
 
 @contextlib.contextmanager
 def explain_write_errors(name: str, corpus_folder: Path) -> Generator[None]:
-    """Within the block, turn write errors into errors about the module's name or about the disk.
+    """Within the block, convert write errors to errors about the module's name or about the disk.
 
     Raises:
         InputError: the name is not possible on this file system.

@@ -1,4 +1,4 @@
-"""Whether an existing module is up to date, by digests of its source and of all that it includes.
+"""Whether an existing module is up to date, judged by digests of its source and of all included files.
 
 Beside the bitcode of a module stands ``<module>.dep``: a zlib stream of JSON with
 
@@ -29,10 +29,10 @@ from mlgokit.unpacking import inflated
 
 SUFFIX = ".dep"
 DEPENDENCIES = ("-sys-header-deps", "-MT", "module", "-dependency-file")
-"""Options for ``clang -cc1``, before the file that it is to write: what it read, in the language of make."""
+"""Options of ``clang -cc1`` that write the files that it read as make rules; the path of the output follows."""
 
 _MOST_BYTES = 8 << 20
-"""Of a record, unpacked: the names of a hundred thousand files. JSON takes up to 24 times as much when it is read."""
+"""Limit on an unpacked record, for the names of a hundred thousand files. Parsed JSON takes 24 times as much memory."""
 _CLOCK_REALTIME_COARSE = 5
 """Linux's; Python has no name for it."""
 _LARGEST_FILE = 1 << 30
@@ -75,7 +75,7 @@ class FileDigests:
         return digest
 
     def of_all(self, names: Sequence[str], folder: Path, *, before: int | None = None) -> str | None:
-        """One digest of all files, by names that count from a folder; ``None`` as of a single one, or for no file."""
+        """One digest of all files, by names relative to a folder; ``None`` if there are none, or one has no digest."""
         whole = hashlib.sha256()
         for place, name in enumerate(names):
             path = os.path.join(folder, name)  # noqa: PTH118
@@ -87,19 +87,19 @@ class FileDigests:
 
 
 def now() -> int:
-    """The time on the clock by which file systems date changes."""
+    """The current time of the clock from which file systems take modification times."""
     return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
 
 def await_tick() -> None:
-    """Wait some milliseconds until changes have a later date than any that was made before this call."""
+    """Wait some milliseconds, until later changes get a later modification time than those made before."""
     begin = now()
     while now() == begin:
         time.sleep(0.001)
 
 
 def call_digest(words: Sequence[str]) -> str:
-    """Digest of the words of a front end's call."""
+    """Digest of the words of a call of the front end."""
     return hashlib.sha256(json.dumps(list(words)).encode()).hexdigest()
 
 
@@ -134,10 +134,10 @@ def note_sources(path: Path, files: Sequence[str], *, sha256: str, call: str, bi
 
 
 def is_current(path: Path, digests: FileDigests, *, folder: Path, call: str, bitcode_sha256: str) -> bool:
-    """Whether the front end would make the same bitcode again, by the record at ``path``; false without one.
+    """Whether the front end would make the same bitcode again, by the record at ``path``; false without a record.
 
     Args:
-        path: what :func:`note_sources` wrote, perhaps in a corpus from elsewhere.
+        path: a file written by :func:`note_sources`, perhaps in a corpus from elsewhere.
         digests: of files.
         folder: where the front end runs.
         call: digest of the front end's command line, by :func:`call_digest`.
@@ -166,12 +166,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _identity(status: os.stat_result) -> int:
-    """The state of a file, which differs after a change."""
+    """A number that changes when the file is changed."""
     return hash((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
 
 def _content(path: str, status: os.stat_result, identity: int) -> bytes | None:
-    """The digest of a file's content, if the file does not change meanwhile."""
+    """The digest of a file's content, if the file does not change while it is read."""
     if not stat.S_ISREG(status.st_mode):
         return None if stat.S_ISDIR(status.st_mode) else b"no file"
     if status.st_size > _LARGEST_FILE:

@@ -1,6 +1,6 @@
 """Front-end runs for corpora that are made from sources, one for each source; up-to-date modules are reused.
 
-A run is interruptible: the compilers that run are killed, every finished module is kept, and the next run goes on.
+A run can be interrupted: compilers are killed, finished modules are kept, and the next run continues.
 """
 
 import contextlib
@@ -49,9 +49,9 @@ from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
 Level = Literal["O1", "O2", "O3", "Os", "Oz"]
-"""Levels of optimization at which modules are made."""
+"""Optimization levels of modules."""
 FRONT_END = ("-disable-llvm-passes", "-emit-llvm-bc", "-emit-llvm-uselists")
-"""What the front end is to make: bitcode before any pass, its uses in the order that they have in memory."""
+"""Options for the output: bitcode before any pass, with its use-list order preserved."""
 _SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"}
 
 
@@ -77,15 +77,15 @@ class ExtractionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontEndJob:
-    """One source on its way to a module.
+    """One source to be compiled to a module.
 
     Attributes:
-        name: of the module.
-        project: whose it is.
+        name: name of the module.
+        project: project of the module.
         language: ``c++`` or ``c``.
-        held_out: kept out of training.
+        held_out: whether it is kept out of training.
         source: path of the source below the project's root, if it is there.
-        directory: where the compiler runs.
+        directory: working directory of the compiler.
         front_end: clang and its options from ``-cc1`` on, checked; no action, no input, no output.
         input: the last words of the call, which name the source's language and the source.
         command_line: options that compile the bitcode.
@@ -124,7 +124,7 @@ class _Making:
 
 
 def claim_corpus(folder: Path, *, config: Mapping[str, Any], toolchain: Toolchain, inputs: Mapping[str, str]) -> None:
-    """Write the manifest of a corpus folder, or refuse a folder that other settings made."""
+    """Write the manifest of a corpus folder, or refuse a folder that was made with other settings."""
     is_new = not (folder / DESCRIPTION_NAME).exists() and next(folder.rglob("*.bc"), None) is None
     versions = {key: value for key, value in toolchain.describe().items() if key in {"clang", "target"}}
     if not check_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=inputs):
@@ -143,10 +143,10 @@ def make_corpus(
     limits: ExtractionLimits | None = None,
     report: Report = say_nothing,
 ) -> Corpus:
-    """Run the front ends and write the corpus; up-to-date modules are reused, and a split is kept.
+    """Run the front ends and write the corpus; up-to-date modules are reused, and an earlier split is kept.
 
     Args:
-        jobs: what to make, in the order of the corpus.
+        jobs: the sources, in the order of the corpus.
         corpus_folder: where, already claimed.
         wanted: the expected modules, for the error message.
         remedy: for the error message if no module could be made.
@@ -186,7 +186,7 @@ def make_corpus(
 def front_ends(
     corpus_folder: Path, *, limits: ExtractionLimits | None = None
 ) -> Generator[Callable[[FrontEndJob], Module | ModuleFailure]]:
-    """Open a function that makes one module, thread-safe; up-to-date modules are reused, and a split is kept.
+    """Provide a thread-safe function that makes one module; up-to-date modules are reused, and a split is kept.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -197,7 +197,7 @@ def front_ends(
         with contextlib.suppress(CorpusError):
             for name, facts in iter_members(path, "modules", remedy="import again"):
                 if isinstance(facts, dict):
-                    known[name] = _known(cast("dict[str, Any]", facts))
+                    known[name] = _read_known(cast("dict[str, Any]", facts))
     making = _Making(
         corpus_folder=corpus_folder,
         partial=temporary_beside(corpus_folder.absolute() / "modules"),
@@ -217,7 +217,8 @@ def front_ends(
         shutil.rmtree(making.partial, ignore_errors=True)
 
 
-def _known(facts: Mapping[str, Any]) -> _Known:
+def _read_known(facts: Mapping[str, Any]) -> _Known:
+    """Take what the sidecar of an earlier run says about a module."""
     seconds, digest = facts.get("front_end_seconds"), facts.get("bitcode_sha256")
     lost = facts.get("profile_mismatched"), facts.get("profile_missing")
     with contextlib.suppress(ValueError):
@@ -247,6 +248,7 @@ def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
 
 
 def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
+    """Reuse an up-to-date module, or run the front end and move its files into the corpus."""
     bitcode = bitcode_path(making.corpus_folder, job.name)
     cmd = making.corpus_folder / f"{job.name}.cmd"
     cmd_bytes = encode_command_line(job.command_line)
@@ -298,7 +300,7 @@ def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
 def _run_front_end(
     making: _Making, job: FrontEndJob, output: Path, dependencies: Path
 ) -> tuple[process.Completed, str | None]:
-    """Run clang once; returns its result, and the reason if there is no usable bitcode."""
+    """Run clang once; return its result, and the reason if there is no usable bitcode."""
     # Compiled modules go to a folder that goes away: the driver's is in the user's home.
     modules = [f"-fmodules-cache-path={making.partial / 'modules'}"] if "-fmodules" in job.front_end else []
     clang, *options = job.front_end

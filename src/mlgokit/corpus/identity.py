@@ -21,10 +21,10 @@ from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 
 LEAST_SHARED = 0.2
-"""Share of a project's own functions from which on a copy of it is reported."""
+"""Minimum share of a project's own functions in another project for which the pair is reported."""
 
 _LEAST_FUNCTIONS = 5
-"""Of the quarter that is compared; with fewer in common the estimate is noise."""
+"""Minimum number of common functions in the quarter that is compared; with fewer, the estimate is noise."""
 _BATCH = 64
 
 
@@ -43,7 +43,7 @@ class Contents:
     failures: tuple[ModuleFailure, ...] = ()
 
     def keys(self, module: Module) -> frozenset[str]:
-        """The keys by which copies are found: the bitcode's digest, and the identity if it is known."""
+        """The keys by which copies are recognized: the digest of the bitcode, and the identity if it is known."""
         digest = self.digests.get(module.name, module.bitcode_sha256)
         content = self.by_name.get(module.name)
         return frozenset(key for key in (digest, content.identity if content else None) if key)
@@ -109,28 +109,28 @@ def describe_corpus(
     sandbox: Sandbox | None = None,
     report: Callable[[int, int, str], None] | None = None,
 ) -> Contents:
-    """Digest every module, and let the compiler describe those whose content is not remembered.
+    """Digest every module, and let the compiler describe those whose content is not cached.
 
     Args:
-        folder: the corpus; what is found is remembered there.
-        modules: which of its modules.
-        toolchain: whose clang reads them; ``None`` for digests only.
-        plugin: built for that clang.
-        workers: how many compilers run at a time.
+        folder: the corpus, which also has the cache.
+        modules: the modules to describe.
+        toolchain: its clang reads them; ``None`` for digests only.
+        plugin: the plugin for that clang.
+        workers: number of compilers at a time.
         timeout_seconds: deadline of one compiler.
-        sandbox: where it runs; ``None`` for the open.
-        report: called after every module, once one had to be described.
+        sandbox: sandbox of the compilers; ``None`` for none.
+        report: called after every module, once one has to be described.
     """
-    search = _Search(
+    search = _Describing(
         remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),
         toolchain=toolchain,
         plugin=plugin,
         timeout_seconds=timeout_seconds,
         sandbox=sandbox,
     )
-    seen: dict[str, _Seen] = {}
+    seen: dict[str, _Described] = {}
     written = 0
-    with contextlib.closing(in_order(functools.partial(_look, search), modules, workers=workers)) as results:
+    with contextlib.closing(in_order(functools.partial(_describe_one, search), modules, workers=workers)) as results:
         for done, (module, result) in enumerate(zip(modules, results, strict=True), 1):
             seen[module.name] = result
             if len(search.fresh) - written >= _BATCH or done == len(modules):
@@ -152,7 +152,7 @@ def describe_corpus(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Search:
+class _Describing:
     """The state shared by the threads of one call; one thread describes a digest, and the others wait for it."""
 
     remembered: dict[str, ModuleContent]
@@ -165,7 +165,7 @@ class _Search:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _Described:
     """The result for one module."""
 
     digest: str = ""
@@ -173,15 +173,16 @@ class _Seen:
     reason: str = ""
 
 
-def _look(search: _Search, module: Module) -> _Seen:
+def _describe_one(search: _Describing, module: Module) -> _Described:
+    """Digest one module, and describe it unless its content is cached."""
     try:
         digest = digest_file(module.bitcode)
     except OSError as error:
-        return _Seen(reason=f"cannot be read: {error.strerror or error}")
+        return _Described(reason=f"cannot be read: {error.strerror or error}")
     with search.asked[digest]:
         content = search.remembered.get(digest)
         if content is not None or search.toolchain is None or search.plugin is None:
-            return _Seen(digest=digest, content=content)
+            return _Described(digest=digest, content=content)
         description = describe_module(
             search.toolchain,
             search.plugin,
@@ -192,11 +193,11 @@ def _look(search: _Search, module: Module) -> _Seen:
             sandbox=search.sandbox,
         )
         if description.reason:
-            return _Seen(digest=digest, reason=description.reason)
+            return _Described(digest=digest, reason=description.reason)
         content = content_of(description, bitcode_sha256=digest)
         search.remembered[digest] = content
         search.fresh.append(content)
-        return _Seen(digest=digest, content=content)
+        return _Described(digest=digest, content=content)
 
 
 def duplicate_groups(modules: Iterable[Module], contents: Contents, *, exact: bool) -> tuple[tuple[str, ...], ...]:
@@ -255,8 +256,8 @@ def leaks(modules: Sequence[Module], contents: Contents) -> tuple[str, ...]:
 def kinships(modules: Sequence[Module], contents: Contents) -> tuple[Kinship, ...]:
     """Pairs of a held-out and a training project that share many of their own functions, the closest first.
 
-    Copies of whole modules do no harm, as training passes over them, and do not count here. A vendored library that was
-    changed a little does: only its user can say on which side it belongs.
+    Copies of whole modules do not count, since training skips them. A vendored library with small changes is a problem
+    that only the user can solve.
     """
     sides: dict[bool, defaultdict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
     trained_on = {module.name for module in drop_copies(modules, contents)}

@@ -1,4 +1,4 @@
-"""What is in a corpus: counts and sizes by project, what is there twice, the split, what is damaged or was skipped."""
+"""Summary of a corpus: counts and sizes by project, duplicates, the split, and what is damaged or was left out."""
 
 import re
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ from mlgokit.corpus.split import by_project
 from mlgokit.module import Module
 
 _MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
-"""Raw bitcode, and bitcode in the wrapper that Apple's linker wants."""
+"""First bytes of raw bitcode, and of bitcode in the wrapper for Apple's linker."""
 
 _EXAMPLES = 3
 _PARTICULARS = (
@@ -31,7 +31,7 @@ _PARTICULARS = (
     (re.compile(r"\b[0-9a-f]{16,}\b"), "..."),
     (re.compile(r"\d+(?:\.\d+)?"), "N"),
 )
-"""What differs among reasons that are the same: quoted names, positions in sources, digests, numbers."""
+"""Parts that differ between equal reasons: quoted names, source positions, digests, numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,10 @@ class ProjectInfo:
 
     Attributes:
         name: the project.
-        languages: of its modules, sorted.
-        held_out: whether modules of it are kept out of training.
-        modules: how many there are.
-        held_out_modules: of them, kept out of training.
+        languages: languages of its modules, sorted.
+        held_out: whether some of its modules are held out.
+        modules: number of modules.
+        held_out_modules: number of modules that are held out.
         copies: of them, those that training passes over as copies of others.
         bitcode_bytes: of all of them.
         text_bytes: code under plain ``-Oz``, of those for which it is known.
@@ -73,11 +73,11 @@ class ProjectInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedReason:
-    """Why sources or modules were left out, without the particulars of each.
+    """A reason for which sources or modules were left out, without names and numbers.
 
     Attributes:
-        reason: with names, numbers and positions replaced by dots and ``N``.
-        count: how many.
+        reason: the reason, with names, numbers and positions replaced by dots and ``N``.
+        count: number of sources or modules.
         examples: the first few, with their own reasons.
     """
 
@@ -144,7 +144,7 @@ class CorpusInfo:
 
 
 def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
-    """Look at every module of a corpus.
+    """Summarize all modules of a corpus.
 
     Args:
         corpus: the corpus.
@@ -191,7 +191,7 @@ def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
 
 
 def group_reasons(failures: Iterable[ModuleFailure]) -> tuple[SkippedReason, ...]:
-    """Failures by what their reasons have in common, the most frequent first.
+    """Group failures by what their reasons have in common, the most frequent first.
 
     Example:
         >>> group_reasons([ModuleFailure(name="a", project="p", reason="a.c:1:2: fatal error: 'x.h' file not found")])[
@@ -219,6 +219,7 @@ def _damages(modules: Sequence[Module], contents: Contents) -> Iterable[ModuleFa
 
 
 def _damage(module: Module, digest: str | None) -> str | None:
+    """Why a module's bitcode is damaged; ``None`` if it is not."""
     try:
         with module.bitcode.open("rb") as file:
             magic = file.read(4)
@@ -232,6 +233,7 @@ def _damage(module: Module, digest: str | None) -> str | None:
 
 
 def _translate(override: tuple[str, ...], *, folder: Path) -> tuple[str, ...]:
+    """The ``-cc1`` options that a corpus's override means, if they are not literally the same."""
     compiled = parse_override(override, where=str(folder)) if override else ()
     return () if compiled in {override, ("-cc1", *override)} else compiled
 

@@ -1,4 +1,4 @@
-"""One member of a large JSON object, read piece by piece, with bounds on the depth and the size of a piece."""
+"""Streaming reader for one member of a large JSON object, with limits on the depth and size of an element."""
 
 import re
 from collections.abc import Generator, Iterator
@@ -22,7 +22,7 @@ _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % MOST_DIGITS)
 
 
 def has_long_number(before: bytes, data: bytes) -> bool:
-    """Whether a number goes on for :data:`MOST_DIGITS`; ``before`` is the block before.
+    """Whether a number has at least :data:`MOST_DIGITS` digits; ``before`` is the preceding block.
 
     Python makes no integers of more than 4,300 digits, and ijson's reader in C goes on reading while that error waits
     to be noticed, wherever it then is.
@@ -32,7 +32,7 @@ def has_long_number(before: bytes, data: bytes) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class _Bounded:
-    """A file that bounds what one piece may take; a block belongs to the piece that it ends in."""
+    """A file that limits the size of an element; a block belongs to the element that ends in it."""
 
     file: IO[bytes]
     path: Path
@@ -111,6 +111,7 @@ def _iter_members(file: _Bounded, key: str) -> Generator[tuple[str, Any]]:
 
 
 def _put(container: Any, last: list[str], item: object) -> None:
+    """Add an item to the list or object that is being built."""
     if isinstance(container, dict):
         container[last[0]] = item
     else:

@@ -11,7 +11,7 @@ DESCRIPTION_NAME = "corpus_description.json"
 SIDECAR_NAME = "corpus_modules.json"
 SIDECAR_VERSION = 1
 UNSPECIFIED = "<UNSPECIFIED>"
-"""What LLVM's extraction puts into ``global_command_override`` where the user has to fill in the options."""
+"""Placeholder of LLVM's extraction in ``global_command_override`` for options that the user has to fill in."""
 
 _SUFFIXES = {".c": "c", **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP"), "c++")}
 
@@ -22,7 +22,7 @@ _BUILD_FOLDERS = re.compile(
 
 
 def bitcode_path(folder: Path, name: str) -> Path:
-    """Where a module's bitcode stands.
+    """Path of a module's bitcode.
 
     Example:
         >>> bitcode_path(Path("corpus"), "lua/lapi.c.o").as_posix()
@@ -32,12 +32,12 @@ def bitcode_path(folder: Path, name: str) -> Path:
 
 
 def thinlto_index_path(folder: Path, name: str) -> Path:
-    """Where a module's part of the ThinLTO index stands."""
+    """Path of a module's part of the ThinLTO index."""
     return folder / f"{name}.thinlto.bc"
 
 
 def encode_command_line(options: Iterable[str]) -> bytes:
-    r"""The content of a ``.cmd`` file.
+    r"""Encode the content of a ``.cmd`` file.
 
     Example:
         >>> encode_command_line(["-cc1", "-Oz"])
@@ -47,7 +47,7 @@ def encode_command_line(options: Iterable[str]) -> bytes:
 
 
 def decode_command_line(data: bytes) -> tuple[str, ...]:
-    r"""The options of a ``.cmd`` file; the NUL after the last one may be absent.
+    r"""Decode the content of a ``.cmd`` file; the NUL after the last option is optional.
 
     Example:
         >>> decode_command_line(b"-cc1\x00-Oz\x00")
@@ -59,7 +59,7 @@ def decode_command_line(data: bytes) -> tuple[str, ...]:
 
 
 def language_of(name: str, command_line: tuple[str, ...]) -> str:
-    """The language by the source's suffix (``a.cc.o``), else by options that only C++ has."""
+    """Determine the language by the source's suffix (``a.cc.o``), else by options that only C++ has."""
     path = PurePosixPath(name)
     language = _SUFFIXES.get(path.suffix) or _SUFFIXES.get(PurePosixPath(path.stem).suffix)
     if language:
@@ -71,7 +71,7 @@ def language_of(name: str, command_line: tuple[str, ...]) -> str:
 
 
 def check_name(name: str, folder: Path) -> None:
-    """Raise if a module of that name would stand outside of the corpus, or its path be an option to a compiler.
+    """Check that a module of that name is inside the corpus, and that its path is not an option to a compiler.
 
     Raises:
         CorpusError: it would.
@@ -90,7 +90,7 @@ def check_name(name: str, folder: Path) -> None:
 
 
 def default_project(folder: Path) -> str:
-    """The name of a project after the folder that it is built in, or the one above if that is called ``build``.
+    """Name a project after its build folder, or after the parent folder if that is called ``build``.
 
     Example:
         >>> default_project(Path("/src/zlib/build-release")), default_project(Path("/src/My Project"))
@@ -103,7 +103,7 @@ def default_project(folder: Path) -> str:
 
 
 def check_project(project: str | None, folder: Path) -> str:
-    """A name that was given, or the folder's.
+    """Return the given project name, or the default for the folder.
 
     Raises:
         UsageError: the name cannot be the first component of a module's.

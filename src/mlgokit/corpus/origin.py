@@ -1,4 +1,4 @@
-"""Which corpora this user's mlgokit made of sources on this machine; all others are from elsewhere.
+"""Which corpora were made from sources on this machine by this user; all others count as from elsewhere.
 
 Nothing that is in a folder can prove that, because a folder can be copied. So it is noted outside of it, in the user's
 folder for such notes: a digest of the corpus's path, of the numbers that the disk gave the folder and its manifest, and
@@ -19,7 +19,7 @@ from mlgokit.manifest import MANIFEST_NAME
 
 
 def note_made_here(folder: Path) -> None:
-    """Note a corpus folder that has a manifest and no module yet; if it cannot be noted, it is one from elsewhere."""
+    """Note a corpus folder that has a manifest and no module yet; if this fails, it counts as from elsewhere."""
     notes = _notes()
     with contextlib.suppress(OSError, StorageError):
         notes.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -32,7 +32,7 @@ def note_made_here(folder: Path) -> None:
 
 
 def is_made_here(folder: Path) -> bool:
-    """Whether this user's mlgokit made the corpus on this machine, of sources."""
+    """Whether this user made the corpus on this machine from sources."""
     try:
         return (_notes() / _name(folder)).is_file()
     except OSError:
@@ -40,6 +40,7 @@ def is_made_here(folder: Path) -> bool:
 
 
 def _name(folder: Path) -> str:
+    """File name of the note about a corpus folder."""
     path = folder.resolve()
     number, manifest = path.stat(), (path / MANIFEST_NAME).lstat()
     facts = (os.fsencode(path), number.st_dev, number.st_ino, number.st_uid, manifest.st_ino, manifest.st_ctime_ns)

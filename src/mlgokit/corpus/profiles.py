@@ -1,4 +1,4 @@
-"""Profiles that a build is compiled with: checked, and copied into a corpus under the digest of their content.
+"""Profiles of a build, which are checked and copied into a corpus under the digest of their content.
 
 A corpus holds what its modules are compiled with, so that it gives the same code on another machine, and after the
 build was profiled anew. Its command lines name a profile by its place in the corpus, ``profiles/<SHA-256>``, which is
@@ -18,20 +18,20 @@ from mlgokit.corpus.files import copy_bytes, explain_write_errors, open_untruste
 from mlgokit.errors import InputError
 
 PROFILES = "profiles"
-"""The folder of profiles in a corpus."""
+"""Folder in a corpus for profiles."""
 COUNTERS, SAMPLES = "-fprofile-instrument-use-path=", "-fprofile-sample-use="
 _INDEXED = b"\xfflprofi\x81"
-"""How begins what llvm-profdata writes of counters, and of allocations."""
+"""First bytes of indexed profiles of counters and of memory allocations, as llvm-profdata writes them."""
 _GCC_SAMPLES = b"adcg"
 _LINES = {
     SAMPLES: re.compile(rb"\S.*:\d+(:\d+)?\s*"),
     "-fprofile-remapping-file=": re.compile(rb"(name|type|encoding) \S+ \S+\s*"),
 }
-"""The first line of a profile that is text, blank ones and comments left out."""
+"""First line of a text profile, after blank lines and comments."""
 _NAME = re.compile(r"[0-9a-f]{64}")
 _HEAD_BYTES = 1 << 16
 _BY_IR = 1 << 56
-"""The bit of the version of an indexed profile that is clear if the front end put the counters in."""
+"""Bit of the version of an indexed profile that is not set if the front end inserted the counters."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,15 +39,15 @@ class ProfileCopies:
     """Copies profiles into a corpus, each content once.
 
     Attributes:
-        corpus_folder: where to.
-        known: by kind and path, what was copied already.
+        corpus_folder: the corpus.
+        known: profiles that have been copied, by kind and path.
     """
 
     corpus_folder: Path
     known: dict[tuple[str, Path], str] = field(default_factory=dict[tuple[str, Path], str])
 
     def __call__(self, option: Option, directory: Path) -> str:
-        """Copy what an option of a command that ran in ``directory`` names; its path, from the corpus on."""
+        """Copy the profile that an option of a command in ``directory`` names; return its path in the corpus."""
         path = _path(option, directory)
         key = option.name, path
         if key not in self.known:
@@ -60,7 +60,7 @@ class ProfileCopies:
 
 
 def profile_of(option: Option, directory: Path) -> str:
-    """The path of what an option of a command that ran in ``directory`` names, if it is a profile of its kind.
+    """The path that an option of a command in ``directory`` names, after checking that it is such a profile.
 
     Raises:
         InputError: it is not a profile; the message says what it is.
@@ -71,7 +71,7 @@ def profile_of(option: Option, directory: Path) -> str:
 
 
 def profile_files(folder: Path) -> list[Path]:
-    """The files in a corpus that are named like a profile."""
+    """The files in a corpus that are named as profiles."""
     return sorted(path for path in (folder / PROFILES).glob("*") if _NAME.fullmatch(path.name))
 
 
@@ -86,7 +86,7 @@ def profiles_in(words: Iterable[str]) -> list[Option]:
 
 
 def with_profiles(words: Sequence[str], place: Callable[[Option], str | None]) -> tuple[str, ...]:
-    """A ``-cc1`` line with its profiles where ``place`` says, and without those of which it says ``None``.
+    """Replace the paths of profiles in a ``-cc1`` line by ``place(...)``; drop those for which it returns ``None``.
 
     Example:
         >>> with_profiles(["-cc1", "-fprofile-sample-use=a.prof", "-Oz"], lambda option: f"/b/{option.values[0]}")
@@ -102,7 +102,7 @@ def with_profiles(words: Sequence[str], place: Callable[[Option], str | None]) -
 
 
 def counts_by_front_end(path: Path) -> bool:
-    """Whether the front end put in the counters of a profile, and so reads it: bitcode has what it says."""
+    """Whether the front end inserted a profile's counters, and so reads it: its counts are then in the bitcode."""
     with contextlib.suppress(InputError, OSError), open_untrusted(path, "") as descriptor:
         head = read_bytes(descriptor, 0, 16)
         return head.startswith(_INDEXED) and not int.from_bytes(head[8:], "little") & _BY_IR
@@ -115,7 +115,7 @@ def _path(option: Option, directory: Path) -> Path:
 
 @contextlib.contextmanager
 def _open_profile(option: Option, path: Path) -> Generator[int]:
-    """A profile, open for reading."""
+    """Open a profile for reading."""
     words = " ".join(option.words)[:200]
     remedy = "make it with llvm-profdata, then import again"
     with open_untrusted(path, f"expected the profile of {words}, found no file {path}; {remedy}") as descriptor:
@@ -130,7 +130,7 @@ def _open_profile(option: Option, path: Path) -> Generator[int]:
 
 
 def _is_profile(name: str, head: bytes) -> bool:
-    """Whether a file's first bytes are those of the kind that an option reads; no other file gets into a corpus."""
+    """Whether a file's first bytes are those of the kind of profile that an option reads; others are not copied."""
     if head.startswith(_INDEXED):
         return name not in _LINES
     if name == SAMPLES and (head.startswith(_GCC_SAMPLES) or _leb128(head) >> 8 == int.from_bytes(b"SPROF42", "big")):
@@ -140,7 +140,7 @@ def _is_profile(name: str, head: bytes) -> bool:
 
 
 def _leb128(data: bytes) -> int:
-    """The number that begins the binary formats of LLVM's samples; its last byte says which of them."""
+    """The LEB128 number at the start of LLVM's binary sample profiles, whose last byte tells the format."""
     value = 0
     for index, byte in enumerate(data[:10]):
         value |= (byte & 0x7F) << 7 * index

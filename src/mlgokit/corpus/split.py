@@ -1,4 +1,4 @@
-"""Which modules are kept out of training: by project, without leaks, and the same however the corpus grows.
+"""The split of a corpus into training and held-out modules: by project, without leaks, stable when the corpus grows.
 
 A project's side depends on its name, the seed and the share alone: adding projects moves none. A corpus of one project
 is split by module, by identity, so that copies stay together. What a user decided, by a list of projects or by name, is
@@ -21,15 +21,15 @@ from mlgokit.locks import locked
 from mlgokit.module import Module
 
 SPLIT_KEY = "split"
-"""In the sidecar's facts: who decided ``held_out``; absent if the maker of the corpus did, or nobody."""
+"""Key of the sidecar's facts that tells who decided ``held_out``; absent if the maker of the corpus did, or nobody."""
 LISTED = "listed"
 
 _ENOUGH = 4
-"""Held-out projects that one would like to expect."""
+"""Expected number of held-out projects below which a note is given."""
 
 
 class SplitBy(enum.Enum):
-    """What stays together."""
+    """The unit of the split."""
 
     AUTO = "auto"
     PROJECT = "project"
@@ -37,7 +37,7 @@ class SplitBy(enum.Enum):
 
 
 class ProjectsBy(enum.Enum):
-    """What a project is."""
+    """What counts as a project."""
 
     AUTO = "auto"
     BUILD = "build"
@@ -65,12 +65,12 @@ class ProjectSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitResult:
-    """A corpus split.
+    """A split corpus.
 
     Attributes:
         folder: the corpus.
-        share: that was asked for, of projects or modules.
-        seed: of the hash.
+        share: requested share of projects or modules.
+        seed: seed of the hash.
         projects: in the order in which they first appear.
         leaks: training modules with a held-out copy; training passes over them.
         kinships: projects on both sides that share many functions.
@@ -91,7 +91,7 @@ class SplitResult:
 
 
 def position(key: str, *, seed: int) -> float:
-    """Where a name falls between 0 and 1; held out if below the share.
+    """Map a name to a number from 0 to 1; it is held out if the number is below the share.
 
     Example:
         >>> 0 <= position("re2", seed=1) < 1
@@ -104,7 +104,7 @@ def position(key: str, *, seed: int) -> float:
 def choose_held_out(
     keys: Iterable[str], *, share: float, seed: int, kept: Mapping[str, bool] | None = None
 ) -> frozenset[str]:
-    """Which keys are held out; what ``kept`` has decided stays as it is.
+    """Choose the held-out keys; decisions in ``kept`` are preserved.
 
     If none of several would be held out, the one with the lowest position is, and if all would be, the one with the
     highest is not. That depends on which there are, so an earlier choice must come back in ``kept``.
@@ -201,7 +201,7 @@ def split_result(
     seed: int,
     notes: tuple[str, ...] = (),
 ) -> SplitResult:
-    """Count the sides of a corpus as it is."""
+    """Count the modules on each side of a corpus."""
     trained_on = {module.name for module in drop_copies(corpus.modules, contents)}
     rows: list[ProjectSplit] = []
     for name, own in by_project(corpus.modules).items():
@@ -229,6 +229,7 @@ def by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
 
 
 def _regroup(corpus: Corpus, projects_by: ProjectsBy) -> tuple[Module, ...]:
+    """Assign modules to projects by the given rule."""
     match projects_by:
         case ProjectsBy.AUTO:
             return corpus.modules
@@ -240,7 +241,7 @@ def _regroup(corpus: Corpus, projects_by: ProjectsBy) -> tuple[Module, ...]:
 
 
 def _check_replaceable(corpus: Corpus, facts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse to replace a decision that no hash made."""
+    """Refuse to replace a decision that was not made by a hash."""
     for module in corpus.modules:
         decided = facts.get(module.name, {}).get(SPLIT_KEY)
         if decided == LISTED or (decided is None and module.held_out):
@@ -261,7 +262,7 @@ def _by_hash(
     by: SplitBy,
     force: bool,
 ) -> tuple[dict[str, tuple[bool, str]], list[str]]:
-    """Each module's side with a note on the decision; and notes for the user."""
+    """The side of each module with a note on who decided, and notes for the user."""
     marks = {way: f"{way.value} seed={seed} share={share:g}" for way in (SplitBy.PROJECT, SplitBy.MODULE)}
     earlier = {} if force else {name: fact for name, fact in facts.items() if fact.get(SPLIT_KEY) in marks.values()}
     projects = list(dict.fromkeys(module.project for module in modules))
@@ -317,7 +318,7 @@ def _has_project_mark(facts: Mapping[str, Mapping[str, Any]], marks: Mapping[Spl
 
 
 def _group(module: Module, contents: Contents) -> str:
-    """What copies of a module have in common; a trivial one stands for itself."""
+    """A key that copies of a module have in common; a trivial module is a group of its own."""
     content = contents.by_name.get(module.name)
     if content is not None and not content.trivial:
         return content.identity

@@ -1,7 +1,7 @@
-"""How stale a profile is for one module: its functions that the profile does not fit, as the compiler says.
+"""How many functions of a module a profile does not fit, according to the compiler's warnings.
 
-Counters of the front end are matched when bitcode is made, and it warns then. Counters of IR and samples are matched in
-the optimizer, which is run for it once more; its code is thrown away.
+Counters of the front end are matched when bitcode is made, which gives warnings. Counters of IR and samples are matched
+in the optimizer, which is run for this once; its code is discarded.
 """
 
 import re
@@ -17,7 +17,7 @@ from mlgokit.corpus.profiles import COUNTERS, SAMPLES, counts_by_front_end, prof
 from mlgokit.module import Module
 
 _QUIET = "-w"
-"""What importing says to the compiler, so that a build's warnings cost nothing."""
+"""Options with which imports silence a build's warnings."""
 _MATCHED_BY_FRONT_END = (
     "-Wno-everything",
     "-Wprofile-instr-out-of-date",
@@ -51,21 +51,21 @@ class ProfileFit:
 
 
 def fit_of(module: Module) -> ProfileFit | None:
-    """How the profile of a module fits, if that is known."""
+    """The fit of a module's profile, if it is known."""
     if module.profile_mismatched is None or module.profile_missing is None:
         return None
     return ProfileFit(mismatched=module.profile_mismatched, missing=module.profile_missing)
 
 
 def front_end_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The front end's options, and those of ours for its warnings about profiles if it reads one."""
+    """The front end's options, and ours that enable its warnings about profiles if it reads one."""
     return (_not_quiet(words), _MATCHED_BY_FRONT_END) if _by_front_end(words) else (tuple(words), ())
 
 
 def profile_fit(
     clang: str, command_line: Sequence[str], bitcode: Path, *, folder: Path, said: str, seconds: float, limits: Limits
 ) -> ProfileFit | None:
-    """How a module's profile fits; ``None`` if it has none, or the compiler does not say.
+    """Determine how a module's profile fits; ``None`` without a profile, or if the compiler does not tell.
 
     Args:
         clang: the compiler.
@@ -89,6 +89,7 @@ def profile_fit(
 
 
 def _by_front_end(words: Sequence[str]) -> bool:
+    """Whether the front end matches the profile, which it does for counters that it inserted."""
     return any(
         option.name == COUNTERS and option.values and counts_by_front_end(Path(option.values[0]))
         for option in profiles_in(words)
@@ -100,7 +101,7 @@ def _not_quiet(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _from_front_end(said: str) -> ProfileFit:
-    """Read the front end's warnings.
+    """Parse the front end's warnings.
 
     Example:
         >>> _from_front_end("warning: profile data may be out of date: of 5 functions, 2 have mismatched data that")
@@ -112,7 +113,7 @@ def _from_front_end(said: str) -> ProfileFit:
 
 
 def _from_optimizer(said: str) -> ProfileFit:
-    r"""Read the optimizer's warnings; a function that is named twice, as for a profile in two parts, counts once.
+    r"""Parse the optimizer's warnings; a function that is named twice, as for a profile in two parts, counts once.
 
     Example:
         >>> said = "function control flow change detected (hash mismatch) f Hash = 1 up to 0 count discarded"

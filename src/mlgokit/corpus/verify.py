@@ -1,4 +1,4 @@
-"""Whether a corpus gives the build's code: its modules are compiled again, without the plugin, and compared.
+"""Verification that a corpus gives the build's code: modules are compiled without the plugin, and compared.
 
 The build's object is the one that it left, or, for a corpus that was made from sources by the front end alone, what our
 clang makes of the same source in one go. Compared are the bytes of sections, in which a field that the linker fills is
@@ -31,13 +31,13 @@ from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
 MOST_MODULES = 100
-"""How many modules are looked at if nothing else is said."""
+"""Default number of modules to compare."""
 
 _MENTIONED = 8
 
 
 class Verdict(enum.Enum):
-    """What the comparison of one module found."""
+    """The result of comparing one module."""
 
     SAME = "every section is the same"
     SAME_CODE = "the code is the same, other sections differ"
@@ -48,12 +48,12 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedModule:
-    """One module, compared.
+    """The comparison of one module.
 
     Attributes:
-        name: the module's.
-        verdict: what was found.
-        reason: what went wrong, or the names of the sections that differ.
+        name: name of the module.
+        verdict: the result.
+        reason: the error, or the names of the sections that differ.
         text_bytes: code in the build's object.
     """
 
@@ -77,7 +77,7 @@ class VerifyResult:
 
     @property
     def verified(self) -> bool:
-        """Whether there is anything to compare, and all code is the same."""
+        """Whether at least one module was compared, and all code is the same."""
         return bool(self.modules) and all(
             module.verdict in {Verdict.SAME, Verdict.SAME_CODE} for module in self.modules
         )
@@ -100,11 +100,11 @@ class VerifyResult:
 
 
 Reference = Callable[[Module, Path], Path | str]
-"""The build's object of a module, for which there is a folder of its own, or why there is none."""
+"""A function that returns the build's object of a module, or why there is none; it may write to the given folder."""
 
 
 def objects_of_build(folder: Path) -> Reference:
-    """Objects that the build left below ``folder``, under the modules' names.
+    """Find the objects that the build left below ``folder`` by the modules' names.
 
     The first component of a name may be missing, which is the project's; of a local ThinLTO link, lld's
     ``<program>.lto.<module>`` is taken (``-Wl,--save-temps``), if there is one only.
@@ -122,13 +122,13 @@ def objects_of_build(folder: Path) -> Reference:
 
 
 def _is_bitcode(path: Path) -> bool:
-    """Whether an object of a build is bitcode (``-flto``), so that the linker makes the code."""
+    """Whether an object of a build is bitcode (``-flto``), so that the linker generates the code."""
     with path.open("rb") as file:
         return file.read(4) == b"BC\xc0\xde"
 
 
 def compile_in_one_step(jobs: Iterable[FrontEndJob], *, timeout_seconds: float = COMPILE_SECONDS) -> Reference:
-    """What the corpus's compiler makes of the sources, front end and back end in one process."""
+    """Make a reference from sources: the corpus's compiler runs front end and back end in one process."""
     by_name = {job.name: job for job in jobs}
 
     def build(module: Module, folder: Path) -> Path | str:
@@ -200,9 +200,9 @@ def _verify(module: Module, *, reference: Reference, compiler: Compiler) -> Veri
 
 
 def compare_objects(name: str, recorded: Elf, actual: Elf) -> VerifiedModule:
-    """Compare two objects section by section; sections of one name count in their order.
+    """Compare two objects section by section; sections of equal names are compared in order.
 
-    Only code decides about the verdict: sections that are executed, by name and bytes.
+    Only code decides the verdict: executable sections, by name and bytes.
     """
     code = _sections(recorded, executable=True)
     text_bytes = sum(len(data) for pieces in code.values() for data in pieces)

@@ -1,4 +1,4 @@
-"""Making corpora of any size in little memory: files, descriptions and sidecars that are written as they come."""
+"""Streaming writers for corpora of any size: files, descriptions and sidecars are written as modules arrive."""
 
 import contextlib
 import json
@@ -26,12 +26,12 @@ _PARTS = ("names", "facts", "failures")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What came of an import.
+    """The result of an import.
 
     Attributes:
         folder: the corpus.
-        modules: how many modules it has.
-        failures: how many entries gave no module.
+        modules: number of modules.
+        failures: number of entries without a module.
         examples: the first failures; the sidecar has all of them.
     """
 
@@ -43,7 +43,7 @@ class Imported:
 
 @dataclass(slots=True, kw_only=True)
 class CorpusWriter:
-    """Takes modules and failures one by one; made by :func:`corpus_writer`."""
+    """Receives modules and failures one by one; made by :func:`corpus_writer`."""
 
     folder: Path
     names: IO[str]
@@ -57,7 +57,7 @@ class CorpusWriter:
     examples: list[ModuleFailure] = field(default_factory=list[ModuleFailure])
 
     def add(self, outcome: Module | ModuleFailure) -> None:
-        """Put a module, whose files are there already, or a failure into the corpus."""
+        """Add a module, whose files have been written, or a failure."""
         if isinstance(outcome, Module):
             self.add_name(outcome.name)
             facts = module_facts(outcome)
@@ -71,13 +71,13 @@ class CorpusWriter:
             self.examples.append(outcome)
 
     def add_name(self, name: str) -> None:
-        """Put a module into the description alone."""
+        """Add a module to the description only."""
         with writing(self.folder):
             self.names.write(f"{',' if self.modules else ''}\n    {json.dumps(name)}")
         self.modules += 1
 
     def add_facts(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Put what is known about a module into the sidecar; what a split decided about it stays."""
+        """Add facts about a module to the sidecar; an earlier decision of a split is kept."""
         facts = self.decisions.facts(name, facts)
         with writing(self.folder):
             self.facts.write(f"{',' if self.described else ''}\n  {json.dumps(name)}: {json.dumps(facts)}")
@@ -86,7 +86,7 @@ class CorpusWriter:
             self.known.add(hash(name))
 
     def add_earlier(self, path: Path) -> None:
-        """Put in what an earlier sidecar says of modules that were not added."""
+        """Add what an earlier sidecar says about modules that were not added."""
         if path.exists() and self.known is not None:
             for name, facts in iter_members(path, "modules", remedy="import again"):
                 if hash(name) not in self.known:
@@ -98,7 +98,7 @@ class CorpusWriter:
 
 
 def description_fields(*, has_thinlto: bool = False, override: Sequence[str] | None = None) -> dict[str, Any]:
-    """The fields of a description but ``modules``, in the order in which LLVM writes them.
+    """The fields of a description except for ``modules``, in LLVM's order.
 
     Example:
         >>> description_fields(has_thinlto=True, override=["-cc1"])
@@ -112,7 +112,7 @@ def description_fields(*, has_thinlto: bool = False, override: Sequence[str] | N
 def corpus_writer(
     folder: Path, fields: Mapping[str, Any], *, remedy: str, keep_facts: bool = False
 ) -> Generator[CorpusWriter]:
-    """A corpus that is there when the block ends well; a description that was there before stays until then.
+    """Open a writer; the corpus is complete when the block succeeds, until then an earlier description is kept.
 
     The split of a corpus that was there before is kept.
 
@@ -172,7 +172,7 @@ def corpus_writer(
 
 @contextlib.contextmanager
 def _scratch_file(path: Path, folder: Path) -> Generator[IO[str]]:
-    """A new file that is closed at the end; what it still holds then may find the disk full."""
+    """A new file that is closed at the end, which may then find the disk full."""
     file = path.open("w+", encoding="utf-8")
     try:
         yield file
@@ -182,7 +182,7 @@ def _scratch_file(path: Path, folder: Path) -> Generator[IO[str]]:
 
 
 def _keep_facts(writer: CorpusWriter, partial: Path) -> None:
-    """Make a sidecar of the facts so far and those that were there before."""
+    """Make a sidecar of the facts so far and the earlier ones."""
     path = writer.folder / SIDECAR_NAME
     with contextlib.suppress(CorpusError, StorageError, OSError):
         writer.add_earlier(path)
@@ -221,7 +221,7 @@ def write_outcomes(
     total: int = 0,
     room: Room | None = None,
 ) -> None:
-    """Make modules in threads, and put each into the corpus in the order of the items.
+    """Make modules in threads, and add each to the corpus in the order of the items.
 
     Args:
         writer: of the corpus.

@@ -481,7 +481,7 @@ def explain_differences(
             compiler = dataclasses.replace(compiler, plugin=build_plugin(compiler.toolchain))
         except ToolError as error:
             return dataclasses.replace(found, no_trees=f"they need a plugin of their own: {error}")
-    trees = function_trees(
+    trees = explain_largest_changes(
         functions,
         {module.name: module for module in modules_of_variant(bitcode.modules, variants.after)},
         compiler=compiler,
@@ -518,7 +518,7 @@ def inlining_policy(side: Variant) -> Policy | None:
     return None if chosen.startswith(":") else load_policy(Path(chosen), problem=INLINE_SIZE.name)
 
 
-def function_trees(
+def explain_largest_changes(
     functions: Sequence[DifferingFunction],
     modules: Mapping[str, Module],
     *,
@@ -529,19 +529,20 @@ def function_trees(
     seconds: float,
     report: Report = say_nothing,
 ) -> tuple[FunctionTree, ...]:
-    """Why those functions are larger or smaller that changed most: those that grew first, and of each the most first.
+    """Explain, by their call trees, why the functions changed whose size changed most.
 
-    The modules that hold them are compiled again. What the time is not enough for is there with the reason.
+    Their modules are compiled again. Functions that grew come first, then those that shrank, each by decreasing change.
+    A function for which the time does not suffice has that as its ``failure``.
 
     Args:
-        functions: all that differ, the worst first.
-        modules: by name.
-        compiler: with a plugin.
-        side: what is judged, against LLVM's own inlining.
+        functions: all functions that differ, those that grew most first.
+        modules: the modules by name.
+        compiler: a compiler with a plugin.
+        side: the candidate, which is compared with LLVM's own inlining.
         policy: see :func:`~mlgokit.evaluation.explain.explain_module`.
-        names: functions of a module, also those that no object has.
-        seconds: after which no module is begun.
-        report: progress.
+        names: lists the functions of a module, including those that are in no object.
+        seconds: time after which no further module is compiled.
+        report: receives the progress.
     """
     grown = [one for one in functions[:MOST_TREES] if one.growth > 0]
     shrunk = [one for one in reversed(functions[-MOST_TREES:]) if one.growth < 0]

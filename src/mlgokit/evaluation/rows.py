@@ -59,7 +59,7 @@ def compare_module(
         weights: of COMDAT signatures in the build before.
         plugins: whether the compilers had the plugin.
     """
-    before, after = (_functions(done) for done in builds)
+    before, after = (_function_sizes(done) for done in builds)
     measured = [done.sizes for done in builds if done is not None and done.sizes is not None]
     comdat = {one for sizes in measured for one in _in_groups(sizes)}
     first, second = builds
@@ -120,8 +120,8 @@ def compare_costs(
     )
 
 
-def _functions(done: Compilation | None) -> dict[str, FunctionBytes]:
-    """By name; several of one name in an object, as of local functions, are one row."""
+def _function_sizes(done: Compilation | None) -> dict[str, FunctionBytes]:
+    """Sizes and cost of each function by name; those of functions with equal names, such as local ones, are added."""
     if done is None or done.sizes is None:
         return {}
     costs = None

@@ -147,6 +147,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         self._end()
 
     def _begin(self, index: int) -> None:
+        """Start a compiler for the module with that index."""
         self._end()
         self._module = index
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mlgokit-")))
@@ -181,6 +182,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         return facts
 
     def _advice(self, action: Action, asked: Observation) -> tuple[Advice, bool]:
+        """Convert an action to advice; also tell whether an index that is not allowed was replaced."""
         if self.problem.advice_kind is AdviceKind.REAL:
             return priority_of(UNIT_BOUND * float(np.asarray(action).ravel()[0])), False
         chosen = int(action)
@@ -246,6 +248,7 @@ def open_environment(
 
 
 def _actions(problem: Problem, columns: int) -> Any:
+    """The action space of a problem."""
     match problem.advice_kind:
         case AdviceKind.BINARY:
             return spaces.Discrete(2)

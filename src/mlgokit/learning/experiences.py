@@ -283,6 +283,7 @@ def _exploration(task: Task, proposal: Proposal, position: int) -> Exploration:
 
 
 def _make_experience(task: Task, run: Compilation, proposal: Proposal, item: _Item, bases: _Bases) -> Experience:
+    """Make the experience of a compilation, with credit for its difference to the base, if it has one."""
     baselines = bases.baselines
     log = run.logs.get(baselines.problem.name)
     if log is None:

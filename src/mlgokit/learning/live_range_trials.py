@@ -349,6 +349,7 @@ def _draw_functions(
 
 
 def _draw_validation_projects(projects: Sequence[str], config: Learning) -> frozenset[str]:
+    """Draw the projects for validation, but leave at least one for training."""
     names = sorted(set(projects))
     wanted = min(len(names) - 1, round((config.validation_share or 0) * len(names)))
     drawn: list[int] = np.random.default_rng([config.seed, len(names)]).permutation(len(names))[:wanted].tolist()

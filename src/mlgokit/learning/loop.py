@@ -101,6 +101,7 @@ def learn(
 
 
 def _run_to_the_end(source: LabelSource, training: Training) -> Learned:
+    """Run turns from the checkpoint, if there is one, until the budget is spent."""
     folder, algorithm = training.folder, training.algorithm
     checkpoint = load_checkpoint(folder, algorithm)
     run = source.open(training, checkpoint[0] if checkpoint else None)

@@ -80,6 +80,7 @@ def log_passes(compiler: Compiler, module: Module) -> tuple[Compilation, list[Fu
 
 
 def _questions(log: Log, keys: dict[str, int]) -> list[FunctionQuestions]:
+    """Group the logged decisions by function."""
     columns = log.columns
     names = PASS_SELECTION.feature_names
     values = np.stack([columns[name].reshape(-1).astype(np.int64) for name in names], axis=1)
@@ -303,6 +304,7 @@ def try_optimizer(
 
 
 def _compile_without(compiler: Compiler, module: Module, left_out: Collection[LeftOut]) -> Compilation:
+    """Compile a module without some optimizer passes in some functions, listing what passes change."""
     use = PluginUse(
         policies={INLINE_SIZE.name: HEURISTIC},
         logs=(INLINE_SIZE.name,),

@@ -185,6 +185,7 @@ def settings_of(algorithm: str, preset: str, changes: Sequence[str], *, problem:
 
 
 def _replace_setting(settings: Any, name: str, value: str, *, shown: str) -> Any:
+    """Replace one setting, which may be inside another, by the value in a user's text."""
     first, _, rest = name.partition(".")
     fields = [field.name for field in dataclasses.fields(settings)]
     if first not in fields:

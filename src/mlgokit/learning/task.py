@@ -87,6 +87,7 @@ def _fit_normaliser(
     *,
     algorithm: str,
 ) -> Normaliser:
+    """Fit the learner's normaliser to the trace, or make it from a vocabulary."""
     if known is not None:
         return quantile_of(known, features)
     if LEARNERS[algorithm].fits_normaliser:

@@ -1,1 +1,1 @@
-"""LLVM's interactive channels: what is said on them, and their host."""
+"""LLVM's interactive channels: their protocol, and the process that talks to the compiler."""

@@ -24,13 +24,13 @@ _HEADER_BEGINS = b'{"features":'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Terms:
-    """What a session's header says.
+    """What a session's header declares.
 
     Attributes:
-        decode: from the bytes of an observation to its tensors, as they were sent.
-        header: of the log, as an advisor sees it.
-        advice: what an answer must be.
-        problem: what is decided, if the name of the advice is known.
+        decode: decodes the bytes of an observation to its tensors, under the names that the compiler sent.
+        header: the header as the advisor sees it.
+        advice: specification of the expected answer.
+        problem: the problem, if the name of the advice is known.
     """
 
     decode: Callable[[bytes], Mapping[str, NDArray[Any]]]
@@ -41,13 +41,13 @@ class _Terms:
 
 @dataclass(slots=True, kw_only=True)
 class Conversation:
-    """One channel's side of a compilation.
+    """The protocol state of one channel during a compilation.
 
     Attributes:
         name: stands for the channel in messages.
         overwritten: of these two features the first is missing from observations and logs, because its bytes are
             those of the second (:class:`mlgokit.problems.Channel`).
-        problem: what the channel must be about; found by the name of the advice if not given.
+        problem: the problem that the channel must be about; if not given, determined by the name of the advice.
         sessions: how many headers were understood.
     """
 
@@ -65,15 +65,15 @@ class Conversation:
     _logs: list[Log] = field(default_factory=list[Log])
 
     def __post_init__(self) -> None:
-        """Give the first session its cursor."""
+        """Initialize the cursor of the first session."""
         self._cursor = Cursor(name=self.name)
 
     def hear(self, data: bytes) -> None:
-        """Take more bytes."""
+        """Append bytes that the compiler sent."""
         self._stream += data
 
     def next(self) -> Observation | None:
-        """The observation that waits for an answer; ``None`` before it is complete.
+        """Return the observation that waits for an answer; ``None`` if it is not complete yet.
 
         Raises:
             TraceError: the bytes are not LLVM's protocol, or do not fit the problem.
@@ -105,7 +105,7 @@ class Conversation:
         return self._asked
 
     def answer(self, advice: Advice) -> bytes:
-        """The bytes of a legal answer to the observation that waits.
+        """Encode the answer to the observation that waits.
 
         Raises:
             UsageError: the answer is not legal, or nothing was asked. The question stays open.
@@ -122,7 +122,7 @@ class Conversation:
         return data
 
     def close(self) -> str:
-        """The compiler closed the channel; give the sentence about an item that it left incomplete, or nothing."""
+        """Handle the end of the channel; return an error sentence if the last item is incomplete, else nothing."""
         damage = ""
         if self._stream and self._asked is None:
             try:
@@ -133,12 +133,12 @@ class Conversation:
         return damage
 
     def log(self) -> Log | None:
-        """What was asked and answered in all sessions, the answers as last feature; ``None`` if there was no header."""
+        """Observations and answers of all sessions, the answers as last feature; ``None`` if there was no header."""
         self._turn_over(bytearray())
         return _join(self._logs)
 
     def _turn_over(self, following: bytearray) -> None:
-        """End the present session and keep its log; ``following`` is what the next one begins with."""
+        """End the current session and keep its log; ``following`` are the first bytes of the next one."""
         if self._terms is not None:
             position = self._cursor.position if self._asked is None else self._asked_at
             log = read_log_bytes(bytes(self._stream), name=self.name, partial=True)
@@ -151,6 +151,7 @@ class Conversation:
         self._decisions = []
 
     def _read(self, *, ended: bool) -> Any:
+        """Read the next item of the session; ``ended`` tells whether the channel was closed."""
         try:
             return read_item(self._stream, self._cursor, ended=ended)
         except TraceError as error:
@@ -160,12 +161,13 @@ class Conversation:
             raise TraceError(message, path=error.path, offset=error.offset) from None
 
     def _begin(self, header: Header) -> None:
+        """Begin a session with its header."""
         self._terms = self._accept(header)
         self._first = self._first or header
         self.sessions += 1
 
     def _accept(self, header: Header) -> _Terms:
-        """Accept the header."""
+        """Check a header, and derive from it how the session is read."""
         advice = header.advice
         kinds = {spec.name: (spec.type, spec.shape) for spec in header.features}
         if advice is None or advice.size_bytes != advice.dtype.itemsize:
@@ -196,7 +198,7 @@ class Conversation:
 
 
 def encode_advice(spec: TensorSpec, advice: Advice) -> bytes:
-    r"""The bytes of an answer.
+    r"""Encode an answer.
 
     Raises:
         UsageError: the element type cannot hold the answer.
@@ -222,7 +224,7 @@ def encode_advice(spec: TensorSpec, advice: Advice) -> bytes:
 def _restore_names(
     values: Mapping[str, NDArray[Any]], overwritten: tuple[str, str] | None
 ) -> Mapping[str, NDArray[Any]]:
-    """Give tensors that were sent in the place of others their own name."""
+    """Rename tensors that the compiler sent under another feature's name."""
     if overwritten is None:
         return values
     replaced, owner = overwritten
@@ -230,7 +232,7 @@ def _restore_names(
 
 
 def _with_decisions(log: Log, terms: _Terms, decisions: Sequence[Advice], overwritten: tuple[str, str] | None) -> Log:
-    """The log that LLVM's development mode would have written: the decision as last feature, and no advice."""
+    """Convert to the log that LLVM's development mode would have written: the decision is the last feature."""
     column = np.array(decisions, terms.advice.dtype).reshape(-1, *terms.advice.shape)
     column.flags.writeable = False
     columns = {**_restore_names(log.columns, overwritten), terms.advice.name: column}
@@ -238,7 +240,7 @@ def _with_decisions(log: Log, terms: _Terms, decisions: Sequence[Advice], overwr
 
 
 def _join(logs: Sequence[Log]) -> Log | None:
-    """Logs with one header after each other; a context that occurs in two is one that was entered again."""
+    """Concatenate logs with equal headers; a context that occurs in two of them is one that was entered again."""
     if len(logs) < 2:
         return logs[0] if logs else None
     contexts: list[ContextSpan] = []

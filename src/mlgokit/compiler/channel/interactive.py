@@ -1,4 +1,4 @@
-"""Host of LLVM's interactive channels: a compiler asks, advisors answer, decision by decision.
+"""Run compilers with LLVM's interactive channels: the compiler sends observations, advisors send decisions.
 
 docs/formats.md, "Interactive channel", has the protocol; LLVM's side is ``llvm/Analysis/InteractiveModelRunner.h``.
 :func:`drive` is for one channel, :func:`drive_channels` for several, :func:`open_session` for callers that answer
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def clang_words(options: Sequence[str]) -> tuple[str, ...]:
-    """LLVM options as clang takes them, driver and ``-cc1`` alike.
+    """Spell LLVM options for clang, driver and ``-cc1`` alike.
 
     Example:
         >>> clang_words(["-enable-ml-inliner=release"])
@@ -47,12 +47,12 @@ def channel_use(
     include_default: bool = False,
     words: Callable[[Sequence[str]], tuple[str, ...]] = clang_words,
 ) -> ChannelUse:
-    """The channel of a problem, for compilers of an LLVM major.
+    """Describe the channel of a problem for compilers of an LLVM major.
 
     Args:
-        problem: what is decided.
-        major: of the compiler.
-        advisor: who answers.
+        problem: the problem to decide.
+        major: LLVM major of the compiler.
+        advisor: makes the decisions.
         include_default: whether the compiler shall send its own decision too, if it can.
         words: how the compiler takes LLVM's options; ``tuple`` for opt and llc.
 
@@ -77,7 +77,7 @@ def drive(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> InteractiveResult:
-    """Run a compiler that asks one advisor over one channel.
+    """Run a compiler under one advisor, over one channel.
 
     Args:
         argv: the command line without the channel.
@@ -116,7 +116,7 @@ def drive_channels(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> InteractiveResult:
-    """Run a compiler that asks an advisor on each of several channels; arguments as for :func:`open_session`.
+    """Run a compiler under an advisor for each of several channels; arguments as for :func:`open_session`.
 
     Raises:
         ToolError: the compiler cannot be started.

@@ -1,6 +1,7 @@
-"""A compiler that asks over interactive channels, as something that can be stepped: next observation, answer, next.
+"""A compiler with interactive channels that can be stepped: take an observation, answer it, take the next.
 
-The process side: pipes, deadlines, the compiler's end. What is said is in :mod:`mlgokit.compiler.channel.conversation`.
+This is the process side: pipes, deadlines, the end of the compiler. The protocol is in
+:mod:`mlgokit.compiler.channel.conversation`.
 """
 
 import contextlib
@@ -28,9 +29,9 @@ from mlgokit.traces import Log
 
 _READ_BYTES = 2**16
 _LEAST_ROOM = 2**13
-"""Bytes; a disk with less cannot hold a compiler's messages."""
+"""Bytes; with less free space, a compiler's messages may be lost."""
 _LOOK_AFTER_SECONDS = 1.0
-"""How often the pipes are looked for while the compiler says nothing."""
+"""Interval for checking the pipes while the compiler sends nothing."""
 
 
 class InteractiveStatus(enum.Enum):
@@ -105,7 +106,7 @@ class InteractiveResult:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Line:
-    """The two pipes of a channel, and its conversation."""
+    """The two pipes of a channel, and its protocol state."""
 
     name: str
     base: str
@@ -152,7 +153,7 @@ class Session:
     _result: InteractiveResult | None = None
 
     def next(self) -> Observation | None:
-        """The next observation, of any channel; ``None`` when there will be none, and :meth:`result` says why.
+        """Wait for the next observation of any channel; ``None`` if there will be none, and :meth:`result` says why.
 
         Raises:
             UsageError: the last one was not answered.
@@ -198,7 +199,7 @@ class Session:
         self._active = time.monotonic()
 
     def close(self) -> InteractiveResult:
-        """Kill the compiler if it runs, and reap it; the result has the conversation so far."""
+        """Kill the compiler if it is still running, and reap it; the result contains the conversation so far."""
         if self._result is not None:
             return self._result
         if self._stopped is None and not self._is_over:
@@ -228,11 +229,11 @@ class Session:
         return self._result
 
     def result(self) -> InteractiveResult:
-        """Return the result; kills the compiler if it still runs."""
+        """Return the result, after killing the compiler if it is still running."""
         return self._result or self.close()
 
     def _failure(self, returncode: int, stderr: str) -> str:
-        """Describe how a compiler failed by itself."""
+        """Describe the failure of a compiler that ended by itself."""
         if sentence := describe_exceeded_limit(COMPILER_LIMITS, returncode=returncode, complaint=stderr):
             return f"{self.program}: expected exit code 0, found that {sentence}"
         how = f"exit code {returncode}" if returncode > 0 else f"signal {signal.Signals(-returncode).name}"
@@ -246,12 +247,12 @@ class Session:
         return "; ".join([f"{self.program}: expected exit code 0, found {how}: {complaint}", *rest])
 
     def _has_no_room(self) -> bool:
-        """Whether the disk with temporary files is full, so that standard error may be incomplete."""
+        """Whether the disk of temporary files is full, so that standard error may be incomplete."""
         disk = os.fstatvfs(self._stderr.fileno())
         return disk.f_bavail * disk.f_frsize < _LEAST_ROOM
 
     def _wait(self) -> None:
-        """Read the compiler's next bytes, or find that no more will come."""
+        """Read the compiler's next bytes, or detect that no more will come."""
         is_open = any(line.is_open for line in self._lines.values())
         deadline = self._begin + self._timeout_seconds
         quiet_after = self._active + self._answer_timeout_seconds if is_open else deadline
@@ -277,7 +278,7 @@ class Session:
         self._is_over = has_ended and not heard
 
     def _read(self, line: _Line) -> bool:
-        """Read what the channel has; returns whether there were bytes, and records that the channel was closed."""
+        """Read what a channel has; return whether there were bytes, and note whether the channel was closed."""
         heard = False
         with contextlib.suppress(BlockingIOError):
             # The second look finds the end of a session that was over before its pipe was opened for it.
@@ -292,7 +293,7 @@ class Session:
         return heard
 
     def _expect_another(self, line: _Line) -> None:
-        """Prepare for the compiler to open a channel again that it closed."""
+        """Prepare for the compiler to open a channel again after closing it."""
         line.is_open = line.has_ended = False
         # LLVM reads every answer; what another program left must not answer the first question of the next session.
         with contextlib.suppress(BlockingIOError):
@@ -310,6 +311,7 @@ class Session:
             self._poller.register(old, select.POLLIN)
 
     def _look_for_pipes(self) -> None:
+        """Stop the session if pipes that the compiler has not opened yet were deleted."""
         for line in self._lines.values():
             if line.conversation.sessions == 0 and not line.is_open and line.is_lost():
                 trouble = "expected the two pipes that the compiler was to open, found them gone"

@@ -1,1 +1,1 @@
-"""What compilers and linkers write: objects, their bytes by owner, archives, linked images."""
+"""Files that compilers and linkers write: objects, archives and linked images, and which symbol owns which byte."""

@@ -1,4 +1,4 @@
-"""The exact account of a project: every COMDAT signature counted once, as the linker keeps it.
+"""The exact size of a project: every COMDAT signature is counted once, as the linker keeps it.
 
 A linker keeps the first copy of a signature in link order. So a module answers for the bytes of the signatures that it
 is the first to define, less those of the copy that would be kept without it, and for no others. ``docs/scores.md``
@@ -22,13 +22,13 @@ class ProjectAccount:
 
     Attributes:
         order: the modules, in link order.
-        objective: which bytes count; 1/k never does.
-        existence: the share of a signature's bytes, divided by the number of its definers, that a module is credited
-            with when it stops defining it although others do. 0 is the exact image; more rewards steps on the way to
-            a signature that no module defines.
-        sizes: [module] the current object.
+        objective: which bytes count; signatures are never divided by k.
+        existence: credit for a module that stops defining a signature while others still define it: this share of the
+            signature's bytes, divided by the number of its definers. 0 makes the account the exact image; more rewards
+            steps towards a signature that no module defines.
+        sizes: the current object of each module.
         image: bytes of all current objects, each signature once.
-        definers: for each signature the positions in ``order`` of the modules that define it, ascending.
+        definers: for each signature, the indices in ``order`` of the modules that define it, ascending.
     """
 
     order: tuple[str, ...]
@@ -56,9 +56,9 @@ class ProjectAccount:
         self.sizes[module] = sizes
 
     def module_bytes(self, module: str, sizes: ObjectSizes) -> float:
-        """What the image would weigh more than without the module, if ``sizes`` were its object and all others stayed.
+        """By how much the image grows because of this module, if its object is ``sizes`` and all others stay the same.
 
-        Differences between objects of one module are exact; the sum over modules is not the image.
+        Differences between objects of one module are exact, but the sum over modules is not the size of the image.
         """
         _, scores, rest = self.functions(module, sizes, existence=0.0)
         return float(scores.sum()) + rest
@@ -66,10 +66,10 @@ class ProjectAccount:
     def functions(
         self, module: str, sizes: ObjectSizes, *, existence: float | None = None
     ) -> tuple[tuple[str, ...], Floats, float]:
-        """The same by function: names [F], bytes [F], and what belongs to no function.
+        """The same by function: names [F], bytes [F], and the bytes that belong to no function.
 
-        Where the module's copy of a signature stands in for a later one, the later one's functions follow with
-        negative bytes.
+        If the linker keeps this module's copy of a signature in place of a later module's, the later module's functions
+        are listed as well, with negative bytes.
         """
         columns = columns_of(self.objective)
         functions = sizes.function_bytes[:, :columns].sum(axis=1).astype(np.float64)
@@ -100,7 +100,7 @@ class ProjectAccount:
 def account_of(
     order: Sequence[str], objects: Mapping[str, ObjectSizes], *, objective: Objective, existence: float = 0.0
 ) -> ProjectAccount:
-    """The account of objects in link order."""
+    """Make the account of objects in link order."""
     account = ProjectAccount(order=tuple(order), objective=objective, existence=existence)
     for name in order:
         if name in objects:

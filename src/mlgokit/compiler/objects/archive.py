@@ -1,4 +1,4 @@
-"""Static libraries: which objects are in one, and how to make one of others.
+"""Static libraries: list the objects in one, and make one from objects.
 
 The format is that of System V and GNU ``ar``: ``!<arch>`` and a line end, then members of a 60-byte header and their
 bytes, padded to an even length. Long names stand in the member ``//``; ``#1/N`` puts a name in front of the bytes, as
@@ -25,13 +25,13 @@ _TABLES = frozenset({"/", "/SYM64/", "__.SYMDEF", "__.SYMDEF SORTED"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One object in a static library.
+    """An object in a static library.
 
     Attributes:
-        name: its name there, without folders, or its path in a thin archive.
-        file: where its bytes are.
-        offset: of its first byte in ``file``.
-        size: how many there are.
+        name: its name without folders, or its path in a thin archive.
+        file: the file that contains its bytes.
+        offset: offset of its first byte in ``file``.
+        size: number of bytes.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Member:
     size: int
 
     def data(self) -> bytes:
-        """Its bytes.
+        """Read the object's bytes.
 
         Raises:
             InputError: the file is gone.
@@ -68,7 +68,7 @@ def is_archive(path: Path) -> bool:
 
 
 def read_members(path: Path) -> list[Member]:
-    """The objects in a static library, in its order; symbol tables are passed over.
+    """List the objects in a static library, in order, without its symbol tables.
 
     Raises:
         InputError: it cannot be read, or is no archive, or is damaged.
@@ -111,7 +111,7 @@ def read_members(path: Path) -> list[Member]:
 
 
 def _is_number(text: str) -> bool:
-    """Whether :func:`int` reads it; a raised two is a digit to :meth:`str.isdigit`."""
+    """Whether :func:`int` can parse the text; :meth:`str.isdigit` also accepts digits such as a superscript two."""
     return text.isascii() and text.isdigit()
 
 
@@ -123,7 +123,7 @@ def _name_and_size(header: bytes, path: Path, position: int) -> tuple[str, int]:
 
 
 def find_ar(toolchain: Toolchain) -> Path:
-    """The program that makes static libraries: LLVM's beside clang, else one in ``PATH``.
+    """Find a program that makes static libraries: ``llvm-ar`` beside clang, else one in ``PATH``.
 
     Raises:
         ToolError: there is none.
@@ -136,7 +136,7 @@ def find_ar(toolchain: Toolchain) -> Path:
 
 
 def write_archive(ar: Path, output: Path, objects: Sequence[Path], *, timeout_seconds: float) -> str:
-    """Make a static library of objects, with an index; gives what was wrong, or nothing."""
+    """Make a static library with an index from objects; return the error, or an empty string."""
     output.unlink(missing_ok=True)
     done = process.run([ar, "qcs", output, *objects], timeout_seconds=timeout_seconds)
     if done.timed_out:

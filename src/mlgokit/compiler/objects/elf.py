@@ -35,7 +35,7 @@ SYMBOL = np.dtype(
 RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 
 LARGEST_FILE = 2 << 30
-"""Bytes; what is read is in memory as a whole."""
+"""Limit on the size of a file, which is read into memory."""
 
 _SECTION_32 = np.dtype([(name, "<u4") for name in SECTION.names or ()])
 _SYMBOL_32 = np.dtype(
@@ -65,14 +65,15 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """Where things are in files of one width.
+    """Sizes and offsets in files of one class, in bytes.
 
     Attributes:
-        header: bytes of the file's header.
-        sections: byte in it at which the place of the section headers is given.
-        names: byte at which the index of the section with their names is; their size and number stand before it.
-        section: a section header.
-        symbol: a symbol.
+        header: size of the file header.
+        sections: offset of the field with the offset of the section headers.
+        names: offset of the field with the index of the section name table; size and number of section headers come
+            before it.
+        section: size of a section header.
+        symbol: size of a symbol.
     """
 
     header: int
@@ -92,9 +93,9 @@ _FORMATS = {
     b"BC\xc0\xde": "LLVM bitcode",
     b"!<arch>": "a static library",
 }
-"""By how they begin, what people give in the place of an ELF file."""
+"""Other kinds of files, by their first bytes, for error messages."""
 _BITS = {1: 32, 2: 64}
-"""By the class of a file."""
+"""Layouts by the ELF class of a file."""
 _LAYOUTS = {
     32: _Layout(header=52, sections=32, names=50, section=_SECTION_32, symbol=_SYMBOL_32),
     64: _Layout(header=64, sections=40, names=62, section=SECTION, symbol=SYMBOL),
@@ -124,7 +125,7 @@ class Elf:
     names: tuple[str, ...]
 
     def is_index_table(self, index: int) -> bool:
-        """Whether section ``index`` is an ``.ARM.exidx``; for x86-64 the same number means ``.eh_frame``."""
+        """Whether section ``index`` is an ``.ARM.exidx``; for x86-64, the same section type means ``.eh_frame``."""
         return self.machine == ARM and int(self.sections["type"][index]) == _SHT_ARM_EXIDX
 
 
@@ -162,12 +163,12 @@ class Symbols:
 
 
 def damage_error(where: str, expected: str, found: str) -> InputError:
-    """The error for a file that contradicts itself."""
+    """Make the error for a file that contradicts itself."""
     return InputError(f"{where}: expected {expected}, found {found}; the file is damaged or cut short: make it again")
 
 
 def text_at(strings: bytes, offset: int) -> str:
-    r"""The zero-terminated string at ``offset`` of a checked string table.
+    r"""Read the zero-terminated string at ``offset`` of a checked string table.
 
     Example:
         >>> text_at(b"\0main\0", 1)
@@ -177,7 +178,7 @@ def text_at(strings: bytes, offset: int) -> str:
 
 
 def _describe(data: bytes) -> str:
-    """What a file is that is not ELF."""
+    """Describe what kind of file a file is that is not ELF."""
     known = next((name for begin, name in _FORMATS.items() if data.startswith(begin)), None)
     return known or f"{len(data)} bytes that begin with {data[:4].hex() or 'nothing'}"
 
@@ -232,7 +233,7 @@ def read_elf(source: bytes | Path) -> Elf:
 
 
 def read_table(elf: Elf, index: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The contents of section ``index`` as an array of ``dtype``.
+    """Read section ``index`` as an array of ``dtype``.
 
     Raises:
         InputError: the section's size is no multiple of the entry's, or it has no contents.
@@ -276,13 +277,13 @@ def read_symbols(elf: Elf) -> Symbols:
 
 
 def relocation_sections(elf: Elf, target: int) -> list[int]:
-    """The sections with relocations of section ``target``."""
+    """List the sections that hold relocations for section ``target``."""
     types = elf.sections["type"]
     return np.flatnonzero(((types == SHT_RELA) | (types == SHT_REL)) & (elf.sections["info"] == target)).tolist()
 
 
 def read_relocations(elf: Elf, source: int, symbols: Symbols) -> npt.NDArray[Any]:
-    """The relocations in section ``source`` [R] of ``RELOCATION``; addends that stand in the code are taken from words.
+    """Read the relocations in section ``source``, [R] of ``RELOCATION``; implicit addends are read from the code.
 
     Raises:
         InputError: one is by a symbol that does not exist, or of a place beyond the section.
@@ -311,7 +312,7 @@ def read_relocations(elf: Elf, source: int, symbols: Symbols) -> npt.NDArray[Any
 
 
 def _addends_in_place(elf: Elf, target: int, table: npt.NDArray[Any], where: str) -> Ints:
-    """[R] the words at the places of relocations."""
+    """Read the implicit addends [R] of relocations, which are stored in the relocated words."""
     if target >= len(elf.sections):
         raise damage_error(where, f"relocations of one of {len(elf.sections)} sections", f"of section {target}")
     contents = read_table(elf, target, np.dtype(np.uint8)).astype(np.int64)
@@ -328,7 +329,7 @@ def _addends_in_place(elf: Elf, target: int, table: npt.NDArray[Any], where: str
 
 
 def _widen(table: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The same in the columns of 64 bits."""
+    """Convert a table of 32-bit fields to the 64-bit dtype."""
     if table.dtype == dtype:
         return table
     wide = np.zeros(len(table), dtype)
@@ -338,7 +339,7 @@ def _widen(table: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def _extended_indices(elf: Elf, symbol_table: int, count: int) -> Ints:
-    """[S] section indices of symbols in a file with more than 65,279 sections."""
+    """Section indices [S] of symbols in a file with more than 65,279 sections."""
     mask = (elf.sections["type"] == SHT_SYMTAB_SHNDX) & (elf.sections["link"] == symbol_table)
     for index in np.flatnonzero(mask).tolist():
         indices = read_table(elf, index, np.dtype("<u4"))
@@ -352,7 +353,7 @@ def _number(data: bytes, offset: int, size: int) -> int:
 
 
 def _section_table(data: bytes, where: str, layout: _Layout) -> npt.NDArray[Any]:
-    """The section headers; section 0 holds the count when the header's 16 bits are too small for it."""
+    """Read the section headers. Section 0 holds their number if it does not fit into the header's 16 bits."""
     width = layout.section["offset"].itemsize
     begin = _number(data, layout.sections, width)
     entry, count = (_number(data, layout.names - back, 2) for back in (4, 2))
@@ -381,7 +382,7 @@ def _section_table(data: bytes, where: str, layout: _Layout) -> npt.NDArray[Any]
 
 
 def _strings(data: bytes, sections: npt.NDArray[Any], index: int, where: str) -> bytes:
-    """The contents of a string table, checked to end in a zero byte."""
+    """Read a string table, and check that it ends in a zero byte."""
     if not len(sections):
         return b"\0"
     if index >= len(sections) or sections["type"][index] != SHT_STRTAB:

@@ -1,4 +1,4 @@
-"""An unwind table entry by entry, as LLVM writes it: by personality, each with its CIE, the last FDE filled up.
+"""Parser of ``.eh_frame`` as LLVM writes it: one CIE for each personality, FDEs in order, padding after the last FDE.
 
 Formats: LSB core specification, "Exception Frames"; call frame instructions: DWARF 5, section 6.4.2 and 7.24.
 """
@@ -22,13 +22,13 @@ _BLOCK, _NUMBER_AND_BLOCK = (0x0F,), (0x10, 0x16)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameTable:
-    """The FDEs of an object; D of them.
+    """The D FDEs of an object.
 
     Attributes:
-        cies: bytes of each CIE, by the symbol of the personality in it; empty for none.
+        cies: size of the CIE of each personality, by its symbol; an empty name for none.
         function: [D] index of the function described.
-        size: [D] bytes, without what the last one is filled up with.
-        personality: [D] of its CIE.
+        size: [D] bytes, without the padding of the last one.
+        personality: [D] personality of its CIE.
     """
 
     cies: dict[str, int]
@@ -38,7 +38,7 @@ class FrameTable:
 
 
 def read_frame_table(elf: Elf, symbols: Symbols, code: Functions) -> FrameTable | str:
-    """Read the one unwind table of an x86-64 object, or say what in it is not as LLVM writes it.
+    """Read the unwind table of an x86-64 object, or return what in it is not as LLVM writes it.
 
     Raises:
         InputError: an entry or a relocation reaches beyond the table.
@@ -66,7 +66,7 @@ def read_frame_table(elf: Elf, symbols: Symbols, code: Functions) -> FrameTable 
 
 
 def _entries(contents: bytes, names: dict[int, str]) -> tuple[dict[str, int], list[int], list[str], int] | None:
-    """CIEs; sizes and personalities of the FDEs; and by how much the last one is filled up."""
+    """Return the sizes of CIEs by personality, the sizes and personalities of FDEs, and the padding of the last one."""
     cies: dict[str, int] = {}
     by_place: dict[int, str] = {}
     sizes: list[int] = []
@@ -96,7 +96,7 @@ def _entries(contents: bytes, names: dict[int, str]) -> tuple[dict[str, int], li
 
 
 def _personalities(elf: Elf, symbols: Symbols, table: int) -> dict[int, str]:
-    """Symbol names by the place of their relocation."""
+    """Find the personality symbols, by offset of their relocation."""
     personalities: dict[int, str] = {}
     for source in e.relocation_sections(elf, table):
         relocations = e.read_relocations(elf, source, symbols)
@@ -107,7 +107,7 @@ def _personalities(elf: Elf, symbols: Symbols, table: int) -> dict[int, str]:
 
 
 def _is_usual(cie: bytes) -> bool:
-    """Whether it says that FDEs have addresses of four bytes; from the version on."""
+    """Whether a CIE, given from its version field on, declares FDEs with 4-byte addresses."""
     text, _, rest = cie[1:].partition(b"\0")
     if cie[:1] != b"\x01" or text not in (b"zR", b"zPLR") or len(rest) < 4:
         return False
@@ -116,7 +116,7 @@ def _is_usual(cie: bytes) -> bool:
 
 
 def _used_bytes(entry: bytes) -> int | None:
-    """Bytes of an FDE up to its last instruction, filled up to four; ``None`` if an instruction is not known."""
+    """Size of an FDE without padding, rounded up to four; ``None`` if it has an unknown instruction."""
     position = 17 + entry[16]
     last = position
     while position < len(entry):
@@ -142,7 +142,7 @@ def _used_bytes(entry: bytes) -> int | None:
 
 
 def _skip(data: bytes, position: int) -> int:
-    """Where the LEB128 number at ``position`` ends."""
+    """Offset of the byte after the LEB128 number at ``position``."""
     while position < len(data) and data[position] & 0x80:
         position += 1
     return position + 1

@@ -1,4 +1,4 @@
-"""The final word on size: the linked image of a project, after COMDAT merging and ``--gc-sections``.
+"""The size of the linked image of a project, after COMDAT merging and ``--gc-sections``.
 
 A library has no ``main``, so what is live must be said: every strong definition outside of COMDAT groups in the
 baseline objects is a root, in the baseline's link and in the other's. What inlining leaves without callers is dropped,
@@ -20,8 +20,9 @@ from mlgokit.compiler.objects.measure import SectionTotals, read_groups, section
 from mlgokit.errors import InputError, UsageError
 
 IMAGE_BASE = 0x200000
-"""Low enough that a 26-bit AArch64 branch and a signed 32-bit displacement reach address zero from any image under
-120 MB, high enough that no section begins below the headers."""
+"""Address of the image: low enough that a 26-bit AArch64 branch and a signed 32-bit displacement reach address 0 from
+an
+image under 120 MB, and high enough that no section begins below the headers."""
 
 FLAGS = (
     "-static",
@@ -70,7 +71,7 @@ class LinkedImage:
 
 
 def link_roots(objects: Iterable[Path | bytes]) -> tuple[str, ...]:
-    """Names of all strong definitions outside of COMDAT groups, sorted: what a library offers to its users."""
+    """Sorted names of all strong definitions outside of COMDAT groups: the interface of a library."""
     roots: set[str] = set()
     for source in objects:
         elf = e.read_elf(source)
@@ -91,10 +92,10 @@ def link_image(
     timeout_seconds: float,
     icf: bool = False,
 ) -> LinkedImage:
-    """Link objects into a static image that is measured, never run.
+    """Link objects into a static image that is measured and never run.
 
-    Of a COMDAT signature, and of a strong symbol that several objects define, the copy in the first object is kept:
-    give the objects of both builds in the same order.
+    Of a COMDAT signature, and of a strong symbol that several objects define, the linker keeps the copy in the first
+    object. Give the objects of both builds in the same order.
 
     Args:
         objects: relocatable objects, compiled with ``-ffunction-sections -fdata-sections``.
@@ -133,7 +134,7 @@ def link_image(
 
 
 def _quote(word: str) -> str:
-    """One word of a response file in GNU syntax: quoted, because symbols and paths may hold anything."""
+    """Quote a word for a response file in GNU syntax, since symbols and paths may contain any character."""
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -1,4 +1,4 @@
-"""What an object weighs: per section kind, per function, per COMDAT signature; and the scores made of it.
+"""Sizes of an object by section kind, function and COMDAT signature, and the scores that are computed from them.
 
 Every byte that ``llvm-size`` calls *text* (allocated, not writable) is owned exactly once: by a function, by a COMDAT
 signature (vtables, typeinfo names and other group contents that no function owns), or by the rest (constants,
@@ -31,14 +31,14 @@ COLUMNS = 3
 _EXCEPT_TABLES = (".gcc_except_table", ".ARM.extab")
 
 Image = Literal["", "program", "library"]
-"""What an object is linked to: a program or a shared library with other shared libraries, or something without any."""
+"""What an object is linked into: a program or a library that uses shared libraries, or an image that uses none."""
 PLT_ENTRY = 16
-"""Bytes of ``.plt`` for each function."""
+"""Bytes of a ``.plt`` entry."""
 _RELOCATION = 24
 _SYMBOL = 24 + 2
-"""Beside its name: an entry of ``.dynsym``, and its version."""
+"""Bytes of a dynamic symbol without its name: an entry of ``.dynsym``, and its version."""
 _CALLS = {62: (4,), 183: (282, 283)}
-"""Types of relocations by machine: ``R_X86_64_PLT32``, ``R_AARCH64_JUMP26`` and ``R_AARCH64_CALL26``."""
+"""Relocation types of calls, by machine: ``R_X86_64_PLT32``, ``R_AARCH64_JUMP26`` and ``R_AARCH64_CALL26``."""
 _DEFAULT_VISIBILITY = 0
 
 
@@ -46,11 +46,11 @@ class Objective(enum.Enum):
     """Which bytes of an object count."""
 
     LINK_AWARE = "link-aware"
-    """Text, read-only data and unwind tables, COMDAT signatures at 1/k."""
+    """Text, read-only data and unwind tables; a COMDAT signature that k objects define counts 1/k."""
     LINK_AWARE_TEXT = "link-aware-text"
-    """Machine code only, COMDAT signatures at 1/k: for builds that strip or never make unwind tables."""
+    """Machine code only, COMDAT signatures at 1/k; for builds without unwind tables."""
     OBJECT_TEXT = "object-text"
-    """What llvm-size calls text, as the reference implementation scores; rewards what a linker undoes."""
+    """llvm-size's text, the score of google/ml-compiler-opt; it ignores that the linker merges COMDAT copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,26 +66,26 @@ class SectionTotals:
 
     @property
     def llvm_size_text(self) -> int:
-        """What llvm-size's first column says: all allocated bytes that are not writable, and all executable ones."""
+        """llvm-size's first column: all allocated sections that are read-only or executable."""
         return self.text + self.rodata + self.eh_frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectSizes:
-    """The account of one object; F functions, S COMDAT signatures.
+    """The sizes of one object, with F functions and S COMDAT signatures.
 
     Attributes:
         totals: bytes by section kind.
-        function_names: [F] one symbol name per function, of those that share an address the defining one.
-        function_text: [F] machine code; the whole section, padding included, where a function has one of its own.
-        function_rodata: [F] jump tables in a section of the function's own, and ``function_except_table``.
+        function_names: [F] one symbol name for each function; if several share an address, the defining one.
+        function_text: [F] machine code; the whole section including padding, if the function has a section of its own.
+        function_rodata: [F] jump tables in sections of the function, and ``function_except_table``.
         function_except_table: [F] the function's LSDA.
         function_eh_frame: [F] the function's FDEs.
-        function_signature: [F] index of the COMDAT signature, -1 outside of groups.
+        function_signature: [F] index of the COMDAT signature, or -1 outside of groups.
         signatures: [S] COMDAT signatures that this object defines.
         signature_rest: [S, 3] text, rodata and eh_frame bytes of the group that no function owns.
         signature_data: [S] writable bytes of the group (vtables of position-independent code).
-        rest: [3] text, rodata and eh_frame bytes that no function and no signature owns.
+        rest: [3] text, rodata and eh_frame bytes that belong to no function and no signature.
     """
 
     totals: SectionTotals
@@ -120,7 +120,7 @@ class ObjectSizes:
 
 
 def section_totals(elf: Elf) -> SectionTotals:
-    """Add the sections of an object or a linked file up by kind."""
+    """Sum the sections of an object or a linked file by kind."""
     kind, size = _kinds(elf), elf.sections["size"].astype(np.int64)
     sums = np.bincount(kind, np.where(kind == NONE, 0, size), minlength=6).astype(np.int64).tolist()
     return SectionTotals(
@@ -134,14 +134,13 @@ def section_totals(elf: Elf) -> SectionTotals:
 
 
 def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = "") -> ObjectSizes:
-    """Read an ELF object and account for every byte of it.
+    """Read an ELF object and assign every byte of it to an owner.
 
     Args:
         data: the object.
-        folds: whether the linker folds functions that are alike (:mod:`~mlgokit.compiler.objects.measure`): then those
-            share what one of them weighs. The totals are those of the object.
-        image: what the object is linked to, if functions are to answer for what the dynamic linker needs for their
-            calls (:mod:`~mlgokit.compiler.objects.measure`).
+        folds: whether the linker folds identical functions (ICF); such functions share the bytes of one of them. The
+            totals are still those of the object.
+        image: the image that the object is linked into, if dynamic calls are to be attributed to functions; else empty.
 
     Raises:
         InputError: the file is missing, damaged, or no relocatable object for a target of :data:`elf.MACHINES`.
@@ -211,7 +210,7 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
 
 
 def folded_functions(data: bytes | Path) -> dict[str, int]:
-    """A number for each function of an object by name, the same for those that a linker folds into one."""
+    """Number the functions of an object, by name; functions that a linker folds have the same number."""
     except_table = measure_object(data).function_except_table
     elf = e.read_elf(data)
     symbols = e.read_symbols(elf)
@@ -220,7 +219,7 @@ def folded_functions(data: bytes | Path) -> dict[str, int]:
 
 
 def read_groups(elf: Elf, symbols: Symbols) -> tuple[tuple[str, ...], Ints]:
-    """The COMDAT signatures of an object, and for each section [N] the index of its signature or -1.
+    """Read the COMDAT signatures of an object, and for each section [N] the index of its signature or -1.
 
     Raises:
         InputError: a group names a symbol or a section that does not exist, or a section is in two groups.
@@ -247,7 +246,7 @@ def read_groups(elf: Elf, symbols: Symbols) -> tuple[tuple[str, ...], Ints]:
 
 
 def _signature(elf: Elf, symbols: Symbols, symbol: int) -> str:
-    """The name of a group: its symbol's, or the section's where the symbol stands for one."""
+    """The signature of a group: the name of its symbol, or of the section if it is a section symbol."""
     entry, section = symbols.table[symbol], int(symbols.section[symbol])
     if int(entry["info"]) & 15 == e.STT_SECTION and section >= 0:
         return elf.names[section]
@@ -255,7 +254,7 @@ def _signature(elf: Elf, symbols: Symbols, symbol: int) -> str:
 
 
 def link_weights(objects: Iterable[ObjectSizes]) -> dict[str, int]:
-    """For each COMDAT signature the number k of baseline objects of one project that define it."""
+    """For each COMDAT signature, the number k of a project's baseline objects that define it."""
     weights: dict[str, int] = {}
     for sizes in objects:
         for signature in set(sizes.signatures):
@@ -264,27 +263,27 @@ def link_weights(objects: Iterable[ObjectSizes]) -> dict[str, int]:
 
 
 def size_score(sizes: ObjectSizes, weights: Mapping[str, int], *, objective: Objective = Objective.LINK_AWARE) -> float:
-    """Bytes of an object under an objective; a signature that ``weights`` does not know counts whole."""
+    """Score an object by an objective; a signature that is not in ``weights`` counts fully."""
     scores, rest = _weigh(sizes, weights, objective)
     return float(scores.sum()) + rest
 
 
 def link_aware_score(sizes: ObjectSizes, weights: Mapping[str, int]) -> float:
-    """The default score: all of llvm-size's text, each COMDAT signature at 1/k."""
+    """Score an object by the default objective: llvm-size's text, with COMDAT signatures at 1/k."""
     return size_score(sizes, weights)
 
 
 def function_scores(
     sizes: ObjectSizes, weights: Mapping[str, int], *, objective: Objective = Objective.LINK_AWARE
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float64], float]:
-    """The same score resolved: names [F], scores [F], and what belongs to no function."""
+    """The score by function: names [F], scores [F], and the score that belongs to no function."""
     return sizes.function_names, *_weigh(sizes, weights, objective)
 
 
 def project_image_estimate(objects: Iterable[ObjectSizes], *, objective: Objective = Objective.LINK_AWARE) -> float:
-    """Bytes of all objects linked with every COMDAT signature once, as the first object that defines it has it.
+    """Bytes of all objects with every COMDAT signature counted once, by its first definition.
 
-    No section is dropped as unreferenced. ``OBJECT_TEXT`` merges nothing: the sum over the objects.
+    Unreferenced sections are not removed. ``OBJECT_TEXT`` merges nothing, and gives the sum over the objects.
     """
     seen: set[str] = set()
     total = 0.0
@@ -299,14 +298,14 @@ def project_image_estimate(objects: Iterable[ObjectSizes], *, objective: Objecti
 
 
 def columns_of(objective: Objective) -> int:
-    """How many of text, rodata and eh_frame count."""
+    """The number of columns of text, rodata and eh_frame that count."""
     return 1 if objective is Objective.LINK_AWARE_TEXT else COLUMNS
 
 
 def _weigh(
     sizes: ObjectSizes, weights: Mapping[str, int], objective: Objective
 ) -> tuple[npt.NDArray[np.float64], float]:
-    """Scores of the functions [F], and of everything else."""
+    """Scores of the functions [F], and the score of everything else."""
     columns = columns_of(objective)
     functions = sizes.function_bytes[:, :columns].sum(axis=1)
     groups = sizes.signature_rest[:, :columns].sum(axis=1)
@@ -318,7 +317,7 @@ def _weigh(
 
 
 def _kinds(elf: Elf) -> Ints:
-    """[N] the kind of each section; the rule for text is llvm-size's."""
+    """The kind of each section [N], with llvm-size's definition of text."""
     flags, types = elf.sections["flags"], elf.sections["type"]
     kind = np.full(len(flags), RODATA, np.int64)
     kind[(flags & e.SHF_WRITE) != 0] = DATA
@@ -332,7 +331,7 @@ def _kinds(elf: Elf) -> Ints:
 
 
 def _except_tables(elf: Elf, kind: Ints) -> npt.NDArray[np.bool_]:
-    """[N] whether a section holds exception tables."""
+    """Whether each section [N] holds exception tables."""
     mask = np.zeros(len(kind), bool)
     for index in np.flatnonzero(kind == RODATA).tolist():
         mask[index] = elf.names[index].startswith(_EXCEPT_TABLES)
@@ -340,7 +339,7 @@ def _except_tables(elf: Elf, kind: Ints) -> npt.NDArray[np.bool_]:
 
 
 def _jump_tables(elf: Elf, kind: Ints, group: Ints, code: Functions) -> list[tuple[int, int]]:
-    """Pairs of a read-only section named after a function, ``.rodata.<name>``, and that function."""
+    """Pairs of a read-only section that is named after a function, ``.rodata.<name>``, and that function."""
     plain = (kind == RODATA) & ((elf.sections["flags"] & e.SHF_MERGE) == 0)
     named = [index for index in np.flatnonzero(plain).tolist() if elf.names[index].startswith(".rodata.")]
     if not named:
@@ -359,7 +358,7 @@ def _jump_tables(elf: Elf, kind: Ints, group: Ints, code: Functions) -> list[tup
 
 
 def group_alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_table: Ints) -> Ints:
-    """[F] a number for each function, the same for those that a linker folds into one, as lld does with ``--icf=all``.
+    """Number the functions [F] such that those that ``lld --icf=all`` folds have the same number.
 
     Two functions are alike if their sections have the same bytes, and relocations at the same offsets to the same
     symbols, or to functions that are alike themselves. So all with the same bytes begin as alike, and are told apart
@@ -408,7 +407,7 @@ def group_alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_ta
 
 
 def share_folded_bytes(columns: Sequence[Ints], alike: Ints) -> list[Ints]:
-    """Each function's bytes [F], those that are folded into one divided among all that are.
+    """Divide the bytes [F] of functions that are folded into one among these functions.
 
     Example:
         >>> share_folded_bytes([np.array([7, 5, 7])], np.array([0, 1, 0]))[0].tolist()
@@ -424,10 +423,10 @@ def share_folded_bytes(columns: Sequence[Ints], alike: Ints) -> list[Ints]:
 
 
 def count_dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Image) -> tuple[Ints, Ints]:
-    """Each function's share [F] of ``.plt``, and of the tables that the dynamic linker reads; 0 for other machines.
+    """Each function's share [F] of ``.plt``, and of the tables of the dynamic linker; 0 for unsupported machines.
 
-    A function that the dynamic linker binds costs a symbol, a ``.plt`` entry and a relocation once, however often it is
-    called; its callers share that.
+    A dynamically bound function costs one symbol, one ``.plt`` entry and one relocation, however often it is called;
+    its callers share this cost.
 
     Args:
         elf: the object.

@@ -28,7 +28,7 @@ class Functions:
     size: Ints
 
     def at(self, section: Ints, offset: Ints) -> Ints:
-        """[Q] the function that covers each place, or -1."""
+        """The function [Q] that covers each offset, or -1."""
         if not len(self.names):
             return np.full(len(section), -1, np.int64)
         known = (section >= 0) & (offset >= 0) & (offset < e.LARGEST_SECTION)
@@ -40,7 +40,7 @@ class Functions:
 
 
 def find_functions(elf: Elf, symbols: Symbols, executable: npt.NDArray[np.bool_]) -> Functions:
-    """Defined function symbols, one per address; overlapping ones are clipped where the next begins."""
+    """Find the defined functions, one for each address; one that overlaps the next is cut off at its start."""
     types = symbols.type
     chosen = np.flatnonzero(np.isin(types, e.FUNCTIONS) & (symbols.section >= 0))
     chosen = chosen[executable[symbols.section[chosen]]]
@@ -99,7 +99,7 @@ class Frames:
 
 
 def read_frames(elf: Elf, symbols: Symbols, sections: Ints, code: Functions, excepts: npt.NDArray[np.bool_]) -> Frames:
-    """Walk the unwind tables, and let their relocations say what each FDE describes.
+    """Read the unwind tables; their relocations tell which function each FDE describes.
 
     An FDE's first relocation is its ``pc_begin``; a later one into an exception table is its LSDA pointer.
 
@@ -159,7 +159,7 @@ def _read_frame_table(
 
 
 def _walk_frames(elf: Elf, index: int) -> tuple[Ints, Ints]:
-    """[D] where each FDE begins and ends; CIEs and the terminator are left out."""
+    """Begin and end [D] of each FDE, without CIEs and the terminator."""
     begin, size = int(elf.sections["offset"][index]), int(elf.sections["size"][index])
     if elf.is_index_table(index):
         entries = np.arange(0, size - size % _INDEX_ENTRY, _INDEX_ENTRY)
@@ -188,7 +188,7 @@ def _walk_frames(elf: Elf, index: int) -> tuple[Ints, Ints]:
 
 
 def extents(elf: Elf, section: Ints, begin: Ints) -> Ints:
-    """[D] bytes from each place to the next one named in the same section, or to the section's end."""
+    """Bytes [D] from each offset to the next one in the same section, or to the end of the section."""
     extent = np.zeros(len(section), np.int64)
     known = np.flatnonzero(section >= 0)
     if not len(known):

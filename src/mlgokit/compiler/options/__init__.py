@@ -1,1 +1,1 @@
-"""What the words of a clang command line mean, which of them are let through, and the one way to start `clang -cc1`."""
+"""Options of clang: parsing, the check that decides which are allowed, and command lines of ``clang -cc1``."""

@@ -1,7 +1,7 @@
-"""The one way to a ``clang -cc1`` process: its whole command line is put together, cut and judged here.
+"""Command lines of ``clang -cc1``, which are composed and checked only here.
 
-What is judged is the final vector, and nothing can be taken from it afterwards: :func:`mlgokit.compiler.process.start`
-starts ``-cc1`` for a :class:`Cc1Line` alone, and whatever is made of one by slicing or adding is a plain tuple.
+The final argument vector is checked and cannot be changed afterwards: :func:`mlgokit.compiler.process.start` starts
+``-cc1`` only for a :class:`Cc1Line`, and slicing or concatenating one gives a plain tuple.
 """
 
 import os
@@ -16,7 +16,7 @@ _LANGUAGES = frozenset({"c", "c++", "cpp-output", "c++-cpp-output"})
 
 
 class Cc1Line(tuple[str, ...]):
-    """A command line of ``clang -cc1`` that passed the gate, program first."""
+    """A checked command line of ``clang -cc1``, program first."""
 
     __slots__ = ()
 
@@ -29,11 +29,11 @@ class Cc1Line(tuple[str, ...]):
         source: Sequence[str] = (),
         allowed: Collection[tuple[str, ...]] = (),
     ) -> Self:
-        """Put a line together, and judge it.
+        """Compose a command line, and check it.
 
         Args:
             program: clang.
-            options: untrusted, ``-cc1`` first; nothing if the whole line is ours.
+            options: untrusted options, ``-cc1`` first; empty if the whole line is our own.
             own: words of mlgokit's own that follow: plugin, input, output. They are not questioned, but none of them
                 may become the value of an option before it.
             source: untrusted too: ``-x``, a language and a source, which end the line. Then the options may have
@@ -55,12 +55,13 @@ class Cc1Line(tuple[str, ...]):
         return super().__new__(cls, (os.fspath(program), *words))
 
     def with_words(self, own: Sequence[str]) -> Self:
-        """The same line with more of our own words at its end."""
+        """The same command line with more of our own words at its end."""
         # All before is judged, and ended where an option ended.
         return super().__new__(type(self), (*self, *own))
 
 
 def _source_trouble(source: Sequence[str]) -> str | None:
+    """Why a source's path must not be passed to the compiler, or ``None``."""
     if not source:
         return None
     first, language, path = (*source, "", "", "")[:3]
@@ -74,7 +75,7 @@ def _source_trouble(source: Sequence[str]) -> str | None:
 def _trouble(
     words: tuple[str, ...], foreign: int, allowed: frozenset[tuple[str, ...]], *, from_source: bool
 ) -> str | None:
-    """Why a line is not started, or ``None``; its first ``foreign`` words are untrusted."""
+    """Why a command line must not be started, or ``None``; its first ``foreign`` words are untrusted."""
     if words[0] != "-cc1":
         return f"expected -cc1 as the first option, found {words[0] or 'an empty word'}"
     if sum(len(word) + 1 for word in words) > LONGEST_COMMAND_LINE:

@@ -1,4 +1,4 @@
-"""The one gate for command lines: what may be given to ``clang -cc1``, whoever wrote it down.
+"""The only check of command lines: which options may be passed to ``clang -cc1``, whoever wrote them.
 
 A corpus is data, and so is a build's database, but their command lines are arguments of a program that can load
 libraries, start others, and write where it is told to. So what nobody has reviewed is refused: clang's options and
@@ -23,7 +23,7 @@ from pathlib import Path
 from mlgokit.compiler.options.parse import LLVM_KINDS, Option, parse_options
 
 LONGEST_COMMAND_LINE = 1 << 20
-"""Bytes; Linux takes 2 MiB of arguments and environment."""
+"""Limit in bytes; Linux accepts 2 MiB of arguments and environment."""
 MOST_PROFILE_BYTES = 1 << 30
 
 _REMEDY = "delete or replace it with --delete-options or --replace-options if you trust it"
@@ -36,12 +36,12 @@ _VALUES = {
     **dict.fromkeys(("-target-cpu", "-aux-target-cpu", "-tune-cpu", "-target-abi", "-triple", "-aux-triple"), _NAME),
     **dict.fromkeys(("-mfpmath", "-mfloat-abi", "-mrelocation-model", "-mthread-model", "-exception-model"), _NAME),
 }
-"""What values look like; of all other options :data:`_TEXT`, which is nothing that begins like an option."""
+"""Patterns of allowed values. All other options take :data:`_TEXT`, which does not begin like an option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Review:
-    """``option_review.toml``, one predicate for each of its lists."""
+    """``option_review.toml``, as one predicate for each of its lists."""
 
     left_out: Callable[[str], bool]
     refused: Callable[[str], bool]
@@ -55,13 +55,13 @@ class _Review:
 
 
 def is_left_out(option: Option) -> bool:
-    """Whether compiling a module's bitcode does without the option: the front end's, and outputs beside the object."""
+    """Whether compiling a module's bitcode does not need the option: front-end options, and further outputs."""
     review = _review()
     return review.left_out(option.name) and not review.exceptions(option.name)
 
 
 def is_reviewed_code_option(word: str) -> bool:
-    """Whether ``-cc1`` has a reviewed option about code of that name: as it is, negated or affirmed.
+    """Whether the word names a reviewed ``-cc1`` option about code, either as it is, negated or affirmed.
 
     Example:
         >>> [is_reviewed_code_option(word) for word in ("-fno-rtti", "-fvisibility=hidden", "-fproc-stat-report=a")]
@@ -77,12 +77,14 @@ def is_reviewed_code_option(word: str) -> bool:
 
 
 def names_a_profile(option: Option) -> bool:
-    """Whether an option names a file that decides the code: a profile, or what maps the names in one."""
+    """Whether an option names a file that affects the code: a profile, or a remapping of its names."""
     return _review().inside(option.name)
 
 
 def check_command_line(words: Sequence[str], *, folder: Path | None = None) -> str | None:
-    """Why a command line of ``clang -cc1`` is refused, or ``None``; what :func:`is_left_out` is no reason.
+    """Check an untrusted ``clang -cc1`` command line; return why it is refused, or ``None``.
+
+    Options for which :func:`is_left_out` is true are not checked.
 
     Args:
         words: the command line, ``-cc1`` first.
@@ -102,7 +104,7 @@ def check_command_line(words: Sequence[str], *, folder: Path | None = None) -> s
 
 
 def check_options(options: Iterable[Option], *, folder: Path | None = None) -> str | None:
-    """The same for options that are parsed already, without the ``-cc1``."""
+    """The same check for parsed options, without ``-cc1``."""
     for option in options:
         if is_left_out(option) and _is_plain(option):
             continue
@@ -113,7 +115,7 @@ def check_options(options: Iterable[Option], *, folder: Path | None = None) -> s
 
 
 def option_trouble(option: Option, *, from_source: bool) -> str | None:
-    """Why an option of the line that is about to be started is refused, or ``None``.
+    """Check an option of a command line that is about to be started; return why it is refused, or ``None``.
 
     Args:
         option: of an untrusted line.
@@ -127,10 +129,10 @@ def option_trouble(option: Option, *, from_source: bool) -> str | None:
 
 
 def check_front_end(words: Sequence[str]) -> str | None:
-    """Why a command line of ``clang -cc1`` that makes bitcode of a source is refused, or ``None``.
+    """Check a ``clang -cc1`` command line that compiles a source to bitcode; return why it is refused, or ``None``.
 
-    Beside what :func:`check_command_line` takes it may have what only the front end reads. Action, input and output are
-    no part of it, nor are profiles, which :mod:`mlgokit.corpus.profiles` checks.
+    In addition to what :func:`check_command_line` allows, it may have options that only the front end reads. It must
+    contain neither action, input and output, nor profiles, which :mod:`mlgokit.corpus.profiles` checks.
 
     Example:
         >>> check_front_end(["-cc1", "-Oz", "-I", "include", "-D", "A=1"])
@@ -150,7 +152,7 @@ def check_front_end(words: Sequence[str]) -> str | None:
 
 
 def check_file(path: Path, what: str, *, folder: Path, most_bytes: int) -> str | None:
-    """Why a file of a corpus is not to be opened, or ``None``: it is no file, too large, or a link to elsewhere."""
+    """Check a file of a corpus; return why it must not be opened (no file, too large, link elsewhere), or ``None``."""
     if not path.is_file():
         return f"expected {what} in {path.name}, found {'no regular file' if path.exists() else 'no file'}"
     real = path.resolve()
@@ -161,6 +163,7 @@ def check_file(path: Path, what: str, *, folder: Path, most_bytes: int) -> str |
 
 
 def _trouble(option: Option, *, is_taken: bool) -> str | None:
+    """Why an option is refused: it is not taken by the check, or it is a second ``-cc1``; else ``None``."""
     if option.name == "-cc1":
         return "expected one command line, found a second -cc1; extract the objects before they are joined"
     return None if is_taken else _refusal(option)
@@ -171,12 +174,12 @@ def _refusal(option: Option, why: str = "") -> str:
 
 
 def _spelling(option: Option) -> str:
-    """The option as a message has it."""
+    """The option as it is shown in a message."""
     return " ".join(word or "an empty word" for word in option.words)[:200]
 
 
 def _is_plain(option: Option) -> bool:
-    """Whether the option is one to the compiler as well, and nothing else."""
+    """Whether the compiler parses the words as this option too, and as nothing else."""
     # The compiler replaces @file by the words in it wherever it stands.
     if option.kind in {"input", "unknown"} or not option.is_whole:
         return False
@@ -193,7 +196,7 @@ def _is_front_end(option: Option) -> bool:
 
 
 def _profile_trouble(option: Option, folder: Path | None) -> str | None:
-    """Why a profile is not to be read, or ``None``; of other options nothing is said."""
+    """Why a profile must not be read, or ``None``, also for all other options."""
     if not names_a_profile(option):
         return None
     value = option.values[0] if option.values else ""
@@ -207,6 +210,7 @@ def _profile_trouble(option: Option, folder: Path | None) -> str | None:
 
 
 def _is_harmless(option: Option) -> bool:
+    """Whether a reviewed list allows the option with its value."""
     review = _review()
     value = option.values[0] if option.values else ""
     if not _is_plain(option):
@@ -242,7 +246,7 @@ def _review() -> _Review:
 
 
 def _matcher(entries: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a name is in a list; a ``*`` in an entry stands for anything."""
+    """Make a predicate for names in a list whose entries may contain the wildcard ``*``."""
     exact = frozenset(entry for entry in entries if "*" not in entry)
     patterns = "|".join(re.escape(entry).replace(r"\*", ".*") for entry in entries if "*" in entry)
     pattern = re.compile(patterns or "(?!)")

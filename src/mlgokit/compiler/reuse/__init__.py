@@ -1,1 +1,1 @@
-"""What compilations share: resident compilers, known functions, trials in forked copies."""
+"""Work that is shared between compilations: resident compilers, cached functions, trials in forked copies."""

@@ -25,7 +25,7 @@ from mlgokit.compiler.objects.ownership import Functions, find_functions
 from mlgokit.errors import InputError
 
 MOST_KNOWN = 8192
-"""Functions that are remembered of a module; those that were not asked for longest go."""
+"""Maximum number of cached functions of a module; the least recently used are evicted."""
 DIGEST_BYTES = 16
 _SHF_STRINGS, _SHF_LINK_ORDER = 0x20, 0x80
 _SHARED = (".rodata", ".data.rel.ro", ".data.rel.ro.local")
@@ -50,7 +50,7 @@ _LAYOUT = (
     "-fembed-bitcode",
     "-fsplit-stack",
 )
-"""How options begin under which the code of functions may depend on others, or is laid out in other ways."""
+"""Prefixes of options under which the code of a function depends on other functions, or is laid out differently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Listed:
     Attributes:
         name: its symbol.
         digest: of its final IR.
-        dropped: whether the object lacks it.
+        dropped: whether it was skipped, so that the object lacks it.
         droppable: whether its IR allows skipping it.
         constants: bytes of its code's constants, in sections where those of all functions follow one another; ``None``
             if it was not generated, or has others as well.
@@ -101,7 +101,7 @@ class Code:
 
 
 Codes = Mapping[bytes, Code]
-"""By digest."""
+"""Sizes of functions by digest of their IR."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -173,6 +173,7 @@ class KnownFunctions:
         return whole
 
     def _learn(self, part: "_Part", listed: Sequence[Listed]) -> None:
+        """Cache the sizes of the functions that were generated."""
         for personality, size in part.frames.cies.items():
             self.cies[personality] = size
         for index, signature in enumerate(part.sizes.signatures):
@@ -188,6 +189,7 @@ class KnownFunctions:
     def _sizes_with(
         self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], known: Codes
     ) -> ObjectSizes | str:
+        """Add the cached sizes of skipped functions to those of the written part; or return why that is impossible."""
         sizes = part.sizes
         codes = [known.get(function.digest) for function in dropped]
         known_codes = [code for code in codes if code is not None]
@@ -319,6 +321,7 @@ class _Part:
 
     @classmethod
     def of(cls, elf: Elf, order: dict[str, int]) -> "_Part | str":
+        """Read the written part of an object; or return what in it prevents adding functions."""
         sizes, symbols = measure_object(elf.data), e.read_symbols(elf)
         flags = elf.sections["flags"]
         code = find_functions(elf, symbols, (flags & e.SHF_EXECINSTR) != 0)
@@ -356,7 +359,7 @@ class _Part:
 
 
 def _refers_to_constants(elf: Elf, symbols: Symbols) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """[N] whether a section refers to constants that all functions share: where they merge, or where they do not."""
+    """Whether each section [N] refers to constants shared by all functions: mergeable ones, and others."""
     sections = elf.sections
     flags = sections["flags"]
     merged = ((flags & e.SHF_MERGE) != 0) & ((flags & _SHF_STRINGS) == 0) & ((flags & e.SHF_ALLOC) != 0)
@@ -374,7 +377,7 @@ def _refers_to_constants(elf: Elf, symbols: Symbols) -> tuple[npt.NDArray[np.boo
 def _is_separate(
     elf: Elf, sizes: ObjectSizes, code: Functions, to_merged: npt.NDArray[np.bool_], to_others: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """[F] whether a function's sections are its own, and only its code refers to constants that are merged."""
+    """Whether the sections of each function [F] are its own, and only its code refers to mergeable constants."""
     sections = elf.sections
     alone = (np.bincount(code.section, minlength=len(sections)) == 1)[code.section] & (code.begin == 0)
     alone &= code.size == sections["size"][code.section].astype(np.int64)

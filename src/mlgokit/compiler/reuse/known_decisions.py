@@ -18,7 +18,7 @@ from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.errors import InputError
 
 MOST_FUNCTIONS = 2_000_000
-"""Of all objects that are remembered, at some 60 bytes each; the module that was not asked for longest goes."""
+"""Maximum number of cached objects, at some 60 bytes each; the least recently used module is evicted."""
 _LINE = re.compile(rb"([eg]) ([0-9a-f]{32})\n")
 
 

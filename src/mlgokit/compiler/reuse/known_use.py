@@ -44,12 +44,12 @@ class Known:
     def complete(
         self, folder: Path, output: Path, *, measure: Callable[[Path], ObjectSizes | None]
     ) -> ObjectSizes | None:
-        """Compute the sizes of the whole object from its written part, if there is one.
+        """Compute the sizes of the whole object from the part that was written, if any.
 
         Args:
-            folder: where the plugin wrote.
-            output: where the object is, if there is one.
-            measure: reads an object of which nothing is missing.
+            folder: folder of the plugin's output.
+            output: path of the object.
+            measure: measures an object from which nothing is missing.
 
         Returns:
             ``None`` if they cannot be computed.
@@ -103,6 +103,7 @@ def select_known(
 
 
 def _functions_of(memory: dict[str, KnownFunctions], module: Module, content: str) -> KnownFunctions:
+    """The cache of a module for this content; a cache for other content is replaced."""
     known = memory.setdefault(module.name, KnownFunctions(content=content))
     if (known.content or content) != content:
         known = memory[module.name] = KnownFunctions(content=content)
@@ -111,9 +112,9 @@ def _functions_of(memory: dict[str, KnownFunctions], module: Module, content: st
 
 
 def _only_decides(module: Module, request: CompileRequest) -> bool:
-    """Whether the result of a request depends on the answers of the inliner's advisor alone.
+    """Whether the result of a request depends only on the decisions of the inliner's advisor.
 
-    Other requested results are produced after the inliner, or change the optimizer after it.
+    Other results are produced after the inliner, or need changes to the optimizer after it.
     """
     use = request.use
     if use is None or module.link_folder is not None or module.thinlto_index is not None:

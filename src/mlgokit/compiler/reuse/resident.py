@@ -1,4 +1,4 @@
-"""Resident compilers: each has read its module and run the passes before the inliner; a fork of it does the rest.
+"""Resident compilers: each has read its module and run the passes before the inliner; forks of it do the rest.
 
 What comes before the inliner is the same in every compilation of a module. The plugin stops there
 (``plugin/reuse/Resident.cpp``), waits for requests on its standard input (``docs/formats.md``, "Resident compilers"),
@@ -29,7 +29,7 @@ MOST_RESIDENTS = 64
 _REPLY = struct.Struct("<6Q")
 _NOT_STARTED = 2**64 - 1
 _GRACE_SECONDS = 5.0
-"""How long a resident may take to kill its child when the deadline has passed."""
+"""Time for a resident to kill its child after the deadline."""
 _ABORT = b"!"
 
 
@@ -139,7 +139,7 @@ class Residents:
         return done
 
     def decline(self, argv: Sequence[str], sentence: str) -> None:
-        """Start no resident for this command line any more."""
+        """Do not start a resident for this command line again."""
         with self._lock:
             self.declined[tuple(argv)] = sentence
             useless = [idle for idle in self._idle if idle.key == tuple(argv)]
@@ -200,6 +200,7 @@ class Residents:
             return resident
 
     def _keep(self, resident: _Resident) -> None:
+        """Return a resident to the pool; end others if there are too many."""
         ended: list[_Resident] = []
         with self._lock:
             if resident.key in self.declined:
@@ -217,7 +218,7 @@ class Residents:
 def _ask(
     resident: _Resident, variables: Mapping[str, str], messages: IO[bytes], *, begin: float, timeout_seconds: float
 ) -> Completed | None:
-    """Send one request and wait for its end; ``None`` if the resident is no more."""
+    """Send a request and wait for its end; ``None`` if the resident has ended."""
     payload = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in variables.items())
     deadline = time.monotonic() + timeout_seconds
     timed_out = False
@@ -248,7 +249,7 @@ def _ask(
 
 
 def _receive(resident: _Resident, *, deadline: float) -> tuple[int, ...] | None:
-    """The next reply; ``None`` at the deadline or if the resident is no more."""
+    """Read the next reply; ``None`` at the deadline, or if the resident has ended."""
     data = b""
     with process.track_group(resident.process.pid):
         while len(data) < _REPLY.size:
@@ -267,6 +268,7 @@ def _receive(resident: _Resident, *, deadline: float) -> tuple[int, ...] | None:
 
 
 def _end(resident: _Resident) -> None:
+    """Kill a resident, and reap it."""
     with contextlib.suppress(OSError):
         resident.channel.close()
     with contextlib.suppress(ChildProcessError):

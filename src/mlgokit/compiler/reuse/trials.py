@@ -21,28 +21,28 @@ from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, COSTS
 from mlgokit.errors import InputError
 
 OVERRIDE = np.dtype([("range", "<u4"), ("nth", "<u2"), ("choice", "<u2")])
-"""One decision otherwise than LLVM's: which live range or pass, which question about it, which answer."""
+"""An override of one decision of LLVM: the live range or pass, the number of the question about it, the answer."""
 TRIAL = np.dtype(
     [("eviction_flips", "<f8"), ("priority_flips", "<f8"), ("seed", "<u8"), ("by_rule", "<u4"), ("toggles", "<u4")]
 )
-"""Probabilities of flipping decisions, the seed, who decides the others (0: LLVM, :data:`BY_SETTINGS`, or a policy of
-the request); and how many passes are toggled."""
+"""A trial: probabilities of flipping decisions, random seed, who makes the other decisions (0 for LLVM,
+:data:`BY_SETTINGS`, or a policy of the request), and the number of toggled passes."""
 BY_SETTINGS = 1
-"""The policy of the settings decides what a trial does not."""
+"""The policy in the plugin's settings makes the decisions that a trial does not override."""
 FIRST_POLICY = 2
-"""The first of the request's policies decides the priorities of live ranges, LLVM the rest; the next number is the
-second's."""
+"""The request's first policy decides the priorities of live ranges, and LLVM the rest; the next number means the second
+policy, and so on."""
 MOST_TOGGLES = 4
-"""Passes that one trial toggles."""
+"""Maximum number of passes that a trial toggles."""
 
 MEASURES = (*COSTS, "executed", "code", "unwind", "tables")
-"""What a trial gives: LLVM's costs and instructions executed, by its estimate and for one call of the function; bytes
-of code; unwind instructions; and bytes of jump tables."""
+"""What a trial measures: LLVM's costs and executed instructions, both estimated for one call of the function; bytes of
+code; unwind instructions; and bytes of jump tables."""
 _COSTS = len(COSTS) + 1
 
 
 class Stage(enum.IntFlag):
-    """When copies are made of a function."""
+    """The point in the pipeline at which a function is forked."""
 
     REGISTERS = 1
     """Before its registers are allocated."""
@@ -51,24 +51,25 @@ class Stage(enum.IntFlag):
 
 
 QUESTION_COLUMNS = ("live_range", "nth")
-"""Columns of a log of evictions that say what :data:`OVERRIDE` calls a question, in a compilation that asks for trials
-or lists functions."""
+"""Columns of an eviction log that identify a question as :data:`OVERRIDE` does; only in a compilation that runs trials
+or
+lists functions."""
 Records = npt.NDArray[np.void]
 Floats = npt.NDArray[np.float64]
 
 SPILL_COST: Floats = np.array([*COST_WEIGHTS, 0.0, 0.0, 0.0, 0.0])
-"""[9] weights of :data:`MEASURES` by which the score of a trial is what spills, reloads and copies cost."""
+"""Weights [9] of :data:`MEASURES` for a score that is the cost of spills, reloads and copies."""
 
 _EQUAL = 1e-9
-"""So little that costs decide among allocations of one size only."""
+"""A weight so small that costs only decide between allocations of equal size."""
 CODE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 0.0, 1.0, 0.0, 0.0])
-"""[9] weights by which it is the bytes of code."""
+"""Weights [9] for a score that is the bytes of code."""
 IMAGE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 0.0, 1.0, 2.5, 1.0])
-"""[9] weights by which tables count as well: unwind instructions at what one takes there with its advance."""
+"""Weights [9] for a score that adds jump tables and unwind tables; an unwind instruction counts with its advance."""
 
 
 def executed_weights(of_bytes: Floats) -> Floats:
-    """[9] the same bytes, but among equals what is executed decides, not what an allocation costs.
+    """Replace the tie-breaker in weights [9] of a size score: executed instructions in place of allocation costs.
 
     Example:
         >>> executed_weights(CODE_BYTES).tolist()
@@ -81,7 +82,7 @@ def executed_weights(of_bytes: Floats) -> Floats:
 
 
 def counts_bytes(weights: Floats) -> bool:
-    """Whether a score by these weights is bytes of the function, not costs."""
+    """Whether a score with these weights is in bytes of the function, not in costs."""
     return bool(np.any(weights[_COSTS:]))
 
 
@@ -106,18 +107,18 @@ _MEASURES_BYTES = 8 * len(MEASURES)
 
 
 def no_overrides() -> Records:
-    """A function as LLVM allocates it."""
+    """Make an empty list of overrides: the function is compiled with LLVM's decisions."""
     return np.zeros(0, OVERRIDE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Overrides:
-    """Where the code of one function is made otherwise than by LLVM.
+    """The decisions of LLVM that are overridden in one function.
 
     Attributes:
         evictions: [E] records of :data:`OVERRIDE`.
-        priorities: [P] the same.
-        passes: [N] the same, of passes that do not run.
+        priorities: [P] records for priorities.
+        passes: [N] records for passes that are skipped.
     """
 
     evictions: Records = field(default_factory=no_overrides)
@@ -126,7 +127,7 @@ class Overrides:
 
     @property
     def lists(self) -> tuple[Records, ...]:
-        """All three, in the order of the files."""
+        """All three lists, in the order of the file format."""
         return self.evictions, self.priorities, self.passes
 
     def __len__(self) -> int:
@@ -134,19 +135,19 @@ class Overrides:
 
 
 def overrides_in(records: Records, counts: Sequence[int]) -> Overrides:
-    """The lists of so many records that stand one after the other."""
+    """Split consecutive records into three lists of the given lengths."""
     evictions, priorities, passes, _ = np.split(records, np.cumsum(counts))
     return Overrides(evictions=evictions, priorities=priorities, passes=passes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Series:
-    """Trials of one function. Each departs from the best before it: the lowest score, then the fewest overrides.
+    """Trials of one function. Each varies the best one before it: lowest score, then fewest overrides.
 
     Attributes:
-        key: of the function, as the plugin tells it.
-        base: what the first departs from.
-        score: of the base; infinite to depart from whatever comes first.
+        key: the plugin's key of the function.
+        base: the overrides that the first trial varies.
+        score: score of the base; infinite to start from the first successful trial.
         free: weighted costs up to this are not penalised; NaN for those of the first trial.
         trials: [N] records of :data:`TRIAL`.
         toggled: [N, 4] records of :data:`OVERRIDE`, of which each trial has so many as it says: passes that it lets not
@@ -161,7 +162,7 @@ class Series:
     toggled: Records | None = None
 
     def to_bytes(self) -> bytes:
-        """What a file has of it."""
+        """Encode the part of the request file for this series."""
         toggled = np.zeros((len(self.trials), MOST_TOGGLES), OVERRIDE) if self.toggled is None else self.toggled
         trials = np.concatenate(
             [
@@ -177,14 +178,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """One trial.
+    """The result of one trial.
 
     Attributes:
         seconds: processor time.
-        score: the weighted sum of what was measured; infinite if the copy failed, or took too long.
-        cost: the part of LLVM's costs in it.
-        evictions: questions about evictions; those that the plugin never sees are not counted.
-        priorities: questions about priorities.
+        score: weighted sum of the measures; infinite if the copy failed or exceeded its time.
+        cost: the part of the score that comes from LLVM's costs.
+        evictions: number of eviction questions, without those that the plugin does not see.
+        priorities: number of priority questions.
         passes: questions of passes whether they may run.
         overrides: all decisions that were not LLVM's; the same again give the same score.
         measured: [9] the numbers of :data:`MEASURES`; none if the copy failed.
@@ -202,7 +203,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrialResults:
-    """A function that came to a stage, and its trials in their order."""
+    """A function that reached a stage, and the results of its trials in order."""
 
     key: int
     name: str
@@ -212,12 +213,12 @@ class TrialResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrialRequest:
-    """What to try in one compilation; without series only the functions that come to the stages are listed.
+    """The trials to run in one compilation; without series, functions are only listed.
 
     Attributes:
-        series: what to try.
-        stages: where functions are listed and trials are made.
-        seconds: processor time for one trial, at most.
+        series: the trials.
+        stages: the stages at which functions are listed and trials are run.
+        seconds: limit on the processor time of a trial.
         weights: [9] of :data:`MEASURES` in the score.
         penalty: what is added for each unit of weighted costs beyond those that are free.
         policies: files of policies of priorities or spill weights, which trials name from :data:`FIRST_POLICY` on.
@@ -231,7 +232,7 @@ class TrialRequest:
     policies: tuple[bytes, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The file that the plugin reads."""
+        """Encode the file that the plugin reads."""
         return request_bytes(
             self.series,
             stages=self.stages,
@@ -251,12 +252,12 @@ def request_bytes(
     penalty: float = 0.0,
     policies: Sequence[bytes] = (),
 ) -> bytes:
-    """The file with trials, each of at most so many seconds of processor time.
+    """Encode a file of trials for the plugin.
 
     Args:
-        series: what to try.
+        series: the trials.
         stages: where functions are listed and trials are made.
-        seconds: for one trial.
+        seconds: limit on the processor time of a trial.
         weights: [9] of :data:`MEASURES` in the score.
         penalty: what is added for each unit of weighted costs beyond those that are free.
         policies: files of policies that trials name.
@@ -268,11 +269,11 @@ def request_bytes(
 
 
 def read_trial_results(path: Path, *, weights: Floats = SPILL_COST) -> list[TrialResults]:
-    """Read the results, in the order in which the functions were compiled.
+    """Read the results in the order in which functions were compiled.
 
     Args:
         path: the file.
-        weights: [9] those of the request.
+        weights: [9] the weights of the request.
 
     Raises:
         InputError: the file is missing or damaged.

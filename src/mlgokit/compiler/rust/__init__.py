@@ -1,1 +1,1 @@
-"""rustc as a compiler: what it can do, what cargo asks of it, and a program's full link-time optimization by it."""
+"""Rust's compiler: its version and LLVM, the calls that cargo makes, and full link-time optimization of a program."""

@@ -55,13 +55,13 @@ _CHANGES = re.compile(r"(MLGOKIT|LLVM(?!_PROFILE_FILE))_.*|RUSTC_BOOTSTRAP|RUSTC
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Workshops:
-    """Folders for the objects of resident compilers, one for each. Threads may share it.
+    """Output folders of resident compilers, which are reused. Threads may share it.
 
     They are removed by :meth:`close`, and with the object.
 
     Attributes:
-        idle: folders that no compilation uses, by module.
-        parent: of all folders; made when the first is asked for.
+        idle: folders that are not in use, by module.
+        parent: temporary folder of all of them; made when the first is requested.
     """
 
     idle: dict[str, list[Path]] = field(default_factory=dict[str, list[Path]])
@@ -70,7 +70,7 @@ class Workshops:
 
     @contextlib.contextmanager
     def open_workshop(self, module: str) -> Generator[Path]:
-        """A folder for one compilation at a time, the same ones again and again."""
+        """Take a folder for one compilation, and return it afterwards."""
         with self._lock:
             if self.parent is None:
                 self.parent = tempfile.TemporaryDirectory(prefix="mlgokit-rustc-", ignore_cleanup_errors=True)
@@ -96,11 +96,11 @@ class RustCompiler:
     """The user's rustc, with the plugin where a request uses it.
 
     Attributes:
-        rustc: itself.
-        calls: by module, what cargo asked of it.
-        toolchain: of the plugin, and of the linker that measures.
-        plugin: the plugin of a use that names none.
-        workers: how many compilations are best made at once.
+        rustc: the compiler.
+        calls: cargo's call of rustc for each module.
+        toolchain: the LLVM of the plugin, and of the linker that measures.
+        plugin: the plugin of requests that name none.
+        workers: the best number of simultaneous compilations.
         timeout_seconds: deadline of one compilation.
         room: asked before each compilation whether the disk has room; ``None`` for no question.
         residents: rustcs that stay where the link-time optimization comes to the inliner; what fails with one of them
@@ -122,13 +122,13 @@ class RustCompiler:
 
     @property
     def loaded(self) -> Loaded:
-        """The program and its LLVM."""
+        """Digests of rustc and its LLVM."""
         paths = [path.resolve() for path in (self.rustc.program, self.rustc.library) if path is not None]
         files = [LoadedFile(path=path, sha256=digest_once(path), stamp=stamp_of(path)) for path in paths]
         return Loaded(version=self.rustc.version, target="", files=tuple(files))
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
-        """Make the object of a program, and measure it.
+        """Compile the object of a program, and measure it.
 
         Raises:
             StorageError: the compiler found the disk full, or it would be.
@@ -152,7 +152,7 @@ class RustCompiler:
 
 
 def _content_to_reuse(compiler: RustCompiler, module: Module, request: CompileRequest) -> str:
-    """Digest of all that a resident and known functions go by; empty if the request reuses nothing."""
+    """Digest of everything that a resident and cached functions depend on; empty if the request reuses nothing."""
     use = request.use
     plugin = plugin_of(compiler.plugin, use)
     # What a trial finds does not depend on it, and rustc's front end takes longer than most trials.
@@ -227,7 +227,7 @@ def _run_there(
     request: Mapping[str, str],
     timeout_seconds: float,
 ) -> process.Completed | None:
-    """Let a resident rustc compile into a folder; ``None`` if a new rustc has to do it."""
+    """Let a resident rustc compile into a folder; ``None`` if there is none and a new rustc must do it."""
     residents, call = compiler.residents, compiler.calls[module.name]
     if residents is None:
         return None
@@ -256,7 +256,7 @@ def _run_there(
 
 
 def _words_for_object(call: RustcCall, folder: Path, plugin: Path | None) -> list[str]:
-    """The call that leaves the program's object in a folder."""
+    """Compose the command line that leaves the program's object in a folder."""
     words = [*_without_outputs(call.words), "--emit=link", "--out-dir", str(folder)]
     return [*words, "-C", f"linker={_write_linker(call, folder)}", *plugin_words(plugin)]
 
@@ -274,14 +274,14 @@ def link_program(
     plugin: Path | None,
     settings: Mapping[str, str] | None = None,
 ) -> str:
-    """Make the program itself, as cargo does but for the place and the plugin; gives why that failed, or nothing.
+    """Link the program as cargo does, but to another path and with the plugin; return an error, or an empty string.
 
     Args:
         compiler: compiles.
         module: the program.
-        output: where it goes.
-        plugin: that is loaded.
-        settings: variables that the plugin goes by.
+        output: path of the program.
+        plugin: the plugin to load.
+        settings: environment variables for the plugin.
     """
     call = compiler.calls[module.name]
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -298,18 +298,18 @@ def link_program(
 
 
 def plugin_words(plugin: Path | None) -> list[str]:
-    """What tells rustc to load a plugin, if there is one."""
+    """Options with which rustc loads a plugin, if there is one."""
     return [] if plugin is None else [f"-Zllvm-plugins={plugin.absolute()}"]
 
 
 def _environment(rustc: Rustc, call: RustcCall, plugin: Path | None) -> dict[str, str]:
-    """What cargo gave, without what changes rustc or the plugin."""
+    """The environment of cargo's call, without variables that change rustc or the plugin."""
     kept = {name: value for name, value in call.environment.items() if not _CHANGES.fullmatch(name)}
     return with_large_pages({**kept, **({} if plugin is None else unstable_options(rustc.version, call.crate))})
 
 
 def _without_outputs(words: Sequence[str]) -> list[str]:
-    """A call without what names its outputs and its messages' form.
+    """Remove the options for outputs and for the format of messages from a call.
 
     Example:
         >>> _without_outputs(["rustc", "--emit=dep-info,link", "--out-dir", "/x", "-C", "extra-filename=-1", "a.rs"])
@@ -329,7 +329,7 @@ def _without_outputs(words: Sequence[str]) -> list[str]:
 
 
 def _write_linker(call: RustcCall, folder: Path) -> Path:
-    """A linker that keeps the object; rustc tells from its name how to talk to it."""
+    """Write a script that acts as the linker and keeps the object; rustc derives the linker's flavor from its name."""
     path = folder / "linker" / Path(call.codegen("linker") or "cc").name
     path.parent.mkdir(exist_ok=True)
     path.write_text(_LINKER.format(folder=shlex.quote(os.fspath(folder)), made=_MADE))

@@ -1,4 +1,4 @@
-"""Runs a cargo build and writes down what it asks of rustc; finds the calls that make programs by full LTO."""
+"""Record the calls of rustc in a cargo build; find those that make programs by full link-time optimization."""
 
 import os
 import re
@@ -19,18 +19,18 @@ printf '%s\\0' "$PWD" "$@" > "$n.new" && env -0 > "$n.environment" && mv "$n.new
 exec "$@"
 """
 _LATER = re.compile(r"(MLGOKIT|RUSTC_WRAPPER|CARGO_MAKEFLAGS|MAKEFLAGS|MFLAGS)(_.*)?")
-"""Variables of the build itself: its jobs are over when rustc is called again."""
+"""Variables of the running build that are not recorded, such as its job server."""
 _STDERR_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RustcCall:
-    """What cargo asked of rustc.
+    """A call of rustc by cargo.
 
     Attributes:
-        words: the program and its arguments.
-        folder: where it ran.
-        environment: all of it.
+        words: program and arguments.
+        folder: working directory.
+        environment: the whole environment.
     """
 
     words: tuple[str, ...]
@@ -39,16 +39,16 @@ class RustcCall:
 
     @property
     def crate(self) -> str:
-        """Its name."""
+        """Name of the crate."""
         return self.value("--crate-name")
 
     @property
     def kind(self) -> str:
-        """What it makes, such as ``bin``."""
+        """Crate type, such as ``bin``."""
         return self.value("--crate-type")
 
     def value(self, option: str) -> str:
-        """What follows the last such option; empty without one."""
+        """The value of the last option of that name; empty without one."""
         return option_value(self.words, option)
 
     def codegen(self, name: str) -> str | None:
@@ -88,12 +88,12 @@ def record_cargo(
     timeout_seconds: float,
     settings: Mapping[str, str] | None = None,
 ) -> list[RustcCall]:
-    """Run a cargo build with a target folder of our own, and give the calls of rustc that it and earlier ones made.
+    """Run a cargo build with a target folder of our own; return its calls of rustc, and those of earlier builds there.
 
     Args:
-        command: as ``cargo build --release``.
-        folder: where it runs.
-        place: where the target folder and the calls are kept.
+        command: for example ``cargo build --release``.
+        folder: working directory.
+        place: folder for the target folder and the recorded calls.
         timeout_seconds: deadline of the build.
         settings: variables of the environment beside the caller's.
 
@@ -129,7 +129,7 @@ def record_cargo(
 
 
 def read_calls(folder: Path) -> list[RustcCall]:
-    """The calls in a folder that the wrapper wrote; of each crate and kind the last one."""
+    """Read the recorded calls in a folder, the last one of each crate and crate type."""
     found: dict[tuple[str, str], RustcCall] = {}
     for path in sorted(folder.glob("*.call"), key=lambda path: path.stat().st_mtime_ns):
         place, *words = _texts(path)
@@ -143,7 +143,7 @@ def read_calls(folder: Path) -> list[RustcCall]:
 
 
 def programs_of(calls: Sequence[RustcCall]) -> tuple[list[RustcCall], dict[str, str]]:
-    """The calls whose code is made by full link-time optimization for size, and of the other programs, why not.
+    """Select the calls that make programs by full LTO for size; return them, and for other programs the reason.
 
     Raises:
         CorpusError: there is no such call.

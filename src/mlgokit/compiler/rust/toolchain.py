@@ -1,4 +1,4 @@
-"""What a rustc is made of, and whether it loads the plugin: tried, not assumed."""
+"""Version and LLVM of a rustc, and a trial compilation that shows whether it loads the plugin."""
 
 import functools
 import os
@@ -13,7 +13,7 @@ from mlgokit.errors import ToolError
 from mlgokit.problems import INLINE_SIZE
 
 TRIAL_SECONDS = 120.0
-"""A first start of rustc reads a hundred megabytes."""
+"""Deadline; the first start of rustc reads a hundred megabytes from disk."""
 _CRATE = b"""#![crate_type = "lib"]
 #![no_std]
 fn callee(x: u32) -> u32 { x.wrapping_mul(3) ^ (x >> 2) }
@@ -29,10 +29,10 @@ class Rustc:
     """A rustc.
 
     Attributes:
-        program: itself, not what starts one of several.
-        version: the line that it prints.
+        program: the compiler itself, not rustup's proxy.
+        version: its version line.
         llvm: version of its LLVM, such as ``22.1.2``.
-        library: its LLVM, if that is a shared library.
+        library: its LLVM library, if that is shared.
     """
 
     program: Path
@@ -42,17 +42,17 @@ class Rustc:
 
     @property
     def major(self) -> int:
-        """The major of its LLVM."""
+        """Major version of its LLVM."""
         return int(self.llvm.partition(".")[0])
 
     @property
     def is_nightly(self) -> bool:
-        """Whether it takes unstable options."""
+        """Whether it accepts unstable options."""
         return "-nightly" in self.version or "-dev" in self.version
 
 
 def find_rustc(name: str = "rustc") -> Rustc:
-    """The rustc of that name, or at that path.
+    """Find the rustc of that name in ``PATH``, or at that path.
 
     Raises:
         ToolError: there is none, or it does not say what it is.
@@ -75,7 +75,7 @@ def find_rustc(name: str = "rustc") -> Rustc:
 
 
 def unstable_options(rustc_version: str, crate: str) -> dict[str, str]:
-    """The variables with which a rustc takes unstable options for one crate; a nightly one needs none.
+    """Environment variables that allow unstable options for one crate; empty for a nightly rustc.
 
     Example:
         >>> unstable_options("rustc 1.95.0 (59807616e 2026-04-14)", "hexyl")
@@ -85,7 +85,7 @@ def unstable_options(rustc_version: str, crate: str) -> dict[str, str]:
 
 
 def load_plugin(rustc: Rustc, plugin: Path) -> None:
-    """Let a rustc compile a crate of two functions with the plugin, which must be asked about the call in it.
+    """Check that a rustc loads the plugin: compile a crate with one call, about which the plugin must be asked.
 
     Raises:
         ToolError: it does not load the plugin, or does not ask it.
@@ -111,6 +111,7 @@ def _ask(program: str | Path, *words: str) -> str:
 
 
 def _complaint(done: process.Completed) -> str:
+    """The error of a failed rustc, in one line."""
     if done.timed_out:
         return f"no end after {TRIAL_SECONDS:g} s"
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
@@ -119,7 +120,7 @@ def _complaint(done: process.Completed) -> str:
 
 @functools.cache
 def _llvm_library(program: Path) -> Path | None:
-    """The shared LLVM that a rustc or its driver library loads, as the loader says; ``None`` without one or loader."""
+    """The shared LLVM library that a rustc or its driver library loads, according to the dynamic loader, if any."""
     if shutil.which("ldd") is None:
         return None
     drivers = sorted((program.parent.parent / "lib").glob("librustc_driver-*.so"))

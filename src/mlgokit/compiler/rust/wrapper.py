@@ -1,4 +1,4 @@
-"""What cargo asks of rustc, and a wrapper of rustc that lets calls load a plugin whose code a full LTO makes for size.
+"""Parser of rustc calls, and a wrapper of rustc that loads a plugin in calls that make a program by full LTO for size.
 
 ``wrapper_folder.py`` puts a copy of it into the folder of wrappers, and ``RUSTC_WRAPPER`` names it. It is started for
 each crate, in a Python without site packages; so it imports nothing of mlgokit, and little else.
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 FULL_LTO = frozenset(("fat", "yes", "y", "on", "true", ""))
-"""Values of ``-C lto`` that merge all crates into one module."""
+"""Values of ``-C lto`` that mean full link-time optimization."""
 LINKED = frozenset(("bin", "cdylib", "staticlib", "dylib"))
-"""Kinds of crates whose code a link-time optimization makes."""
+"""Crate types that are compiled by link-time optimization."""
 _PROBE = "___"
-"""The name of a crate by which cargo asks what files would be made."""
+"""Name of the crate of cargo's calls that only ask for file names."""
 
 
 def codegen_options(words: Sequence[str]) -> Iterator[str]:
-    """What rustc is told by ``-C``, in either spelling.
+    """Yield the options of ``-C``, in either spelling.
 
     Example:
         >>> list(codegen_options(["rustc", "-C", "lto=fat", "-Copt-level=z"]))
@@ -49,7 +49,7 @@ def codegen_option(words: Sequence[str], name: str) -> str | None:
 
 
 def option_value(words: Sequence[str], option: str) -> str:
-    """What follows the last such option; empty without one.
+    """The value of the last such option; empty without one.
 
     Example:
         >>> option_value(["rustc", "--crate-name", "toy", "--crate-type=bin"], "--crate-type")
@@ -61,13 +61,13 @@ def option_value(words: Sequence[str], option: str) -> str:
 
 
 def is_program(words: Sequence[str]) -> bool:
-    """Whether a call makes what users get: no library for other crates, no build script, no test."""
+    """Whether a call makes a final artifact: not a library for other crates, a build script or a test."""
     name, kind = (option_value(words, f"--crate-{which}") for which in ("name", "type"))
     return kind in LINKED and name != _PROBE and not name.startswith("build_script_") and "--test" not in words
 
 
 def why_not_tuned(words: Sequence[str]) -> str:
-    """Why the code of a program is not made by rustc's full link-time optimization for size; empty if it is.
+    """Why a program is not compiled by rustc's full link-time optimization for size; empty if it is.
 
     Example:
         >>> why_not_tuned(["rustc", "-C", "opt-level=z", "-C", "lto=thin"])
@@ -84,9 +84,9 @@ def why_not_tuned(words: Sequence[str]) -> str:
 
 
 def with_plugin(environment: dict[str, str], crate: str) -> dict[str, str]:
-    """The variables of a call that loads the plugin: those that the user's own call would have, and two more.
+    """The environment of a call that loads the plugin: the user's, and two variables more.
 
-    Its linker is the user's, as all that was tuned is in the object.
+    The linker is the user's own, as the tuned code is in the object.
     """
     found = dict(environment)
     wrappers = found.pop("MLGOKIT_WRAPPERS", "")
@@ -104,7 +104,7 @@ def with_plugin(environment: dict[str, str], crate: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Run one call in the place of this process."""
+    """Run one call, replacing this process."""
     words = sys.argv[2:]
     # What a build has started may outlive it, and keeps its variables.
     if not os.path.isfile(sys.argv[1]) or not is_program(words):

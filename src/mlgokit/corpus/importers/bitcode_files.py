@@ -1,4 +1,4 @@
-"""Corpora of bitcode files: what lld saved of a local ThinLTO link, and folders of loose bitcode."""
+"""Corpora of bitcode files: the intermediate files of a local ThinLTO link by lld, and folders of bitcode."""
 
 import functools
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -19,9 +19,9 @@ from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
 IMPORTED_SUFFIX = ".3.import.bc"
-"""lld's name for a module after ThinLTO's imports and before optimization, as ``--save-temps=import`` leaves it."""
+"""Suffix of a module after ThinLTO imports and before optimization, as lld writes it for ``--save-temps=import``."""
 INDEX_SUFFIX = ".thinlto.bc"
-"""lld's name for the module's part of the index, as ``--thinlto-emit-index-files`` leaves it."""
+"""Suffix of the module's part of the index, as lld writes it for ``--thinlto-emit-index-files``."""
 BITCODE_SUFFIX = ".bc"
 
 
@@ -110,7 +110,7 @@ def import_bitcode(
 
 
 def _files(folder: Path, suffix: str, corpus_folder: Path) -> Generator[ObjectFile]:
-    """The files with a suffix below a folder, without those of the corpus that is being made."""
+    """The files with a suffix below a folder, without those of the corpus being made."""
     own = corpus_folder.absolute()
     skip = own.relative_to(folder.absolute()).as_posix() if own.is_relative_to(folder.absolute()) else None
     for name in files_below(folder, (suffix,)):

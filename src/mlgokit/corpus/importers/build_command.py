@@ -1,7 +1,7 @@
-"""What another compiler's command asks of clang's front end.
+"""Conversion of a build's command, for any compiler, to a call of clang's front end.
 
-A command of a build names any compiler; only its options are taken, and the toolchain's clang is what runs. Left out is
-what says where outputs go, what the linker does, and what another program would be loaded for.
+Only the options of the command are used; the toolchain's clang runs. Options for outputs, for the linker, and options
+that would load another program are left out.
 """
 
 import re
@@ -57,7 +57,8 @@ _OUTPUT_PREFIXES = tuple(
 )
 _ELSEWHERE = _words("--coverage -coverage -fprofile-arcs -ftest-coverage -fwhole-program-vtables")
 _ELSEWHERE_PREFIXES = ("-fplugin", "-fpass-plugin", "-fvirtual-function-elimination")
-"""What changes code, but writes beside it, loads other programs, or works only in a link: left out and counted."""
+"""Options that affect the code but write further files, load other programs, or need a link; they are left out and
+counted."""
 
 _PASSED_OUTPUTS = ("-fembed-bitcode", "-emit-pch")
 _PASSED_ELSEWHERE = ("-load", "-plugin", "-add-plugin", "-fplugin", "-fpass-plugin")
@@ -78,11 +79,11 @@ _FORGIVEN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontEndCall:
-    """What clang's driver is to be called with, but for the driver itself, the output and ``-c``.
+    """A call of clang's driver, without the driver's path, the output and ``-c``.
 
     Attributes:
-        language: of the source.
-        driver: the driver's name, which decides about headers and standards.
+        language: language of the source.
+        driver: name of the driver, which affects headers and language standards.
         units: the build's options, each with its value, without what :data:`_OUTPUTS` says; what only the front end
             reads is of the kind ``path``.
         input: ``-x`` and a language if the build says so, and the source.
@@ -117,18 +118,18 @@ class FrontEndCall:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What only the front end reads, as words of ``-cc1``."""
+        """Options that only the front end reads, as words of ``-cc1``."""
         return tuple(word for unit in self.units if unit.kind == "path" for word in (unit.name, *unit.values))
 
 
 def front_end_call(
     command: CompileCommand, *, level: str | None = None, headers: Headers = NO_HEADERS, as_text: bool = True
 ) -> FrontEndCall:
-    """Find out what one command of a build asks of the front end.
+    """Convert a command of a build to a call of the front end.
 
     Args:
-        command: from the database.
-        level: in place of the build's ``-O``, without the dash (``Oz``); the build's own if left out.
+        command: a command of the database.
+        level: replaces the build's ``-O``, without the dash (``Oz``); by default the build's own level is used.
         headers: the precompiled headers that the database makes.
         as_text: put the text of precompiled headers in their place; else they are left out alone.
 
@@ -183,7 +184,7 @@ def front_end_call(
 
 
 def _sort_units(units: Iterable[Option], level: str | None) -> tuple[list[Option], list[str]]:
-    """The options that are kept, and the names of those that would change the code and are left out."""
+    """Separate the options to keep from the names of those that would change the code and are left out."""
     kept: list[Option] = []
     dropped: list[str] = []
     for unit in units:
@@ -215,12 +216,14 @@ def lto_of(words: Sequence[str]) -> Lto:
 
 
 def _is_decided_elsewhere(option: str, value: str | None) -> bool:
+    """Whether the corpus decides about this option itself, so that the build's value is ignored."""
     if option == "-Xclang" and value is not None:
         return value.startswith(_PASSED_ELSEWHERE)
     return option in _ELSEWHERE or option.startswith(_ELSEWHERE_PREFIXES)
 
 
 def _is_output(option: str, value: str | None) -> bool:
+    """Whether the option only concerns outputs."""
     if option == "-Xclang" and value is not None:
         return value.startswith(_PASSED_OUTPUTS)
     joined = option.startswith("-o") and not option.startswith("-object")
@@ -228,7 +231,7 @@ def _is_output(option: str, value: str | None) -> bool:
 
 
 def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
-    """Refuse what C++20 modules are made of and compiled with."""
+    """Refuse commands that make or use C++20 modules."""
     match = _OF_MODULES.search("\n".join(words))
     interface = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
     if interface is not None:
@@ -239,7 +242,7 @@ def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
 
 
 def _languages(command: CompileCommand, named: str | None, driver: str) -> tuple[Language, str]:
-    """The language of a source, and how ``-cc1 -x`` calls it."""
+    """The language of a source, and its name for ``-cc1 -x``."""
     suffix = command.file.suffix
     language = _NAMED_LANGUAGES.get(named) if named else _LANGUAGES.get(suffix)
     if language is None:

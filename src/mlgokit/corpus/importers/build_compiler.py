@@ -1,4 +1,4 @@
-"""Which compiler a command of a build names, by its name and by what it says about itself.
+"""Identification of the compiler that a command of a build names, by its name and by its ``--version``.
 
 A database is data: nothing that it names is executed. A compiler that has one of the names below, and is the very
 program that the user's own ``PATH`` has for this name, is asked for its version; no other is.
@@ -16,7 +16,7 @@ from typing import Literal
 from mlgokit.compiler.program_version import ProgramVersion, program_version
 
 Baseline = Literal["build", "clang"]
-"""Whose code sizes are compared with: the build's compiler, which then is a clang, or our clang's, whatever it is."""
+"""The compiler of the baseline: the build's own, which must then be a clang, or our clang, whatever the build uses."""
 
 _WRAPPERS = frozenset({"ccache", "distcc", "sccache", "icecc", "buildcache", "gomacc", "reclient", "rewrapper", "env"})
 _COMPILER = re.compile(
@@ -28,7 +28,7 @@ _GCC_ONLY = re.compile(
     r"|pch-preprocess|modules-ts|max-errors=.*|lto-partition=.*|use-linker-plugin|var-tracking.*|conserve-stack)"
     r"|-specs=.*|-mindirect-branch=.*"
 )
-"""Options that GCC has, and clang never took."""
+"""Options of GCC that clang has never accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +42,12 @@ class CompilerName:
 
     @property
     def is_clang(self) -> bool:
-        """Whether the name alone says so."""
+        """Whether the name is one of clang."""
         return "clang" in self.name
 
     @property
     def is_cxx(self) -> bool:
-        """Whether it is a driver for C++."""
+        """Whether it is a C++ driver."""
         return self.name.endswith(("++", "xx")) or self.name == "CC"
 
 
@@ -57,8 +57,8 @@ class BuildCompiler:
 
     Attributes:
         text: the name in the command and, if it was asked, what it is: ``c++ (clang 22.1.8)``.
-        is_clang: ``None`` if nothing is known about it.
-        major: of a clang's version, 0 if that is not known.
+        is_clang: ``None`` if unknown.
+        major: major version of a clang; 0 if unknown.
     """
 
     text: str
@@ -67,7 +67,7 @@ class BuildCompiler:
 
 
 def without_wrappers(arguments: Sequence[str]) -> Sequence[str]:
-    """The words from the compiler on: ``ccache``, ``env A=b`` and the like are left out.
+    """Drop launchers such as ``ccache`` and ``env A=b`` before the compiler.
 
     Raises:
         ValueError: nothing is left, or one of them is empty: it would be dropped, or be the value of what is not.
@@ -82,7 +82,7 @@ def without_wrappers(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def compiler_name(word: str) -> CompilerName | None:
-    """The parts of a compiler's name, ``None`` if it is none of a GCC or a clang with GCC's options.
+    """Parse the name of a compiler; ``None`` if it is neither GCC nor a clang with GCC's options.
 
     Example:
         >>> compiler_name("/usr/bin/arm-none-eabi-g++-12")
@@ -100,7 +100,7 @@ def compiler_name(word: str) -> CompilerName | None:
 
 
 def build_compiler(arguments: Sequence[str]) -> BuildCompiler:
-    """What is known of the compiler of a command.
+    """Identify the compiler of a command.
 
     Raises:
         ValueError: the command has none.
@@ -114,6 +114,7 @@ def build_compiler(arguments: Sequence[str]) -> BuildCompiler:
 
 @functools.lru_cache(maxsize=256)
 def _identify(word: str, path: str) -> BuildCompiler:
+    """Identify a compiler by its name, and by its ``--version`` if it is the user's own."""
     name, text = compiler_name(word), PurePosixPath(word).name
     if name is None:
         return BuildCompiler(text=text, is_clang=False)
@@ -132,7 +133,7 @@ def _identify(word: str, path: str) -> BuildCompiler:
 
 
 def _find_program(word: str, path: str) -> Path | None:
-    """The program of this name in ``path``, if it is the one that the word means."""
+    """The program of this name in ``path``, if it is the same file as the one that the word names."""
     folders = [folder for folder in path.split(os.pathsep) if Path(folder).is_absolute()]
     program = shutil.which(PurePosixPath(word).name, path=os.pathsep.join(folders))
     if program is None or ("/" in word and not _is_same(word, program)):
@@ -141,6 +142,7 @@ def _find_program(word: str, path: str) -> Path | None:
 
 
 def _is_same(word: str, path: str) -> bool:
+    """Whether a word, as a path, names the same file as ``path``."""
     try:
         return Path(word).is_absolute() and Path(word).samefile(path)
     except (OSError, ValueError):

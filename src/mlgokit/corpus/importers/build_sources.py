@@ -1,4 +1,4 @@
-"""The sources of a compilation database, entry by entry: what each asks of clang, and under which name."""
+"""The sources of a compilation database, entry by entry, with their front-end calls and module names."""
 
 import os
 import re
@@ -31,10 +31,10 @@ _OTHER_COMPILER = "build with clang (CC=clang CXX=clang++), or give --baseline c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFilter:
-    """Which commands of a database are wanted, by regular expressions that are searched for in the source's path.
+    """A filter of commands: regular expressions that are searched for in the source's path.
 
     Attributes:
-        include: what must be found; everything if left out.
+        include: what must be found; all commands if not given.
         exclude: what must not be found.
     """
 
@@ -42,7 +42,7 @@ class CommandFilter:
     exclude: str | None = None
 
     def predicate(self) -> Callable[[CompileCommand], bool]:
-        """Whether a command is wanted.
+        """Make a predicate for commands.
 
         Raises:
             UsageError: an expression is malformed.
@@ -60,7 +60,7 @@ class CommandFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSource:
-    """The source of one command, with what the command asks for."""
+    """The source of one command, with its front-end call."""
 
     name: str
     command: CompileCommand
@@ -72,7 +72,7 @@ class BuildSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRequest:
-    """The database to read, and its filter; ``headers`` are the precompiled headers that it makes."""
+    """A database to read, and its filter; ``headers`` are the precompiled headers that it makes."""
 
     database: Path
     project: str
@@ -88,9 +88,9 @@ class Survey:
     """The counts of a first pass over a database.
 
     Attributes:
-        options: one set for each dry run.
-        commands: by key of the dry run, how many sources it is for.
-        sources: how many sources and failures there are.
+        options: the distinct sets of options, one for each dry run.
+        commands: number of sources by key of the dry run.
+        sources: number of sources and failures.
     """
 
     options: tuple[BuildOptions, ...]
@@ -163,7 +163,7 @@ def source_request(
     wanted: CommandFilter,
     baseline: Baseline = "clang",
 ) -> SourceRequest:
-    """What is to be read of a database, which is read once for its precompiled headers."""
+    """Make a request for a database, which is read once for its precompiled headers."""
     root = database.resolve().parent
     return SourceRequest(
         database=database,
@@ -177,7 +177,7 @@ def source_request(
 
 
 def survey(request: SourceRequest) -> Survey:
-    """The different sets of options that the compiler has to be asked about.
+    """Collect the distinct sets of options about which the compiler must be asked.
 
     Raises:
         CorpusError: nothing.
@@ -197,7 +197,7 @@ def survey(request: SourceRequest) -> Survey:
 
 
 def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[BuildSource | ModuleFailure]:
-    """The database, entry by entry, without those that are repeated, not wanted, or make no code."""
+    """Yield the entries of the database, without repeated and unwanted ones and those that make no code."""
     for item in read_compile_commands(request.database):
         if isinstance(item, CompileCommand) and (what := why_no_code(item)) is not None and request.is_wanted(item):
             reading.without_code += 1
@@ -213,7 +213,7 @@ def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[Bu
 
 
 def why_refused(source: BuildSource, dry: DryRun) -> str | None:
-    """Why a source is not compiled; the whole front-end command line is checked, not only the driver's answer."""
+    """Why a source is not compiled; this checks the whole front-end command line, not only the driver's answer."""
     words = (*dry.front_end, *source.options.paths)
     return dry.reason or check_front_end(with_profiles(words, lambda _: None))
 
@@ -248,7 +248,7 @@ def _no_source_error(database: Path, reading: SourceReading) -> CorpusError:
 def _source(
     request: SourceRequest, reading: SourceReading, item: CompileCommand | MalformedCommand
 ) -> BuildSource | ModuleFailure | None:
-    """Make a source of one entry, or a failure, or count it."""
+    """Make a source or a failure from an entry, or count the entry."""
     if isinstance(item, MalformedCommand):
         name = f"{request.project}/entry-{item.index}"
         return ModuleFailure(name=name, project=request.project, reason=item.reason)
@@ -290,7 +290,7 @@ def _source(
 
 
 def _copies_around(source: Path, request: SourceRequest, reading: SourceReading) -> Path | None:
-    """The folder of a tuning that has copies of sources, if a source is one of these and the database is not."""
+    """The folder of a tuning that contains this source as a copy, if the database is not in that folder."""
     folder = source.parent
     if folder not in reading.copies:
         around = (parent for parent in folder.parents if not request.root.is_relative_to(parent))
@@ -299,12 +299,12 @@ def _copies_around(source: Path, request: SourceRequest, reading: SourceReading)
 
 
 def _intern(words: Iterable[str]) -> tuple[str, ...]:
-    """Share equal words: ten thousand commands have a few hundred different ones."""
+    """Share equal tuples of words: ten thousand commands have a few hundred distinct ones."""
     return tuple(sys.intern(word) for word in words)
 
 
 def _module_name(command: CompileCommand, request: SourceRequest) -> str:
-    """The output's path below the build folder, or the source's, with an ``.o``; the project comes once, in front."""
+    """Name a module by its output's path below the build folder, or its source's with ``.o``, after the project."""
     path = command.output or command.file.with_name(f"{command.file.name}.o")
     relative = os.path.relpath(path, request.root)
     name = "/".join(part for part in PurePosixPath(relative).parts if part not in {"..", "/", "."})

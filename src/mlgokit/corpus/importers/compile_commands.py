@@ -1,4 +1,4 @@
-"""A compilation database, ``compile_commands.json``: which command compiled which file, and where.
+"""Reader of compilation databases, ``compile_commands.json``.
 
 The format is Clang's, see https://clang.llvm.org/docs/JSONCompilationDatabase.html; CMake, Meson, Ninja and Bear
 write it. The file is read as a stream, so that memory does not grow with it, and nothing that it names is executed.
@@ -20,7 +20,7 @@ from mlgokit.corpus.response_files import expand_response_files
 from mlgokit.errors import CorpusError
 
 ENTRY_BYTES = 16 << 20
-"""A single entry of the database takes at most about so much."""
+"""Approximate limit on the size of an entry of the database."""
 
 _BLOCK_BYTES = 1 << 16
 _DEPTH = 16
@@ -37,9 +37,9 @@ class CompileCommand:
     """One command of a build.
 
     Attributes:
-        directory: the absolute folder that it ran in.
-        file: the absolute path of the source; not resolved, and perhaps not there any more.
-        arguments: its words, the compiler first; response files of the build folder are expanded.
+        directory: absolute working directory.
+        file: absolute path of the source; not resolved, and possibly missing.
+        arguments: its words, the compiler first; response files in the build folder are expanded.
         output: the absolute path of what it made, if it made an object: the entry's ``output``, else by
             :func:`output_of`.
         index: its position in the database, from 0.
@@ -54,7 +54,7 @@ class CompileCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MalformedCommand:
-    """An entry that is no command; ``index`` is its position in the database, from 0."""
+    """An entry that is not a command; ``index`` is its position in the database, from 0."""
 
     index: int
     reason: str
@@ -62,7 +62,7 @@ class MalformedCommand:
 
 @dataclass(slots=True, kw_only=True)
 class _Counted:
-    """A file that counts what was read and bounds what one entry may take."""
+    """A file that counts what was read, and limits the size of an entry."""
 
     file: IO[bytes]
     path: Path
@@ -96,7 +96,7 @@ class _Container:
     key: str = ""
 
     def add(self, item: object) -> None:
-        """Put the next element in."""
+        """Append an element."""
         if isinstance(self.value, dict):
             self.value[self.key] = item
         else:
@@ -104,7 +104,7 @@ class _Container:
 
 
 def read_compile_commands(path: Path) -> Iterator[CompileCommand | MalformedCommand]:
-    """The commands of a compilation database, in its order.
+    """Read the commands of a compilation database in order.
 
     Relative folders count from the database's own folder, symbolic links to the database followed; files and outputs
     from the command's folder.
@@ -127,7 +127,7 @@ def read_compile_commands(path: Path) -> Iterator[CompileCommand | MalformedComm
 
 
 def split_command(text: str) -> list[str]:
-    r"""Words as a POSIX shell makes them of a line without expansions and operators.
+    r"""Split a line into words as a POSIX shell does, without expansions and operators.
 
     :func:`shlex.split` differs: it keeps the backslash of ``"\$"``, which CMake writes.
 
@@ -170,7 +170,7 @@ def split_command(text: str) -> list[str]:
 
 
 def output_of(arguments: Sequence[str], file: Path) -> str | None:
-    """What a command makes of ``file``: what the last ``-o`` names, else an object if there is a ``-c``.
+    """The output of a command for ``file``: that of the last ``-o``, else an object if there is a ``-c``.
 
     Example:
         >>> source = Path("src/a.c")
@@ -192,14 +192,14 @@ def names_source(command: CompileCommand, word: str) -> bool:
 
 
 def source_word(command: CompileCommand) -> str:
-    """The source as the command spells it, else its path."""
+    """The source as it is spelled in the command, else its path."""
     inputs = (unit.words[0] for unit in driver_units(command.arguments[1:]) if unit.kind == "input")
     named = [word for word in inputs if names_source(command, word)]
     return named[-1] if named else str(command.file)
 
 
 def _entries(file: _Counted) -> Iterator[object]:
-    """The elements of the array that a file consists of, one at a time; anything but text inside them is ``None``."""
+    """Yield the elements of the array in a file; values in them other than strings become ``None``."""
     stack: list[_Container] = []
     try:
         for event, value in cast("Iterator[tuple[str, Any]]", ijson.basic_parse(file, buf_size=_BLOCK_BYTES)):
@@ -231,7 +231,7 @@ def _entries(file: _Counted) -> Iterator[object]:
 
 
 def _command(entry: object, *, index: int, folder: Path) -> CompileCommand:
-    """Read one entry."""
+    """Parse an entry."""
     if not isinstance(entry, dict):
         raise ValueError("expected an object with directory, file and command")  # noqa: TRY004  (one kind for all)
     values = cast("dict[str, object]", entry)

@@ -1,4 +1,4 @@
-"""From any compilation database to a corpus, without a special build: only the front end runs, and only our clang.
+"""Import of a compilation database as a corpus without a special build: our clang's front end compiles the sources.
 
 The options are the build's own, so that a module's code is what the build would have got from this compiler. Debug
 information is left out: it has the machine's paths, and no decision of the optimizer depends on it.
@@ -60,9 +60,9 @@ class ImportedCommands:
 
     Attributes:
         imported: how many modules and failures the corpus has.
-        repeated: commands that the database had before.
-        unwanted: commands that the filter left out.
-        without_code: commands that make no code.
+        repeated: number of repeated commands.
+        unwanted: number of commands that the filter excluded.
+        without_code: number of commands that make no code.
         baseline: what sizes of the modules are compared with: compiler, version and levels.
         options: of the build, those that were left out and those that make another program than the shipped one.
         fits: how profiles fit, for each module with one.
@@ -116,7 +116,7 @@ def import_commands(
     limits: ExtractionLimits | None = None,
     report: Report = say_nothing,
 ) -> ImportedCommands:
-    """Make a corpus of the sources that a build compiles; takes little memory.
+    """Make a corpus of the sources that a build compiles, with little memory.
 
     The database is read for precompiled headers, then for the options that differ, then for the sources, one by one.
 
@@ -211,7 +211,7 @@ def import_commands(
 
 
 def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:
-    """By module of :func:`import_commands` for the same arguments, the object that the build makes of its source."""
+    """The object that the build makes for each module of :func:`import_commands` with the same arguments."""
     request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
         source.name: source.output
@@ -231,7 +231,7 @@ def option_counts(database: Path, *, project: str | None = None) -> BuildOptionC
 
 
 def lto_kinds(database: Path | None) -> dict[Lto, int]:
-    """Sources of a database by the kind of link-time optimization that they ask for; all zero without a database."""
+    """The number of sources of a database by kind of link-time optimization; all zero without a database."""
     counts: dict[Lto, int] = {"": 0, "full": 0, "thin": 0}
     for command in () if database is None else read_compile_commands(database):
         if isinstance(command, CompileCommand):
@@ -240,7 +240,7 @@ def lto_kinds(database: Path | None) -> dict[Lto, int]:
 
 
 def lto_by_module(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Lto]:
-    """By module of :func:`import_commands` for the same arguments, the link-time optimization of its object, if any."""
+    """The kind of link-time optimization for each module of :func:`import_commands` with the same arguments."""
     request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
         source.name: source.call.lto
@@ -250,7 +250,7 @@ def lto_by_module(database: Path, *, project: str | None = None, level: Level | 
 
 
 def _target(surveyed: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
-    """The one target of a corpus: that which was asked for, else that of most commands."""
+    """The single target of a corpus: the requested one, else that of most commands."""
     counts: Counter[str] = Counter()
     triples: dict[str, str] = {}
     for key, count in surveyed.commands.items():
@@ -271,7 +271,7 @@ def _target(surveyed: Survey, answers: Mapping[tuple[object, ...], DryRun], want
 
 
 def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
-    """Notes for the user about entries that give no module, and about the build's compilers."""
+    """Notes about entries without a module, and about the build's compilers."""
     notes: list[str] = []
     if reading.without_code:
         named = ", ".join(reading.named_without_code)
@@ -313,7 +313,7 @@ def _counts(reading: SourceReading) -> BuildOptionCounts:
 
 
 def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Generator[FrontEndJob | ModuleFailure]:
-    """A job for each source that the compiler can be asked about; counts how many commands had which option."""
+    """Make a job for each source about which the compiler can be asked; count the options of commands."""
     for source in read_sources(request, reading):
         if isinstance(source, ModuleFailure):
             yield source
@@ -365,13 +365,13 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
 
 
 def target_of(dry: DryRun) -> str:
-    """The triple that the driver gave the front end, empty if it gave none."""
+    """The target triple that the driver passed to the front end; empty if none."""
     values = [option.values[0] for option in parse_options(dry.front_end) if option.name == "-triple" and option.values]
     return values[-1] if values else ""
 
 
 def target_family(triple: str) -> str:
-    """A triple, or an architecture, without what may differ in one program: ``-march``, Thumb, a system's version.
+    """A triple or an architecture without what may differ within a program: ``-march``, Thumb, the system's version.
 
     Example:
         >>> target_family("i686-pc-linux-gnu"), target_family("thumbv7-linux-gnueabihf"), target_family("thumbv7em")

@@ -1,4 +1,4 @@
-"""Commands of a build that make no code: they preprocess, list dependencies, check, or compile a header in advance."""
+"""Recognition of commands that make no code: they preprocess, list dependencies, check, or precompile a header."""
 
 import re
 
@@ -22,14 +22,14 @@ _ACTIONS = (
     ),
     (r"-rewrite-(legacy-)?objc|--?migrate|-?-extract-api|-emit-(interface-stubs|merged-ifs)", "it compiles nothing"),
 )
-"""Options of a driver that stop before code is made, wherever they stand and whatever else is asked for."""
+"""Driver options that stop before code generation, wherever they stand and whatever other options there are."""
 _FRONT_END_ACTIONS = re.compile(
     r"-E|-Eonly|-analyze|-ast-(dump|list|print|view)(-all)?(=.*)?|-dump-(raw-)?tokens|-fsyntax-only|-init-only"
     r"|-print-(preamble|decl-contexts|dependency-directives-minimized-source)|-rewrite-.*|-templight-dump|-verify-pch"
     r"|-emit-(ast|pch|module|module-interface|reduced-module-interface|header-unit|html|codegen-only|llvm-only"
     r"|interface-stubs|symbol-graph)|-module-file-info|-extract-api|-migrate"
 )
-"""The same of ``-cc1``, passed by ``-Xclang``."""
+"""The same options of ``-cc1``, passed by ``-Xclang``."""
 _POSSIBLE = re.compile(
     rf"^(?:{'|'.join(pattern for pattern, _ in _ACTIONS)}|{_FRONT_END_ACTIONS.pattern}|-x.*)$", re.MULTILINE
 )
@@ -39,7 +39,7 @@ _UNITS = re.compile(r".*-(user-header|system-header|header-unit-header)")
 
 
 def why_no_code(command: CompileCommand) -> str | None:
-    """What a command of a build makes in place of code, ``None`` if it compiles; assembly and IR are code.
+    """What a command makes instead of code; ``None`` if it makes code. Assembly and IR are code.
 
     Example:
         >>> from pathlib import Path
@@ -71,7 +71,7 @@ def why_no_code(command: CompileCommand) -> str | None:
 
 
 def _action(unit: Option) -> str | None:
-    """What a driver does for an option in place of making code."""
+    """What a driver does instead of making code because of an option."""
     if unit.name == "-Xclang":
         value = unit.values[0] if unit.values else ""
         what = PRECOMPILES if value == "-emit-pch" else "it compiles nothing"

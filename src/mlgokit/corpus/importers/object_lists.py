@@ -1,6 +1,6 @@
-"""Which object files a build made: from a folder, a linker's parameters, bazel's action graph or compilation commands.
+"""Lists of the objects of a build: in a folder, a linker's parameter file, bazel's action graph or a database.
 
-Every list is read as a stream, and every name is made so that it stays inside a folder.
+Every list is read as a stream, and every name is made such that it stays inside a folder.
 """
 
 import os
@@ -17,7 +17,7 @@ from mlgokit.manifest import is_ours
 
 OBJECT_SUFFIXES = (".o", ".obj")
 LONGEST_LINE = 1 << 20
-"""Characters of one line of a parameters file."""
+"""Limit on the length of a line of a parameter file."""
 
 _LINK = "CppLink"
 
@@ -27,10 +27,10 @@ class ObjectFile:
     """An object file that a build says it made.
 
     Attributes:
-        name: of the module that it gives, such as ``lib/bar.o``.
-        path: where it stands.
+        name: name of its module, such as ``lib/bar.o``.
+        path: path of the object.
         base: the folder that paths in its command line are relative to.
-        trouble: why there is no object, or empty.
+        trouble: why there is no object; empty if there is one.
     """
 
     name: str
@@ -40,7 +40,7 @@ class ObjectFile:
 
 
 def module_name(path: str, base: str) -> str:
-    """The name of the module of an object at ``path``, which may be relative to ``base``.
+    """Name the module of an object at ``path``, which may be relative to ``base``.
 
     Outside of ``base`` the name is the whole path without its root, so that it cannot leave the corpus.
 
@@ -85,7 +85,7 @@ def files_below(folder: Path, suffixes: Sequence[str]) -> Generator[str]:
 
 
 def objects_in_parameters(path: Path, *, object_base: Path = Path()) -> Generator[ObjectFile]:
-    """The objects that a linker was given, from a file with one parameter a line (``@file`` of lld, of bazel).
+    """List the objects in a linker's parameter file, one parameter a line (``@file`` of lld, or of bazel).
 
     Args:
         path: the file.
@@ -99,7 +99,7 @@ def objects_in_parameters(path: Path, *, object_base: Path = Path()) -> Generato
 
 
 def _objects_of_link(words: Iterable[str], *, has_output: bool, object_base: Path) -> Generator[ObjectFile]:
-    """The inputs of a link; without ``-o``, all words are taken for objects, whatever their suffix."""
+    """The inputs of a link; without ``-o``, all words count as objects, whatever their suffix."""
     rest = iter(words)
     for word in rest:
         if word in {"-o", "--output"}:
@@ -124,7 +124,7 @@ def _parameters(path: Path) -> Generator[str]:
 
 
 def _unquote(line: str) -> str:
-    """A line of lld's ``response.txt`` may have quotes."""
+    """Remove quotes from a line, as lld's ``response.txt`` may have them."""
     if not line.startswith(('"', "'")):
         return line
     try:
@@ -135,7 +135,7 @@ def _unquote(line: str) -> str:
 
 
 def objects_in_aquery(path: Path, *, object_base: Path = Path()) -> Generator[ObjectFile]:
-    """The objects of the last link action of ``bazel aquery --output=jsonproto``, those in its parameter files as well.
+    """List the objects of the last link action in ``bazel aquery --output=jsonproto``, and of its parameter files.
 
     Args:
         path: the JSON, an ``analysis.ActionGraphContainer``.
@@ -177,7 +177,7 @@ def objects_of_commands(
     object_base: Path | None = None,
     build_folder: Path | None = None,
 ) -> Generator[ObjectFile]:
-    """The object that each compilation made: its ``-o`` or ``output``, or what clang calls it without.
+    """List the object of each compilation: its ``-o`` or ``output``, or clang's default name.
 
     Args:
         commands: see :func:`mlgokit.corpus.importers.compile_commands.read_compile_commands`.

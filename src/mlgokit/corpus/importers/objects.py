@@ -1,4 +1,4 @@
-"""From object files with embedded bitcode to a corpus.
+"""Import of object files with embedded bitcode as a corpus.
 
 ``clang -Xclang -fembed-bitcode=all`` puts into an object the bitcode that its optimizer got and the ``-cc1`` options;
 ``-mllvm -lto-embed-bitcode=post-merge-pre-opt`` does so in a distributed ThinLTO build, whose options name the module's
@@ -30,7 +30,7 @@ from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
 LARGEST_COMMAND_LINE = 16 << 20
-"""Bytes of the options of one module."""
+"""Limit in bytes on the options of a module."""
 OBJCOPY_SECONDS = 60.0
 
 _NO_OBJECT = "expected an object file, found no such file; build it first"
@@ -40,7 +40,7 @@ _APART = "import the objects that were linked into it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Import:
-    """What all objects of one call share."""
+    """The settings shared by all objects of one import."""
 
     corpus_folder: Path
     project: str
@@ -67,7 +67,7 @@ def import_objects(
     room: Room | None = None,
     report: Report = say_nothing,
 ) -> Imported:
-    """Make a corpus of the bitcode and options in object files; takes little memory, however many there are.
+    """Make a corpus of the bitcode and options in object files, with little memory for any number of them.
 
     Args:
         objects: see :mod:`mlgokit.corpus.importers.object_lists`.
@@ -111,9 +111,9 @@ def import_objects(
 
 
 def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = False) -> Generator[ObjectFile]:
-    """The objects; one whose files would replace an earlier one's has its ``trouble`` set.
+    """Pass on the objects; one whose files would replace those of an earlier one gets a ``trouble``.
 
-    What is remembered of a name is 64 bits of a hash of it: about 70 bytes of memory for each object.
+    Names are stored as 64-bit hashes, which take about 70 bytes of memory for each object.
     """
     seen: set[int] = set()
     for item in objects:
@@ -128,7 +128,7 @@ def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = Fal
 
 
 def _bad_name(name: str) -> str:
-    """Why a name cannot be a module's, or nothing; see :func:`mlgokit.corpus.corpus.load_corpus`."""
+    """Why a name cannot be the name of a module; empty if it can. See :func:`mlgokit.corpus.corpus.load_corpus`."""
     if not name or any(part in {"", ".", ".."} for part in name.split("/")) or "\\" in name or "\0" in name:
         return f"expected a path without backslashes inside the build, found {name!r:.200}; rename the object"
     if name.startswith(("-", "@")):
@@ -146,7 +146,7 @@ def _compile_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
 
 
 def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:
-    """Write the files of one object's module, or say why there is none."""
+    """Write the files of one object's module, or return why there is none."""
     reason = item.trouble
     if not reason:
         try:
@@ -158,6 +158,7 @@ def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:
 
 
 def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
+    """Find options and bitcode in an open object, and write its module."""
     sections = find_sections(
         descriptor, item.path.name, cmd_section=shared.cmd_section, bitcode_section=shared.bitcode_section
     )
@@ -173,6 +174,7 @@ def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
 
 
 def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
+    """The only section of that name; an error if there are several."""
     if not pieces:
         raise InputError(f"expected a section {name}, found none, as in assembly; for C and C++ {_EMBED}")
     first, *others = pieces
@@ -188,7 +190,7 @@ def _read_options(descriptor: int, piece: Piece) -> bytes:
 
 
 def _write(shared: _Import, item: ObjectFile, *, options: bytes, descriptor: int, bitcode: Piece) -> Module:
-    """Check what was found and write the module's files."""
+    """Check the options and the bitcode, and write the module's files."""
     words = options.decode("utf-8", "surrogateescape").split("\0")
     if shared.pattern is not None and not any(shared.pattern.search(word) for word in words):
         raise InputError(f"left out: no option matches {shared.pattern.pattern!r}")
@@ -219,7 +221,7 @@ def _write(shared: _Import, item: ObjectFile, *, options: bytes, descriptor: int
 def _copy_index(words: list[str], base: Path, path: Path) -> None:
     """Copy the index that the options name; ``/dev/null`` and an empty file both mean a module without imports.
 
-    Nothing else than bitcode is copied: the options come from the object, which may be a stranger's.
+    Only bitcode is copied, since the options come from the object, which may be from elsewhere.
     """
     named = [word.removeprefix(THINLTO_INDEX) for word in words if word.startswith(THINLTO_INDEX)]
     if not named:

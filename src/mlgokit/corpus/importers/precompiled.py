@@ -1,4 +1,4 @@
-"""Precompiled headers of a build: the commands that make them, and the text that replaces them.
+"""Precompiled headers of a build: the commands that make them, and the header text that replaces them.
 
 A precompiled header is a compiler's memory on disk, for its own version only. So a source is compiled with the header's
 text, as the command that made it read it: with its macros, its folders and its own ``-include``. As clang does, a
@@ -20,10 +20,10 @@ from mlgokit.corpus.options.driver import PRECOMPILED, driver_units, front_end_p
 from mlgokit.files import atomic_write
 
 Headers = Mapping[Path, CompileCommand]
-"""By path of a precompiled header, the command that makes it."""
+"""The commands that make precompiled headers, by path of the output."""
 NO_HEADERS: Headers = {}
 MACROS = "macros"
-"""The folder in a corpus of headers that only define macros."""
+"""Folder in a corpus for headers that only define macros."""
 _SUFFIXES = (".gch", ".pch")
 _MACROS = frozenset({"-D", "-U"})
 _TEXTS = frozenset({"-include", "-imacros"})
@@ -32,12 +32,12 @@ _LATER = "import a database that has its command, or compile without it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderText:
-    """What a source reads in place of its precompiled headers.
+    """What a source includes in place of its precompiled headers.
 
     Attributes:
-        units: all that only the front end reads.
-        after: macros that are there only once the headers are read.
-        made_by: the commands that make the headers, each after those that it uses; none where only the text is known.
+        units: options, all of which only the front end reads.
+        after: macros that are defined only after the headers.
+        made_by: the commands that make the headers, each after those that it uses; empty if only the text is known.
         used: the command's options that stand for the headers.
     """
 
@@ -58,7 +58,7 @@ def find_header_commands(commands: Iterable[object]) -> dict[Path, CompileComman
 
 
 def write_macros(macros: Sequence[Option], corpus: Path) -> Path:
-    """Write what defines macros into a corpus, as a header that is named after its content."""
+    """Write a header with macro definitions into a corpus, named by its content."""
     lines: list[str] = []
     for unit in macros:
         # As clang's command line: what is behind a line break does not count.
@@ -72,7 +72,7 @@ def write_macros(macros: Sequence[Option], corpus: Path) -> Path:
 
 
 def _outputs(command: CompileCommand) -> Iterator[Path]:
-    """Where a compiler puts a header: without ``-o`` beside it or where it runs, with one of the endings."""
+    """Where a compiler writes a header: without ``-o`` beside the source or in the working directory, with a suffix."""
     if any(unit.name.startswith("-o") for unit in driver_units(command.arguments[1:])):
         yield command.output or command.file
         return
@@ -82,11 +82,11 @@ def _outputs(command: CompileCommand) -> Iterator[Path]:
 
 
 def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Path] = frozenset()) -> HeaderText | None:
-    """What a command reads in place of its precompiled headers, ``None`` if it uses none.
+    """What a command includes in place of precompiled headers; ``None`` if it uses none.
 
     Args:
-        command: of a source, or of a header that is made with another one.
-        headers: what the database makes.
+        command: the command of a source, or of a header that includes another one.
+        headers: the precompiled headers that the database makes.
         made: headers that are being made, which do not stand for themselves.
 
     Raises:
@@ -148,7 +148,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
 
 
 def _header_reads(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
-    """The options by which a source reads the text of a precompiled header, the header last."""
+    """The options with which a source includes the text of a precompiled header, which comes last."""
     words = without_wrappers(maker.arguments)
     if "-fpch-codegen" in words:
         raise ValueError(
@@ -195,7 +195,7 @@ def _option(name: str, value: str) -> Option:
 
 
 def _key(unit: Option, command: CompileCommand) -> tuple[str, str]:
-    """A key that is equal for all spellings of an option."""
+    """A key that is the same for all spellings of an option."""
     value = unit.values[0]
     if unit.name in _TEXTS:
         return unit.name, value

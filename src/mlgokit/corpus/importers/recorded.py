@@ -1,7 +1,7 @@
-"""What a wrapped build compiled and linked, as a compilation database and as link commands.
+"""Conversion of a recorded build to a compilation database and to link commands.
 
-A source that the build removed after it was compiled, or that is another one by now, or includes such a file, is in the
-database as the preprocessed text that was kept of it.
+A source that the build deleted or changed after compiling it, or that includes such a file, is in the database as the
+preprocessed text that was saved.
 """
 
 import json
@@ -26,7 +26,7 @@ from mlgokit.unpacking import inflated
 _SUFFIXES = {"cpp-output": ".i", "c++-cpp-output": ".ii"}
 _LONGEST_TEXT = 256 << 20
 _FRONT = ("-D", "-U", "-I", "-i", "-x", "-F", "--include")
-"""What a compiler of preprocessed text is not asked for."""
+"""Options that make no sense for preprocessed text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +34,9 @@ class WrittenDatabase:
     """A compilation database that was written.
 
     Attributes:
-        entries: how many it has.
-        kept: how many of them are preprocessed text.
-        left_out: compilations that are not in it.
+        entries: number of entries.
+        kept: number of entries that compile preprocessed text.
+        left_out: compilations that are not in the database.
     """
 
     entries: int
@@ -49,9 +49,9 @@ class RecordedLink:
     """A link of a build.
 
     Attributes:
-        command: as a shell would be given it; a call that also compiles names objects in the places of its sources.
-        folder: where it ran.
-        output: what it wrote.
+        command: the shell command; for a call that also compiles, objects replace its sources.
+        folder: working directory.
+        output: path of the output.
     """
 
     command: str
@@ -101,7 +101,7 @@ def write_database(calls: Sequence[WrappedCall], path: Path, *, kept: Path | Non
 
 
 def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
-    """The links of a build that succeeded, by what they wrote; of several the last."""
+    """The successful links of a build by output; of several links, the last one."""
     links: dict[Path, RecordedLink] = {}
     for call in calls:
         if call.kind == "compile" or call.code:
@@ -131,7 +131,7 @@ def describe_replaced_compilers(calls: Sequence[WrappedCall]) -> str:
 
 
 def _objects(call: WrappedCall) -> list[Path]:
-    """The object of each source; where a call also links, one that is named after both, as clang names it."""
+    """The object of each source; if a call also links, the object has clang's default name for it."""
     if call.kind == "compile":
         return list(call.outputs)
     (output,) = call.outputs
@@ -149,7 +149,7 @@ def _without_language(words: Sequence[str]) -> list[str]:
 
 
 def _why_lost(call: WrappedCall, index: int) -> str:
-    """Why a source cannot be compiled again in its state at the build; empty if it can."""
+    """Why a source cannot be compiled again as it was during the build; empty if it can."""
     source = call.sources[index]
     text = call.texts[index] if index < len(call.texts) else None
     if text is None:
@@ -194,7 +194,7 @@ def _remove_kept(folder: Path) -> None:
 
 
 def _words_of_text(call: WrappedCall, index: int, text: Path, output: Path) -> list[str]:
-    """The command that compiles the text of a source: nothing is left to look for or to define."""
+    """The command that compiles the preprocessed text of a source, without include paths and macros."""
     units = option_units(preprocessor_words(list(call.words), ""))
     options = [word for unit in units if not unit[0].startswith(_FRONT) for word in unit]
     return [str(call.program), *options, "-c", "-x", call.texts[index].language, str(text), "-o", str(output)]

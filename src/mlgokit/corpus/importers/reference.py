@@ -1,4 +1,4 @@
-"""Reference objects of a build's own commands, to compare an import with: no code of the import is shared.
+"""Reference objects made by a build's own commands, to verify an import; it shares no code with the import.
 
 A command's own options go to the driver in their own order, and what it answers compiles the source to an object in one
 go. Precompiled headers are made and used, by the build's own commands.
@@ -38,9 +38,9 @@ def build_reference(
     wanted: CommandFilter | None = None,
     timeout_seconds: float,
 ) -> Callable[[Module, Path], Path | str]:
-    """By module of an import with the same arguments, the object that our clang makes of the build's own command.
+    """Return a function that compiles a module's reference object by the build's command with our clang.
 
-    Of a command that has what the corpus is made without, there is none but the reason.
+    For a command with options that the corpus leaves out, the function returns the reason instead.
 
     Raises:
         CorpusError: the database is malformed.
@@ -74,7 +74,7 @@ def _object(
     read: Callable[[CompileCommand], FrontEndCall],
     run: Callable[[FrontEndCall, CompileCommand, Sequence[str]], None],
 ) -> Path:
-    """The object of a command."""
+    """Compile the object of a command."""
     call = read(command)
     if missing := [option for option in call.dropped if not option.startswith("-flto")]:
         raise ValueError(f"the build's command has {', '.join(missing)}, which the corpus is made without")
@@ -97,6 +97,7 @@ def _run(
     toolchain: Toolchain,
     timeout_seconds: float,
 ) -> None:
+    """Run a call of the driver with another action, such as ``-c``, and check that it succeeds."""
     language = call.source_language.removesuffix("-header")
     options = BuildOptions(
         directory=command.directory,

@@ -1,4 +1,4 @@
-"""Where named sections stand in an object file: ELF, Mach-O and COFF, of either byte order, every length checked.
+"""Locate named sections in ELF, Mach-O and COFF objects of either byte order; every length is checked.
 
 Field offsets are those of the System V gABI, of Apple's ``<mach-o/loader.h>`` and of Microsoft's PE/COFF specification.
 Files are read at positions, not mapped: one that is cut while it is mapped ends the process with a signal, and mapped
@@ -17,7 +17,7 @@ from mlgokit.errors import InputError
 
 HEADERS_AT_ONCE = 8192
 LARGEST_NAMES = 128 << 20
-"""Bytes of a table of names that is still read; tables of real objects have a few MiB."""
+"""Limit in bytes on a string table; those of real objects have a few MiB."""
 LARGEST_COMMANDS = 16 << 20
 
 _SHT_NULL, _SHT_NOBITS, _SHN_XINDEX = 0, 8, 0xFFFF
@@ -42,7 +42,7 @@ _OTHER_KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Contents of one section: ``size`` bytes at ``offset`` of the file."""
+    """A section's contents: ``size`` bytes at ``offset`` of the file."""
 
     offset: int
     size: int
@@ -50,7 +50,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectSections:
-    """The sections that were looked for.
+    """The sections that were found.
 
     Attributes:
         format: ``ELF``, ``Mach-O`` or ``COFF``.
@@ -68,11 +68,11 @@ SECTION_NAMES = {
     "COFF": (".llvmcmd", ".llvmbc"),
     "Mach-O": ("__LLVM,__cmdline", "__LLVM,__bitcode"),
 }
-"""Where clang puts the command line and the bitcode, by format."""
+"""Names of the sections with command line and bitcode, by format."""
 
 
 def object_format(head: bytes) -> str | None:
-    r"""The format by the first 16 bytes of a file, or ``None`` for one that is not read here.
+    r"""Recognize the format by the first 16 bytes of a file; ``None`` for an unsupported one.
 
     Example:
         >>> object_format(b"\x7fELF\2\1\1" + bytes(9)), object_format(b"\0asm" + bytes(12))
@@ -88,7 +88,7 @@ def object_format(head: bytes) -> str | None:
 
 
 def kind_of(head: bytes) -> str:
-    """What a file that is no object file seems to be, for a message."""
+    """Describe what a file seems to be that is not an object file, for a message."""
     if not head:
         return "an empty file"
     return _OTHER_KINDS.get(head[:4], f"a file that begins with {head[:4].hex(' ')}")
@@ -97,7 +97,7 @@ def kind_of(head: bytes) -> str:
 def find_sections(
     descriptor: int, where: str, *, cmd_section: str | None = None, bitcode_section: str | None = None
 ) -> ObjectSections | None:
-    """Look for the sections with the command line and the bitcode.
+    """Find the sections with the command line and the bitcode.
 
     Args:
         descriptor: an open regular file.
@@ -131,7 +131,7 @@ class _File:
     where: str
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly ``size`` bytes."""
+        """Read exactly ``size`` bytes."""
         if offset + size > self.size:
             raise self.damaged(f"{size} bytes at {offset}", f"the end of the file at {self.size}")
         data = os.pread(self.descriptor, size, offset)
@@ -152,7 +152,7 @@ class _File:
 
 
 def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
-    """Headers are read in chunks, so that a file of nothing but headers takes no more memory than another."""
+    """Find sections; headers are read in chunks, so that a file that is all headers takes no more memory."""
     head = file.read(0, 52)
     if head[4] not in {1, 2} or head[5] not in {1, 2}:
         raise file.damaged("ELF class and byte order 1 or 2", f"{head[4]} and {head[5]}")
@@ -228,7 +228,7 @@ def _elf_section(word: int, order: str) -> np.dtype[Any]:
 
 
 def _fields(fields: dict[str, tuple[int, int]], order: str, size: int) -> np.dtype[Any]:
-    """A structure of unsigned integers, from their offsets and sizes in bytes."""
+    """Make a dtype of unsigned integers from their offsets and sizes in bytes."""
     return np.dtype(
         {
             "names": list(fields),
@@ -263,7 +263,7 @@ def _find_mach_o(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
 def _scan_segment(
     file: _File, segment: bytes, order: str, *, wide: bool, names: Sequence[bytes], sections: list[list[Piece]]
 ) -> None:
-    """Add the sections of one load command; an object has all of them in one, each with its segment's name."""
+    """Collect the sections of one load command. An object has all sections in one, each with its segment's name."""
     header, entry, count_at = (72, 80, 64) if wide else (56, 68, 48)
     size_at, size_width, offset_at, flags_at = (40, 8, 48, 64) if wide else (36, 4, 40, 56)
     count = _number(segment, count_at, 4, order) if len(segment) >= header else 0
@@ -308,7 +308,7 @@ def _find_coff(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
 
 
 def _coff_name(field: bytes, strings: bytes) -> bytes:
-    """A name of up to eight bytes, or ``/`` and the decimal offset of a longer one."""
+    """Decode a section name: up to eight bytes, or ``/`` and the decimal offset of a longer name."""
     name = field.rstrip(b"\0")
     if name[:1] != b"/" or not name[1:].isdigit():
         return name

@@ -1,1 +1,1 @@
-"""clang's options: parsed, reviewed, edited, and put together for a module."""
+"""Options of clang in corpora: parsing, review, edits, and the command line of a module."""

@@ -1,4 +1,4 @@
-"""From the driver's dry run to the options that compile a module's bitcode again.
+"""Extraction of the options that compile a module's bitcode from the driver's dry run.
 
 ``clang -###`` prints the ``-cc1`` line of a compilation. Of it a module keeps what decides how IR becomes an object,
 which is also what LLVM itself puts into the ``.llvmcmd`` section minus what only the front end reads: files, macros,
@@ -18,9 +18,9 @@ from mlgokit.errors import ToolError
 
 _SECONDS = 60.0
 _MOST_BYTES = 1 << 22
-"""Of an answer; a line has every feature of the target, hundreds for RISC-V, and every file of a link."""
+"""Limit on the driver's output; a line has all features of the target, hundreds for RISC-V, and all files of a link."""
 _MADE_ANEW = frozenset({"-o", "-emit-llvm-only", "-emit-codegen-only", "-fsyntax-only"})
-"""Output and action, which each compilation chooses."""
+"""Options for output and action, which each compilation sets itself."""
 _FRONT_END_ANEW = _MADE_ANEW | frozenset(
     ["-emit-obj", "-emit-llvm-bc", "-emit-llvm-uselists", "-x", "-main-file-name", "-fmodules-cache-path="]
 )
@@ -30,14 +30,14 @@ _FRONT_END_ANEW = _MADE_ANEW | frozenset(
 def ask_driver(
     driver: str | os.PathLike[str], words: Sequence[str], *, folder: Path | None, env: Mapping[str, str] | None = None
 ) -> process.Completed:
-    """What a driver says that it would run for these words (``-###``)."""
+    """Let the driver print the commands that it would run for these words (``-###``)."""
     # First, because after a `--` it would be the name of a file, and the driver would do what it is only to tell.
     argv = [driver, "-###", *words]
     return process.run(argv, timeout_seconds=_SECONDS, cwd=folder, env=env, stderr_bytes=_MOST_BYTES)
 
 
 def read_dry_run(stderr: str) -> list[str]:
-    r"""The words after the program's name of the one ``-cc1`` line that ``clang -###`` printed.
+    r"""The arguments of the single ``-cc1`` line that ``clang -###`` printed.
 
     Example:
         >>> read_dry_run('clang version 19.1.7\n (in-process)\n "/bin/clang" "-cc1" "-D" "A=\\"b\\"" "a.c"\n')
@@ -54,7 +54,7 @@ def read_dry_run(stderr: str) -> list[str]:
 
 
 def printed_words(line: str) -> list[str]:
-    """The words after the program's name of a line that ``clang -###`` printed.
+    """The arguments of a command line that ``clang -###`` printed.
 
     Raises:
         ToolError: an option has a line break in it, which the driver prints as it is.
@@ -69,7 +69,7 @@ def printed_words(line: str) -> list[str]:
 
 
 def options_for_ir(words: Sequence[str]) -> tuple[str, ...]:
-    """The ``-cc1`` options that matter once the front end is done.
+    """Select the ``-cc1`` options that matter after the front end.
 
     Args:
         words: a ``-cc1`` line from :func:`read_dry_run`; its last word is the input.
@@ -86,7 +86,7 @@ def options_for_ir(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def options_for_source(words: Sequence[str]) -> tuple[str, ...]:
-    """The ``-cc1`` options that make bitcode of a source: all but action, language, input and output.
+    """Select the ``-cc1`` options that compile a source to bitcode: all but action, language, input and output.
 
     Args:
         words: a ``-cc1`` line from :func:`read_dry_run`; its last word is the input.

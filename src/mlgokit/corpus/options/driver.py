@@ -1,4 +1,4 @@
-"""What a compiler driver may be asked: its words as options with their values, and which of them are let through.
+"""Options of a compiler driver, and the check which of them may be passed to it.
 
 A driver that is only asked (``-###``) starts programs all the same: it looks for accelerators with ``nvptx-arch`` from
 the folder where it runs, and for ``-gen-reproducer=always`` it preprocesses with whatever plugins it was given. So here
@@ -25,7 +25,7 @@ _WITH_VALUE = _words("""
     --serialize-diagnostics -working-directory -ivfsoverlay -framework -install_name -gcc-toolchain -Xopenmp-target
     -gen-cdb-fragment-path
 """)
-"""Options whose value is the next word, if it is not joined to them."""
+"""Options whose value may be the next word."""
 _PASSED_ON = "-Xclang"
 _REVIEWED = re.compile(
     r"-[fmWODUIF].*|-g(?!en-).*|-i(dirafter|framework|macros|nclude|prefix|quote|sysroot|system|withprefix).*"
@@ -38,7 +38,7 @@ _REVIEWED = re.compile(
     r"|-(s|r|static-pie|integrated-as|no-integrated-as|nostartfiles)"
 )
 _STARTS_OTHERS = re.compile(r"-(fplugin|fpass-plugin|fopenmp-targets|fsycl|foffload|fcrash-diagnostics|mmlir).*")
-"""Of the families above, what loads a library or starts a program."""
+"""Options of the families above that load a library or start a program."""
 _RUN = re.compile(
     r"-[DUI].*|-(w|include|isystem|iquote|pedantic|pthread|Xclang|mllvm|target)|-O[0-3sz]|-g[0-3]?|-std=[\w+:]+"
     r"|-W(?![lap],)[\w=+-]*|--target=[\w.-]+|-m(?!mlir)[\w.,=+-]+"
@@ -59,15 +59,15 @@ _PATHS = frozenset(
     """.split()
 )
 _JOINED_PATHS = ("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter")
-"""What only the front end reads: two commands that differ in nothing else compile bitcode in the same way."""
+"""Options that only the front end reads; commands that differ only in these compile bitcode in the same way."""
 _PASSED = frozenset({"-include", PRECOMPILED})
 
 
 def driver_units(words: Sequence[str]) -> Iterator[Option]:
-    """Cut a driver's words into options with the value that is a word of its own; an input has the empty name.
+    """Parse a driver's words into options with their separate values; an input has an empty name.
 
-    What ``-Xclang`` passes on stays together with its values, wherever these stand: the driver puts all such words into
-    one row of the ``-cc1`` line, in their order.
+    Words after ``-Xclang`` stay together with their values, wherever these are: the driver puts all such words in a row
+    into the ``-cc1`` line, in order.
 
     Example:
         >>> words = ["-I", "a", "-Xclang", "-target-cpu", "-O2", "-Xclang", "k8", "b.c"]
@@ -90,6 +90,7 @@ def driver_units(words: Sequence[str]) -> Iterator[Option]:
 
 
 def _pairs(words: Sequence[str]) -> Iterator[Option]:
+    """Parse words into options with their separate values, without regard to ``-Xclang``."""
     rest = iter(words)
     for word in rest:
         values = tuple(value for value in [next(rest, None)] if value is not None) if word in _WITH_VALUE else ()
@@ -103,7 +104,7 @@ def _pairs(words: Sequence[str]) -> Iterator[Option]:
 
 
 def may_be_asked(unit: Option) -> bool:
-    """Whether the driver is given the option; of what another option has for a value the same is asked.
+    """Whether the option may be passed to a driver that only prints its commands; an option's value is checked too.
 
     Example:
         >>> [may_be_asked(unit) for unit in driver_units(["-march=native", "-gen-reproducer=always", "-fplugin=x"])]
@@ -133,7 +134,7 @@ def may_be_run(unit: Option) -> bool:
 
 
 def may_be_linked(word: str) -> bool:
-    """Whether an untrusted link command may end in a word: a library by its name, or how libraries count.
+    """Whether an untrusted link command may end in this word: a library by name, or how libraries are linked.
 
     Example:
         >>> [may_be_linked(word) for word in ("-lm", "-pthread", "-Wl,-Map=m", "--ld-path=./ld", "-l./evil", "@words")]
@@ -143,18 +144,18 @@ def may_be_linked(word: str) -> bool:
 
 
 def may_be_left_out(word: str) -> bool:
-    """Whether an option is known to start other programs or to be for an accelerator, so that it is not asked about."""
+    """Whether an option is known to start other programs or to concern accelerators, so that it is dropped."""
     names = [unit.name for unit in driver_units([word])]
     return any(_REVIEWED.fullmatch(name) or _STARTS_OTHERS.fullmatch(name) for name in names)
 
 
 def is_accelerator(triple: str) -> bool:
-    """Whether a target is an accelerator, which no corpus has: the driver starts programs to look for one."""
+    """Whether a target is an accelerator, which is not supported: the driver starts programs to look for one."""
     return _ACCELERATOR.fullmatch(triple) is not None
 
 
 def path_of(unit: Option) -> Option | None:
-    """An option that only the front end reads, with its value apart; ``None`` for any other option.
+    """Split an option that only the front end reads from its value; ``None`` for any other option.
 
     Raises:
         ValueError: the value is empty, or an option to a compiler that parses the line otherwise.
@@ -175,7 +176,7 @@ def path_of(unit: Option) -> Option | None:
 
 
 def front_end_paths(words: tuple[str, ...]) -> Iterator[Option]:
-    """All such options of a command, in the order of ``clang -cc1``: what is passed by ``-Xclang`` comes last.
+    """All such options of a command in the order of ``clang -cc1``, where those passed by ``-Xclang`` come last.
 
     Raises:
         ValueError: as :func:`path_of` does.

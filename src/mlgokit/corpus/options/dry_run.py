@@ -1,4 +1,4 @@
-"""What clang's driver makes of a build's options: one dry run (``-###``) for all commands that it answers alike."""
+"""Dry runs of clang's driver (``-###``): one for all commands of a build for which its answer is the same."""
 
 import functools
 import os
@@ -24,9 +24,10 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions:
-    """What commands have in common that differ only in their sources.
+    """The common options of commands that differ only in their sources.
 
-    ``paths`` are what only the front end reads, as words of ``-cc1``; ``essential``, the key of a dry run, is the rest.
+    ``paths`` are those that only the front end reads, as words of ``-cc1``; ``essential`` are the others, which are the
+    key of a dry run.
     """
 
     directory: Path
@@ -39,7 +40,7 @@ class BuildOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """The options for the bitcode and for the source, what clang did not know, and why there are none, if so."""
+    """The result of a dry run: options for bitcode and for the source, unknown options, and the error if it failed."""
 
     command_line: tuple[str, ...] = ()
     front_end: tuple[str, ...] = ()
@@ -48,14 +49,14 @@ class DryRun:
 
 
 def dry_run_key(options: BuildOptions) -> tuple[object, ...]:
-    """All that the driver's answer depends on."""
+    """Everything that the driver's answer depends on."""
     return options.directory, options.driver, options.essential, options.language, options.named
 
 
 def dry_runs(
     toolchain: Toolchain, options: Sequence[BuildOptions], *, workers: int
 ) -> dict[tuple[object, ...], DryRun]:
-    """One dry run for each set of options that compiles bitcode in its own way."""
+    """Run the driver once for each distinct key."""
     distinct = {dry_run_key(item): item for item in options}
     results = in_order(functools.partial(_dry_run, toolchain), distinct.values(), workers=workers)
     return dict(zip(distinct, results, strict=True))
@@ -105,7 +106,7 @@ def _rejected_options(stderr: str, options: Sequence[Option]) -> tuple[Option, .
 
 
 def _check(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
-    """The dry run's options, refused if they ask for what extraction does not do."""
+    """Parse the output of a dry run; refuse options that extraction does not support."""
     try:
         words = read_dry_run(stderr)
     except ToolError as error:

@@ -1,4 +1,4 @@
-"""Changes of the command lines of a corpus, by the names and the arity that LLVM gives its options.
+"""User edits of the command lines of a corpus, which know LLVM's names and arities of options.
 
 Each change is text as on a command line: ``-fdata-sections``, ``-target-feature +avx``, ``-mllvm -inline-threshold=5``.
 """
@@ -16,12 +16,12 @@ from mlgokit.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLineEdits:
-    """What to change; made by :func:`command_line_edits`.
+    """Edits of command lines; made by :func:`command_line_edits`.
 
     Attributes:
-        add: put at the end.
-        delete: taken away: all options of that name, or, if it has a value, only those with that value.
-        replace: options of the same name get this value, wherever they stand and however they are spelled.
+        add: options that are appended.
+        delete: options to delete: all of that name, or, if it has a value, only those with that value.
+        replace: new values for all options of the same name, wherever they are and however they are spelled.
     """
 
     add: tuple[Option, ...] = ()
@@ -35,13 +35,13 @@ class CommandLineEdits:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Files that the user's options name, which a compiler has to read."""
+        """Files that the options name, which a compiler must be able to read."""
         values = (value for option in (*self.add, *self.replace) for value in option.values)
         return tuple(path for value in values if (path := Path(value)).is_absolute() and path.is_file())
 
     @property
     def words(self) -> dict[str, list[str]]:
-        """The changes by kind, for a manifest."""
+        """The edits by kind, for a manifest."""
         asked = {"add": self.add, "delete": self.delete, "replace": self.replace}
         return {kind: list(spell_options(options)) for kind, options in asked.items() if options}
 
@@ -52,7 +52,7 @@ NO_EDITS = CommandLineEdits()
 def command_line_edits(
     add: Iterable[str] = (), delete: Iterable[str] = (), replace: Iterable[str] = ()
 ) -> CommandLineEdits:
-    """Parse a user's changes of command lines.
+    """Parse a user's edits of command lines.
 
     Example:
         >>> edits = command_line_edits(add=["-mllvm -inline-threshold=5"], replace=["-O2"])
@@ -91,7 +91,7 @@ def command_line_edits(
 
 
 def edit_command_line(words: Sequence[str], edits: CommandLineEdits, *, where: str) -> tuple[str, ...]:
-    """Apply the changes to a command line.
+    """Apply edits to a command line.
 
     Args:
         words: the command line, ``-cc1`` first or not.
@@ -107,7 +107,7 @@ def edit_command_line(words: Sequence[str], edits: CommandLineEdits, *, where: s
 def command_line_to_compile(
     words: tuple[str, ...], edits: CommandLineEdits, *, folder: Path, where: str, has_thinlto: bool = False
 ) -> tuple[tuple[str, ...], str | None]:
-    """The options of a corpus's command line that the compiler is given, and why they are refused, if so.
+    """Make the options to compile with from a command line of a corpus, or say why they are refused.
 
     The user's edits are made first and not questioned; then what only the front end needs is left out
     (:func:`mlgokit.compiler.options.safety.is_left_out`), and with ``has_thinlto`` the path that the index had in the
@@ -132,7 +132,7 @@ def command_line_to_compile(
 
 
 def _place(option: Option, folder: Path, *, by_user: bool) -> tuple[str, ...]:
-    """An option's words; a path of the corpus counts from its folder."""
+    """An option's words, with a path of the corpus made absolute."""
     if by_user or not names_a_profile(option) or not any(option.values):
         return option.words
     return (f"{option.name}{folder / option.values[0]}",)
@@ -145,7 +145,7 @@ def _parse(words: tuple[str, ...]) -> tuple[Option, ...]:
 
 
 def _apply(options: Sequence[Option], edits: CommandLineEdits, where: str) -> list[tuple[Option, bool]]:
-    """Apply the changes; each option comes with whether the user wrote it."""
+    """Apply edits; return each option with whether the user wrote it."""
     replacements = {option.name: option for option in edits.replace}
     present = {option.name for option in options}
     for name in replacements:
@@ -198,7 +198,7 @@ def _options(texts: Iterable[str], kind: str) -> tuple[Option, ...]:
 
 
 def _respell(words: Sequence[str]) -> list[str]:
-    """Spell ``-f=x`` or ``-f x`` as clang takes it; to a user they mean the same."""
+    """Spell ``-f=x`` or ``-f x`` as clang accepts it, since users do not distinguish them."""
     kinds = option_table().kinds
     if len(words) == 2 and words[0] not in kinds and f"{words[0]}=" in kinds:
         return [f"{words[0]}={words[1]}"]
@@ -210,7 +210,7 @@ def _respell(words: Sequence[str]) -> list[str]:
 
 
 def _complete(option: Option) -> Option:
-    """Add the ``=`` that a user left out; only names can do without."""
+    """Append a missing ``=`` to an option's name, as a user may write names without it."""
     if _has_value(option) or option.kind != "unknown":
         return option
     return Option(name=canonical_name(option.name), values=option.values, words=option.words, kind=option.kind)

@@ -1,4 +1,4 @@
-"""What the words of ``ld.lld`` mean for the code of a module: the options that make ``clang -cc1`` do the same.
+"""Translation of options of ``ld.lld`` that affect a module's code to options of ``clang -cc1``.
 
 Facts about lld are from ``createConfig`` in ``lld/ELF/LTO.cpp``.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from mlgokit.compiler.options.parse import LLVM_KINDS, option_table
 
 DEFAULT_LEVEL = "2"
-"""What lld optimizes with if nothing is said."""
+"""lld's default optimization level."""
 
 Words = tuple[str, ...]
 
@@ -53,7 +53,7 @@ _CODE_GENERATOR = {
     "tls-size": "-mtls-size=",
     "relocation-model": "-mrelocation-model",
 }
-"""Options of LLVM's code generator, which lld has as options of LLVM and clang as its own."""
+"""Codegen options that are LLVM options in lld, and clang's own options in clang."""
 _SWITCHES = {
     ("function-sections", True): "-ffunction-sections",
     ("data-sections", True): "-fdata-sections",
@@ -73,12 +73,12 @@ _POSITION_INDEPENDENT = frozenset({"-pie", "--pie", "--pic-executable", "-shared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkOptions:
-    """A linker's command line, understood.
+    """A translated command line of a linker.
 
     Attributes:
         options: for ``clang -cc1``, which comes first among them.
-        kept: words of the linker, each with the options it became.
-        defaults: those of the options that stand for what the linker does without being told.
+        kept: words of the linker, each with the options that replace it.
+        defaults: those of the options that express lld's defaults.
         dropped: words of the linker, each with the reason why it became nothing.
     """
 
@@ -98,7 +98,7 @@ class LinkOptions:
 
 
 def translate_linker(words: Sequence[str], *, triple: str | None = None, profile_kinds: bool = False) -> LinkOptions:
-    """What the words after ``ld.lld`` mean for the code of a module.
+    """Translate the words after ``ld.lld`` to options of ``clang -cc1``.
 
     Args:
         words: the linker's options and inputs.
@@ -154,7 +154,7 @@ def translate_linker(words: Sequence[str], *, triple: str | None = None, profile
 
 
 def _linker_words(words: Sequence[str]) -> Iterator[str]:
-    """The linker's options, those with their value in a word of its own joined by a space."""
+    """Yield the linker's options; a separate value is joined to its option by a space."""
     rest = iter(words)
     for word in rest:
         value = next(rest, None) if word in _LINKER_WITH_VALUE else None
@@ -165,7 +165,7 @@ def _linker_words(words: Sequence[str]) -> Iterator[str]:
 
 
 def _translate(word: str) -> Words:
-    """The options of ``clang -cc1`` for one of the linker, or nothing."""
+    """The options of ``clang -cc1`` for an option of the linker, if any."""
     name, equals, value = word.lstrip("-").partition("=")
     if name == "plugin-opt":
         key, equals, value = value.partition("=")
@@ -191,11 +191,12 @@ def _llvm_option(word: str) -> Words:
 
 
 def _spell(option: str, value: str) -> Words:
-    """Spell an option with its value: one word if the option ends in ``=``, else two."""
+    """Spell an option with its value: one word if its name ends in ``=``, else two."""
     return (f"{option}{value}",) if option.endswith("=") else (option, value)
 
 
 def _reason(word: str) -> str:
+    """Why a word of the linker has no translation."""
     if _ABOUT_CODE.match(word):
         return _NOT_IN_CLANG
     if not word.startswith("-") or word.startswith(("-o ", "-l", "-L")):

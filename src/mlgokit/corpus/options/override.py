@@ -1,4 +1,4 @@
-"""The command line that serves all modules of a local ThinLTO build, from the command that linked it.
+"""The command line for all modules of a local ThinLTO build, derived from its link command.
 
 In such a build the linker compiles, with options of its own, so that objects have no command line to record. What
 ``ld.lld`` does by default and what it was told become the options that make ``clang -cc1`` do the same
@@ -28,7 +28,7 @@ _FOR_THE_LINKER = re.compile(
     r"-[LlBTueNnRYs].*|-Wl,.*|-[Bdv]|-(Xlinker|undefined|framework|no-pie|nopie|Q.*)"
     r"|-?-(specs|ld-path|coverage|save-temps)(=.*)?|--|-gen-reproducer.*|--(offload|cuda|hip|rocm|amdgpu)-.*"
 )
-"""Options that mean nothing for the code of a module: libraries, scripts, symbols, places, devices, bug reports."""
+"""Options that do not affect a module's code: libraries, scripts, symbols, paths, devices, bug reports."""
 _LLD = re.compile(r"(ld\.lld|ld64\.lld|lld|ld)(-[\d.]+)?(\.exe)?")
 _CLANG = re.compile(r"(.*-)?(clang|clang\+\+|cc|c\+\+)(-[\d.]+)?(\.exe)?")
 _TARGET = re.compile(r"^Target: (\S+)$", re.MULTILINE)
@@ -43,20 +43,20 @@ _POSITIONS = {
     **dict.fromkeys(word_set("-fPIC -fpic -shared"), "-shared"),
     **dict.fromkeys(word_set("-fno-PIE -fno-pie -fno-PIC -fno-pic -no-pie -nopie"), ""),
 }
-"""Words of a driver about position-independent code, and the linker's that means the same."""
+"""Driver options for position-independent code, and the linker's equivalents."""
 _LEVELS = {**{level: level for level in "0123sz"}, "": "1", "4": "3"}
-"""Levels of a driver, and what they are for ``clang -cc1``."""
+"""Optimization levels of a driver, and their equivalents for ``clang -cc1``."""
 _NOTHING_FOR_BITCODE = re.compile(
     r"-c|-S|-pipe|-pthreads?|-w|-(no-)?canonical-prefixes|-nostd.*|-nodefaultlibs|-nostartfiles|-static.*|-rdynamic"
     r"|-(stdlib|rtlib|unwindlib|fuse-ld)=.*|-isysroot.*|--(sysroot|gcc-toolchain)(=.*)?|-[LlB].*|-Wl,.*"
 )
-"""Options of a driver that matter before or after the compilation of bitcode."""
+"""Driver options that have no effect on the compilation of bitcode."""
 _PASSED_ON = word_set("-Xlinker -mllvm -z -T -u -e -h -rpath")
-"""Words with a value that the driver hands to the linker, and to nothing else."""
+"""Driver options with a value that is passed to the linker only."""
 
 
 def read_link_command(path: Path) -> list[str]:
-    """The words of the link command that a file has, see :func:`split_link_command`.
+    """Read the words of the link command in a file, see :func:`split_link_command`.
 
     Raises:
         UsageError: there is no such file, or no such command in it.
@@ -72,9 +72,9 @@ def read_link_command(path: Path) -> list[str]:
 
 
 def split_link_command(text: str) -> list[str]:
-    """The words of a link command from its compiler or linker on: wrappers before it and what follows ``&&`` go.
+    """The words of a link command, without launchers before the compiler or linker and without what follows ``&&``.
 
-    Of several commands, as ``ninja -t commands`` prints them, it is the last that links.
+    Of several commands, as ``ninja -t commands`` prints them, this is the last one that links.
 
     Example:
         >>> split_link_command("python3 wrapper.py --output=a -- ../bin/clang++ -flto=thin a.o -o a && touch b")
@@ -99,11 +99,11 @@ def split_link_command(text: str) -> list[str]:
 
 
 def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | None = None) -> LinkOptions:
-    """Understand a link command; a compiler driver's is first asked what it would tell the linker (``-###``).
+    """Translate a link command; a compiler driver is first asked for its call of the linker (``-###``).
 
     Args:
         words: the command, see :func:`split_link_command`.
-        toolchain: whose clang is asked, in place of the one in the command.
+        toolchain: its clang is asked in place of the compiler in the command.
         folder: the build's, for response files.
 
     Raises:
@@ -129,7 +129,7 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
 
 
 def parse_override(words: Sequence[str], *, where: str) -> Words:
-    """The ``-cc1`` line for the options that a description has for all modules.
+    """Make the ``-cc1`` line for the options that a corpus's description has for all modules.
 
     Options of ``clang -cc1`` alone are taken as they are, with ``-cc1`` in front or without. Otherwise they are a
     compiler driver's, as MLGO's walkthroughs write them down for a ThinLTO link: the level, position-independent code
@@ -184,8 +184,8 @@ def _fact(option: Option, unit: Option) -> dict[str, str] | None:
     """What a driver option sets: level, relocation model or target; ``None`` for any other option.
 
     Args:
-        option: as ``clang -cc1`` understands it.
-        unit: as the driver does.
+        option: the option as ``clang -cc1`` parses it.
+        unit: the option as the driver parses it.
     """
     word = unit.words[0]
     if option.name == "-O" and option.values[0] in _LEVELS:
@@ -205,7 +205,7 @@ def _is_for_cc1(option: Option) -> bool:
 
 
 def fill_override(folder: Path, options: Sequence[str]) -> None:
-    """Write the options into a corpus whose description waits for them.
+    """Write the options into a corpus whose description has a placeholder for them.
 
     Raises:
         BusyError: another process uses the corpus.
@@ -232,7 +232,7 @@ def fill_override(folder: Path, options: Sequence[str]) -> None:
 
 
 def _commands(words: Sequence[str]) -> Iterator[list[str]]:
-    """The commands of a shell line, and after a lone ``--`` what a wrapper runs."""
+    """The commands of a shell line; after a lone ``--``, the command that a launcher runs."""
     command: list[str] = []
     for word in words:
         if word in {"&&", ";", "||", "|", "--"}:
@@ -249,7 +249,7 @@ def _is_tool(word: str) -> bool:
 
 
 def _expand(words: Sequence[str], folder: Path | None) -> list[str]:
-    """The words without response files; one that is not there held inputs, most likely."""
+    """The words with response files expanded; one that is missing is dropped, since it most likely held inputs."""
     if folder is None:
         return [word for word in words if not word.startswith("@")]
     try:
@@ -262,7 +262,7 @@ def _expand(words: Sequence[str], folder: Path | None) -> list[str]:
 
 
 def _without_inputs(words: Iterable[str]) -> Iterator[str]:
-    """A driver's options; its inputs need not exist any more, and libraries and accelerators do not matter."""
+    """A driver's options, without inputs, libraries and accelerators: inputs may no longer exist."""
     rest = iter(words)
     for word in rest:
         if word in _DRIVER_WITH_VALUE:

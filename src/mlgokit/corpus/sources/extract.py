@@ -1,4 +1,4 @@
-"""From unpacked sources to a corpus: one front-end run for each source, and nothing done twice.
+"""Compilation of unpacked sources to a corpus: one front-end run for each source, without repeating any.
 
 The bitcode is what clang's optimizer would get: made at one level, before any pass. It does not depend on the folders
 it was made in: the compiler runs in the project's root with relative paths, without debug information and at time zero.
@@ -32,13 +32,13 @@ from mlgokit.manifest import digest_value
 from mlgokit.progress import Report, say_nothing
 
 OPTIONS = ("-Oz", "-ffunction-sections", "-fdata-sections", "-w")
-"""Given to the driver for every module, before the project's own options: those of the level ``Oz``."""
+"""Driver options for every module at ``Oz``, before the project's own options."""
 _TARGET = "--target="
 _TRIPLE = re.compile(r"[a-z0-9][a-z0-9_.]*(-[a-z0-9_.]+){1,3}")
 
 
 def options_of(level: Level, target: str | None = None) -> tuple[str, ...]:
-    """:data:`OPTIONS` at a level, for another target than the compiler's own if one is given.
+    """:data:`OPTIONS` at another level, and for another target if one is given.
 
     Raises:
         UsageError: the target is no triple that a corpus can have.
@@ -127,7 +127,7 @@ def extract_projects(
 
 
 def _project_digest(project: Project) -> str:
-    """Digest of all that decides the bitcode of a project's modules."""
+    """Digest of everything that affects the bitcode of a project's modules."""
     value = asdict(project)
     for key in ("held_out", "license", "program"):
         del value[key]
@@ -209,20 +209,20 @@ def _glob(root: Path, pattern: str, project: Project) -> set[Path]:
 
 
 def driver_words(project: Project, toolchain: Toolchain, options: Sequence[str] = OPTIONS) -> list[str]:
-    """The compiler driver and the options that say what code is made; no ``-I``, no ``-D``."""
+    """The compiler driver with the options that affect code generation, without ``-I`` and ``-D``."""
     program = toolchain.clangxx if project.language == "c++" else toolchain.clang
     return [str(program), *options, f"-std={project.standard}", *project.options]
 
 
 def input_words(project: Project, source: str) -> list[str]:
-    """The input; a name that would be taken for an option or a response file gets a folder."""
+    """The input; a name that looks like an option or a response file is prefixed with its folder."""
     return ["-x", project.language, f"./{source}" if source.startswith(("-", "@")) else source]
 
 
 def _command_lines(
     project: Project, toolchain: Toolchain, given: Sequence[str], *, root: Path, source: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The ``-cc1`` options of every module of the project, for its bitcode and for its source."""
+    """The ``-cc1`` options of all modules of a project: those for bitcode, and those for the source."""
     if unit := next((unit for unit in driver_units(project.options) if not may_be_run(unit)), None):
         raise CorpusError(
             f"project {project.name!r}: options: expected options that only decide the code, found "

@@ -1,4 +1,4 @@
-"""Archives of source code: fetched once, verified by digest whenever used, unpacked without trust.
+"""Archives of source code: downloaded once, and checked by digest whenever they are used.
 
 The cache holds ``archives/<sha256>/<file name>``. A file put there by hand serves as well, if it has the digest.
 """
@@ -32,7 +32,7 @@ def default_cache_folder() -> Path:
 
 
 def cached_path(archive: Archive, *, cache_folder: Path) -> Path:
-    """Where the archive stands in the cache, there or not."""
+    """Path of the archive in the cache, whether it is there or not."""
     return cache_folder / "archives" / archive.sha256 / posixpath.basename(archive.file)
 
 
@@ -43,7 +43,7 @@ def fetch_archive(
     report: Callable[[int, int], None] | None = None,
     timeout_seconds: float = 600.0,
 ) -> Path:
-    """The archive's file in the cache, fetched from its registry if it is not there or damaged.
+    """Return the archive's file in the cache, after downloading it if it is missing or damaged.
 
     Args:
         archive: what to fetch.
@@ -76,7 +76,7 @@ def fetch_archive(
 
 
 def _download(archive: Archive, partial: Path, *, report: Callable[[int, int], None], deadline: float) -> None:
-    """Try every address of the archive, a few times each, until one gives the right bytes."""
+    """Try every address of the archive a few times, until one returns the right bytes."""
     import requests
     import urllib3
 
@@ -122,7 +122,7 @@ def _session() -> Any:
 
 
 def _addresses(archive: Archive, session: Any) -> Iterator[str]:
-    """The addresses that the registry gives for the file."""
+    """The addresses of the file, from the registry."""
     if archive.registry == "debian":
         for site in _debian_sites():
             yield f"{site.rstrip('/')}/{archive.file}"
@@ -142,7 +142,7 @@ def _addresses(archive: Archive, session: Any) -> Iterator[str]:
 
 
 def _debian_sites() -> list[str]:
-    """The archives that this machine's apt is configured with, those reached by HTTP."""
+    """The HTTP archives that this machine's apt is configured with."""
     try:
         completed = process.run(["apt-get", "indextargets", "--format", "$(SITE)"], timeout_seconds=60)
     except ToolError as error:
@@ -155,7 +155,7 @@ def _debian_sites() -> list[str]:
 
 
 def _stream(session: Any, address: str, partial: Path, *, report: Callable[[int, int], None], deadline: float) -> str:
-    """Write what is at ``address`` to ``partial`` and give its SHA-256."""
+    """Download ``address`` to ``partial``, and return its SHA-256."""
     digest = hashlib.sha256()
     done = 0
     headers = {"Accept-Encoding": "identity"}
@@ -180,17 +180,17 @@ def _stream(session: Any, address: str, partial: Path, *, report: Callable[[int,
 
 
 def _chunks(response: Any) -> Iterator[bytes]:
-    """The body as sent: a server that calls a .tar.gz a gzip-encoded .tar must not have it decoded."""
+    """The undecoded body: some servers declare a .tar.gz as a gzip-encoded .tar, which must not be decoded."""
     yield from response.raw.stream(_CHUNK, decode_content=False)
 
 
 def project_root(project: Project, *, sources_folder: Path) -> Path:
-    """The folder that a project's paths are relative to, once it is unpacked."""
+    """The folder that a project's paths are relative to after unpacking."""
     return sources_folder / project.name / project.root
 
 
 def prepare_sources(project: Project, *, archive_path: Path, sources_folder: Path) -> Path:
-    """Unpack a project's part of its archive, write the files its build would generate, and give its root.
+    """Unpack a project's part of its archive, write the files that its build would generate, and return its root.
 
     Raises:
         BusyError: another process unpacks into the folder.

@@ -1,4 +1,4 @@
-"""Which real projects a corpus is made of: a declarative list, ``projects.toml``, read and checked.
+"""The list of real projects for corpora, ``projects.toml``: read and checked.
 
 Everything that decides a module's bitcode stands in the list; the archives' own build systems never run.
 """
@@ -28,9 +28,9 @@ class Archive:
     """A published archive of source code.
 
     Attributes:
-        registry: where it is published.
-        package: its name there.
-        version: its version there.
+        registry: registry that publishes it.
+        package: name of the package.
+        version: version of the package.
         file: the file's name (``pypi``), or its path below a mirror's top (``debian``, ``pool/main/...``).
         sha256: digest of the archive, 64 hexadecimal digits.
     """
@@ -52,7 +52,7 @@ class GeneratedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRun:
-    """One run of a linked program, to see that it still behaves the same.
+    """One run of a linked program, which checks that its behaviour is unchanged.
 
     Attributes:
         arguments: the command line after the program.
@@ -67,12 +67,12 @@ class ProgramRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What all modules of a project link to.
+    """The program that all modules of a project are linked to.
 
     Attributes:
         name: name of the program.
-        libraries: libraries to link it with.
-        runs: how it is tried.
+        libraries: libraries to link with.
+        runs: test runs of the program.
     """
 
     name: str
@@ -136,7 +136,7 @@ def load_projects(path: Path | None = None) -> tuple[Project, ...]:
 
 
 def read_projects(top: TomlTable) -> tuple[Project, ...]:
-    """The projects of a TOML file that may have other tables as well.
+    """Read the projects of a TOML file that may have other tables as well.
 
     Raises:
         CorpusError: as :func:`load_projects`.
@@ -234,7 +234,7 @@ def _fits(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 
 
 def choose_projects(manifest: Path | None, names: Sequence[str]) -> tuple[Project, ...]:
-    """The projects of a list, or those of them that are named.
+    """Select projects of a list by name, or all of them without names.
 
     Raises:
         UsageError: a name is not in the list.

@@ -1,4 +1,4 @@
-"""Reading hand-written TOML files: a table that says in one sentence what is wrong in it, and where."""
+"""Reading of hand-written TOML files, with an error sentence that says what is wrong and where."""
 
 import posixpath
 import tomllib
@@ -17,14 +17,14 @@ class TomlTable:
 
     Attributes:
         value: the table.
-        where: its place, for messages.
+        where: its path, for messages.
     """
 
     value: Mapping[str, Any]
     where: str
 
     def entry_error(self, key: str, expected: str) -> CorpusError:
-        """The error that a key has another value than expected."""
+        """Make the error for a key with an unexpected value."""
         value = repr(self.value[key]) if key in self.value else "nothing"
         return CorpusError(f"{self.where}: {key}: expected {expected}, found {value[:200]}; correct it in the file")
 
@@ -45,7 +45,7 @@ class TomlTable:
         return value
 
     def flag(self, key: str) -> bool:
-        """True or false; false if it is left out."""
+        """A boolean; false if it is not given."""
         value = self.value.get(key, False)
         if not isinstance(value, bool):
             raise self.entry_error(key, "true or false")
@@ -97,10 +97,10 @@ class TomlTable:
 
 
 def load_table(path: Path | Traversable, *, what: str) -> TomlTable:
-    """The table that a TOML file is.
+    """Read a TOML file as a table.
 
     Args:
-        path: of the file.
+        path: path of the file.
         what: what it should be, for the error.
 
     Raises:
@@ -117,7 +117,7 @@ def load_table(path: Path | Traversable, *, what: str) -> TomlTable:
 
 
 def stays_inside(path: str, *, below: str = "") -> bool:
-    """Whether a relative path, seen from ``below``, stays inside the top.
+    """Whether a relative path, starting from ``below``, stays inside the top folder.
 
     Example:
         >>> stays_inside("a/../b"), stays_inside("../b"), stays_inside("../b", below="a"), stays_inside("/b")

@@ -29,17 +29,17 @@ from mlgokit.unpacking import LONGEST_READ, ZIP_METHODS, BoundedStream, XzFile, 
 
 MAX_BYTES = 2 << 30
 MAX_FILES = 200_000
-"""Members of any kind, folders and links among them."""
+"""Limit on the number of members of any kind, including folders and links."""
 MAX_RATIO = 200
-"""Unpacked bytes per byte of archive; source code reaches 30 under xz."""
+"""Limit on unpacked bytes per byte of archive; source code reaches 30 with xz."""
 
 _STAMP = ".mlgokit-unpacked.json"
 _CHUNK = 1 << 16
 _LONGEST_DIRECTORY = 32 << 20
-"""Bytes of a zip archive's list of members; of 200,000 of them."""
+"""Limit in bytes on a zip archive's list of members, for 200,000 of them."""
 _MOST_GLOBAL_HEADERS = 100
 _MAX_STREAM = 8 << 30
-"""Bytes of a tar file, which may have much beside the subtree that is wanted."""
+"""Limit in bytes on a tar file, which may contain much besides the requested subtree."""
 _DAMAGE = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -64,7 +64,7 @@ class _Entry:
 def unpack_archive(
     archive_path: Path, folder: Path, *, subtree: str = "", generated: Mapping[str, str] | None = None
 ) -> Path:
-    """Unpack a tar or zip archive to ``folder``, all or nothing; nothing is done if that was done before.
+    """Unpack a tar or zip archive to ``folder``, completely or not at all; skipped if it has been done before.
 
     Only plain files are written. A link is replaced by a copy of the file it leads to, or left out if it leads to none;
     permissions and times are not taken over.
@@ -118,6 +118,7 @@ def unpack_archive(
 
 
 def _read_stamp(folder: Path) -> Any:
+    """What was unpacked into a folder, by the stamp that is written last; ``None`` without a stamp."""
     try:
         return json.loads((folder / _STAMP).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -156,7 +157,7 @@ def _unpack(archive_path: Path, folder: Path, *, subtree: str) -> None:
 
 
 def _write_entry(entry: _Entry, target: Path, *, limit: int, archive_path: Path) -> int:
-    """Write one file and give its size; the size that the archive claims is not used."""
+    """Write one file and return its size; the size that the archive declares is not used."""
     size = 0
     with _as_fetch_error(archive_path):
         source = entry.open() if entry.open else None
@@ -178,7 +179,7 @@ def _write_entry(entry: _Entry, target: Path, *, limit: int, archive_path: Path)
 
 @contextlib.contextmanager
 def _as_fetch_error(archive_path: Path) -> Generator[None]:
-    """Turn whatever the archive libraries raise on damage into a :class:`FetchError`."""
+    """Convert whatever the archive libraries raise on damage to a :class:`FetchError`."""
     try:
         yield
     except _DAMAGE as error:
