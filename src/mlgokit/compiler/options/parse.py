@@ -1,9 +1,9 @@
 """What the words of a ``clang -cc1`` command line are: options with the values that LLVM gives them.
 
 ``-target-feature +avx`` is one option, ``-fdata-sections foo.c`` is an option and an input, and only a table says so.
-Ours, ``clang_options.tsv``, has the options of all supported majors and comes with mlgokit, because no clang can be asked for
-it: ``-cc1 --help`` leaves a fifth of the options out, ``--autocomplete`` a third. ``scripts/option_table.py`` makes it
-from ``libclang-cpp``, whose table is the one that clang itself reads.
+Ours, ``clang_options.tsv``, has the options of all supported majors and comes with mlgokit, because no clang can be
+asked for it: ``-cc1 --help`` leaves a fifth of the options out, ``--autocomplete`` a third.
+``scripts/option_table.py`` makes it from ``libclang-cpp``, whose table is the one that clang itself reads.
 """
 
 import functools
