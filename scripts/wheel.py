@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.cxx_library import LIBSTDCXX
 from mlgokit.compiler.plugin_build import compile_objects
 from mlgokit.compiler.prebuilt import (
     INDEX,
@@ -115,7 +116,10 @@ def prebuilt_entries(kept: Path, majors: Sequence[int], cross: Mapping[str, str]
         if toolchain.include_dir is None:
             raise ToolError(f"LLVM {major}: expected its headers, found none; install llvm-{major}-dev")
         own = processor_of(toolchain.target)
-        targets = {own: toolchain.target} | {name: target for name, target in cross.items() if name != own}
+        targets = {own: toolchain.target}
+        # A compiler with libc++ brings that for its own processor alone.
+        if toolchain.cxx_library == LIBSTDCXX:
+            targets |= {name: target for name, target in cross.items() if name != own}
         for processor, target in targets.items():
             if processor != own and not has_headers(toolchain, target):
                 sys.stderr.write(f"wheel: no plugin for LLVM {major} on {processor}: its C++ headers are not here\n")
@@ -124,6 +128,7 @@ def prebuilt_entries(kept: Path, majors: Sequence[int], cross: Mapping[str, str]
             prebuilt = Prebuilt(
                 series=series_of(toolchain.version),
                 processor=processor,
+                cxx_library=toolchain.cxx_library,
                 compiler=toolchain.version_text,
                 sources=sources_digest(sources),
                 objects={unit: hashlib.sha256(data).hexdigest() for unit, data in objects.items()},

@@ -149,6 +149,12 @@ def size_level(toolchain: Toolchain) -> str:
     return "O2" if toolchain.major >= 23 else "Oz"
 
 
+@pytest.fixture(scope="session")
+def targets(toolchain: Toolchain) -> str:
+    """For which processors the compiler generates code, as it lists them."""
+    return process.run([toolchain.clang, "-print-targets"], timeout_seconds=60).stdout.decode()
+
+
 def tool_of(toolchain: Toolchain, name: str, found: Path | None) -> Path:
     """The tool, if it was found."""
     if found is None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ def one(series: str = "22.1", **changes: Any) -> Prebuilt:
     found = Prebuilt(
         series=series,
         processor="x86_64",
+        cxx_library="libstdc++",
         compiler=f"clang version {series}.8",
         sources=sources_digest(plugin_sources()),
         objects={unit: hashlib.sha256(data).hexdigest() for unit, data in OBJECTS.items()},
@@ -130,7 +132,7 @@ def test_objects_of_other_sources_are_stale_and_refused(install: Install, place:
 
     assert str(caught.value) == (
         f"plugin for LLVM 22: expected the headers of LLVM beside {place.toolchain.clang}, found none, and the "
-        "prebuilt plugin for LLVM 22.1 on x86_64 in this installation was built from other sources; "
+        "prebuilt plugin for LLVM 22.1 on x86_64 with libstdc++ in this installation was built from other sources; "
         "install them: apt-get install llvm-22-dev"
     )
     assert place.calls() == []
@@ -145,19 +147,33 @@ def test_where_headers_are_stale_objects_are_compiled_anew(install: Install, pla
 
 
 @pytest.mark.parametrize(
-    ("version", "target"),
+    ("version", "target", "library"),
     [
-        ("22.2.0", TARGET),
-        ("19.1.7", TARGET),
-        ("22.1.8", "aarch64-unknown-linux-gnu"),
-        ("22.1.8", "x86_64-alpine-linux-musl"),
-        ("22.1.8", "x86_64-linux-android24"),
+        ("22.2.0", TARGET, "libstdc++"),
+        ("19.1.7", TARGET, "libstdc++"),
+        ("22.1.8", TARGET, "libc++"),
+        ("22.1.8", "aarch64-unknown-linux-gnu", "libstdc++"),
+        ("22.1.8", "x86_64-alpine-linux-musl", "libstdc++"),
+        ("22.1.8", "x86_64-linux-android24", "libstdc++"),
     ],
 )
-def test_a_compiler_of_another_series_or_system_has_none(install: Install, version: str, target: str):
+def test_a_compiler_of_another_series_system_or_library_has_none(
+    install: Install, version: str, target: str, library: str
+):
     install(one())
 
-    assert find_prebuilt(version, target) == "the prebuilt plugins in this installation are for LLVM 22.1 on x86_64"
+    assert find_prebuilt(version, target, library) == (
+        "the prebuilt plugins in this installation are for LLVM 22.1 on x86_64 with libstdc++"
+    )
+
+
+def test_each_cxx_library_has_its_own(install: Install):
+    install(one(), one(cxx_library="libc++"))
+
+    for library in ("libstdc++", "libc++"):
+        found = find_prebuilt("22.1.8", TARGET, library)
+        assert isinstance(found, Prebuilt)
+        assert found.folder == f"llvm-22.1-x86_64-{library}"
 
 
 @pytest.mark.parametrize(
@@ -184,9 +200,9 @@ def test_a_compiler_that_does_not_load_them_is_named(install: Install, place: Pl
         place.build()
 
     assert str(caught.value) == (
-        f"plugin for LLVM 22: expected {place.toolchain.clang} to load the prebuilt one for LLVM 22.1 on x86_64, "
-        "found: error: unable to load plugin: no such symbol; install the headers, so that it is compiled: "
-        "apt-get install llvm-22-dev"
+        f"plugin for LLVM 22: expected {place.toolchain.clang} to load the prebuilt one for LLVM 22.1 on x86_64 "
+        "with libstdc++, found: error: unable to load plugin: no such symbol; install the headers, so that it is "
+        "compiled: apt-get install llvm-22-dev"
     )
     assert list(place.cache.iterdir()) == []
 
@@ -199,10 +215,12 @@ def test_where_headers_are_a_plugin_that_is_not_loaded_is_compiled(install: Inst
 
 
 def test_damaged_objects_are_named(install: Install, place: Place):
-    path = install(one()) / "llvm-22.1-x86_64" / "Plugin.o"
+    path = install(one()) / "llvm-22.1-x86_64-libstdc++" / "Plugin.o"
 
     path.write_bytes(b"cut")
-    with pytest.raises(ToolError, match=rf"^{path}: expected what `make wheel` put there, found other bytes; install"):
+    with pytest.raises(
+        ToolError, match=rf"^{re.escape(str(path))}: expected what `make wheel` put there, found other bytes; install"
+    ):
         place.build()
     path.unlink()
     with pytest.raises(ToolError, match=r"found none \(No such file or directory\); install the package again"):
@@ -215,10 +233,10 @@ def test_damaged_objects_are_named(install: Install, place: Place):
         "",
         "[]",
         "{}",
-        '{"format_version": 2, "prebuilt": []}',
-        '{"format_version": 1, "prebuilt": [{}]}',
-        '{"format_version": 1, "prebuilt": 7}',
-        json.dumps({"format_version": 1, "prebuilt": [dict.fromkeys(("series", "processor", "compiler"), 1)]}),
+        '{"format_version": 1, "prebuilt": []}',
+        '{"format_version": 2, "prebuilt": [{}]}',
+        '{"format_version": 2, "prebuilt": 7}',
+        json.dumps({"format_version": 2, "prebuilt": [dict.fromkeys(("series", "processor", "compiler"), 1)]}),
         index_text((one(objects={"../../x": ""}),)),
     ],
 )
@@ -232,7 +250,7 @@ def test_an_invalid_index_is_one_sentence(install: Install, text: str):
 
 def test_a_checkout_has_no_prebuilt_plugins():
     assert all_prebuilt() == ()
-    assert find_prebuilt("22.1.8", TARGET) == ""
+    assert find_prebuilt("22.1.8", TARGET, "libstdc++") == ""
     with pytest.raises(ToolError, match="none in this installation: the plugin is compiled with LLVM's headers"):
         list_prebuilt()
 
@@ -244,7 +262,7 @@ def test_doctor_says_what_is_prebuilt(install: Install, place: Place, tmp_path: 
     plugin, whence = obtain_plugin(place.toolchain)
 
     assert plugin.is_relative_to(tmp_path / "home")
-    assert whence == "comes prebuilt for LLVM 22.1 on x86_64"
-    assert list_prebuilt() == "LLVM 19.1 on x86_64, LLVM 22.1 on x86_64"
+    assert whence == "comes prebuilt for LLVM 22.1 on x86_64 with libstdc++"
+    assert list_prebuilt() == "LLVM 19.1 on x86_64 with libstdc++, LLVM 22.1 on x86_64 with libstdc++"
     with pytest.raises(ToolError, match="no LLVM headers of major 22 found, and the prebuilt plugins in this install"):
         obtain_plugin(replace(place.toolchain, version="22.2.0"))

@@ -51,7 +51,8 @@ struct Many : Shape {
 };
 Shape* make() { return new Many; }
 """
-OPTIONS = ("-Oz", "-ffunction-sections", "-fdata-sections")
+# Of all majors the same headers: some compilers take libc++ where nothing is said.
+OPTIONS = ("-stdlib=libstdc++", "-Oz", "-ffunction-sections", "-fdata-sections")
 INLINING = (OutputKind.EFFECT_BYTES, OutputKind.LOGITS)
 
 

@@ -1,4 +1,7 @@
-"""One check for each source file of the plugin, as LLVM tests itself: RUN lines, and FileCheck reads their output."""
+"""One check for each source file of the plugin, as LLVM tests itself: RUN lines, and FileCheck reads their output.
+
+A line ``RUN[aarch64]:`` is for compilers that generate code for that processor.
+"""
 
 import os
 import re
@@ -61,6 +64,7 @@ def test_the_file_does_its_job(
     plugin: Path,
     tool: str,
     size_level: str,
+    targets: str,
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ):
@@ -73,7 +77,8 @@ def test_the_file_does_its_job(
         "%s": check,
         "%t": tmp_path / "t",
     }
-    lines = re.findall(r"^; RUN: (.*)$", check.read_text(), flags=re.MULTILINE)
+    found = re.findall(r"^; RUN(?:\[(\w+)\])?: (.*)$", check.read_text(), flags=re.MULTILINE)
+    lines = [line for target, line in found if not target or target in targets]
     commands = [re.sub("%plugin|%tool|%Oz|%S|%s|%t", lambda found: str(values[found[0]]), line) for line in lines]
     for name_of_tool in sorted({"opt", "llc"} & {word for line in lines for word in shlex.split(line)}):
         request.getfixturevalue(name_of_tool)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.builds.variant import VariantRecord
+from mlgokit.compiler.made_for import check_made_for
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.plugin_name import publish_plugin
 from mlgokit.compiler.request import PluginUse
@@ -37,11 +38,13 @@ def open_side(side: VariantRecord, toolchain: Toolchain, output: Path) -> SideFl
             shipped. Rules are told to a copy of the general plugin by variables.
 
     Raises:
+        InputError: the plugin that is given is for other compilers.
         PolicyError: a policy file is not usable.
         StorageError: the disk is full or not writable.
         ToolError: a plugin cannot be built.
     """
     if side.plugin:
+        check_made_for(Path(side.plugin), toolchain)
         return SideFlags(words=(_copied(Path(side.plugin), output), *side.options))
     if not side.policies:
         return SideFlags(words=side.options)

@@ -287,6 +287,7 @@ class DatabaseProject:
         files = variants.files
         commands = [link_words(text) for text, _ in self.links]
         toolchain = find_toolchain(self.compiler.llvm, need_plugin=variants.needs_plugin)
+        variants.check_plugins(toolchain)
         plugin = build_plugin(toolchain) if variants.needs_plugin else None
         with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
             corpus = import_database(

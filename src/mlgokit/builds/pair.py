@@ -10,6 +10,7 @@ from mlgokit.builds.images import WeighedImage
 from mlgokit.builds.variant import PLAIN_VARIANT, Variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.made_for import check_made_for
 from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure
@@ -47,6 +48,16 @@ class VariantPair:
     def needs_plugin(self) -> bool:
         """Whether a variant has policies, and thus needs our plugin, as it names none of its own."""
         return any(side.use is not None and side.use.plugin is None for side in self.both.values())
+
+    def check_plugins(self, toolchain: Toolchain) -> None:
+        """Refuse a plugin of a user that ``toolchain`` would not load.
+
+        Raises:
+            InputError: one is for other compilers.
+        """
+        for side in self.both.values():
+            if side.use is not None and side.use.plugin is not None:
+                check_made_for(side.use.plugin, toolchain)
 
     @property
     def decides_at_any_level(self) -> bool:

@@ -111,6 +111,7 @@ class WrappedProject:
                     f"--build: expected a program in {' '.join(words)}, found no {words[0]}; check the name"
                 )
         toolchain = find_toolchain(self.compiler.llvm, need_plugin=variants.needs_plugin)
+        variants.check_plugins(toolchain)
         plugin = build_plugin(toolchain) if variants.needs_plugin else None
         made: list[MadeBuild] = []
         with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:

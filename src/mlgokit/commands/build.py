@@ -17,6 +17,7 @@ from mlgokit.builds.lto import LINK_MODULE
 from mlgokit.builds.variant import COMPILE_PLACES, LINK_PLACES, RUSTC_PLACES, BuildPlace, plugin_options
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import UnseenObject, find_unseen_objects, objects_below
+from mlgokit.compiler.made_for import check_made_for
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.project_calls import group_by_reason, project_calls
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
@@ -152,6 +153,7 @@ def check_loads(plugin: Path, toolchain: Toolchain) -> None:
     Raises:
         InputError: it would.
     """
+    check_made_for(plugin, toolchain)
     argv = [toolchain.clang, f"-fpass-plugin={plugin.absolute()}", "-Oz", "-x", "c", "-c", "-", "-o", "/dev/null"]
     done = process.run(argv, timeout_seconds=CHECK_SECONDS, stdin=b"int a;\n")
     if done.returncode != 0:

@@ -270,7 +270,7 @@ def _advice(toolchains: tuple[ToolchainDiagnosis, ...], system: tuple[Check, ...
     for entry in supported:
         major = entry.toolchain.major
         if entry.toolchain.include_dir is None and isinstance(
-            find_prebuilt(entry.toolchain.version, entry.toolchain.target), str
+            find_prebuilt(entry.toolchain.version, entry.toolchain.target, entry.toolchain.cxx_library), str
         ):
             lines.append(apt_command(f"llvm-{major}-dev"))
         if entry.toolchain.lld is None:

@@ -19,7 +19,7 @@ def obtain_plugin(toolchain: Toolchain) -> tuple[Path, str]:
         raise ToolError(f"made for LLVM {known_majors('and')} only")
     if reason := why_no_plugin_loads(toolchain.clang):
         raise ToolError(replay_sentence(toolchain.clang, reason))
-    prebuilt = find_prebuilt(toolchain.version, toolchain.target)
+    prebuilt = find_prebuilt(toolchain.version, toolchain.target, toolchain.cxx_library)
     if toolchain.include_dir is None and isinstance(prebuilt, str):
         raise ToolError(f"no LLVM headers of major {toolchain.major} found{prebuilt and f', and {prebuilt}'}")
     plugin = build_plugin(toolchain)

@@ -112,7 +112,7 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
             f"plugin: expected an LLVM major that it knows ({known_majors('and')}), found {toolchain.major} at "
             f"{toolchain.clang}; choose another clang, for example: apt-get install clang-{ADVISED_MAJOR}"
         )
-    prebuilt = find_prebuilt(toolchain.version, toolchain.target)
+    prebuilt = find_prebuilt(toolchain.version, toolchain.target, toolchain.cxx_library)
     if toolchain.include_dir is None and isinstance(prebuilt, str):
         raise ToolError(
             f"plugin for LLVM {toolchain.major}: expected the headers of LLVM beside {toolchain.clang}, found none"

@@ -23,7 +23,7 @@ DIALECT = (
 )  # fmt: skip
 """What LLVM's headers ask for."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 INDEX = "index.json"
 _FOLDER: Traversable = resources.files("mlgokit") / "prebuilt"
 _PROCESSORS = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -66,6 +66,7 @@ class Prebuilt:
     Attributes:
         series: of the releases, for example ``22.1``: their headers have the same layouts.
         processor: for example ``x86_64``, with Linux and the GNU C library.
+        cxx_library: what the compilers were built with that load it: ``libstdc++`` or ``libc++``.
         compiler: what compiled them.
         sources: see :func:`sources_digest`.
         objects: SHA-256 of each object, by source without its ending.
@@ -73,6 +74,7 @@ class Prebuilt:
 
     series: str
     processor: str
+    cxx_library: str
     compiler: str
     sources: str
     objects: Mapping[str, str]
@@ -80,12 +82,12 @@ class Prebuilt:
     @property
     def folder(self) -> str:
         """Where the objects are, below the index."""
-        return f"llvm-{self.series}-{self.processor}"
+        return f"llvm-{self.series}-{self.processor}-{self.cxx_library}"
 
     @property
     def name(self) -> str:
         """Its name in messages."""
-        return f"LLVM {self.series} on {self.processor}"
+        return f"LLVM {self.series} on {self.processor} with {self.cxx_library}"
 
     def read(self) -> Iterator[tuple[str, bytes]]:
         """Each object, by source without its ending.
@@ -146,20 +148,19 @@ def all_prebuilt() -> tuple[Prebuilt, ...]:
         raise ToolError(_damage_sentence(_FOLDER / INDEX, f"found {type(error).__name__}: {error}")) from error
 
 
-def find_prebuilt(version: str, target: str) -> Prebuilt | str:
+def find_prebuilt(version: str, target: str, cxx_library: str) -> Prebuilt | str:
     """Find the objects that fit a compiler, or say why none does; the reason is empty if the package has no objects.
 
     Args:
         version: of the compiler, for example ``22.1.8``.
         target: its default target triple.
+        cxx_library: what it was built with.
     """
     known = all_prebuilt()
     if not known:
         return ""
-    series, processor = series_of(version), processor_of(target)
-    fitting = next(
-        (prebuilt for prebuilt in known if (prebuilt.series, prebuilt.processor) == (series, processor)), None
-    )
+    wanted = (series_of(version), processor_of(target), cxx_library)
+    fitting = next((one for one in known if (one.series, one.processor, one.cxx_library) == wanted), None)
     if fitting is None:
         return f"the prebuilt plugins in this installation are for {', '.join(prebuilt.name for prebuilt in known)}"
     if fitting.sources != sources_digest(plugin_sources()):
@@ -173,6 +174,7 @@ def index_text(known: tuple[Prebuilt, ...]) -> str:
         {
             "series": prebuilt.series,
             "processor": prebuilt.processor,
+            "cxx_library": prebuilt.cxx_library,
             "compiler": prebuilt.compiler,
             "sources": prebuilt.sources,
             "objects": dict(prebuilt.objects),
@@ -183,7 +185,7 @@ def index_text(known: tuple[Prebuilt, ...]) -> str:
 
 
 def _decode(value: Mapping[str, Any]) -> Prebuilt:
-    words = {name: value[name] for name in ("series", "processor", "compiler", "sources")}
+    words = {name: value[name] for name in ("series", "processor", "cxx_library", "compiler", "sources")}
     objects: dict[str, str] = dict(value["objects"].items())
     texts = (*words.values(), *objects, *objects.values())
     if not all(isinstance(text, str) for text in texts) or any(".." in unit for unit in objects):

@@ -246,7 +246,7 @@ def _find_missing_part(toolchain: Toolchain) -> str | None:
     """Why the plugin can neither be built for a toolchain nor is prebuilt; ``None`` if it is available."""
     if toolchain.include_dir is not None:
         return None
-    prebuilt = find_prebuilt(toolchain.version, toolchain.target)
+    prebuilt = find_prebuilt(toolchain.version, toolchain.target, toolchain.cxx_library)
     return prebuilt if isinstance(prebuilt, str) else None
 
 

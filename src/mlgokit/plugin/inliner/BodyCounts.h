@@ -5,6 +5,7 @@
 #ifndef MLGOKIT_INLINER_BODYCOUNTS_H
 #define MLGOKIT_INLINER_BODYCOUNTS_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Analysis/FunctionPropertiesAnalysis.h"
 #include "llvm/IR/PassManager.h"
@@ -48,13 +49,16 @@ public:
   void forget() { Counted = nullptr; }
 
 private:
+  void loseBehind(llvm::ArrayRef<const llvm::BasicBlock *> Lost);
+
   const llvm::Function *Counted = nullptr;
   BlockSet Reached;
   BodyCounts Counts;                                       // of what can be reached
   BodyCounts Rest;                                         // of what no inlining of the call that was noted changes
   const llvm::BasicBlock *Site = nullptr;                  // the block of that call
-  llvm::SmallPtrSet<const llvm::BasicBlock *, 8> Changing; // what is not in Rest
+  llvm::SmallPtrSet<const llvm::BasicBlock *, 8> Changing; // what is not in Rest, but for Users
   llvm::SmallPtrSet<const llvm::BasicBlock *, 8> Border;   // those of them behind which nothing changes
+  BlockSet Users;                                          // other blocks that use the value of the call
 };
 
 /// Keeps the counts until a pass changes the function: uses that come or go elsewhere are not seen, as with LLVM.

@@ -7,6 +7,9 @@
 
 namespace mlgokit {
 
+/// Whether LLVM, after a call was inlined, counts the blocks anew that use its value, reached or not.
+constexpr bool CountsUsersAnew = LLVM_VERSION_MAJOR >= 21;
+
 inline llvm::FunctionPropertiesInfo propertiesOf(const llvm::Function &F, const llvm::DominatorTree &Tree,
                                                  const llvm::LoopInfo &Loops) {
 #if LLVM_VERSION_MAJOR >= 21

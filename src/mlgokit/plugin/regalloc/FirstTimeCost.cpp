@@ -3,6 +3,7 @@
 //
 // LLVM has one number for it, an option that the allocator reads as it comes to a function, before it asks for
 // advisors. So it is set by the analysis that runs last before that and for nobody else: of spill slots.
+#include "majors/FirstTimeCostOption.h"
 #include "majors/SpillSlots.h"
 #include "regalloc/LoopGuesses.h"
 #include "regalloc/RangeDecider.h"
@@ -28,12 +29,13 @@ namespace mlgokit {
 
 namespace {
 
-using CostOption = cl::opt<unsigned>;
-
-/// LLVM's option; null if it is not there, or a user has set it.
+/// LLVM's option; null if it is not there, or a user has set it. Looked for once, before any function has set it.
 CostOption *findOption() {
-  cl::Option *Found = cl::getRegisteredOptions().lookup("regalloc-csr-first-time-cost");
-  return Found && !Found->getNumOccurrences() ? static_cast<CostOption *>(Found) : nullptr;
+  static CostOption *const Found = [] {
+    cl::Option *Named = cl::getRegisteredOptions().lookup("regalloc-csr-first-time-cost");
+    return Named && !Named->getNumOccurrences() ? static_cast<CostOption *>(Named) : nullptr;
+  }();
+  return Found;
 }
 
 bool isByPolicy(const Settings &S) {
@@ -57,13 +59,13 @@ public:
       Option = &For;
       Llvms = For.getValue();
     }
-    For.setValue(Cost.value_or(Llvms));
+    setFirstTimeCost(For, Cost, Llvms);
   }
 
   void end() {
     if (!Lock.owns_lock())
       return;
-    Option->setValue(Llvms);
+    setFirstTimeCost(*Option, std::nullopt, Llvms);
     Lock.unlock();
   }
 

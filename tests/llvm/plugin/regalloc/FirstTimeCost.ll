@@ -12,9 +12,9 @@
 ; RUN: not cmp %t.low %t.same
 ; RUN: llc -load %plugin -mlgokit-weight-policy=:default -O2 -o %t.default %s
 ; RUN: cmp %t.plain %t.default
-; RUN: llc -mtriple=aarch64-linux-gnu -O2 -o %t.other %s
-; RUN: llc -mtriple=aarch64-linux-gnu -load %plugin -mlgokit-weight-policy=%t.priced -O2 -o %t.elsewhere %s
-; RUN: cmp %t.other %t.elsewhere
+; RUN[aarch64]: llc -mtriple=aarch64-linux-gnu -O2 -o %t.other %s
+; RUN[aarch64]: llc -mtriple=aarch64-linux-gnu -load %plugin -mlgokit-weight-policy=%t.priced -O2 -o %t.elsewhere %s
+; RUN[aarch64]: cmp %t.other %t.elsewhere
 ; RUN: %tool priced %t.gated 16384 gated
 ; RUN: llc -load %plugin -mlgokit-weight-policy=%t.gated -O2 -o - %s | FileCheck %s
 ; RUN: %tool policy %t.free regalloc-weight li_size 0 0
