@@ -307,7 +307,7 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
             behaves = "not run" if not row["runs"] else "yes" if row["same_output"] else "no"
             differences.append((
                 project.name, round(row["announced_seconds"]), round(row["taken_seconds"]), percent(late), behaves,
-                "; ".join(row["notes"]),
+                "; ".join(_without_folders(note) for note in row["notes"]),
             ))  # fmt: skip
     strays = sum("promised" in row and not row["same_output"] for _, row in rows)
     late = sum(
@@ -335,7 +335,8 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
                 title="Programs",
                 columns=(
                     "project", "program", "plain, bytes", f"{SHIPPED}, bytes", "tuned, bytes", "change",
-                    f"against {SHIPPED}", "plain less promised", f"{SHIPPED} less promised", "tuned less promised",
+                    f"against {SHIPPED}", "plain, built less promised",
+                    f"{SHIPPED}, built less promised", "tuned, built less promised",
                 ),
                 rows=tuple(programs),
                 note="Bytes are what `llvm-size` calls text, of the program that the user's own tools made without "
@@ -358,6 +359,11 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
             *([Table(title="Not tuned", columns=("project", "reason"), rows=tuple(failures))] if failures else []),
         ),
     )  # fmt: skip
+
+
+def _without_folders(note: str) -> str:
+    """A note with the files of this machine by their last parts."""
+    return re.sub(r"(?<![\w.])/[^\s'\",;]*/", ".../", note)
 
 
 def _difference(bytes_: int | None) -> Cell:
