@@ -1,4 +1,4 @@
-"""Files that are never half there, what a kill leaves of them, and their digests."""
+"""Files that are written atomically, temporary files that a killed process left, and digests of files."""
 
 import contextlib
 import errno
@@ -28,13 +28,13 @@ _REMEDIES = {
 }
 _TEMPORARY = re.compile(r"\.mlgokit-([1-9][0-9]{0,9})-[0-9a-f]{32}\.tmp")
 _RACY_NANOSECONDS = 2_000_000_000
-"""A file that changed so lately may change again without another time stamp."""
+"""A file that changed within this time may change again without a new time stamp."""
 _digests: dict[tuple[int, ...], str] = {}
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Generator[None]:
-    """Turn an :class:`OSError` inside the block into the sentence of a :class:`StorageError` about ``path``."""
+    """Within the block, convert an :class:`OSError` to a :class:`StorageError` about ``path``."""
     try:
         yield
     except OSError as error:
@@ -44,12 +44,12 @@ def writing(path: Path) -> Generator[None]:
 
 
 def check_writable(path: Path, *, is_folder: bool = False, least_bytes: int = 1 << 12) -> None:
-    """Refuse a file or folder that could not be written later; what is there stays, and nothing is left behind.
+    """Check that a file or folder can be written later; what is there is kept, and nothing is left behind.
 
     Args:
-        path: what will be written; folders on the way may be missing.
+        path: path that will be written; parent folders may be missing.
         is_folder: whether it is a folder.
-        least_bytes: what must find room on its disk.
+        least_bytes: free space that its disk must have.
 
     Raises:
         StorageError: something of another kind is there, the place is not writable, or its disk is full.
@@ -78,20 +78,20 @@ def check_writable(path: Path, *, is_folder: bool = False, least_bytes: int = 1 
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name in the same folder for what is to replace ``path``; :func:`remove_leftovers` knows it."""
+    """A temporary name in the same folder as ``path``, to be renamed to it; :func:`remove_leftovers` knows it."""
     return path.with_name(f".mlgokit-{os.getpid()}-{uuid.uuid4().hex}.tmp")
 
 
 @contextlib.contextmanager
 def whole_file(path: Path, *, durable: bool = False, buffering: int = -1) -> Generator[IO[bytes]]:
-    """A file for writing that stands at ``path`` when the block ends well, and not at all otherwise.
+    """Open a file for writing that appears at ``path`` only if the block succeeds.
 
-    Folders on the way are made. What stood there stays until then, and is replaced at once; a link is replaced, and
-    where it leads to is not touched.
+    Parent folders are made. An existing file is kept until then, and replaced atomically; a symbolic link is replaced,
+    and its target is not touched.
 
     Args:
         path: the file.
-        durable: wait for the disk before and after, so that a power cut leaves the old file or the new one too.
+        durable: sync file and folder to disk, so that after a power cut either the old or the new file is there.
         buffering: as for :func:`open`.
 
     Raises:
@@ -115,7 +115,7 @@ def whole_file(path: Path, *, durable: bool = False, buffering: int = -1) -> Gen
 
 
 def put_in_place(source: Path, path: Path, *, durable: bool = False) -> None:
-    """Let a finished file replace ``path`` at once; from another file system it is copied beside it first.
+    """Rename a finished file to ``path`` atomically; one on another file system is copied beside it first.
 
     Raises:
         OSError: it cannot be written there.
@@ -139,9 +139,9 @@ def put_in_place(source: Path, path: Path, *, durable: bool = False) -> None:
 
 
 def put_link(target: str, path: Path) -> None:
-    """Let a symbolic link to ``target``, a file in the same folder, replace ``path`` at once, also after a power cut.
+    """Replace ``path`` by a symbolic link to ``target``, a file in the same folder, atomically and durably.
 
-    A file system without links gets a copy.
+    On a file system without links, it becomes a copy.
 
     Raises:
         OSError: it cannot be written there.
@@ -161,7 +161,7 @@ def put_link(target: str, path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Wait until names in a folder are on disk; some file systems cannot say."""
+    """Sync the names in a folder to disk, where the file system supports it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
@@ -171,9 +171,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def atomic_write(path: Path, data: bytes | str, *, durable: bool = False) -> None:
-    """Put ``data`` at ``path``, whole or not at all; folders on the way are made, text is UTF-8.
+    """Write ``data`` to ``path`` atomically; parent folders are made, text is encoded as UTF-8.
 
-    After a kill or on a full disk it is the old file; after a power cut only if ``durable``, else it may be empty.
+    After a kill or on a full disk, the old file is there; after a power cut only with ``durable``, otherwise the file
+    may be empty.
 
     Raises:
         StorageError: the disk is full or the place is not writable.
@@ -183,7 +184,7 @@ def atomic_write(path: Path, data: bytes | str, *, durable: bool = False) -> Non
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Open a regular file; opening a pipe without a writer would wait for ever.
+    """Open a regular file. Opening a pipe without a writer would wait for ever.
 
     Raises:
         OSError: it is no regular file, or cannot be opened.
@@ -215,11 +216,11 @@ def is_temporary(name: str) -> bool:
 
 
 def remove_leftovers(folder: Path, *, below: bool = True) -> int:
-    """Remove what processes that are gone were writing when they were killed; gives how many there were.
+    """Delete temporary files of processes that were killed; return their number.
 
     Args:
-        folder: where to look.
-        below: whether in folders below it too.
+        folder: where to search.
+        below: whether to search its subfolders as well.
     """
     removed = 0
     for directory, folders, names in os.walk(folder):
@@ -241,7 +242,7 @@ def remove_leftovers(folder: Path, *, below: bool = True) -> int:
 
 
 def _is_alive(process: int) -> bool:
-    """Whether a process with that id runs, of any user."""
+    """Whether a process of any user with that id is running."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

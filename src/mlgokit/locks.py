@@ -1,8 +1,8 @@
-"""Folders and files that one process changes at a time, or several read: who does is written down, a kill lets go.
+"""Locks on folders and files: one process writes, or several read. A lock names its holder, and ends with its process.
 
-What holds is ``flock`` on a small file, not the file itself, which a kill may leave behind without harm. No child
-process inherits the descriptor, so a compiler that outlives us holds nothing. A file system without ``flock`` has no
-locks: work there goes on without, and two processes in one folder are the user's to avoid.
+The lock is ``flock`` on a small file, which a killed process may leave behind without harm. No child process inherits
+the descriptor, so a compiler that outlives this process holds no lock. On a file system without ``flock`` there are no
+locks, and users must not run two processes in one folder.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ from mlgokit.errors import BusyError, StorageError
 from mlgokit.files import writing
 
 LOCK_NAME = ".mlgokit.lock"
-"""Of the lock in a folder; it goes when the last one lets go."""
+"""Name of the lock file in a folder; the last holder deletes it."""
 
 GRACE_SECONDS = 0.3
-"""Who leaves may hold a lock for an instant longer, and so may a child between its fork and its program."""
+"""Time to retry: a process that ends, or a child between fork and exec, may hold the lock a moment longer."""
 
 _PAUSE_SECONDS = 0.01
 _MOST_BYTES = 1 << 16
@@ -41,12 +41,12 @@ _held: contextvars.ContextVar[frozenset[Path]] = contextvars.ContextVar("held", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds a lock.
+    """The holder of a lock.
 
     Attributes:
-        command: as it was typed.
-        process: its id.
-        host: the machine.
+        command: its command line.
+        process: its process id.
+        host: its machine.
         since: local time, as ISO 8601 writes it.
     """
 
@@ -61,11 +61,11 @@ class Holder:
 
 @contextlib.contextmanager
 def locked(folder: Path, *, make: bool = True) -> Generator[None]:
-    """Have a folder to ourselves; inside of another such block for it nothing is done.
+    """Lock a folder exclusively for the block; a nested lock of the same folder does nothing.
 
     Args:
-        folder: what to lock.
-        make: make it if need be; otherwise one that is not there is not locked.
+        folder: the folder.
+        make: make the folder if necessary; otherwise a missing folder is not locked.
 
     Raises:
         BusyError: another process uses it; the sentence says which.
@@ -88,7 +88,7 @@ def locked(folder: Path, *, make: bool = True) -> Generator[None]:
 
 @contextlib.contextmanager
 def locked_output(path: Path) -> Generator[None]:
-    """Be the only one who makes a file; inside of another such block for it nothing is done.
+    """Lock an output file for the block; a nested lock of the same file does nothing.
 
     Raises:
         BusyError: another process does; the sentence says which.
@@ -100,7 +100,7 @@ def locked_output(path: Path) -> Generator[None]:
 
 @contextlib.contextmanager
 def reading(folder: Path) -> Generator[None]:
-    """Keep others from changing a folder that is read; a folder where no file can be made is read without a lock.
+    """Lock a folder for reading; one in which no file can be made is read without a lock.
 
     Raises:
         BusyError: another process changes it; the sentence says which.
@@ -133,7 +133,7 @@ def _exclusive(lock: Path, shown: Path, kind: str) -> Generator[None]:
 
 
 def _hold(lock: Path, shown: Path, kind: str, *, shared: bool) -> int:
-    """A descriptor of the lock file, which holds the lock unless the file system has none."""
+    """Acquire the lock; return the descriptor of its file, which holds it if the file system has locks."""
     end = time.monotonic() + GRACE_SECONDS
     with writing(shown):
         while True:
@@ -162,7 +162,7 @@ def _hold(lock: Path, shown: Path, kind: str, *, shared: bool) -> int:
 
 
 def _try(descriptor: int, kind: int) -> bool:
-    """Whether the lock could be had; a file system without locks gives it to everybody."""
+    """Try to acquire a lock; on a file system without locks, it always succeeds."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -174,7 +174,7 @@ def _try(descriptor: int, kind: int) -> bool:
 
 
 def _open_lock(lock: Path) -> int:
-    """The lock file, made if need be; a folder of someone else may have put anything in its place."""
+    """Open or make the lock file; in a folder of another user, anything may be in its place."""
     flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(lock, flags | os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
@@ -199,7 +199,7 @@ def _is_current(descriptor: int, lock: Path) -> bool:
 
 
 def _sign(descriptor: int, *, alone: bool) -> None:
-    """Write down who we are; readers add a line to those of other readers."""
+    """Write the holder into the lock file; readers append a line to those of other readers."""
     program, *words = sys.argv or [""]
     name = "mlgokit" if Path(program).parts[-2:] == ("mlgokit", "__main__.py") else Path(program).name
     holder = Holder(
@@ -216,7 +216,7 @@ def _sign(descriptor: int, *, alone: bool) -> None:
 
 
 def _holders(descriptor: int) -> list[Holder]:
-    """Those who signed and still run, as far as that can be known."""
+    """Read the holders from the lock file that are still running, as far as that can be known."""
     holders: list[Holder] = []
     for line in os.pread(descriptor, _MOST_BYTES, 0).splitlines():
         with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
@@ -247,7 +247,7 @@ def _runs(process: int) -> bool:
 
 
 def _release(descriptor: int, lock: Path, *, shared: bool) -> None:
-    """Give the lock back; the last one takes the file away."""
+    """Release the lock; the last holder deletes its file."""
     with contextlib.suppress(OSError):
         if shared:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

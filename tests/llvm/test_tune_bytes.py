@@ -110,7 +110,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
     folder = tmp_path_factory.mktemp(f"bytes-{toolchain.major}")
     config = tune.Tune(
         compile_commands=put_database(folder / "source"),
-        budget="3s",
+        budget="2s",
         allocation_share=0.8,
         output=folder / "tuned.so",
         folder=folder / "tune",

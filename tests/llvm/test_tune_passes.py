@@ -42,7 +42,7 @@ long apart(long a, long b) { return a > b ? a / 7 : b % 9 ? b * 12345678901 : a 
 def search_of_passes(
     folder: Path, toolchain: Toolchain, *, outputs: tuple[str, ...], source: str = SOURCE, shared: tuple[str, ...] = ()
 ) -> tune.Tune:
-    """Four seconds for passes alone, on the source compiled to each of the outputs, to the last one with options."""
+    """Two seconds for passes alone, on the source compiled to each of the outputs, to the last one with options."""
     (folder / "work.c").write_text(source)
     entries = [
         {
@@ -57,7 +57,7 @@ def search_of_passes(
         compile_commands=folder / "compile_commands.json",
         folder=folder / "tune",
         output=folder / "tuned.so",
-        budget="4s",
+        budget="2s",
         pass_share=1.0,
         allocation_share=0.0,
         slowdown=float("inf"),
