@@ -1,4 +1,4 @@
-"""What the words of a ``clang -cc1`` command line are: options with the values that LLVM gives them.
+"""Parser of ``clang -cc1`` command lines: words become options with their values, as LLVM parses them.
 
 ``-target-feature +avx`` is one option, ``-fdata-sections foo.c`` is an option and an input, and only a table says so.
 Ours, ``clang_options.tsv``, has the options of all supported majors and comes with mlgokit, because no clang can be
@@ -17,19 +17,19 @@ LLVM_KINDS = frozenset({"llvm-flag", "llvm-number", "llvm-choice", "llvm-text"})
 _WITH_REST = frozenset({"joined", "either", "comma", "pair"})
 _WITH_NEXT = frozenset({"separate", "either", "pair"})
 _LEVELS = frozenset({"-O0", "-O4", "-Ofast"})
-"""In LLVM's table options of their own; to a user, values of the same."""
+"""Options that LLVM's table lists separately, but that are values of one option to a user."""
 _NUMBER = re.compile(r"-\d[\d.]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option, or one input.
+    """An option, or an input.
 
     Attributes:
-        name: what LLVM calls it, whatever its spelling: ``-triple`` for ``-triple=x``. Joined options keep their ``=``.
-            LLVM's own options are ``-mllvm -name``; an input has the empty name.
-        values: what it was given; more than one only for lists with commas.
-        words: as it stood on the command line.
+        name: LLVM's name in any spelling: ``-triple`` for ``-triple=x``. Joined options keep their ``=``. LLVM's own
+            options are named ``-mllvm -name``; an input has an empty name.
+        values: its values; more than one only for comma-separated lists.
+        words: the words of the command line.
         kind: ``flag``, ``joined``, ``separate``, ``either``, ``comma``, ``pair``, ``llvm-flag``, ``llvm-number``,
             ``llvm-choice``, ``llvm-text``, ``input``, or ``unknown``.
     """
@@ -41,7 +41,7 @@ class Option:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the option has the value that it takes; one that has not would take the word that comes after it."""
+        """Whether the option has the value that it needs; otherwise it would take the next word as its value."""
         if self.kind in _WITH_NEXT:
             return bool(self.values)
         return self.kind not in LLVM_KINDS or self.kind == "llvm-flag" or bool(self.values)
@@ -52,8 +52,8 @@ class OptionTable:
     """The options that clang knows.
 
     Attributes:
-        kinds: by the word that begins the option; LLVM's own without dashes.
-        names: canonical names of those that are aliases.
+        kinds: how each option takes its value, by its first word; LLVM's own options without dashes.
+        names: canonical names of aliases.
         longest: length of the longest word.
     """
 
@@ -64,7 +64,7 @@ class OptionTable:
 
 @functools.cache
 def option_table() -> OptionTable:
-    """The table that comes with mlgokit."""
+    """Load the table of options that is part of mlgokit."""
     kinds: dict[str, str] = {}
     names: dict[str, str] = {}
     text = resources.files("mlgokit.compiler.options").joinpath("clang_options.tsv").read_text(encoding="utf-8")
@@ -77,9 +77,10 @@ def option_table() -> OptionTable:
 
 
 def parse_options(words: Iterable[str]) -> tuple[Option, ...]:
-    """Cut a command line into options as ``clang -cc1`` does; :func:`spell_options` gives the same words again.
+    """Parse a command line as ``clang -cc1`` does; :func:`spell_options` is the inverse.
 
-    A word that begins with ``-`` and is in no table is an option without a value, but for what follows its ``=``.
+    A word that begins with ``-`` and is not in the table is an option without a value, except for what follows its
+    ``=``.
 
     Example:
         >>> [option.name for option in parse_options(["-cc1", "-triple", "x86_64", "-Oz", "-mllvm", "-a=1", "b.c"])]
@@ -96,12 +97,12 @@ def parse_options(words: Iterable[str]) -> tuple[Option, ...]:
 
 
 def spell_options(options: Iterable[Option]) -> tuple[str, ...]:
-    """The command line that the options came from."""
+    """Spell options as the command line that they were parsed from."""
     return tuple(word for option in options for word in option.words)
 
 
 def canonical_name(text: str) -> str:
-    """LLVM's name for an option that a user names, with or without the ``=`` that it ends in.
+    """LLVM's name of an option that a user wrote with or without its trailing ``=``.
 
     Example:
         >>> canonical_name("-fthinlto-index"), canonical_name("-triple="), canonical_name("-mllvm --a")
@@ -139,7 +140,7 @@ def _clang_option(words: Sequence[str], position: int) -> Option:
 
 
 def _llvm_option(words: Sequence[str], position: int) -> Option | None:
-    """``-mllvm -name=value`` or ``-mllvm -name -mllvm value``; the latter only if LLVM says that it takes a value."""
+    """Parse ``-mllvm -name=value``, or ``-mllvm -name -mllvm value`` if LLVM's option takes a separate value."""
     if words[position] != MLLVM or position + 1 >= len(words):
         return None
     word = words[position + 1]
