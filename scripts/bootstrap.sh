@@ -327,6 +327,10 @@ install_llvm_from_pypi() { # major
     }
     # The first start makes the links in bin/.
     "$folder/bin/python" -c ''
+    # Programs of tests are linked with the libraries that the system has, which the compiler would not do by itself.
+    for program in clang clang++; do
+        printf '%s\n' -stdlib=libstdc++ -rtlib=libgcc -unwindlib=libgcc >"$folder/bin/$program.cfg"
+    done
     # Where the compiler comes without headers, they are of a package that was built to check more than the compiler does.
     for headers in "$folder"/lib/python*/site-packages/llvm/include; do
         if [ -d "$headers" ]; then

@@ -99,7 +99,9 @@ def test_all_problems_are_in_the_matrix():
 
 def test_where_the_cell_says_all_majors_the_test_runs_with_all():
     claimed = ", ".join(map(str, SUPPORTED_MAJORS))
-    keys = {found[1] for cell in cells() if (found := re.fullmatch(rf"{claimed} [(](\d+)[)]", cell))}
+    # But for 21, whose compiler lacks what searches of registers and passes need.
+    wanted = rf"(?:{claimed}|{claimed.replace('21, ', '')}) [(](\d+)[)]"
+    keys = {found[1] for cell in cells() if (found := re.fullmatch(wanted, cell))}
 
     assert len(keys) > 10
     for key in keys:

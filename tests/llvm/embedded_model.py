@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler import process
+from mlgokit.compiler.cxx_library import cxx_library_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 from mlgokit.problems import Problem
@@ -37,9 +38,12 @@ def build_driver(toolchain: Toolchain, model: Path, problem: Problem, output: Pa
     Raises:
         ToolError: it does not compile.
     """
+    asked = [toolchain.clangxx, f"-print-file-name={toolchain.cxx_library}.so"]
+    standard = Path(process.run(asked, timeout_seconds=60).stdout.decode().strip()).parent
     done = process.run(
         [
-            toolchain.clangxx, "-std=c++17", "-fno-rtti", "-fno-exceptions", "-isystem",
+            toolchain.clangxx, *cxx_library_options(toolchain.cxx_library), f"-Wl,-rpath,{standard}",
+            "-std=c++17", "-fno-rtti", "-fno-exceptions", "-isystem",
             str(toolchain.include_dir), "-include", model, f"-DMODEL={model.stem}",
             f"-DDECISION={'float' if problem.advice_kind is AdviceKind.REAL else 'int64_t'}", SOURCE,
             model.with_suffix(".o"), f"-L{toolchain.library_dir}", f"-Wl,-rpath,{toolchain.library_dir}",

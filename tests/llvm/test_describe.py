@@ -150,6 +150,7 @@ def test_after_the_passes_there_is_less(toolchain: Toolchain, plugin: Path, tmp_
     assert start.columns == end.columns
 
 
+@pytest.mark.usefixtures("other_targets")
 def test_a_module_of_another_target_is_left_as_it_is(
     describe: Describe, toolchain: Toolchain, plugin: Path, tmp_path: Path
 ):

@@ -41,6 +41,7 @@ TARGETS = ("aarch64-linux-gnu", "thumbv6m-none-eabi", "riscv32-unknown-elf", "i3
 
 @pytest.mark.every_major
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.usefixtures("other_targets")
 def test_a_cross_build_replays_what_was_tuned(toolchain: Toolchain, tmp_path: Path, target: str):
     words = (f"--target={target}", "-Oz", "-ffunction-sections", "-ffreestanding")
     (tmp_path / "work.c").write_text(SOURCE)

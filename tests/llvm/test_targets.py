@@ -81,6 +81,7 @@ def object_of(
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("problem", DECIDED_BY)
+@pytest.mark.usefixtures("other_targets")
 def test_a_policy_for_another_processor_changes_no_byte(
     toolchain: Toolchain, plugin: Path, tmp_path: Path, target: str, problem: str
 ):
@@ -116,6 +117,7 @@ def cross_module(toolchain: Toolchain, folder: Path, target: str) -> Module:
     )
 
 
+@pytest.mark.usefixtures("other_targets")
 def test_it_is_said_where_a_policy_leaves_code_alone(toolchain: Toolchain, plugin: Path, tmp_path: Path):
     module = cross_module(toolchain, tmp_path, "aarch64-linux-gnu")
     compiler = ClangCompiler(toolchain=toolchain, plugin=plugin)
@@ -144,6 +146,7 @@ def test_it_is_said_where_a_policy_leaves_code_alone(toolchain: Toolchain, plugi
     }
 
 
+@pytest.mark.usefixtures("other_targets")
 def test_an_exported_plugin_decides_for_the_targets_that_are_named(toolchain: Toolchain, tmp_path: Path):
     save_policy(contrary_policy("inline-size"), tmp_path / "usual.policy")
     plain = object_of(toolchain, tmp_path, "aarch64-linux-gnu")

@@ -121,6 +121,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.mark.every_major
+@pytest.mark.usefixtures("measured_copies")
 def test_the_build_is_as_small_as_promised_and_does_the_same(project: Project, tmp_path: Path):
     allocated = project.tuned.allocated
     assert allocated is not None

@@ -78,6 +78,7 @@ def leaves_passes_out(tuned: Tuned) -> bool:
 
 
 @pytest.mark.every_major
+@pytest.mark.usefixtures("measured_copies")
 def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: Path, tmp_path: Path):
     config = search_of_passes(tmp_path, toolchain, outputs=("work.o",))
 

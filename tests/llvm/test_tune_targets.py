@@ -48,7 +48,10 @@ class Firmware:
 
 @pytest.fixture(scope="module", params=TARGETS)
 def firmware(
-    request: pytest.FixtureRequest, toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    toolchain: Toolchain,
+    other_targets: None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Firmware:
     """A project for another processor, tuned."""
     folder = tmp_path_factory.mktemp(f"{request.param}-{toolchain.major}")

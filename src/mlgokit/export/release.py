@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.compiler import process
+from mlgokit.compiler.cxx_library import cxx_library_options
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError, UsageError
@@ -172,7 +173,8 @@ def _compile(toolchain: Toolchain, source: str, header: str, cpp_class: str, tar
         (folder / f"{cpp_class}.h").write_text(header)
         done = process.run(
             [
-                toolchain.clangxx, *OPTIONS, *([] if target is None else [f"--target={target}"]),
+                toolchain.clangxx, *OPTIONS, *cxx_library_options(toolchain.cxx_library),
+                *([] if target is None else [f"--target={target}"]),
                 "-include", f"{cpp_class}.h", "-c", f"{cpp_class}.cpp", "-o", f"{cpp_class}.o",
             ],
             timeout_seconds=_COMPILE_SECONDS,

@@ -66,13 +66,17 @@ def list_tables(plugin: Path) -> set[str]:
     """List the tables of :data:`TABLES` that are embedded in a plugin.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or is malformed.
     """
     try:
         data = plugin.read_bytes()
     except OSError as error:
         raise InputError(f"{plugin}: expected a readable file, found: {error.strerror}; check the path") from error
-    return {name for name in TABLES if _ends(name)[0].encode() in data}
+    named = {name for name in TABLES if _ends(name)[0].encode() in data}
+    if not data.startswith(b"\x7fELF"):
+        return named
+    # Some linkers, such as lld, keep the names of tables that are asked for and not there.
+    return {name for name in named if read_plugin_data(data, name) is not None}
 
 
 def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by: str) -> bytes:
