@@ -36,13 +36,15 @@ from mlgokit.compiler.prebuilt import (
     series_of,
     sources_digest,
 )
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, find_toolchain
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.errors import MlgokitError, ToolError
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGEST_BYTES = 8_000_000
 PREBUILT = "mlgokit/prebuilt"
 SECONDS = 600
+PACKAGED_MAJORS = (19, 22)
+"""Those whose compiler and headers ``apt-get`` installs on Debian."""
 CROSS = {"aarch64": "aarch64-linux-gnu"}
 """Other processors, and what clang calls them."""
 EARLIEST = 315532800
@@ -54,7 +56,7 @@ def main() -> int:
     """Build the wheel and say what is in it."""
     parser = argparse.ArgumentParser(description="Builds the wheel with prebuilt plugins.")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "wheel", help="folder for the wheel")
-    parser.add_argument("--majors", type=int, nargs="+", default=SUPPORTED_MAJORS, help="LLVM majors to compile for")
+    parser.add_argument("--majors", type=int, nargs="+", default=PACKAGED_MAJORS, help="LLVM majors to compile for")
     parser.add_argument("--only-here", action="store_true", help="compile for this processor alone")
     words = parser.parse_args()
     cross = {} if words.only_here else CROSS

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, find_toolchain
+from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import save_policy
@@ -23,6 +23,8 @@ from mlgokit.policy.store import save_policy
 pytestmark = pytest.mark.wheel
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 900
+PACKAGED_MAJORS = (19, 22)
+"""As in ``scripts/wheel.py``."""
 SOURCE = """
 extern "C" int get(int);
 extern "C" void put(int);
@@ -49,7 +51,7 @@ class Place:
 
     folder: Path
 
-    def run(self, *words: str | Path, major: int = SUPPORTED_MAJORS[-1], code: int = 0) -> Printed:
+    def run(self, *words: str | Path, major: int = PACKAGED_MAJORS[-1], code: int = 0) -> Printed:
         """What a program of the environment prints."""
         surroundings = {
             "PATH": f"{self.folder}/venv/bin:/usr/bin:/bin",
@@ -109,7 +111,7 @@ def place(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
         timeout=SECONDS,
         check=True,
     )
-    for major in SUPPORTED_MAJORS:
+    for major in PACKAGED_MAJORS:
         without_headers(major, folder / f"llvm-{major}")
     return found
 
@@ -141,7 +143,7 @@ def test_the_wheel_is_small_and_says_what_is_in_it(wheel: Path):
             assert recorded[name] == ("" if name == own else f"sha256={digest}"), name
         index = json.loads(archive.read("mlgokit/prebuilt/index.json"))
         here = [entry["series"] for entry in index["prebuilt"] if entry["processor"] == os.uname().machine]
-        assert [int(series.split(".")[0]) for series in here] == list(SUPPORTED_MAJORS)
+        assert [int(series.split(".")[0]) for series in here] == list(PACKAGED_MAJORS)
         objects = [name for name in names if name.endswith(".o")]
         assert len(objects) == sum(len(entry["objects"]) for entry in index["prebuilt"])
         places = (str(ROOT).encode(), b"/usr/lib/llvm", b"building-")
@@ -157,7 +159,7 @@ def test_a_checkout_elsewhere_gives_the_same_bytes(wheel: Path, tmp_path: Path):
         pytest.skip("the checkout has changes that are not committed")
     script = tmp_path / "elsewhere" / "scripts" / "wheel.py"
     subprocess.run(
-        [sys.executable, script, "--output", tmp_path / "again", "--majors", str(SUPPORTED_MAJORS[-1]), "--only-here"],
+        [sys.executable, script, "--output", tmp_path / "again", "--majors", str(PACKAGED_MAJORS[-1]), "--only-here"],
         env={**os.environ, "PYTHONPATH": str(tmp_path / "elsewhere" / "src")},
         timeout=1500,
         check=True,
@@ -180,7 +182,7 @@ def test_the_command_line_works_in_an_empty_environment(place: Place):
     place.run("python", "-c", "import jax", code=1)
 
 
-@pytest.mark.parametrize("major", SUPPORTED_MAJORS)
+@pytest.mark.parametrize("major", PACKAGED_MAJORS)
 def test_doctor_says_which_plugin_comes_prebuilt(place: Place, major: int):
     found = json.loads(place.run("mlgokit", "doctor", "--json", major=major).stdout)
 
@@ -197,7 +199,7 @@ def test_doctor_says_which_plugin_comes_prebuilt(place: Place, major: int):
     assert not [line for line in found["advice"] if f"llvm-{major}-dev" in line]
 
 
-@pytest.mark.parametrize("major", SUPPORTED_MAJORS)
+@pytest.mark.parametrize("major", PACKAGED_MAJORS)
 def test_tune_needs_no_headers_and_says_that_it_fits_no_policy_without_jax(place: Place, major: int):
     database = project(place.folder / f"project-{major}")
     output = place.folder / f"tuned-{major}.so"
@@ -214,7 +216,7 @@ def test_tune_needs_no_headers_and_says_that_it_fits_no_policy_without_jax(place
     compile_with(place, major, output)
 
 
-@pytest.mark.parametrize("major", SUPPORTED_MAJORS)
+@pytest.mark.parametrize("major", PACKAGED_MAJORS)
 def test_a_policy_is_exported_without_headers(place: Place, major: int):
     nothing = np.zeros(1, np.float32)
     policy = Policy(
