@@ -133,7 +133,7 @@ def _tune(
     return {
         "promised": promises_of(tuned, project),
         "flag": tuned["flag"],
-        "announced_seconds": config.seconds + announced_beside(said),
+        "announced_seconds": announced_seconds(said),
         "taken_seconds": time.monotonic() - begin,
         "tree": _tree(place, source),
         "notes": [*tuned["notes"], *(tuned["built"] or {"notes": []})["notes"]],
@@ -238,11 +238,11 @@ def plugin_marks(project: PromisedProject, flag: str) -> dict[str, str]:
     return marks
 
 
-def announced_beside(said: str) -> float:
-    """Seconds that a tuning said to need beside the budget.
+def announced_seconds(said: str) -> float:
+    """Seconds that a tuning said to need in all; 0 if it did not say.
 
     Example:
-        >>> announced_beside("in addition to the budget, first policies and verifications take about 5 min, as each")
+        >>> announced_seconds("about 5 min: 30 s so far, the search 60 s, first policies and verifications 4 min")
         300.0
     """
     found = _ANNOUNCED.search(said)

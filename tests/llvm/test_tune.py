@@ -214,7 +214,9 @@ def test_a_module_in_which_nothing_was_smaller_is_the_plain_one_byte_for_byte(
     result = tune.run(
         dataclasses.replace(config, pass_share=0.0, allocation_share=0.0), report=lambda *told: said.append(told[2])
     ).to_json()
-    assert any(re.fullmatch(r"about \d+ s: first policies and verifications \d+ s", label) for label in said)
+    assert any(
+        re.fullmatch(r"about \d+ s: \d+ s so far, first policies and verifications \d+ s", label) for label in said
+    )
     plain = {Path(one["name"]).name: one for one in result["modules"] if one["plain"]}
     assert plain, "main has nothing to decide"
     entries = read_table(Path(result["table"])).entries

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -119,7 +120,7 @@ def render(result: Tuned, console: Console) -> None:
 
 
 def _open_cargo(config: Tune, words: tuple[str, ...], *, report: Report) -> OpenSession:
-    policies = policies_of(config)
+    policies, began = policies_of(config), time.monotonic()
     request = CargoRequest(
         words=words,
         folder=config.link_folder or Path(),
@@ -138,7 +139,7 @@ def _open_cargo(config: Tune, words: tuple[str, ...], *, report: Report) -> Open
         )
     settings = _settings(config, policies, build.compiler.toolchain)
     session = Session(
-        settings=dataclasses.replace(settings, replay=replay),
+        settings=dataclasses.replace(settings, replay=replay, began=began),
         build=build,
         compiler=build.compiler,
         baseline=f"{build.compiler.rustc.version}, {config.cargo}",

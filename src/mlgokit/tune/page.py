@@ -175,6 +175,7 @@ def _sentences(tuned: Tuned) -> Iterable[str]:
     trials = "" if tuned.allocated is None or tuned.costs is None else f" with {tuned.allocated.trials:,} trials"
     yield (
         f"{tuned.compilations:,} compilations{trials}, {tuned.user_seconds / 60:.1f} minutes of processor time"
+        f"{f', {tuned.wall_seconds / 60:.1f} minutes in all' if tuned.wall_seconds else ''}"
         f"{f'; {tuned.ended}' if tuned.ended else ''}."
     )
     yield from tuned.notes

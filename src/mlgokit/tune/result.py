@@ -144,6 +144,7 @@ class Tuned:
         curve: of the search with which the table was made.
         user_seconds: processor time of all compilations.
         compilations: how many there were.
+        wall_seconds: from the call to the result, with the user's builds; 0 if not known.
         objective: what was minimised.
         baseline: what sizes are compared with: compiler, version and levels.
         seed: of the search.
@@ -180,6 +181,7 @@ class Tuned:
     plugin_sha256: str = ""
     versioned: str = ""
     built: TunedBuild | None = None
+    wall_seconds: float = 0.0
     objective: str = ""
     baseline: str = ""
     seed: int | None = None

@@ -95,6 +95,7 @@ class TuneSettings:
         search: settings of the search.
         replay: the list for compilers that load no plugin, if it is wanted.
         compressor: measures the files of the programs of a recorded build.
+        began: when the tuning began, as :func:`time.monotonic` has it.
     """
 
     folder: Path
@@ -116,6 +117,7 @@ class TuneSettings:
     search: SearchConfig = field(default_factory=SearchConfig)
     replay: ReplayRequest | None = None
     compressor: Compressor | None = None
+    began: float = field(default_factory=time.monotonic)
 
     @property
     def search_folder(self) -> Path:
@@ -217,6 +219,7 @@ class Session:
             left_out=dict(self.left_out),
             notes=(*self.notes, *tuned.notes, *proof.notes, *filter(None, (self.without_refits,))),
             objective=settings.objective,
+            wall_seconds=time.monotonic() - settings.began,
             seed=settings.search.seed,
             command=shlex.join(["mlgokit", *sys.argv[1:]]),
             mlgokit_version=package_version(),
@@ -247,20 +250,21 @@ def tune(session: Session) -> Tuned | NotRecovered:
         session.compiler.close()
 
 
-def announce_time(compiling: float, settings: TuneSettings, *, build: float) -> str:
-    """Tell how long a tuning takes.
+def announce_time(compiling: float, settings: TuneSettings, *, spent: float, build: float) -> str:
+    """Tell how long a tuning takes in all.
 
     Args:
         compiling: seconds in which all modules were compiled once.
         settings: of the tuning.
+        spent: seconds that it took so far.
         build: seconds of the user's build and tests, which are made once more at the end; 0 if they are not.
 
     Example:
         >>> settings = TuneSettings(folder=Path(), output=Path(), seconds=60.0, objective="image", pass_share=0.4)
-        >>> announce_time(4.0, settings, build=30.0)
-        'about 126 s: the search 60 s, first policies and verifications 36 s, your build with the plugin 30 s'
-        >>> announce_time(60.0, settings, build=0.0)
-        'about 10 min: the search 60 s, first policies and verifications 9 min'
+        >>> announce_time(4.0, settings, spent=10.0, build=12.0)
+        'about 118 s: 10 s so far, the search 60 s, first policies and verifications 36 s, your build again 12 s'
+        >>> announce_time(60.0, settings, spent=90.0, build=0.0)
+        'about 12 min: 90 s so far, the search 60 s, first policies and verifications 9 min'
     """
     wanted = {
         "inlining": True,
@@ -270,15 +274,20 @@ def announce_time(compiling: float, settings: TuneSettings, *, build: float) -> 
     }
     beside = compiling * sum(count for what, count in _COMPILATIONS.items() if wanted[what])
     parts = {
+        "so far": spent,
         "the search": settings.seconds,
         "first policies and verifications": beside,
-        "your build with the plugin": build,
+        "your build again": build,
     }
 
     def text(seconds: float) -> str:
         return f"{seconds / 60:.0f} min" if seconds >= _MINUTES else f"{seconds:.0f} s"
 
-    listed = ", ".join(f"{name} {text(seconds)}" for name, seconds in parts.items() if seconds)
+    listed = ", ".join(
+        f"{text(seconds)} {name}" if name == "so far" else f"{name} {text(seconds)}"
+        for name, seconds in parts.items()
+        if seconds
+    )
     return f"about {text(sum(parts.values()))}: {listed}"
 
 
@@ -358,7 +367,8 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     session.claim()
     whole = settings.seconds
     build = 0.0 if session.recorded is None else session.recorded.seconds
-    for note in filter(None, (session.without_refits, announce_time(compiling, settings, build=build))):
+    announced = announce_time(compiling, settings, spent=time.monotonic() - settings.began, build=build)
+    for note in filter(None, (session.without_refits, announced)):
         report(1, 1, note)
     table = settings.earlier if isinstance(settings.earlier, DecisionTable) else None
     try_whole(search, policies=dict(settings.policies), earlier=table, report=report)
