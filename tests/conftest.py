@@ -18,7 +18,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, apt_command, apt_packages, find_toolchain
 from mlgokit.errors import ToolError
 
-FAST_MAJORS = (19, 22, 23)
+FAST_MAJORS = (19, 22)
 """With these the fast half runs what has the mark ``every_major``."""
 FIRST_MAJORS = (22, 23, 21, 19)
 """The first that is installed is the one with which all other tests run in the fast half: Debian's has all tools."""

@@ -1,6 +1,6 @@
+#include "src/pugixml.hpp"
 #include <stdio.h>
 #include <stdlib.h>
-#include "src/pugixml.hpp"
 
 void operator delete(void *memory) noexcept { free(memory); }
 void operator delete(void *memory, unsigned) noexcept { free(memory); }
@@ -15,7 +15,8 @@ struct Output : pugi::xml_writer {
 int main() {
   pugi::xml_document document;
   Output output;
-  auto found = document.load_string("<list a='1'><item id='1'>one &amp; only</item><item id='2'><!-- x --><b/></item></list>");
+  auto found =
+      document.load_string("<list a='1'><item id='1'>one &amp; only</item><item id='2'><!-- x --><b/></item></list>");
   printf("%s\n", found.description());
   for (auto node : document.child("list").children("item"))
     node.append_attribute("size") = int(node.attribute("id").as_int() * 10);

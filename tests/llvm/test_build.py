@@ -1,6 +1,5 @@
 """A build with a plugin, by whatever name or path it starts its compilers."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ def test_a_build_has_the_plugin_however_it_starts_its_compiler(project: Path, to
 
     plain, judged = by_hand(), by_hand(f"-fpass-plugin={plugin}")
     assert plain != judged
-    whole = shutil.which(toolchain.clang.name) or toolchain.clang
+    whole = toolchain.clang
     for compiler in ("cc", "gcc", str(whole)):
         words = ("make", f"CC={compiler}", "CFLAGS=-Oz")
         found = build.run(Build(command=words, plugin=plugin, llvm=toolchain.major))

@@ -24,7 +24,7 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.compiler.toolchain import ADVISED_MAJOR, Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import StorageError, ToolError
 from mlgokit.learning.settings import Learning
@@ -36,7 +36,7 @@ from mlgokit.traces import render_log
 pytestmark = [pytest.mark.llvm, pytest.mark.timeout(300)]
 distributed = pytest.importorskip("distributed")
 
-NEWEST = pytest.mark.parametrize("toolchain", [max(SUPPORTED_MAJORS)], indirect=True)
+NEWEST = pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
 LOGGED = CompileRequest(use=PluginUse(policies={INLINE_SIZE.name: ":default"}, logs=(INLINE_SIZE.name,)), keep="log")
 QUICK = Learning(
     iterations=2,

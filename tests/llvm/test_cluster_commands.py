@@ -13,7 +13,7 @@ from mlgokit.builds.compilers import ClusterChoice, CompilerOptions
 from mlgokit.commands import trace, train, tune
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.request import CompileRequest
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.compiler.toolchain import ADVISED_MAJOR, Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.learning.settings import Learning
 from mlgokit.problems import REGALLOC_PRIORITY
@@ -21,7 +21,7 @@ from mlgokit.problems import REGALLOC_PRIORITY
 pytestmark = [pytest.mark.llvm, pytest.mark.timeout(300)]
 distributed = pytest.importorskip("distributed")
 
-NEWEST = pytest.mark.parametrize("toolchain", [max(SUPPORTED_MAJORS)], indirect=True)
+NEWEST = pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
 LEARNING = Learning(setting=("functions=6", "share=1.0", "population=6", "judges=0", "generations=2", "score=bytes"))
 
 

@@ -15,7 +15,7 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.recheck import Recheck
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.compiler.toolchain import ADVISED_MAJOR, Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import StaleError, ToolError
 from mlgokit.files import digest_file
@@ -106,7 +106,7 @@ def test_bitcode_counts_and_not_what_a_sidecar_says(toolchain: Toolchain, tmp_pa
         assert set(kept.measured.function_names) == set(made.measured.function_names)
 
 
-@pytest.mark.parametrize("toolchain", [max(SUPPORTED_MAJORS)], indirect=True)
+@pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
 def test_another_library_below_the_same_version_line(
     toolchain: Toolchain, tmp_path: Path, module: Module, monkeypatch: pytest.MonkeyPatch
 ):
@@ -138,7 +138,7 @@ def test_another_library_below_the_same_version_line(
     assert entries(store) == 2
 
 
-@pytest.mark.parametrize("toolchain", [max(SUPPORTED_MAJORS)], indirect=True)
+@pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
 def test_a_wrapper_is_known_by_what_it_starts(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     preloaded = tmp_path / "preloaded.so"
     (tmp_path / "empty.c").write_text("int mlgokit_nothing;")

@@ -16,7 +16,7 @@ from mlgokit.commands import train
 from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.compiler.toolchain import ADVISED_MAJOR, Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.learning.baselines import compile_defaults
@@ -32,7 +32,7 @@ from mlgokit.traces.tfrecord import iter_records
 
 pytestmark = pytest.mark.llvm
 
-NEWEST = pytest.mark.parametrize("toolchain", [max(SUPPORTED_MAJORS)], indirect=True)
+NEWEST = pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
 """For what does not depend on the major."""
 
 

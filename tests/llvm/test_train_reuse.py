@@ -7,7 +7,7 @@ import pytest
 
 from mlgokit.builds.compilers import CompilerOptions, ReuseOptions
 from mlgokit.commands import train
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.compiler.toolchain import ADVISED_MAJOR, Toolchain
 from mlgokit.learning.run_folder import read_metrics
 from mlgokit.learning.settings import Learning
 
@@ -24,7 +24,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("toolchain", [max(SUPPORTED_MAJORS)], indirect=True)
+@pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
 def test_a_policy_is_the_same_whatever_is_reused(
     toolchain: Toolchain, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -278,14 +278,14 @@ def placed_words(
         elif index in plan.libraries and plan.ar is not None:
             # By its name, which --exclude-libs may have.
             library = scratch / f"{index}.library" / _library_name(word, _STATIC)
-            library.parent.mkdir(exist_ok=True)
+            library.parent.mkdir(parents=True, exist_ok=True)
             members = _put_members(plan.libraries[index], objects, scratch / f"{index}")
             if reason := write_archive(plan.ar, library, members, timeout_seconds=timeout_seconds):
                 return reason
             words.append(str(library))
         elif shared is not None and plan.shared.get(index) in shared:
             library = scratch / f"{index}.library" / _library_name(word, _SHARED)
-            library.parent.mkdir(exist_ok=True)
+            library.parent.mkdir(parents=True, exist_ok=True)
             library.unlink(missing_ok=True)
             library.symlink_to(shared[plan.shared[index]])
             words.append(str(library))

@@ -83,7 +83,7 @@ def test_without_a_fit_clang_nothing_begins(
     assert found.code == 3
     assert "clang: expected one in PATH, /usr/lib/llvm-*/bin or $MLGOKIT_LLVM, found none; run `sudo" in found.sentence
 
-    found = mlgokit(*words, "--llvm", 21)
+    found = mlgokit(*words, "--llvm", 20)
     assert (found.code, found.sentence.partition(";")[0]) == (
         3,
         "clang 20: expected LLVM major 19, 21, 22 or 23 for the plugin",

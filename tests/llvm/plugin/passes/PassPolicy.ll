@@ -1,5 +1,5 @@
 ; The effect of leaving a pass out is 100 log(1 + occurrence) - 200 bytes, so whatever asks is left out; where the policy
-; sees none, or the function is not compiled for size, the code is LLVM's. A table takes the place of the policy, and
+; sees none, or the function is not compiled for size, the code is LLVM's. An entry in a table keeps the policy out, and
 ; what a log says was left out is what was. A policy with a feature for some passes decides about these. Damage is said.
 ; RUN: llc -O2 -o %t.plain %S/../Inputs/pressure.ll
 ; RUN: %tool policy %t.policy pass-selection occurrence 100 -200
@@ -29,6 +29,9 @@
 ; RUN: MLGOKIT_TRIALS=%t.none MLGOKIT_TRIED=%t.functions llc -load %plugin -O2 -o %t.s %S/../Inputs/pressure.ll
 ; RUN: %tool passes %t.yes %t.functions none
 ; RUN: llc -load %plugin -mlgokit-passes=%t.yes -mlgokit-pass-policy=%t.policy -O2 -o %t.same %S/../Inputs/pressure.ll
+; RUN: cmp %t.other %t.same
+; RUN: %tool passes %t.kept %t.functions busy
+; RUN: llc -load %plugin -mlgokit-passes=%t.kept -mlgokit-pass-policy=%t.policy -O2 -o %t.same %S/../Inputs/pressure.ll
 ; RUN: cmp %t.plain %t.same
 ; RUN: %tool policy %t.unknown pass-selection no_such_feature 1 0
 ; RUN: not llc -load %plugin -mlgokit-pass-policy=%t.unknown -O2 -o %t.s %S/../Inputs/pressure.ll 2>&1 | FileCheck %s --check-prefix=UNKNOWN
