@@ -17,7 +17,7 @@ from tests.llvm.stages.tiny import (
     training,
 )
 
-from mlgokit.compiler.toolchain import LOCATION_VARIABLE, Toolchain
+from mlgokit.compiler.toolchain import ADVISED_MAJOR, LOCATION_VARIABLE, Toolchain
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import policy_bytes, save_policy
@@ -221,7 +221,7 @@ def test_a_folder_of_another_configuration_is_left_alone(
     copy = shutil.copytree(newest_corpus, tmp_path / "corpus")
     projects = ("--manifest", tiny_projects.manifest, "--projects", "beta")
     sources = ("--sources", newest_corpus.with_name("sources"))
-    found = mlgokit("corpus", "extract", *projects, *sources, "--corpus", copy)
+    found = mlgokit("corpus", "extract", *projects, *sources, "--corpus", copy, "--llvm", ADVISED_MAJOR)
     assert found.code == 5
     assert found.sentence.startswith(f"{copy}: inputs.alpha: expected nothing, found ")
     shutil.rmtree(copy)
