@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mlgokit.builds import measurement
-from mlgokit.builds.download import Compressor, find_compressor
+from mlgokit.builds.compression import Compressor, find_compressor, find_stripper
 from mlgokit.builds.measurement import (
     Comparison,
     LinkedBuild,
@@ -22,7 +22,7 @@ from mlgokit.builds.measurement import (
     measuring_words,
     number_in,
 )
-from mlgokit.errors import InputError, UsageError
+from mlgokit.errors import InputError, ToolError, UsageError
 from mlgokit.statistics import LOOKS
 from mlgokit.testing import FAKE_TOOLCHAIN
 
@@ -185,7 +185,9 @@ def test_an_image_is_stripped_and_compressed(tmp_path: Path):
     assert Compressor(strip=strip, words=("head", "-c", "70")).measure(image) == (3000, 70)
 
     compressor = Compressor(strip=strip, words=("sh", "-c", "echo no space >&2; exit 3"))
-    with pytest.raises(InputError, match=r"expected it to write compressed bytes of .* found no space; try it by hand"):
+    with pytest.raises(
+        InputError, match=r"expected it to write 3,000 bytes compressed .* found no space; try it by hand"
+    ):
         compressor.measure(image)
     how = Measure(plans={}, command=(), modules=("a",), timeout_seconds=1, compressor=compressor)
     assert "no space" in measure(how, LinkedBuild(objects={}, images={"app": image})).reason
@@ -196,7 +198,7 @@ def test_an_image_is_stripped_and_compressed(tmp_path: Path):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("no-such -9", "--compressor: expected a program in no-such -9, found no no-such"),
+        ("no-such -9", "--compressor: expected a program in 'no-such -9', found no no-such"),
         ("xz '", "--compressor: expected the words"),
     ],
 )
@@ -209,3 +211,21 @@ def test_a_compressor_that_is_none_is_refused(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(UsageError, match=re.escape(message)):
         find_compressor(command, FAKE_TOOLCHAIN)
+
+
+def test_a_compressor_is_tried_and_a_missing_stripper_named_only_where_one_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("llvm-strip", "fails"):
+        (tmp_path / name).write_text("#!/bin/sh\necho no such level >&2; exit 1\n")
+        (tmp_path / name).chmod(0o755)
+    path = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{tmp_path}:{path}")
+    with pytest.raises(
+        InputError, match=r"^--compressor fails -9: expected it to write 7 bytes .* found no such level"
+    ):
+        find_compressor("fails -9", FAKE_TOOLCHAIN)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert find_stripper(FAKE_TOOLCHAIN) is None
+    with pytest.raises(ToolError, match=r"^llvm-strip: expected .* apt-get install llvm-22"):
+        find_compressor("cat", FAKE_TOOLCHAIN)

@@ -47,7 +47,7 @@ class BuiltImage:
 
     Attributes:
         status: ``linked``, ``absent``, or how the link failed.
-        reason: the linker's first error.
+        reason: the linker's first error; of a linked image, why its file could not be stripped or compressed.
         plugin: whether the linker had loaded the plugin.
         lto: ``full`` or ``thin`` if the link optimized, else empty.
         image: what llvm-size calls text: ``text`` + ``rodata`` + ``eh_frame``, its index included.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.builds.download import Compressor
+from mlgokit.builds.compression import Compressor
 from mlgokit.builds.link import OBJECTS, OUTPUT, Linked, LinkPlan, command_words, link
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.builds.build import CandidatePlugin
-from mlgokit.builds.download import Compressor
+from mlgokit.builds.compression import Compressor
 from mlgokit.builds.images import LINKED, BuiltImage, holds_path, weigh_image
 from mlgokit.builds.link import LinkPlan, link_words, read_link, with_shared
 from mlgokit.builds.outside import outside
@@ -564,7 +564,10 @@ def _weigh(image: Path, compressor: Compressor | None) -> BuiltImage:
     row = weigh_image(image).row
     if compressor is None or row.status != LINKED:
         return row
-    stripped, compressed = compressor.measure(image)
+    try:
+        stripped, compressed = compressor.measure(image)
+    except InputError as error:
+        return dataclasses.replace(row, reason=str(error))
     return dataclasses.replace(row, file=stripped, compressed=compressed)
 
 

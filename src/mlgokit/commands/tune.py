@@ -12,6 +12,7 @@ from rich.console import Console
 from mlgokit.builds.build import Build
 from mlgokit.builds.cargo import CargoBuild, CargoRequest, open_cargo
 from mlgokit.builds.compilers import check_sandbox, open_sandbox_for, spread
+from mlgokit.builds.compression import DEFAULT, Compressor, find_compressor, find_stripper
 from mlgokit.builds.corpus import (
     CorpusBuild,
     Database,
@@ -21,7 +22,6 @@ from mlgokit.builds.corpus import (
     modules_of_project,
     note_hot_functions,
 )
-from mlgokit.builds.download import DEFAULT, Compressor, find_compressor
 from mlgokit.builds.link import OUTPUT, LinkPlan, link_words, plan_link
 from mlgokit.builds.lto import (
     GIVES_UP,
@@ -380,7 +380,7 @@ def _settings(config: Tune, policies: Mapping[str, Path], toolchain: Toolchain) 
         falls_back_to_policy=config.fallback == "policy",
         judge=config.judge,
         search=config.search,
-        compressor=_compressor(config, toolchain) if config.built.build else None,
+        compressor=_find_compressor(config, toolchain) if config.built.build else None,
     )
 
 
@@ -394,7 +394,7 @@ def _measure(
     """What judges, if it is more than the account; and notes on programs of the build that it cannot link."""
     names = [module.name for module in modules]
     by_programs = {"image", "text", "linked", "compressed"}
-    compressor = None if config.objective != "compressed" else _compressor(config, toolchain)
+    compressor = None if config.objective != "compressed" else _find_compressor(config, toolchain)
     if recorded is not None and config.link_command is None and config.objective in by_programs:
         plans, failures = recorded.link_plans(names)
         measure = Measure(
@@ -435,9 +435,10 @@ def _measure(
     return measure, ()
 
 
-def _compressor(config: Tune, toolchain: Toolchain) -> Compressor:
-    default = DEFAULT if config.objective == "compressed" else None
-    return find_compressor(config.compressor or default, toolchain)
+def _find_compressor(config: Tune, toolchain: Toolchain) -> Compressor | None:
+    """The compressor that is asked for; without one what strips programs, if that is installed."""
+    command = config.compressor or (DEFAULT if config.objective == "compressed" else None)
+    return find_stripper(toolchain) if command is None else find_compressor(command, toolchain)
 
 
 def _claim(config: Tune, inputs: Mapping[str, str], versions: dict[str, str]) -> Callable[[], None]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,13 @@ class Toolchain:
     version_text: str = ""
     target: str = ""
     cxx_library: str = LIBSTDCXX
+
+    def find_tool(self, name: str) -> Path | None:
+        """Find a program of LLVM, such as ``llvm-ar``: beside clang, else in ``PATH``."""
+        for candidate in (str(self.clang.resolve().with_name(name)), f"{name}-{self.major}", name):
+            if path := shutil.which(candidate):
+                return Path(path)
+        return None
 
     @property
     def supported(self) -> bool:

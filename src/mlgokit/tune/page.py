@@ -181,8 +181,11 @@ def _sentences(tuned: Tuned) -> Iterable[str]:
     yield from tuned.notes
     if tuned.built is not None:
         for one in tuned.built.programs:
+            reason = one.plain.reason or one.tuned.reason
             if not _is_linked(one):
-                yield f"{one.program}: cannot be compared: {one.plain.reason or one.tuned.reason}."
+                yield f"{one.program}: cannot be compared: {reason}."
+            elif reason:
+                yield f"{one.program}: {reason}."
         yield from filter(None, (tuned.built.tests, *tuned.built.notes))
     if tuned.replay is not None:
         yield from (*_replay_sentences(tuned.replay), _replay_headline(tuned.replay))

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlgokit.algorithms.registry import missing_framework
 from mlgokit.builds.build import Build, CandidatePlugin
-from mlgokit.builds.download import Compressor
+from mlgokit.builds.compression import Compressor
 from mlgokit.builds.lto import GIVES_UP
 from mlgokit.builds.measurement import link_failures, repeatable_links
 from mlgokit.builds.recorded import RecordedBuild, try_plugin

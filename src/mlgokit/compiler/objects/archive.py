@@ -128,11 +128,11 @@ def find_ar(toolchain: Toolchain) -> Path:
     Raises:
         ToolError: there is none.
     """
-    beside = toolchain.clang.resolve().parent / "llvm-ar"
-    for name in (str(beside), f"llvm-ar-{toolchain.major}", "llvm-ar", "ar"):
-        if path := shutil.which(name):
-            return Path(path)
-    raise ToolError(f"ar: expected {beside} or ar in PATH, found neither; apt-get install binutils")
+    found = toolchain.find_tool("llvm-ar") or shutil.which("ar")
+    if found is None:
+        beside = toolchain.clang.resolve().with_name("llvm-ar")
+        raise ToolError(f"ar: expected {beside} or ar in PATH, found neither; apt-get install binutils")
+    return Path(found)
 
 
 def write_archive(ar: Path, output: Path, objects: Sequence[Path], *, timeout_seconds: float) -> str:

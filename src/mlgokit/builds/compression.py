@@ -1,4 +1,4 @@
-"""What an image weighs on its way to a user: its file without symbols, and that file compressed."""
+"""The size of an image's file without symbols, and of that file compressed."""
 
 import shlex
 import shutil
@@ -19,20 +19,15 @@ DEFAULT = "xz -9"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compressor:
-    """How an image is compressed.
+    """How an image is stripped and compressed.
 
     Attributes:
-        strip: ``llvm-strip``, which leaves out symbols and debug information first.
-        words: the compressor, which reads standard input and writes standard output.
+        strip: ``llvm-strip``, which removes symbols and debug information first.
+        words: the compressor, which reads standard input and writes standard output; empty for none.
     """
 
     strip: Path
     words: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The command of the compressor."""
-        return shlex.join(self.words)
 
     def measure(self, image: Path) -> tuple[int, int | None]:
         """Bytes of the stripped file, and of that compressed, if there is a compressor.
@@ -48,34 +43,52 @@ class Compressor:
             if done.returncode != 0:
                 raise InputError(f"{image}: expected {self.strip.name} to strip it, found: {first_error(done.stderr)}")
             data = stripped.read_bytes()
-        if not self.words:
-            return len(data), None
+        return len(data), self.compress(data) if self.words else None
+
+    def compress(self, data: bytes) -> int:
+        """Bytes that the compressor makes of these.
+
+        Raises:
+            InputError: it fails.
+            ToolError: it cannot be started.
+        """
         done = process.run(self.words, timeout_seconds=_SECONDS, stdin=data, limits=USERS_LIMITS)
         if done.timed_out or done.returncode != 0 or not done.stdout:
             ending = f"no end within {_SECONDS:.0f} s" if done.timed_out else first_error(done.stderr)
+            text = shlex.join(self.words)
             raise InputError(
-                f"--compressor {self.text}: expected it to write compressed bytes of {image} to standard output, found "
-                f"{ending or 'none'}; try it by hand as `{self.text} < {image} | wc -c`"
+                f"--compressor {text}: expected it to write {len(data):,} bytes compressed to standard output, found "
+                f"{ending or 'none'}; try it by hand as `{text} < FILE | wc -c`"
             )
-        return len(data), len(done.stdout)
+        return len(done.stdout)
 
 
-def find_compressor(command: str | None, toolchain: Toolchain) -> Compressor:
-    """The compressor of a command, or only what strips images without one.
+def find_compressor(command: str, toolchain: Toolchain) -> Compressor:
+    """The compressor of a command, once it was tried.
 
     Raises:
+        InputError: it fails.
         ToolError: there is no ``llvm-strip``.
         UsageError: there is no such program, or the command needs a shell.
     """
-    beside = toolchain.clang.resolve().parent / "llvm-strip"
-    names = (str(beside), f"llvm-strip-{toolchain.major}", "llvm-strip")
-    strip = next((path for path in map(shutil.which, names) if path is not None), None)
-    if strip is None:
-        raise ToolError(f"llvm-strip: expected {beside} or one in PATH, found neither; apt-get install llvm")
+    stripper = find_stripper(toolchain)
+    if stripper is None:
+        beside = toolchain.clang.resolve().with_name("llvm-strip")
+        raise ToolError(
+            f"llvm-strip: expected {beside} or one in PATH, found neither; apt-get install llvm-{toolchain.major}"
+        )
     try:
-        words = tuple(shlex.split(command or ""))
+        words = tuple(shlex.split(command))
     except ValueError as error:
         raise UsageError(f"--compressor: expected the words of a command, found {command!r} ({error})") from error
-    if words and shutil.which(words[0]) is None:
-        raise UsageError(f"--compressor: expected a program in {command}, found no {words[0]}; install it")
-    return Compressor(strip=Path(strip), words=words)
+    if not words or shutil.which(words[0]) is None:
+        raise UsageError(f"--compressor: expected a program in {command!r}, found no {(*words, '')[0]}; install it")
+    compressor = Compressor(strip=stripper.strip, words=words)
+    compressor.compress(b"mlgokit")
+    return compressor
+
+
+def find_stripper(toolchain: Toolchain) -> Compressor | None:
+    """What strips images and compresses nothing; ``None`` without ``llvm-strip``."""
+    strip = toolchain.find_tool("llvm-strip")
+    return None if strip is None else Compressor(strip=strip)
