@@ -36,7 +36,7 @@ from mlgokit.traces import render_log
 pytestmark = [pytest.mark.llvm, pytest.mark.timeout(300)]
 distributed = pytest.importorskip("distributed")
 
-NEWEST = pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
+ONE_MAJOR = pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
 LOGGED = CompileRequest(use=PluginUse(policies={INLINE_SIZE.name: ":default"}, logs=(INLINE_SIZE.name,)), keep="log")
 QUICK = Learning(
     iterations=2,
@@ -80,7 +80,7 @@ def test_a_cluster_compiles_what_the_clang_here_compiles(
         assert (tmp_path / "here" / file).read_bytes() == (tmp_path / "there" / file).read_bytes()
 
 
-@NEWEST
+@ONE_MAJOR
 def test_a_cluster_keeps_few_of_the_tasks_that_ended(cluster: Cluster, here: ClangCompiler, small_corpus: Path):
     module = load_corpus(small_corpus).modules[0]
     cluster.start_scheduler()
@@ -91,7 +91,7 @@ def test_a_cluster_keeps_few_of_the_tasks_that_ended(cluster: Cluster, here: Cla
             assert looker.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) <= FORGOTTEN_AT_ONCE
 
 
-@NEWEST
+@ONE_MAJOR
 def test_training_gives_the_same_policy_on_threads_and_on_a_cluster(
     cluster: Cluster, toolchain: Toolchain, small_corpus: Path, tmp_path: Path
 ):
@@ -111,7 +111,7 @@ def test_training_gives_the_same_policy_on_threads_and_on_a_cluster(
     assert policy("threads", None) == policy("cluster", cluster.scheduler)
 
 
-@NEWEST
+@ONE_MAJOR
 def test_an_evaluation_says_the_same_on_workers_that_this_process_starts(
     toolchain: Toolchain, small_corpus: Path, never_policy: Path
 ):
@@ -131,7 +131,7 @@ def test_an_evaluation_says_the_same_on_workers_that_this_process_starts(
     assert rows("local:2") == rows(None)
 
 
-@NEWEST
+@ONE_MAJOR
 @pytest.mark.parametrize("what", ["worker", pytest.param("scheduler", marks=pytest.mark.slow)])
 def test_what_is_killed_costs_no_result(cluster: Cluster, here: ClangCompiler, small_corpus: Path, what: str):
     modules = [module for module in load_corpus(small_corpus).modules if module.name != "bad"] * 12
@@ -165,7 +165,7 @@ def test_what_is_killed_costs_no_result(cluster: Cluster, here: ClangCompiler, s
     assert all(same(result, expected[module.name]) for module, result in zip(modules, results, strict=True))
 
 
-@NEWEST
+@ONE_MAJOR
 def test_a_worker_with_another_clang_gets_nothing(
     cluster: Cluster, here: ClangCompiler, small_corpus: Path, tmp_path: Path
 ):
@@ -197,7 +197,7 @@ def test_a_worker_with_another_clang_gets_nothing(
     assert [text for text in told if "gets nothing" in text and "another" in text]
 
 
-@NEWEST
+@ONE_MAJOR
 def test_a_full_disk_of_a_worker_ends_the_run_with_its_name(
     cluster: Cluster, here: ClangCompiler, small_corpus: Path, small_disk: Callable[[str], Path]
 ):
@@ -215,7 +215,7 @@ def test_a_full_disk_of_a_worker_ends_the_run_with_its_name(
         assert compiler.compile(module, LOGGED).ok
 
 
-@NEWEST
+@ONE_MAJOR
 def test_compilers_stay_on_workers(cluster: Cluster, here: ClangCompiler, small_corpus: Path):
     stays = dataclasses.replace(here, residents=Residents(), known={})
     request = dataclasses.replace(LOGGED, reuse=True, keep="all")
@@ -234,7 +234,7 @@ def certificates(tmp_path: Path) -> tuple[Path, Path]:
     return make_certificate(tmp_path)
 
 
-@NEWEST
+@ONE_MAJOR
 def test_connections_are_encrypted(
     cluster: Cluster, here: ClangCompiler, small_corpus: Path, certificates: tuple[Path, Path]
 ):
@@ -276,7 +276,7 @@ def other_machine() -> Generator[str]:
 
 # Half a minute of waiting for Dask; that a worker is killed is tried in the fast half.
 @pytest.mark.slow
-@NEWEST
+@ONE_MAJOR
 def test_a_network_that_breaks_costs_no_result(
     cluster: Cluster,
     here: ClangCompiler,
@@ -311,7 +311,7 @@ def test_a_network_that_breaks_costs_no_result(
 
 
 @pytest.mark.slow
-@NEWEST
+@ONE_MAJOR
 def test_a_result_that_is_long_on_its_way_breaks_no_other(
     cluster: Cluster, here: ClangCompiler, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -329,7 +329,7 @@ def test_a_result_that_is_long_on_its_way_breaks_no_other(
     assert all(result.ok for result in results)
 
 
-@NEWEST
+@ONE_MAJOR
 def test_an_interrupted_run_waits_for_no_worker(cluster: Cluster, here: ClangCompiler, small_corpus: Path):
     modules = load_corpus(small_corpus).modules[:1] * 40
     cluster.start_scheduler()
@@ -357,7 +357,7 @@ def test_an_interrupted_run_waits_for_no_worker(cluster: Cluster, here: ClangCom
         os.killpg(worker.pid, signal.SIGCONT)
 
 
-@NEWEST
+@ONE_MAJOR
 def test_what_breaks_again_and_again_ends_the_run(
     cluster: Cluster, here: ClangCompiler, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -21,7 +21,7 @@ from mlgokit.problems import REGALLOC_PRIORITY
 pytestmark = [pytest.mark.llvm, pytest.mark.timeout(300)]
 distributed = pytest.importorskip("distributed")
 
-NEWEST = pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
+ONE_MAJOR = pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
 LEARNING = Learning(setting=("functions=6", "share=1.0", "population=6", "judges=0", "generations=2", "score=bytes"))
 
 
@@ -36,7 +36,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in kept}
 
 
-@NEWEST
+@ONE_MAJOR
 def test_a_policy_from_trials_is_the_same_bytes(
     cluster: Cluster, toolchain: Toolchain, corpus_of: CorpusOf, tmp_path: Path
 ):
@@ -60,7 +60,7 @@ def test_a_policy_from_trials_is_the_same_bytes(
     assert policy("threads", None) == policy("cluster", cluster)
 
 
-@NEWEST
+@ONE_MAJOR
 def test_traces_are_the_same_bytes(cluster: Cluster, toolchain: Toolchain, small_corpus: Path, tmp_path: Path):
     cluster.start_scheduler()
     for _ in range(2):
@@ -84,7 +84,7 @@ def test_traces_are_the_same_bytes(cluster: Cluster, toolchain: Toolchain, small
     assert here == traced("cluster", cluster)
 
 
-@NEWEST
+@ONE_MAJOR
 def test_a_project_is_tuned_on_a_cluster_and_its_plugin_gives_what_was_promised(
     cluster: Cluster, toolchain: Toolchain, tmp_path: Path
 ):
@@ -110,7 +110,7 @@ def test_a_project_is_tuned_on_a_cluster_and_its_plugin_gives_what_was_promised(
     assert output_of(toolchain, plain, tmp_path / "a") == output_of(toolchain, tuned, tmp_path / "b")
 
 
-@NEWEST
+@ONE_MAJOR
 def test_a_worker_needs_no_learning_framework(cluster: Cluster, here: ClangCompiler, small_corpus: Path):
     """On the worker, what `pip install 'mlgokit[cluster]'` does not bring cannot be imported."""
     blocked = cluster.folder / "blocked"

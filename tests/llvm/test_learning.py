@@ -32,7 +32,7 @@ from mlgokit.traces.tfrecord import iter_records
 
 pytestmark = pytest.mark.llvm
 
-NEWEST = pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
+ONE_MAJOR = pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
 """For what does not depend on the major."""
 
 
@@ -103,7 +103,7 @@ def test_every_problem_is_learned_from_five_modules(
     check_run(done, tmp_path, problem)
 
 
-@NEWEST
+@ONE_MAJOR
 @pytest.mark.parametrize(
     ("problem", "algorithm"),
     [
@@ -137,7 +137,7 @@ def what_is_learned(folder: Path) -> tuple[Any, ...]:
     )
 
 
-@NEWEST
+@ONE_MAJOR
 def test_a_run_that_was_interrupted_ends_as_one_that_was_not(toolchain: Toolchain, small_corpus: Path, tmp_path: Path):
     case = ("regalloc-priority", "es")
     trained(toolchain, small_corpus, tmp_path / "whole", *case, tmp_path / "store", iterations=3, evaluate_every=2)
@@ -149,7 +149,7 @@ def test_a_run_that_was_interrupted_ends_as_one_that_was_not(toolchain: Toolchai
     assert what_is_learned(tmp_path / "parts") == what_is_learned(tmp_path / "whole")
 
 
-@NEWEST
+@ONE_MAJOR
 def test_a_run_without_progress_stops_early(toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path):
     quick = {"setting": ("modules=2", "imitation.steps=1", "imitation.learning_rate=0.0"), "evaluate_every": 1}
     case = ("regalloc-priority", "behavioural-cloning")
@@ -159,7 +159,7 @@ def test_a_run_without_progress_stops_early(toolchain: Toolchain, small_corpus: 
     assert (done.learned.counters.best_turn, done.learned.counters.stale) == (1, 2)
 
 
-@NEWEST
+@ONE_MAJOR
 def test_training_goes_on_from_a_policy_and_a_vocabulary(
     toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path
 ):
@@ -196,7 +196,7 @@ def compiler_of(toolchain: Toolchain, store: Path) -> CachingCompiler:
     return open_caching(ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain)), store)
 
 
-@NEWEST
+@ONE_MAJOR
 def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
     toolchain: Toolchain, small_corpus: Path, store: Path
 ):
@@ -224,7 +224,7 @@ def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
         )
 
 
-@NEWEST
+@ONE_MAJOR
 def test_independent_flips_are_drawn_from_the_base_and_each_has_its_component(
     toolchain: Toolchain, small_corpus: Path, store: Path
 ):
@@ -246,7 +246,7 @@ def test_independent_flips_are_drawn_from_the_base_and_each_has_its_component(
         compile_proposals(baselines, task, taught, [dataclasses.replace(drawn, base=None)])
 
 
-@NEWEST
+@ONE_MAJOR
 def test_local_search_tries_departures_and_keeps_none_that_made_a_module_larger(
     toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path
 ):
@@ -260,7 +260,7 @@ def test_local_search_tries_departures_and_keeps_none_that_made_a_module_larger(
     assert all(row["reward_most"] >= 0 for row in rows)
 
 
-@NEWEST
+@ONE_MAJOR
 def test_what_the_loop_does_not_carry_out_is_said(
     toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path
 ):

@@ -35,7 +35,9 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     path = tmp_path_factory.mktemp("tool") / "socket"
     # A process with threads is not to be forked.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    with subprocess.Popen([sys.executable, CHECKS / "tool.py", "serve", path], env=environment) as server:
+    words = [sys.executable, CHECKS / "tool.py", "serve", path]
+    # In a session of its own no signal to the group of this process ends it.
+    with subprocess.Popen(words, env=environment, start_new_session=True) as server:
         try:
             end = time.monotonic() + 60
             while not path.exists():

@@ -137,11 +137,25 @@ def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: 
     checked = check.run(config)
     assert checked.built is not None
     assert [one.tuned.image for one in checked.built.programs] == [size]
-    assert (checked.beyond, check.exit_code(config, checked)) == ((), 0)
+    assert (checked.violations, check.exit_code(config, checked)) == ((), 0)
     too_small = dataclasses.replace(config, max_bytes=size - 1)
-    beyond = check.run(too_small)
-    assert beyond.beyond == (f"bin/app: {size:,} bytes, 1 more than --max-bytes {size - 1:,}",)
-    assert check.exit_code(too_small, beyond) == 1
+    too_large = check.run(too_small)
+    assert too_large.violations == (f"bin/app: {size:,} bytes, 1 more than --max-bytes {size - 1:,}",)
+    assert check.exit_code(too_small, too_large) == 1
+    failing = dataclasses.replace(
+        config,
+        built=dataclasses.replace(
+            config.built,
+            test=("sh -c 'sha256sum bin/app > now; test -e ../first || cp now ../first; cmp now ../first'",),
+        ),
+    )
+    with pytest.raises(RejectedError, match=r"look into (\S+); tune again$") as caught:
+        check.run(failing)
+    log = Path(str(caught.value).rpartition("look into ")[2].removesuffix("; tune again"))
+    # It stays, and the copies of the sources do not.
+    assert log.is_file()
+    assert not outside_of(log.parents[1]).exists()
+    shutil.rmtree(log.parents[1])
 
 
 def test_no_program_of_several_that_share_a_function_grows(tuning: Tuning, project: Path, toolchain: Toolchain):

@@ -11,7 +11,7 @@ from mlgokit.builds.images import BuiltImage
 from mlgokit.builds.recorded import TunedBuild, TunedProgram
 from mlgokit.errors import InputError
 from mlgokit.pages.terminal import print_page
-from mlgokit.tune.check import CheckedModule, CheckResult, programs_beyond, read_programs
+from mlgokit.tune.check import CheckedModule, CheckResult, find_violations, read_programs
 from mlgokit.tune.page import check_page, verdict
 from mlgokit.tune.result import SpillCosts
 
@@ -131,20 +131,20 @@ def built_of(**sizes: int) -> TunedBuild:
     return TunedBuild(programs=programs, tests="", notes=(), line="")
 
 
-def test_programs_beyond_their_limits_are_named():
+def test_find_violations_their_limits_are_named():
     built = built_of(app=900, tool=1010, broken=0)
-    assert programs_beyond(built_of(app=900), max_bytes=900, max_growth=0.0, earlier={"app": 900}) == ()
-    assert programs_beyond(built, max_bytes=1000, max_growth=None, earlier={}) == (
+    assert find_violations(built_of(app=900), max_bytes=900, max_growth=0.0, earlier={"app": 900}) == ()
+    assert find_violations(built, max_bytes=1000, max_growth=None, earlier={}) == (
         "tool: 1,010 bytes, 10 more than --max-bytes 1,000",
         "broken: expected an image with the plugin, found none: no main",
     )
-    assert programs_beyond(built, max_bytes=None, max_growth=0.5, earlier={"app": 899, "tool": 1000, "lib": 5}) == (
+    assert find_violations(built, max_bytes=None, max_growth=0.5, earlier={"app": 899, "tool": 1000, "lib": 5}) == (
         "tool: 1,010 bytes, 1.00 % more than the 1,000 of --against; --max-growth is 0.5 %",
         "broken: expected an image with the plugin, found none: no main",
         "lib: today's build does not link it, and --against has it",
     )
     text = io.StringIO()
-    found = dataclasses.replace(kept(), built=built, beyond=("tool: too large",))
+    found = dataclasses.replace(kept(), built=built, violations=("tool: too large",))
     assert not check_page(found).good
     print_page(check_page(found), Console(file=text, width=200))
     assert re.search(r"tool +1,000 +1,010 +\+10 +\+?1\.00 %", text.getvalue())

@@ -277,14 +277,14 @@ def placed_words(
             words.append(str(objects[plan.objects[index]]))
         elif index in plan.libraries and plan.ar is not None:
             # By its name, which --exclude-libs may have.
-            library = scratch / f"{index}.library" / _library_name(word, _STATIC)
+            library = scratch / f"{index}.library" / Path(_library_name(word, _STATIC)).name
             library.parent.mkdir(parents=True, exist_ok=True)
             members = _put_members(plan.libraries[index], objects, scratch / f"{index}")
             if reason := write_archive(plan.ar, library, members, timeout_seconds=timeout_seconds):
                 return reason
             words.append(str(library))
         elif shared is not None and plan.shared.get(index) in shared:
-            library = scratch / f"{index}.library" / _library_name(word, _SHARED)
+            library = scratch / f"{index}.library" / Path(_library_name(word, _SHARED)).name
             library.parent.mkdir(parents=True, exist_ok=True)
             library.unlink(missing_ok=True)
             library.symlink_to(shared[plan.shared[index]])
@@ -400,9 +400,9 @@ def user_link(
 
 
 def _library_name(word: str, suffix: str) -> str:
-    """The file that a word of a link names, by its path or by -l."""
+    """The file that a word of a link names, by its path or, below a folder of -L, by -l."""
     if not word.startswith("-l"):
-        return Path(word).name
+        return word
     return word[3:] if word.startswith("-l:") else f"lib{word[2:]}{suffix}"
 
 

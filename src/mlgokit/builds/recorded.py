@@ -456,6 +456,7 @@ def try_plugin(
     *,
     by_size: bool,
     compressor: Compressor | None = None,
+    remedy: str = "no plugin was written, `--continue --budget 0s` tries again",
     report: Report,
 ) -> TunedBuild:
     """Build once more with the plugin, test, and compare.
@@ -466,6 +467,7 @@ def try_plugin(
         place: the steps of the build that load it.
         by_size: whether it was tuned for bytes, so that no program may be larger.
         compressor: measures the files of programs.
+        remedy: what to do if the build or its tests fail with the plugin.
         report: told what is done.
 
     Raises:
@@ -476,7 +478,6 @@ def try_plugin(
     site = recorded.site
     commands, tree = site.commands, site.tree
     added, notes = plugin_options(candidate.file, place), list[str]()
-    again = "`--continue --budget 0s` tries again"
     with fresh_tree(site):
         # What the build itself writes is not there yet.
         changed = [path for path, facts in recorded.sources.items() if state_of(Path(path)) not in (facts, GONE)]
@@ -492,7 +493,7 @@ def try_plugin(
         if build.reason:
             raise RejectedError(
                 f"--build: expected the build with the plugin to succeed as the plain one did, found: {build.reason}; "
-                f"no plugin was written, look into {site.log(TUNED, 'build')}; {again}"
+                f"look into {site.log(TUNED, 'build')}; {remedy}"
             )
         calls = project_calls(build, tree).calls
         made = {str(path) for call in calls for path in call.outputs}
@@ -520,7 +521,7 @@ def try_plugin(
             if found and not recorded.tests:
                 raise RejectedError(
                     f"--test: expected the tests to pass on the tuned build as on the plain one, found: {found}; "
-                    f"no plugin was written, look into {site.log(TUNED, 'test')}; {again}"
+                    f"look into {site.log(TUNED, 'test')}; {remedy}"
                 )
             tests = "the tests pass on the plain build and on the tuned one"
             if recorded.tests:

@@ -3,8 +3,9 @@
 import contextlib
 import dataclasses
 import re
+import shlex
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import copy_sources
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, run_wrapped
+from mlgokit.errors import UsageError
 from mlgokit.files import writing
 
 PLAIN, TUNED = "plain", "tuned"
@@ -51,6 +53,28 @@ class BuildCommands:
             UsageError: one is not a single command.
         """
         return [command_words(text, option=f"--{option}", known=()) for text in getattr(self, option)]
+
+    def check_programs(self) -> None:
+        """Refuse commands whose programs are not there.
+
+        Raises:
+            UsageError: one is not, or is not a single command.
+        """
+        for option in ("build", "clean", "test"):
+            check_programs(self.words(option), option=option)
+
+
+def check_programs(commands: Iterable[Sequence[str]], *, option: str) -> None:
+    """Refuse commands whose program is in no folder of ``PATH``; a path may be of a program that the build makes.
+
+    Raises:
+        UsageError: such a command.
+    """
+    for words in commands:
+        if "/" not in words[0] and shutil.which(words[0]) is None:
+            raise UsageError(
+                f"--{option}: expected a program in {shlex.join(words)}, found no {words[0]}; check the name"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from mlgokit.builds.compilers import CompilerOptions, clang_for
 from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import WeighedImage, no_image, weigh_image
 from mlgokit.builds.pair import BUILDS, BuildPair, PairBitcode, ProjectPair, VariantPair
+from mlgokit.builds.site import check_programs
 from mlgokit.builds.variant import Variant, cache_key, plugin_link_option
 from mlgokit.compiler.build_tree import BITCODE, copy_sources, find_unseen_objects, is_image, objects_below
 from mlgokit.compiler.compilation import Compilation, CompileStatus
@@ -105,11 +106,7 @@ class WrappedProject:
         plan = self.plan
         if not plan.folder.is_dir():
             raise UsageError(f"--folder {plan.folder}: expected a folder with sources to build, found none; correct it")
-        for words in plan.commands:
-            if "/" not in words[0] and shutil.which(words[0]) is None:
-                raise UsageError(
-                    f"--build: expected a program in {' '.join(words)}, found no {words[0]}; check the name"
-                )
+        check_programs(plan.commands, option="build")
         toolchain = find_toolchain(self.compiler.llvm, need_plugin=variants.needs_plugin)
         variants.check_plugins(toolchain)
         plugin = build_plugin(toolchain) if variants.needs_plugin else None

@@ -1,9 +1,11 @@
 """The command that asks what a tuned plugin still does for code that changed since."""
 
+import contextlib
 import dataclasses
 import functools
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +18,7 @@ from mlgokit.builds.cargo import CargoRequest, cargo_words, open_cargo
 from mlgokit.builds.compilers import check_sandbox, clang_for
 from mlgokit.builds.corpus import ANY_COMMANDS, Database, import_database, modules_for_size, modules_of_project
 from mlgokit.builds.lto import check_steps
+from mlgokit.builds.outside import outside_of
 from mlgokit.builds.recorded import RecordedBuild, record_plain, try_plugin
 from mlgokit.commands.options import (
     COMPILER,
@@ -24,13 +27,12 @@ from mlgokit.commands.options import (
     Databases,
     WholeBuild,
     check_module_source,
-    check_programs,
     reject_with_cargo,
 )
 from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.front_end import Level
-from mlgokit.errors import MlgokitError, UsageError
+from mlgokit.errors import CorpusError, MlgokitError, RejectedError, UsageError
 from mlgokit.locks import reading
 from mlgokit.module import Module
 from mlgokit.pages.terminal import print_page
@@ -38,7 +40,7 @@ from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import list_tables
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, read_overrides
-from mlgokit.tune.check import CheckResult, check_plugin, programs_beyond, read_programs
+from mlgokit.tune.check import CheckResult, check_plugin, find_violations, read_programs
 from mlgokit.tune.page import check_page
 
 
@@ -123,12 +125,12 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     toolchain = find_toolchain(major)
     check_sandbox(config.compiler, toolchain)
     # Imported anew: a check leaves nothing behind.
-    with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
+    with _scratch_folder() as scratch:
         recorded, path = None, config.compile_commands
         if config.built.build:
-            recorded = record_plain(config.built, Path(scratch), go_on=False, toolchain=toolchain, report=report)
+            recorded = record_plain(config.built, scratch, go_on=False, toolchain=toolchain, report=report)
             path = recorded.database
-        corpus = config.corpus or Path(scratch) / "corpus"
+        corpus = config.corpus or scratch / "corpus"
         if path is not None:
             project = None if recorded is None else recorded.project
             database = Database(path=path, project=project, level=config.level, choice=config.database)
@@ -138,13 +140,29 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
             found = compare(chosen.modules, compiler)
         found = dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
-        return found if recorded is None else _with_programs(config, found, recorded, earlier, report=report)
+        return found if recorded is None else _compare_programs(config, found, recorded, earlier, report=report)
+
+
+@contextlib.contextmanager
+def _scratch_folder() -> Generator[Path]:
+    """A temporary folder, which stays only if a build in it failed: the error names its log."""
+    folder = Path(tempfile.mkdtemp(prefix="mlgokit-check-"))
+    has_log = False
+    try:
+        yield folder
+    except (CorpusError, RejectedError):
+        has_log = (folder / "build").is_dir()
+        raise
+    finally:
+        shutil.rmtree(outside_of(folder), ignore_errors=True)
+        if not has_log:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_limits(config: Check) -> Mapping[str, int]:
     """Refuse limits that nothing is compared with; the programs of the earlier result, if one is named."""
     if config.built.build:
-        check_programs(config.built)
+        config.built.check_programs()
         given = {"--cargo": config.cargo, "--corpus": config.corpus, "--compile-commands": config.compile_commands}
         if more := [option for option, value in given.items() if value is not None]:
             raise UsageError(f"check: expected either --build or {more[0]}, found both; remove one")
@@ -155,17 +173,20 @@ def _check_limits(config: Check) -> Mapping[str, int]:
     return {} if config.against is None else read_programs(config.against)
 
 
-def _with_programs(
+def _compare_programs(
     config: Check, found: CheckResult, recorded: RecordedBuild, earlier: Mapping[str, int], *, report: Report
 ) -> CheckResult:
     """Build today's code with the plugin, and compare its programs with the plain ones and with the limits."""
     plugin = config.plugin.resolve()
     candidate = CandidatePlugin(file=plugin, output=plugin, published=plugin)
-    built = try_plugin(recorded, candidate, "compile", by_size=False, report=report)
+    built = try_plugin(recorded, candidate, "compile", by_size=False, remedy="tune again", report=report)
+    if config.built.program:
+        chosen = {one.program for one in built.programs}
+        earlier = {name: size for name, size in earlier.items() if name in chosen}
     return dataclasses.replace(
         found,
         built=built,
-        beyond=programs_beyond(built, max_bytes=config.max_bytes, max_growth=config.max_growth, earlier=earlier),
+        violations=find_violations(built, max_bytes=config.max_bytes, max_growth=config.max_growth, earlier=earlier),
     )
 
 
@@ -203,4 +224,4 @@ def render(result: CheckResult, console: Console) -> None:
 
 def exit_code(config: Check, result: CheckResult) -> int:
     """1 if less still applies than the user asked for, or a program is beyond its limits."""
-    return MlgokitError.exit_code if result.share < config.least_kept or result.beyond else 0
+    return MlgokitError.exit_code if result.share < config.least_kept or result.violations else 0

@@ -1,7 +1,5 @@
 """Options that several commands have."""
 
-import shlex
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,17 +129,3 @@ def reject_with_cargo(given: Mapping[str, bool]) -> None:
                 f"{option}: cannot be combined with --cargo, which compiles with rustc instead; give "
                 "only one of the two"
             )
-
-
-def check_programs(commands: BuildCommands) -> None:
-    """Refuse commands of a build whose programs are not there.
-
-    Raises:
-        UsageError: one is not, or is not a single command.
-    """
-    for option in ("build", "clean", "test"):
-        for words in commands.words(option):
-            if "/" not in words[0] and shutil.which(words[0]) is None:
-                raise UsageError(
-                    f"--{option}: expected a program in {shlex.join(words)}, found no {words[0]}; check the name"
-                )

@@ -22,7 +22,6 @@ from mlgokit.commands.options import (
     Databases,
     Reusing,
     WholeBuild,
-    check_programs,
     reject_with_cargo,
 )
 from mlgokit.compiler.toolchain import Toolchain
@@ -329,7 +328,7 @@ def check_build(config: Tune) -> None:
     folder = options.build_folder
     if not folder.is_dir():
         raise UsageError(f"--build-folder {folder}: expected a folder with sources to build, found none; correct it")
-    check_programs(options)
+    options.check_programs()
     if (config.folder / "search").exists() and not config.go_on:
         raise ReuseError(
             f"{config.folder / 'search'}: expected a new folder, found a search; "

@@ -192,25 +192,18 @@ def read_linker_call(words: list[str]) -> dict[str, Any]:
         >>> found["kind"], found["inputs"], found["outputs"]
         ('link', ['a.o', 'lib.a'], ['tool'])
     """
-    inputs: list[str] = []
-    output = "a.out"
-    position = 0
-    while position < len(words):
-        unit = words[position : position + (2 if words[position] in _LINKER_WITH_VALUE else 1)]
-        position += len(unit)
-        if unit[0] in {"-o", "--output"} or unit[0].startswith("--output="):
-            output = unit[-1].removeprefix("--output=")
-        elif _is_input(unit[0]):
-            inputs.append(unit[0])
+    units = list(option_units(words, with_value=_LINKER_WITH_VALUE))
+    inputs = [unit[0] for unit in units if _is_input(unit[0])]
+    outputs = [named for unit in units if (named := _output(unit)) is not None]
     kind = "link" if inputs and _LINKER_ASKS.isdisjoint(words) else "other"
-    return {"kind": kind, "inputs": inputs, "sources": [], "languages": [], "outputs": [output]}
+    return {"kind": kind, "inputs": inputs, "sources": [], "languages": [], "outputs": outputs[-1:] or ["a.out"]}
 
 
-def option_units(words: list[str]) -> Iterator[list[str]]:
-    """Group the words of a call into options with their values."""
+def option_units(words: list[str], *, with_value: frozenset[str] = _WITH_VALUE) -> Iterator[list[str]]:
+    """Group the words of a call into options with their values, which follow those of ``with_value``."""
     position = 0
     while position < len(words):
-        size = 2 if words[position] in _WITH_VALUE else 1
+        size = 2 if words[position] in with_value else 1
         yield words[position : position + size]
         position += size
 

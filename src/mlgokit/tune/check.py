@@ -85,7 +85,7 @@ class CheckResult:
         left_out: sources of the project that were not compiled, with the reason.
         notes: remarks about the build, such as options that are left out of it.
         built: today's build with the plugin, if the build was given.
-        beyond: programs that are larger than they may be, a sentence each.
+        violations: programs that are over their limits, a sentence each.
     """
 
     plugin: str
@@ -108,7 +108,7 @@ class CheckResult:
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
     built: TunedBuild | None = None
-    beyond: tuple[str, ...] = ()
+    violations: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
@@ -225,7 +225,7 @@ def read_programs(path: Path) -> dict[str, int]:
     return programs
 
 
-def programs_beyond(
+def find_violations(
     built: TunedBuild, *, max_bytes: int | None, max_growth: float | None, earlier: Mapping[str, int]
 ) -> tuple[str, ...]:
     """A sentence for each program that is larger than it may be, or that cannot be compared.
@@ -236,21 +236,21 @@ def programs_beyond(
         max_growth: percentage by which it may be larger than before.
         earlier: bytes before, by program.
     """
-    beyond: list[str] = []
+    found: list[str] = []
     for one in built.programs:
         size, before = one.tuned.image, earlier.get(one.program)
         if one.tuned.status != LINKED:
-            beyond.append(f"{one.program}: expected an image with the plugin, found none: {one.tuned.reason}")
+            found.append(f"{one.program}: expected an image with the plugin, found none: {one.tuned.reason}")
         elif max_bytes is not None and size > max_bytes:
-            beyond.append(f"{one.program}: {size:,} bytes, {size - max_bytes:,} more than --max-bytes {max_bytes:,}")
+            found.append(f"{one.program}: {size:,} bytes, {size - max_bytes:,} more than --max-bytes {max_bytes:,}")
         elif max_growth is not None and before is not None and size > before * (1 + max_growth / 100):
-            beyond.append(
+            found.append(
                 f"{one.program}: {size:,} bytes, {100 * (size / before - 1) if before else 100:.2f} % more than the "
                 f"{before:,} of --against; --max-growth is {max_growth:g} %"
             )
     names = {one.program for one in built.programs}
-    beyond += [f"{name}: today's build does not link it, and --against has it" for name in earlier if name not in names]
-    return tuple(beyond)
+    found += [f"{name}: today's build does not link it, and --against has it" for name in earlier if name not in names]
+    return tuple(found)
 
 
 def _touches(one: BuildPair, changed: frozenset[int], left_out: frozenset[int], not_run: frozenset[int]) -> bool:

@@ -413,9 +413,9 @@ def check_page(check: CheckResult) -> Page:
     table = _byte_check_table(check) if check.costs is None else _cost_check_table(check.modules)
     return Page(
         title=f"{check.plugin} on today's code",
-        good=not check.tune_again and not check.beyond,
+        good=not check.tune_again and not check.violations,
         headline=verdict(check),
-        sentences=(*_check_sentences(check, len(table.rows)), *check.beyond),
+        sentences=(*_check_sentences(check, len(table.rows)), *check.violations),
         parts=drop_empty([_checked_programs(check), table, _left_out_table(check.failures, check.left_out)]),
     )
 
@@ -427,18 +427,10 @@ def _checked_programs(check: CheckResult) -> Table | None:
         title="Programs",
         columns=(
             *text_columns("program"),
-            *count_columns("plain", "tuned"),
-            *difference_columns("difference"),
-            *change_columns("change"),
+            *before_after_columns("plain", "tuned"),
         ),
         rows=tuple(
-            (
-                one.program,
-                one.plain.image,
-                one.tuned.image,
-                one.tuned.image - one.plain.image,
-                relative_change(one.plain.image, one.tuned.image),
-            )
+            (one.program, *before_after_cells(one.plain.image, one.tuned.image))
             for one in check.built.programs
             if _is_linked(one)
         ),
@@ -481,6 +473,8 @@ def _check_sentences(check: CheckResult, changed: int) -> Iterable[str]:
         if names:
             yield f"{title}: {', '.join(names)}."
     yield from check.notes
+    if check.built is not None:
+        yield from filter(None, (check.built.tests, *check.built.notes))
     for one in check.modules:
         if one.worse:
             yield f"Costs more than plain in {one.name}: {', '.join(one.worse)}."
