@@ -6,7 +6,7 @@ import numpy as np
 
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.tables.overrides import PASSES
-from mlgokit.tune.shipped import Split, TunedTables
+from mlgokit.tune.shipped import PolicyScope, TunedTables
 
 FOUND = Overrides(passes=np.array([(1, 0, 0)], OVERRIDE))
 
@@ -23,19 +23,19 @@ def tables() -> TunedTables:
 
 
 def test_a_function_keeps_its_entry_loses_it_or_gets_one_without_overrides():
-    split = Split()
-    assert split.entries(tables(), PASSES).keys() == {1, 3, 9}
-    split.free = {"a": {"f"}}
-    assert split.fix("a", {"g"})
-    assert not split.fix("a", {"g"})
-    entries = split.entries(tables(), PASSES)
+    scope = PolicyScope()
+    assert scope.entries(tables(), PASSES).keys() == {1, 3, 9}
+    scope.functions = {"a": {"f"}}
+    assert scope.exclude("a", {"g"})
+    assert not scope.exclude("a", {"g"})
+    entries = scope.entries(tables(), PASSES)
     assert entries.keys() == {2, 3, 9}
     assert (len(entries[2]), len(entries[3])) == (0, 1)
     # What was larger in the mix comes back.
-    assert split.fix("a", {"f", "unknown"})
-    assert len(split.entries(tables(), PASSES)[1]) == 1
+    assert scope.exclude("a", {"f", "unknown"})
+    assert len(scope.entries(tables(), PASSES)[1]) == 1
 
 
 def test_a_module_that_is_left_to_the_policies_has_no_entries():
-    split = Split(modules={"a"}, fixed={"a": {"f"}, "b": {"h", "shared"}})
-    assert split.entries(tables(), PASSES).keys() == {3}
+    scope = PolicyScope(modules={"a"}, excluded={"a": {"f"}, "b": {"h", "shared"}})
+    assert scope.entries(tables(), PASSES).keys() == {3}

@@ -245,7 +245,7 @@ def repeatable_links(how: Measure, objects: Mapping[str, Path], scratch: Path) -
         if program in failures:
             continue
         try:
-            size = section_totals(read_elf(image)).llvm_size_text
+            size = _text_bytes(image)
         except InputError as error:
             failures[program] = str(error)
             continue
@@ -309,9 +309,14 @@ def measure(how: Measure, linked: LinkedBuild) -> Measurement:
     return Measurement(value=value, reason="the command printed no number" if value is None else "")
 
 
+def _text_bytes(image: Path) -> int:
+    """What llvm-size calls text."""
+    return section_totals(read_elf(image)).llvm_size_text
+
+
 def _bytes_of(how: Measure, image: Path) -> int:
     if how.compressor is None:
-        return section_totals(read_elf(image)).llvm_size_text
+        return _text_bytes(image)
     stripped, compressed = how.compressor.measure(image)
     return stripped if compressed is None else compressed
 

@@ -241,8 +241,8 @@ def _sum_table(tuned: Tuned) -> Table:
             if found is not None:
                 changed = f"{found.changed:,} of {found.functions:,}"
                 add(f"Of that by {what}", found.before_bytes, found.after_bytes, changed)
-        if tuned.shipped is not None and tuned.shipped.added_to is not None:
-            add(f"Of that by {tuned.shipped.name} in the plugin", tuned.shipped.added_to, tuned.tuned_bytes)
+        if tuned.shipped is not None and tuned.shipped.before_bytes is not None:
+            add(f"Of that by {tuned.shipped.name} in the plugin", tuned.shipped.before_bytes, tuned.tuned_bytes)
     plain, linked = tuned.plain_link, tuned.tuned_link
     if plain is not None and linked is not None and plain.status is linked.status is LinkStatus.LINKED:
         add("Linked image", plain.image, linked.image)

@@ -106,13 +106,13 @@ class ShippedPolicies:
         name: of the policies, such as ``builtin:Oz``.
         bytes: the project's account.
         judged: the plain build and this one by the user's own links or command.
-        added_to: the account of the tuned build before they were in its plugin; ``None`` if they are not.
+        before_bytes: the account of the tuned build without them; ``None`` if its plugin does not have them.
     """
 
     name: str
     bytes: float
     judged: Comparison | None = None
-    added_to: float | None = None
+    before_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -274,20 +274,16 @@ def announce_time(compiling: float, settings: TuneSettings, *, spent: float, bui
     }
     beside = compiling * sum(count for what, count in _COMPILATIONS.items() if wanted[what])
     parts = {
-        "so far": spent,
-        "the search": settings.seconds,
-        "first policies and verifications": beside,
-        "your build again": build,
+        "{} so far": spent,
+        "the search {}": settings.seconds,
+        "first policies and verifications {}": beside,
+        "your build again {}": build,
     }
 
     def text(seconds: float) -> str:
         return f"{seconds / 60:.0f} min" if seconds >= _MINUTES else f"{seconds:.0f} s"
 
-    listed = ", ".join(
-        f"{text(seconds)} {name}" if name == "so far" else f"{name} {text(seconds)}"
-        for name, seconds in parts.items()
-        if seconds
-    )
+    listed = ", ".join(part.format(text(seconds)) for part, seconds in parts.items() if seconds)
     return f"about {text(sum(parts.values()))}: {listed}"
 
 

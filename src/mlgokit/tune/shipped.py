@@ -1,4 +1,4 @@
-"""The policies that come with the package, beside a tuned plugin's tables: free, and never better than the result.
+"""The policies that come with the package, beside the tables of a tuned plugin.
 
 A policy decides in functions without an entry. So each function has what is smaller: the entries that a search found,
 LLVM's own decisions (an entry without overrides), or those of the policies. A program that is larger than with the
@@ -71,22 +71,22 @@ class TunedTables:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Split:
-    """Who decides in what.
+class PolicyScope:
+    """Which modules and functions the policies decide; they also decide all functions without entries.
 
     Attributes:
-        modules: left to the policies whole.
-        free: by module, functions that are left to the policies although they have entries.
-        fixed: by module, functions that the policies are kept out of.
+        modules: those without decisions and entries.
+        functions: by module, functions whose entries are dropped.
+        excluded: by module, functions that keep their entries, or get one without overrides.
     """
 
     modules: set[str] = field(default_factory=set[str])
-    free: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    fixed: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    functions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    excluded: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
-    def fix(self, module: str, functions: set[str]) -> bool:
-        """Keep the policies out of functions; returns whether that is new."""
-        known = self.fixed.setdefault(module, set())
+    def exclude(self, module: str, functions: set[str]) -> bool:
+        """Keep the policies out of functions; return whether that changes anything."""
+        known = self.excluded.setdefault(module, set())
         is_new = not functions <= known
         known |= functions
         return is_new
@@ -100,9 +100,9 @@ class Split:
             return {of[name] for of, some in listed for name in some if name in of}
 
         whole = {key for module in self.modules for key in functions.get(module, {}).values()}
-        fixed = keys(self.fixed) - whole
-        dropped = (keys(self.free) | whole) - fixed
-        return {key: known.get(key, Overrides()) for key in (known.keys() | fixed) - dropped}
+        excluded = keys(self.excluded) - whole
+        dropped = (keys(self.functions) | whole) - excluded
+        return {key: known.get(key, Overrides()) for key in (known.keys() | excluded) - dropped}
 
 
 def add_shipped(
@@ -134,19 +134,21 @@ def add_shipped(
     policies = {problem: Path(file) for problem, file in policies_by_problem([SHIPPED]).items()}
     mix = _Mix(verifier=verifier, tables=tables, objective=objective, bytes_of=bytes_of, inside=inside, before=before)
 
-    alone = mix.measure(mix.compile("shipped", policies, Split(modules=set(tables.decisions)), with_functions=False))
+    alone = mix.measure(
+        mix.compile("shipped", policies, PolicyScope(modules=set(tables.decisions)), with_functions=False)
+    )
     if not mix.compiles(alone):
         mix.restore(inside, destinations)
         return tuned
     tuned = dataclasses.replace(
         tuned, shipped=ShippedPolicies(name=SHIPPED, bytes=alone.total_bytes(objective), judged=alone.judged)
     )
-    own = {
+    usable = {
         problem: file
         for problem, file in policies.items()
         if problem not in inside and all(kind in searches for kind in _KINDS[problem])
     }
-    split, mixed = mix.search(own, alone)
+    scope, mixed = mix.search(usable, alone)
     builds = [before, *([mixed] if mix.compiles(mixed) else []), alone]
     build = min(builds, key=lambda one: mix.rank(one, alone))
     if behind := larger_programs(alone, build):
@@ -157,12 +159,12 @@ def add_shipped(
         return tuned
     if build is alone:
         result = _without_decisions(tuned)
-        mix.write(policies, Split(modules=set(tables.decisions)), with_functions=False)
+        mix.write(policies, PolicyScope(modules=set(tables.decisions)), with_functions=False)
     else:
-        result = mix.describe(tuned, split)
-        mix.write(own, split)
+        result = mix.describe(tuned, scope)
+        mix.write(usable, scope)
     if result.shipped is not None:
-        added = dataclasses.replace(result.shipped, added_to=tuned.tuned_bytes)
+        added = dataclasses.replace(result.shipped, before_bytes=tuned.tuned_bytes)
         result = dataclasses.replace(result, shipped=added)
     verifier.builds = {PLAIN: verifier.plain, **dict.fromkeys(verifier.inside, build)}
     verifier.link_again()
@@ -189,73 +191,83 @@ class _Mix:
     inside: Mapping[str, Path]
     before: VerifiedBuild
 
-    def search(self, policies: Mapping[str, Path], alone: VerifiedBuild) -> tuple[Split, VerifiedBuild]:
-        """Leave to the policies what is smaller with them; ``alone`` has nothing else.
+    def search(self, policies: Mapping[str, Path], alone: VerifiedBuild) -> tuple[PolicyScope, VerifiedBuild]:
+        """Let the policies decide what is smaller with them.
 
-        The first build shows what they make of functions that are inlined as tuned, the second what is left of the
-        entries beside them. Then come corrections, as a function depends on others, and a program on its link.
+        The first build has the policies and the decision table, the second also the entries that remain. Corrections
+        follow, because a function depends on the ones that it inlines, and a program on its link.
+
+        Args:
+            policies: that the plugin may have.
+            alone: the build with policies and no tables.
         """
-        split = Split()
-        free = self.compile("free", policies, split, with_functions=False)
+        scope = PolicyScope()
+        free = self.compile("free", policies, scope, with_functions=False)
         for module in self.tables.decisions if INLINE_SIZE.name in policies else ():
             if module in alone.sizes and self._bytes(alone, module) < min(
                 self._bytes(self.before, module), self._bytes(free, module)
             ):
-                split.modules.add(module)
+                scope.modules.add(module)
         for module in self.before.sizes.keys() & free.sizes.keys():
-            split.free[module] = self._grown(module, free, self.before)
-            split.fix(module, self._grown(module, self.before, free))
-        mixed = self.compile("mixed", policies, split)
+            scope.functions[module] = self._grown(module, free, self.before)
+            scope.exclude(module, self._grown(module, self.before, free))
+        mixed = self.compile("mixed", policies, scope)
         for _ in range(_CORRECTIONS):
             changed = [
-                split.fix(module, self._grown(module, self.before, mixed))
-                for module in mixed.sizes.keys() - split.modules
+                scope.exclude(module, self._grown(module, self.before, mixed))
+                for module in mixed.sizes.keys() - scope.modules
             ]
             if any(changed):
-                mixed = self.compile("mixed", policies, split)
+                mixed = self.compile("mixed", policies, scope)
                 continue
             if not self.compiles(mixed):
                 break
             mixed = self.measure(mixed)
-            if not self._correct(split, mixed, alone, policies):
-                return split, mixed
-            mixed = self.compile("mixed", policies, split)
-        return split, self.measure(mixed) if self.compiles(mixed) else mixed
+            if not self._correct(scope, mixed, alone, policies):
+                return scope, mixed
+            mixed = self.compile("mixed", policies, scope)
+        return scope, self.measure(mixed) if self.compiles(mixed) else mixed
 
-    def _correct(self, split: Split, mixed: VerifiedBuild, alone: VerifiedBuild, policies: Mapping[str, Path]) -> bool:
-        """Leave programs to the policies that are smaller with them alone, and put back those that grew."""
+    def _correct(
+        self, scope: PolicyScope, mixed: VerifiedBuild, alone: VerifiedBuild, policies: Mapping[str, Path]
+    ) -> bool:
+        """Let the policies alone decide programs that are smaller so, and revert programs that grew.
+
+        Returns:
+            Whether anything changed.
+        """
         if self.verifier.judge is None or mixed.judged is None:
             return False
         modules_of = self.verifier.judge.measure.linked_modules
         grown = modules_of(mixed.judged.larger) if mixed.judged.larger else set[str]()
         behind = larger_programs(alone, mixed) if INLINE_SIZE.name in policies else []
-        freed = (modules_of(behind) if behind else set[str]()) - grown - split.modules
-        split.modules = (split.modules | freed) - grown
+        freed = (modules_of(behind) if behind else set[str]()) - grown - scope.modules
+        scope.modules = (scope.modules | freed) - grown
         is_changed = bool(freed)
         for module in sorted(grown):
-            is_changed |= split.fix(module, set(self.before.sizes[module].function_names))
+            is_changed |= scope.exclude(module, set(self.before.sizes[module].function_names))
         return is_changed
 
     def compile(
-        self, name: str, policies: Mapping[str, Path], split: Split, *, with_functions: bool = True
+        self, name: str, policies: Mapping[str, Path], scope: PolicyScope, *, with_functions: bool = True
     ) -> VerifiedBuild:
         """Compile everything with the policies and what is left of the tables."""
-        self.write(policies, split, with_functions=with_functions)
+        self.write(policies, scope, with_functions=with_functions)
         self.verifier.link_plugin()
         return self.verifier.compile_all(name, self.verifier.plugin)
 
-    def write(self, policies: Mapping[str, Path], split: Split, *, with_functions: bool = True) -> None:
+    def write(self, policies: Mapping[str, Path], scope: PolicyScope, *, with_functions: bool = True) -> None:
         """Put the policies and what is left of the tables inside."""
         verifier, tables = self.verifier, self.tables
         inside = {kind: path for kind, path in self.inside.items() if kind in _KINDS} | dict(policies)
-        decisions = {name: entry for name, entry in tables.decisions.items() if name not in split.modules}
+        decisions = {name: entry for name, entry in tables.decisions.items() if name not in scope.modules}
         # A plugin that was tuned has this table; without entries it leaves every module to the policies.
         inside[INLINING_TABLE] = verifier.folder / "shipped.decisions"
         summary = tables.summary and dataclasses.replace(tables.summary, modules=tuple(decisions))
         write_table(inside[INLINING_TABLE], list(decisions.values()), summary)
         destinations = {inside[INLINING_TABLE]: verifier.search_folder / INLINING_TABLE}
         for kind in tables.functions if with_functions else ():
-            if entries := split.entries(tables, kind):
+            if entries := scope.entries(tables, kind):
                 inside[kind.table] = verifier.folder / f"shipped.{kind.table}"
                 write_overrides(kind, inside[kind.table], entries, tables.summaries[kind])
                 destinations[inside[kind.table]] = tables.folders[kind] / kind.table
@@ -282,9 +294,9 @@ class _Mix:
         is_larger = grew(link, build.link) or (build is not self.before and grew(self.before.link, build.link))
         return is_larger, False, build.total_bytes(self.objective)
 
-    def describe(self, tuned: Tuned, split: Split) -> Tuned:
+    def describe(self, tuned: Tuned, scope: PolicyScope) -> Tuned:
         """The result with counts of what the tables still have."""
-        entries = {kind: split.entries(self.tables, kind) for kind in self.tables.functions}
+        entries = {kind: scope.entries(self.tables, kind) for kind in self.tables.functions}
 
         def count(kind: OverrideKind, module: str) -> int:
             keys = self.tables.functions[kind].get(module, {}).values()
@@ -293,15 +305,15 @@ class _Mix:
         rows = tuple(
             dataclasses.replace(
                 row,
-                decisions=0 if row.name in split.modules else row.decisions,
+                decisions=0 if row.name in scope.modules else row.decisions,
                 **{FIELDS[kind.table]: count(kind, row.name) for kind in entries},
             )
             for row in tuned.modules
         )
-        kept_out = sum(len(names) for module, names in split.fixed.items() if module not in split.modules)
+        kept_out = sum(len(names) for module, names in scope.excluded.items() if module not in scope.modules)
         note = (
             f"{SHIPPED} is in the plugin beside what the search found, but for {kept_out:,} functions that it makes "
-            f"larger; it inlines in {len(split.modules)} of {len(rows)} modules"
+            f"larger; it inlines in {len(scope.modules)} of {len(rows)} modules"
         )
         return dataclasses.replace(tuned, modules=rows, notes=(*tuned.notes, note))
 

@@ -66,9 +66,6 @@ struct HandedOver {
 };
 thread_local HandedOver Slot;
 
-/// Whether nobody would hear of what a policy is asked that does not decide.
-bool isIdle(const Settings &S, bool OnlyListens) { return OnlyListens && S.of(Problem::PassSelection).Log.empty(); }
-
 } // namespace
 
 PassPolicy::PassPolicy(const Settings &S) : S(S), Draws(nameOf(Problem::PassSelection), S.Seed) {}
@@ -85,7 +82,8 @@ Expected<std::shared_ptr<PassPolicy>> PassPolicy::openOptimizer(const Settings &
 Expected<std::shared_ptr<PassPolicy>> PassPolicy::openCodeGenerator(const Settings &S, const Module &M,
                                                                     bool OnlyListens) {
   const HandedOver Before = std::exchange(Slot, {});
-  if (isIdle(S, OnlyListens))
+  // Nobody would hear of what a policy is asked that does not decide.
+  if (OnlyListens && S.of(Problem::PassSelection).Log.empty())
     return nullptr;
   Expected<std::shared_ptr<PassPolicy>> Opened = Before.Of == &M ? Before.Made : open(S, M);
   if (Opened && *Opened)
