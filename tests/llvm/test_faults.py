@@ -1,5 +1,6 @@
 """Real compilers that something happens to: kills at random instants, and pipes that are gone."""
 
+import contextlib
 import os
 import signal
 import stat
@@ -107,24 +108,22 @@ def over_pipes(place: Place, seed: int, wrapper: Path | None = None) -> Outcome:
     return Outcome(status=done.status.name, sentence=done.detail)
 
 
-def child_of_this_process() -> int | None:
-    """The number of a child that runs, if there is one (Linux: proc(5))."""
+def children_of_this_process() -> set[int]:
+    """The numbers of the children that run (Linux: proc(5))."""
+    children: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
-        try:
-            children = (task / "children").read_text().split()
-        except OSError:
-            continue
-        if children:
-            return int(children[0])
-    return None
+        with contextlib.suppress(OSError):
+            children.update(map(int, (task / "children").read_text().split()))
+    return children
 
 
-def kill_after(seconds: float, stop: threading.Event) -> None:
-    """Wait for a child to appear, and kill it so many seconds later, if nobody says stop before."""
-    while (child := child_of_this_process()) is None:
+def kill_after(seconds: float, stop: threading.Event, others: set[int]) -> None:
+    """Wait for a child to appear that is none of the others, and kill it so many seconds later, unless told to stop."""
+    while not (children := children_of_this_process() - others):
         if stop.wait(0.0005):
             return
-    if not stop.wait(seconds) and child_of_this_process() == child:
+    child = min(children)
+    if not stop.wait(seconds) and child in children_of_this_process():
         os.kill(child, signal.SIGKILL)
 
 
@@ -136,9 +135,11 @@ def test_a_kill_at_any_instant_is_a_sentence_and_leaves_nothing(
     assert compile_once(place, 0).status == "OK"
     longest = time.monotonic() - begin
     rng = np.random.default_rng(3)
+    # Fixtures of other tests have children too.
+    others = children_of_this_process()
     for seed in range(4):
         stop = threading.Event()
-        killer = threading.Thread(target=kill_after, args=(float(rng.uniform(0, longest)), stop))
+        killer = threading.Thread(target=kill_after, args=(float(rng.uniform(0, longest)), stop, others))
         killer.start()
         outcome = compile_once(place, seed)
         stop.set()
