@@ -295,7 +295,7 @@ def _program_table(tuned: Tuned) -> Table | None:
             *(() if name is None else (*count_columns(name), *change_columns("its change"))),
             *count_columns("tuned"),
             *change_columns("change"),
-            *difference_columns(*columns),
+            *difference_columns(*columns, terminal="below"),
         ),
         rows=tuple(map(row, programs)),
         note=f"{_COMPRESSED if tuned.objective == COMPRESSED else _TEXT}, as your own commands link them; then tuned "
