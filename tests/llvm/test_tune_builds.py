@@ -126,7 +126,17 @@ def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: 
     # The plain build is not made again.
     assert logs == sorted(path.stat().st_mtime_ns for path in (project.parent / "tune/build").glob("plain-*.log"))
 
-    size = again.built.programs[0].tuned.image
+    with (project / "part1.c").open("a") as source:
+        source.write("int added(int a) { return a + 1; }\n")
+    changed = tuning(test=("make check",), program=(Path("app"),), objective="linked", go_on=True)
+    assert any(note.startswith("1 of 3 modules, such as parts/part1.o, changed") for note in changed.notes)
+    assert changed.built is not None
+    (now,) = changed.built.programs
+    assert now.plain.image > program.plain.image
+    # Half of the gain is from the module that is as it was.
+    assert now.plain.image - now.tuned.image >= (program.plain.image - program.tuned.image) // 2 > 0
+
+    size = now.tuned.image
     config = Check(
         plugin=project.parent / "tuned.so",
         built=BuildCommands(build=("make -j2",), build_folder=project),

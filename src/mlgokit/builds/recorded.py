@@ -29,12 +29,19 @@ from mlgokit.builds.site import (
     state_of,
 )
 from mlgokit.builds.variant import PluginPlace, plugin_link_option, plugin_options
-from mlgokit.compiler.build_tree import UnseenObject, copy_sources, find_unseen_objects, is_image, objects_below
+from mlgokit.compiler.build_tree import (
+    UnseenObject,
+    copy_sources,
+    find_unseen_objects,
+    is_copy,
+    is_image,
+    objects_below,
+)
 from mlgokit.compiler.project_calls import group_by_reason, project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
 from mlgokit.corpus.importers.compile_commands import split_command
-from mlgokit.corpus.importers.database import lto_kinds, module_outputs
+from mlgokit.corpus.importers.database import module_outputs
 from mlgokit.corpus.importers.recorded import RecordedLink, describe_replaced_compilers, recorded_links, write_database
 from mlgokit.corpus.layout import default_project
 from mlgokit.decode import read_json
@@ -45,8 +52,6 @@ from mlgokit.progress import Report
 from mlgokit.terminal import counted
 
 _RECORD = "recorded.json"
-_TUNED_TREE = "tuned-tree"
-"""The file that says that the user's own folder has the build with the plugin."""
 _MOST_NAMED = 5
 _BY_RUSTC = "rustc makes its code: `mlgokit tune --cargo` tunes that"
 
@@ -170,7 +175,8 @@ def record_plain(
     Args:
         commands: of the build.
         folder: of the tuning.
-        go_on: whether a build that was recorded for this folder stays.
+        go_on: whether a build that was recorded for this folder stays, if it was of the same sources; in the user's own
+            folder it is always made again.
         toolchain: whose clang compiles.
         report: told what is done.
 
@@ -188,12 +194,13 @@ def record_plain(
         "folder": str(commands.build_folder.resolve()),
         "compiler": toolchain.version_text,
     }
+    tree, configured = commands.build_folder.resolve(), ()
     recorded = _recalled(commands, place, settings, toolchain) if go_on else None
-    if recorded is not None:
-        kinds = lto_kinds(recorded.database)
-        if (place / _TUNED_TREE).exists() and (kinds["full"] or kinds["thin"]):
-            _build_again(recorded.site, report)
-        return recorded
+    # In the user's own folder the last build was with the plugin, and any file may have changed.
+    if recorded is not None and not commands.clean:
+        if is_copy(tree, copies_of(recorded.tree) / "source", without=folder):
+            return recorded
+        report(0, 1, "the folder of the build changed: it is built and recorded again")
     if _is_foreign(place):
         raise ReuseError(
             f"{place}: expected a folder that mlgokit made, or none, found other files; name another --folder"
@@ -201,7 +208,6 @@ def record_plain(
     with writing(place):
         shutil.rmtree(place, ignore_errors=True)
     sign_new(place, "build")
-    tree, configured = commands.build_folder.resolve(), ()
     if not commands.clean:
         report(0, 1, "copy the folder of the build")
         copies = outside(folder, anew=True)
@@ -234,28 +240,6 @@ def record_plain(
     }
     atomic_write(place / _RECORD, json.dumps({"settings": settings, "build": found}, indent=1))
     return recorded
-
-
-def _note_tuned_tree(recorded: RecordedBuild) -> None:
-    """Write down that the tree will not be that of the plain build any more.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
-    atomic_write(recorded.site.place / _TUNED_TREE, "")
-
-
-def _build_again(site: BuildSite, report: Report) -> None:
-    """The plain build in the user's folder once more: a link with ``-flto`` takes the objects that are there."""
-    report(0, 1, "plain build again, as the folder contains the build with the plugin")
-    for what in ("clean", "build"):
-        if reason := run_step(site, what, PLAIN, AddedOptions()).reason:
-            raise CorpusError(
-                f"--{what}: expected the plain build to succeed as it did before, found: {reason}; look into "
-                f"{site.log(PLAIN, what)}"
-            )
-    with writing(site.place):
-        (site.place / _TUNED_TREE).unlink(missing_ok=True)
 
 
 def _is_same(path: Path, linked: Path) -> bool:
@@ -486,7 +470,6 @@ def try_plugin(
                 f"{counted(len(changed), 'source')}, such as {changed[0]}, changed after the build was recorded"
             )
         if commands.clean:
-            _note_tuned_tree(recorded)
             run_step(site, "clean", TUNED, AddedOptions())
         report(0, 1, "build with the plugin")
         build = run_step(site, "build", TUNED, added)

@@ -302,7 +302,9 @@ def _open_corpus(
     """The modules of a corpus or a database; ``reason`` is why the link is not searched, if it might have been."""
     folder = config.corpus or config.folder / "corpus"
     if database is not None:
-        import_database(database, folder, toolchain=toolchain, compiler=config.compiler, report=report)
+        import_database(
+            database, folder, toolchain=toolchain, compiler=config.compiler, go_on=config.go_on, report=report
+        )
     stack.enter_context(reading(folder))
     chosen = (modules_of_project if config.objective == "spill-cost" else modules_for_size)(folder, config.project)
     lto = without_lto(config.compile_commands, is_recorded=recorded is not None, reason=reason)
@@ -356,6 +358,7 @@ def _link_request(config: Tune, command: str, database: Database) -> LinkRequest
         error=config.judge.error,
         compiler=config.compiler,
         defers=not config.link_only and not config.keep_hot,
+        go_on=config.go_on,
     )
 
 
@@ -450,7 +453,9 @@ def _claim(config: Tune, inputs: Mapping[str, str], versions: dict[str, str]) ->
     settings |= {"problem": config.problem} if config.objective == "spill-cost" else {}
     settings |= {"keep_hot": str(config.keep_hot)} if config.keep_hot else {}
     settings |= {name: value for name, value in commands.items() if value is not None}
-    began = check_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=dict(inputs))
+    # A search that goes on may do so on changed code.
+    compared = None if config.go_on else dict(inputs)
+    began = check_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=compared)
     if began and not config.go_on:
         raise ReuseError(
             f"{place}: expected a new folder, found a search of the same project; "
@@ -458,7 +463,7 @@ def _claim(config: Tune, inputs: Mapping[str, str], versions: dict[str, str]) ->
         )
 
     def claim() -> None:
-        if not began:
+        if not began or config.go_on:
             write_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=dict(inputs))
 
     return claim
