@@ -1,6 +1,7 @@
 """A build that was run plainly and recorded: its database, its links, and how it is made again with a plugin."""
 
 import dataclasses
+import fnmatch
 import json
 import shlex
 import shutil
@@ -53,6 +54,8 @@ from mlgokit.terminal import counted
 
 _RECORD = "recorded.json"
 _MOST_NAMED = 5
+_EXCLUDED = "!"
+"""First character of a pattern of programs that are left out."""
 _BY_RUSTC = "rustc makes its code: `mlgokit tune --cargo` tunes that"
 
 
@@ -100,16 +103,17 @@ class RecordedBuild:
         """
         commands, tree = self.site.commands, self.tree
         linked = {path.relative_to(tree).as_posix(): path for path in self.links if path.is_relative_to(tree)}
-        if not commands.program:
-            return linked
-        chosen: dict[str, Path] = {}
-        for wanted in commands.program:
-            text = wanted.as_posix().removeprefix(f"{commands.build_folder.resolve().as_posix()}/")
+        excluded = {one for one in commands.program if one.as_posix().startswith(_EXCLUDED)}
+
+        def named(wanted: Path) -> list[str]:
+            text = wanted.as_posix().removeprefix(_EXCLUDED)
+            text = text.removeprefix(f"{commands.build_folder.resolve().as_posix()}/")
             names = (
-                [name for name in linked if name == text]
+                [name for name in linked if fnmatch.fnmatchcase(name, text)]
                 or [name for name, path in linked.items() if _is_same(tree / text, path)]
-                or [name for name in linked if Path(name).name == wanted.name]
-                or [name for name, path in linked.items() if _is_same(path.with_name(wanted.name), path)]
+                or [name for name in linked if fnmatch.fnmatchcase(Path(name).name, text)]
+                or [name for name in linked if Path(name).name == Path(text).name]
+                or [name for name, path in linked.items() if _is_same(path.with_name(Path(text).name), path)]
             )
             if not names:
                 others = ", ".join(sorted(linked)[:_MOST_NAMED]) or "nothing"
@@ -117,8 +121,11 @@ class RecordedBuild:
                     f"--program {wanted}: expected a program that the build links, found that it links {others}; "
                     "correct the path, or leave it out"
                 )
-            chosen |= {name: linked[name] for name in names}
-        return chosen
+            return names
+
+        chosen = [name for one in commands.program if one not in excluded for name in named(one)]
+        left_out = {name for one in excluded for name in named(one)}
+        return {name: linked[name] for name in chosen or linked if name not in left_out}
 
     def link_plans(self, modules: Sequence[str]) -> tuple[dict[str, LinkPlan], dict[str, str]]:
         """The links of the programs that some module is in; and why a program's link cannot be run again.

@@ -82,7 +82,7 @@ class Tune:
     folder: Path = Path("tune")
     """Folder where the search is kept, so that it can go on later."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False
-    """Resume the search in the folder. Of code that changed since, the modules that changed are searched first, from the
+    """Resume the search in the folder. If the code changed since, the modules that changed are searched first, from the
     decisions that still apply."""
     objective: Literal["image", "text", "object", "linked", "compressed", "command", "spill-cost"] = "image"
     """Quantity to minimise. image: code, read-only data and unwind tables, each COMDAT once; text: code alone; object:
