@@ -1,7 +1,6 @@
 """A build that was run plainly and recorded: its database, its links, and how it is made again with a plugin."""
 
 import dataclasses
-import fnmatch
 import json
 import shlex
 import shutil
@@ -14,8 +13,8 @@ from typing import Any
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.compression import Compressor
 from mlgokit.builds.images import LINKED, BuiltImage, holds_path, weigh_image
-from mlgokit.builds.link import LinkPlan, link_words, read_link, with_shared
 from mlgokit.builds.outside import outside
+from mlgokit.builds.programs import LinkedPrograms, choose_programs
 from mlgokit.builds.site import (
     GONE,
     PLAIN,
@@ -54,8 +53,6 @@ from mlgokit.terminal import counted
 
 _RECORD = "recorded.json"
 _MOST_NAMED = 5
-_EXCLUDED = "!"
-"""First character of a pattern of programs that are left out."""
 _BY_RUSTC = "rustc makes its code: `mlgokit tune --cargo` tunes that"
 
 
@@ -103,59 +100,21 @@ class RecordedBuild:
         """
         commands, tree = self.site.commands, self.tree
         linked = {path.relative_to(tree).as_posix(): path for path in self.links if path.is_relative_to(tree)}
-        excluded = {one for one in commands.program if one.as_posix().startswith(_EXCLUDED)}
+        chosen = choose_programs(commands.program, linked, folder=commands.build_folder, tree=tree)
+        return {name: linked[name] for name in chosen}
 
-        def named(wanted: Path) -> list[str]:
-            text = wanted.as_posix().removeprefix(_EXCLUDED)
-            text = text.removeprefix(f"{commands.build_folder.resolve().as_posix()}/")
-            names = (
-                [name for name in linked if fnmatch.fnmatchcase(name, text)]
-                or [name for name, path in linked.items() if _is_same(tree / text, path)]
-                or [name for name in linked if fnmatch.fnmatchcase(Path(name).name, text)]
-                or [name for name in linked if Path(name).name == Path(text).name]
-                or [name for name, path in linked.items() if _is_same(path.with_name(Path(text).name), path)]
-            )
-            if not names:
-                others = ", ".join(sorted(linked)[:_MOST_NAMED]) or "nothing"
-                raise UsageError(
-                    f"--program {wanted}: expected a program that the build links, found that it links {others}; "
-                    "correct the path, or leave it out"
-                )
-            return names
-
-        chosen = [name for one in commands.program if one not in excluded for name in named(one)]
-        left_out = {name for one in excluded for name in named(one)}
-        return {name: linked[name] for name in chosen or linked if name not in left_out}
-
-    def link_plans(self, modules: Sequence[str]) -> tuple[dict[str, LinkPlan], dict[str, str]]:
-        """The links of the programs that some module is in; and why a program's link cannot be run again.
+    def linked_programs(self) -> LinkedPrograms:
+        """The programs that are compared, with their links.
 
         Raises:
-            ToolError: a library must be made, and there is no program for it.
-            UsageError: the build links no program of a name that was given.
+            UsageError: as of :meth:`programs`.
         """
-        outputs = module_outputs(self.database, project=self.project)
-        plans, failures = dict[str, LinkPlan](), dict[str, str]()
-        for name, path in self.programs().items():
-            link = self.links[path]
-            try:
-                plan = read_link(
-                    link_words(link.command),
-                    folder=link.folder,
-                    outputs=outputs,
-                    modules=modules,
-                    toolchain=self.site.toolchain,
-                )
-            except (InputError, UsageError) as error:
-                failures[name] = str(error)
-                continue
-            if plan.modules:
-                plans[name] = plan
-        return with_shared(plans, self.programs()), failures
-
-    def plain_bytes(self, program: str) -> int:
-        """Bytes of a program of the plain build, as what llvm-size calls text; 0 if it cannot be read."""
-        return weigh_image(self.site.kept(PLAIN, program)).row.image
+        programs = self.programs()
+        return LinkedPrograms(
+            links={name: self.links[path] for name, path in programs.items()},
+            images={name: self.site.kept(PLAIN, name) for name in programs},
+            outputs=module_outputs(self.database, project=self.project),
+        )
 
     def link(self) -> RecordedLink:
         """The link that is judged.
@@ -247,14 +206,6 @@ def record_plain(
     }
     atomic_write(place / _RECORD, json.dumps({"settings": settings, "build": found}, indent=1))
     return recorded
-
-
-def _is_same(path: Path, linked: Path) -> bool:
-    """Whether a program lies where it was linked to, under another name, as cargo and versions of libraries have it."""
-    try:
-        return path.samefile(linked)
-    except OSError:
-        return False
 
 
 def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> RecordedBuild:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ from mlgokit.builds.lto import (
     without_lto,
 )
 from mlgokit.builds.measurement import Measure, link_failures, measuring_words
+from mlgokit.builds.programs import LinkedPrograms, choose_programs, read_configured_links
 from mlgokit.builds.recorded import RecordedBuild, record_plain
 from mlgokit.commands.options import check_module_source
 from mlgokit.commands.tune_options import (
@@ -41,6 +43,7 @@ from mlgokit.commands.tune_options import (
     check_build,
     check_cargo,
     check_keep_hot,
+    check_links,
     check_objective,
     check_shares,
     earlier_table,
@@ -89,6 +92,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
     seconds_of(config.budget)
     config = for_replay(dataclasses.replace(config, policy=policy_to_start_from(config)))
     check_objective(config)
+    check_links(config)
     check_shares(config)
     check_keep_hot(config)
     check_build(config)
@@ -398,8 +402,9 @@ def _measure(
     names = [module.name for module in modules]
     by_programs = {"image", "text", "linked", "compressed"}
     compressor = None if config.objective != "compressed" else _find_compressor(config, toolchain)
-    if recorded is not None and config.link_command is None and config.objective in by_programs:
-        plans, failures = recorded.link_plans(names)
+    linked = _linked_programs(config, database, recorded) if config.link_command is None else None
+    if linked is not None and config.objective in by_programs:
+        plans, failures = linked.plans(names, toolchain)
         measure = Measure(
             plans=plans,
             command=(),
@@ -407,11 +412,11 @@ def _measure(
             timeout_seconds=config.judge.timeout_seconds,
             workers=config.compiler.workers,
             compressor=compressor,
-            expected={program: recorded.plain_bytes(program) for program in plans},
+            expected={program: linked.plain_bytes(program) for program in plans},
         )
         if config.objective in {"linked", "compressed"}:
-            linked = measure.linked_modules()
-            measure = dataclasses.replace(measure, modules=tuple(name for name in names if name in linked))
+            inside = measure.linked_modules()
+            measure = dataclasses.replace(measure, modules=tuple(name for name in names if name in inside))
         return measure if plans else None, tuple(link_failures(failures))
     if config.objective not in {"linked", "compressed", "command"}:
         return None, ()
@@ -436,6 +441,23 @@ def _measure(
         compressor=compressor,
     )
     return measure, ()
+
+
+def _linked_programs(config: Tune, database: Database | None, recorded: RecordedBuild | None) -> LinkedPrograms | None:
+    """The programs of a recorded or a configured build, with their links."""
+    if recorded is not None:
+        return recorded.linked_programs()
+    if config.links is None or database is None:
+        return None
+    tree = config.links.resolve()
+    links = read_configured_links(tree)
+    linked = {os.path.relpath(path, tree): path for path in links}
+    programs = choose_programs(config.built.program, linked, folder=tree, tree=tree)
+    return LinkedPrograms(
+        links={name: links[linked[name]] for name in programs},
+        images={name: linked[name] for name in programs},
+        outputs=module_outputs(database.path, project=database.project, level=database.level),
+    )
 
 
 def _find_compressor(config: Tune, toolchain: Toolchain) -> Compressor | None:
