@@ -12,7 +12,7 @@ from rich.console import Console
 
 from mlgokit.builds.build import Build
 from mlgokit.builds.cargo import CargoBuild, CargoRequest, open_cargo
-from mlgokit.builds.compilers import check_sandbox, open_sandbox_for, spread
+from mlgokit.builds.compilers import check_sandbox, open_sandbox_for, spread, toolchain_of_build
 from mlgokit.builds.compression import DEFAULT, Compressor, find_compressor, find_stripper
 from mlgokit.builds.corpus import (
     CorpusBuild,
@@ -58,7 +58,7 @@ from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Compiler
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import baseline_of
 from mlgokit.corpus.importers.database import lto_kinds, module_outputs
 from mlgokit.errors import ReuseError, UsageError
@@ -164,7 +164,7 @@ def _open_sources(config: Tune, *, stack: contextlib.ExitStack, report: Report) 
     steps as the build has them.
     """
     policies = policies_of(config)
-    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
+    toolchain = toolchain_of_build(config.compiler, database=config.compile_commands, commands=config.built.build)
     check_sandbox(config.compiler, toolchain)
     settings = _settings(config, policies, toolchain)
     recorded = None
