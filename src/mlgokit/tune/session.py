@@ -1,6 +1,7 @@
 """A session of tuning: search, verification, the user's own build with the plugin, and what is published."""
 
 import dataclasses
+import functools
 import shlex
 import shutil
 import sys
@@ -24,6 +25,7 @@ from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.files import remove_leftovers
 from mlgokit.manifest import package_version
 from mlgokit.pages.html import write_page
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.targets import architectures_of, describe_missing_policies
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
@@ -63,7 +65,7 @@ PASSES_GAIN = 20.0
 """Bytes per second of processor time that searches over passes gained at least, in two small projects."""
 LEAST_STEPS = 12
 """Compilations that a search over passes of the optimizer takes to find something."""
-_COMPILATIONS = {"inlining": 3, "passes": 2, "allocations": 1, "shipped policies": 2}
+_COMPILATIONS = {"inlining": 3, "passes": 2, "allocations": 1, "shipped policies": 3}
 """Of all modules, beside the search: first policies and verifications, by what is tuned. There are about twice as many,
 in half of the time that the first takes."""
 _MINUTES = 150.0
@@ -466,7 +468,9 @@ def _tune_functions(
         return {} if settings.start is None else read_plugin_overrides(kind, settings.start)
 
     kept = settings.allocation_share * settings.seconds
-    openings = ((open_optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
+    policy = policy_file("builtin:passes") if settings.adds_shipped_policies else None
+    optimizer = functools.partial(open_optimizer, policy=policy)
+    openings = ((optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
     for index, (open_search, kind) in enumerate(openings):
         begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
         # All workers make steps, if only in one module.
