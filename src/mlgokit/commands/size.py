@@ -20,11 +20,12 @@ from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.sizes.compare import SizeDifference, compare_sizes
 from mlgokit.sizes.measure import measure_file
-from mlgokit.sizes.page import DEFAULT_GROUPINGS, Grouping, difference_page, size_page
+from mlgokit.sizes.page import DEFAULT_GROUPINGS, Grouping, difference_page, reasons_page, size_page
 from mlgokit.sizes.record import Sizes, size_limit_json
+from mlgokit.sizes.why import Reasons, find_reasons
 
-_LINES_AROUND = 14
-"""Lines of a terminal that two tables take beside their rows, and the prompt."""
+_LINES_AROUND = 17
+"""Lines that two tables, the sentences below them and the prompt take beside the rows."""
 _LEAST_ROWS = 3
 _BESIDE_NAMES = 48
 """Columns of a terminal that are beside the names of a table, or of one of differences."""
@@ -44,6 +45,8 @@ class Size:
     """Tables of the terminal; reports have all of them."""
     top: int | None = None
     """Rows of each table in the terminal and in Markdown; by default as many as one screen has."""
+    why: str | None = None
+    """Symbol, or its readable name, of which to show who calls it or refers to it, and where it was inlined."""
     map: Paths = ()
     """Linker map of the file (-Wl,-Map=), which says what comes from which library; a second one is that of the
     second file."""
@@ -59,19 +62,22 @@ class Shown:
     """What was found, and how it is to be shown."""
 
     config: Size
-    sizes: Sizes
-    difference: SizeDifference | None
+    found: Sizes | SizeDifference | Reasons
 
     def to_json(self) -> dict[str, Any]:
         """All that was found."""
-        return (self.difference or self.sizes).to_json()
+        return self.found.to_json()
 
     def page(self, *, top: int | None = None, width: int | None = None) -> Page:
         """The page of it."""
         shown, command = self.config.by, _command(self.config)
-        if self.difference is not None:
-            return difference_page(self.difference, shown=shown, top=top, width=width, command=command)
-        return size_page(self.sizes, shown=shown, top=top, width=width, command=command)
+        match self.found:
+            case SizeDifference():
+                return difference_page(self.found, shown=shown, top=top, width=width, command=command)
+            case Reasons():
+                return reasons_page(self.found, top=self.config.top, width=width, command=command)
+            case _:
+                return size_page(self.found, shown=shown, top=top, width=width, command=command)
 
 
 def run(config: Size, *, report: Report = say_nothing) -> Shown:  # noqa: ARG001  (as of other commands)
@@ -84,17 +90,22 @@ def run(config: Size, *, report: Report = say_nothing) -> Shown:  # noqa: ARG001
         StorageError: the report cannot be written.
     """
     _check(config)
+    shown = Shown(config=config, found=_find(config))
+    if config.output is not None:
+        atomic_write(config.output, json.dumps(shown.to_json(), indent=1) + "\n")
+        write_page(shown.page(), config.output)
+    return shown
+
+
+def _find(config: Size) -> Sizes | SizeDifference | Reasons:
+    if config.why is not None:
+        return find_reasons(config.file, config.why)
     files = [config.file] if config.after is None else [config.file, config.after]
     maps = [*config.map, None, None]
     found: list[Sizes] = []
     for place, path in enumerate(files):
         found.append(measure_file(path, link_map=maps[place]))
-    difference = compare_sizes(found[0], found[1]) if len(found) > 1 else None
-    shown = Shown(config=config, sizes=found[-1], difference=difference)
-    if config.output is not None:
-        atomic_write(config.output, json.dumps(shown.to_json(), indent=1) + "\n")
-        write_page(shown.page(), config.output)
-    return shown
+    return compare_sizes(found[0], found[1]) if len(found) > 1 else found[0]
 
 
 def _check(config: Size) -> None:
@@ -104,12 +115,15 @@ def _check(config: Size) -> None:
         raise UsageError(f"--map: expected one for each file, found {len(config.map)}; remove some")
     if config.format == "size-limit" and config.after is not None:
         raise UsageError("--format size-limit: expected one file, found two; give the second alone")
+    if config.why is not None and (config.after is not None or config.map or config.format == "size-limit"):
+        raise UsageError("--why: expected one file without --map and --format size-limit; remove what is more")
     if config.output is not None:
         check_json_name(config.output)
 
 
 def _command(config: Size) -> str:
     words = ["mlgokit", "size", str(config.file), *([str(config.after)] if config.after is not None else [])]
+    words += ["--why", config.why] if config.why is not None else []
     words += [word for path in config.map for word in ("--map", str(path))]
     return shlex.join(words)
 
@@ -121,13 +135,13 @@ def render(shown: Shown, console: Console) -> None:
         # As it is: a console would fold and colour it.
         sys.stdout.write(render_markdown(shown.page(top=config.top or _MARKDOWN_ROWS, width=_MARKDOWN_NAMES)))
         return
-    if config.format == "size-limit":
-        json.dump(size_limit_json(shown.sizes), sys.stdout, indent=2)
+    if config.format == "size-limit" and isinstance(shown.found, Sizes):
+        json.dump(size_limit_json(shown.found), sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
     tables = max(1, len(config.by))
     rows = config.top or max(_LEAST_ROWS, (console.height - _LINES_AROUND) // tables)
-    beside = _BESIDE_NAMES if shown.difference is None else _BESIDE_CHANGES
+    beside = _BESIDE_NAMES if not isinstance(shown.found, SizeDifference) else _BESIDE_CHANGES
     page = shown.page(top=rows, width=max(24, console.width - beside))
     report = "" if config.output is None else str(config.output.with_suffix(".html"))
     print_page(page, console, report=report)

@@ -53,11 +53,11 @@ def cut_sections(binary: Binary, layers: Sequence[Layer]) -> Pieces:
         section=section,
         file=np.maximum(0, np.minimum(end, file[section]) - begin),
         memory=np.maximum(0, np.minimum(end, memory[section]) - begin),
-        owners=tuple(_owner_at(layer, keys) for layer in layers),
+        owners=tuple(owner_at(layer, keys) for layer in layers),
     )
 
 
-def _owner_at(layer: Layer, keys: Ints) -> Ints:
+def owner_at(layer: Layer, keys: Ints) -> Ints:
     """The owner [K] of the byte at each key, or -1."""
     begin = layer.section * LARGEST_SECTION + layer.begin
     order = np.argsort(begin, kind="stable")

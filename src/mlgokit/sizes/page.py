@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Literal
 
 from mlgokit.pages.model import (
+    Branch,
     Column,
     Page,
     Part,
     Row,
     Table,
     Tile,
+    Tree,
     Treemap,
+    Trees,
     before_after_cells,
     before_after_columns,
     count_columns,
@@ -24,6 +27,7 @@ from mlgokit.pages.model import (
 )
 from mlgokit.sizes.compare import Changed, SizeDifference
 from mlgokit.sizes.record import GroupSize, SectionSize, Sizes, SymbolSize
+from mlgokit.sizes.why import Reasons, User
 from mlgokit.terminal import counted
 
 Grouping = Literal["section", "symbol", "source", "library", "template", "crate"]
@@ -33,6 +37,8 @@ MOST_ROWS = 5000
 """Symbols that the table of a document has."""
 MOST_TILES = 3000
 """Symbols that the treemap has; those that are smaller share a tile in each file."""
+LINES_OF_TREE = 10
+"""Lines of a tree in the terminal."""
 NO_SYMBOL = "no symbol"
 NO_SOURCE = "no source"
 NOT_LOADED = "in the file alone"
@@ -166,7 +172,7 @@ def _section_table(sizes: Sizes, family: Callable[[str], str]) -> Table:
     rows.sort(key=lambda row: (-_number(row[2]), -_number(row[1]), str(row[0])))
     return Table(
         title="Sections",
-        columns=(*text_columns("section"), *count_columns("file", "memory", "no symbol")),
+        columns=(*text_columns("section"), *count_columns("file", "memory", "unowned")),
         rows=tuple(rows),
         total=("all", sizes.file_bytes, sizes.memory_bytes, sum(_number(row[3]) for row in rows)),
         note="Bytes in the file and in memory, as llvm-size -A counts them, and those that belong to no symbol. What "
@@ -368,4 +374,53 @@ def _changed_table(
         rows=tuple(rows),
         note="What differs; the largest difference is first.",
         symbols=in_document,
+    )
+
+
+def reasons_page(found: Reasons, *, top: int | None = None, width: int | None = None, command: str = "") -> Page:
+    """The page about one symbol; see :func:`size_page`."""
+    name = shorten(found.readable, width)
+    in_section = f"{found.size:,} bytes in {found.section}" if found.size else "no code of its own"
+    used = len(found.users) + found.others
+    sentences = list(found.notes)
+    if found.chain:
+        sentences.append(f"A shortest way to it: {' > '.join(shorten(one, width) for one in found.chain)}.")
+    elif found.size and not used:
+        sentences.append(
+            "Nothing in the file refers to it: it is exported, or called by the system, or kept because the linker was "
+            "not told to remove what is not used (-ffunction-sections -fdata-sections -Wl,--gc-sections)."
+        )
+    tree = Tree(symbol=name, change=in_section, branches=tuple(_branch(user, width) for user in found.users))
+    rows: list[Row] = [(shorten(one.into, width), one.copies, one.bytes) for one in found.inlined]
+    return Page(
+        title=f"Why {name} is in {Path(found.path).name}",
+        headline=f"{name}: {in_section}, used by {used:,}; inlined copies: "
+        f"{sum(one.copies for one in found.inlined):,}, of {sum(one.bytes for one in found.inlined):,} bytes.",
+        sentences=tuple(sentences),
+        parts=(
+            *((Trees(title="Used by", trees=(tree,), terminal_rows=top or LINES_OF_TREE),) if found.users else ()),
+            *drop_empty(
+                (
+                    Table(
+                        title="Inlined into",
+                        columns=(*text_columns("function"), *count_columns("copies", "bytes")),
+                        rows=tuple(rows),
+                        note="As DWARF tells it; bytes are those of all copies, with what was inlined into them.",
+                        terminal_rows=top or LINES_OF_TREE,
+                    ),
+                )
+            ),
+        ),
+        command=command,
+        facts=(("file", found.path), ("symbol", ", ".join(found.names))),
+    )
+
+
+def _branch(user: User, width: int | None) -> Branch:
+    more = (f"{counted(user.others, 'more user')}",) if user.others else ()
+    return Branch(
+        how="called by" if user.calls else "referred to by",
+        symbol=shorten(user.readable, width),
+        marks=(f"{user.size:,} bytes", *more) if user.size else more,
+        branches=tuple(_branch(one, width) for one in user.users),
     )
