@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -247,3 +248,21 @@ def test_the_command_prints_and_writes(build: Build, tmp_path: Path, capsys: pyt
     assert "called by used(int)" in printed(path, "--why", "deep(int)")
     assert json.loads(printed(path, "--json"))["format"] == "mlgokit sizes"
     assert "Box<>::get" in printed(path, "--by", "template", "source")
+
+
+def test_the_commands_of_the_how_to_run(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "how-to"
+    (folder / "old").mkdir(parents=True)
+    build("program", "-Oz", "-g").rename(folder / "old/app")
+    build("program", "-g", f"-Wl,-Map={folder / 'app.map'}").rename(folder / "app")
+    monkeypatch.chdir(folder)
+    text = (Path(__file__).parents[2] / "docs/how-to/size.md").read_text()
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) >= 10
+    for line in lines:
+        words = shlex.split(line)
+        assert words[:2] == ["mlgokit", "size"]
+        with pytest.raises(SystemExit) as caught:
+            main(words[1:])
+        assert not caught.value.code, line
+    assert {path.name for path in folder.glob("*.html")} == {"sizes.html", "difference.html"}
