@@ -18,12 +18,15 @@ from mlgokit.terminal import open_console
 def made(symbols: dict[str, int], *, section: int = 1000, sources: tuple[GroupSize, ...] = ()) -> Sizes:
     owned = sum(symbols.values())
     rows = tuple(
-        SymbolSize(names=(name,), readable=name, section=".text", member="", file=size, memory=size, source="a.c")
+        SymbolSize(
+            names=(name,), readable=name, section=".text", member="", address=0, file=size, memory=size, source="a.c"
+        )
         for name, size in sorted(symbols.items(), key=lambda one: -one[1])
     )
     text = SectionSize(
         name=".text",
         member="",
+        address=0,
         size=section,
         listed=True,
         file=section,

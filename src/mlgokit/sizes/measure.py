@@ -23,12 +23,14 @@ class Pieces:
 
     Attributes:
         section: [P] index of the section.
+        begin: [P] offset in the section.
         file: [P] bytes in the file.
         memory: [P] bytes in memory.
         owners: for each layer, [P] the index of the owner, or -1.
     """
 
     section: Ints
+    begin: Ints
     file: Ints
     memory: Ints
     owners: tuple[Ints, ...]
@@ -51,6 +53,7 @@ def cut_sections(binary: Binary, layers: Sequence[Layer]) -> Pieces:
     section, begin, end, keys = section[kept], begin[kept], end[kept], keys[kept]
     return Pieces(
         section=section,
+        begin=begin,
         file=np.maximum(0, np.minimum(end, file[section]) - begin),
         memory=np.maximum(0, np.minimum(end, memory[section]) - begin),
         owners=tuple(owner_at(layer, keys) for layer in layers),
@@ -133,6 +136,7 @@ def _sections(binary: Binary, pieces: Pieces) -> tuple[SectionSize, ...]:
         SectionSize(
             name=one.name,
             member=one.member,
+            address=one.address,
             size=one.size,
             listed=one.listed,
             file=one.file_bytes,
@@ -154,8 +158,10 @@ def _symbols(binary: Binary, pieces: Pieces, sources: Layer, libraries: Layer) -
     first[owner[places[::-1]]] = places[::-1]
     readable = read_names({names[0] for names in owners})
     found: list[SymbolSize] = []
-    columns: list[list[int]] = [one.tolist() for one in (pieces.section, pieces.owners[1], pieces.owners[2])]
-    sections, of_source, of_library = columns
+    columns: list[list[int]] = [
+        one.tolist() for one in (pieces.section, pieces.begin, pieces.owners[1], pieces.owners[2])
+    ]
+    sections, begins, of_source, of_library = columns
     for index, piece in enumerate(first.tolist()):
         if piece < 0:
             continue
@@ -168,6 +174,7 @@ def _symbols(binary: Binary, pieces: Pieces, sources: Layer, libraries: Layer) -
                 readable=name,
                 section=section.name,
                 member=section.member,
+                address=section.address + begins[piece],
                 file=file[index],
                 memory=memory[index],
                 source=_name(sources, of_source[piece]),

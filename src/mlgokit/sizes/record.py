@@ -19,6 +19,7 @@ class SectionSize:
     Attributes:
         name: as the file has it.
         member: the member of a static library that it is of, else empty.
+        address: where it is loaded; 0 in objects.
         size: what ``llvm-size -A`` says of it.
         listed: whether ``llvm-size -A`` lists it.
         file: its bytes in the file.
@@ -29,6 +30,7 @@ class SectionSize:
 
     name: str
     member: str
+    address: int
     size: int
     listed: bool
     file: int
@@ -46,6 +48,7 @@ class SymbolSize:
         readable: the first of them, demangled.
         section: name of its section.
         member: the member of a static library that it is in, else empty.
+        address: where it begins: where it is loaded, or its offset in the section of an object.
         file: bytes in the file.
         memory: bytes in memory.
         source: the compilation unit that it comes from, if DWARF tells, else empty.
@@ -59,6 +62,7 @@ class SymbolSize:
     readable: str
     section: str
     member: str
+    address: int
     file: int
     memory: int
     source: str = ""
