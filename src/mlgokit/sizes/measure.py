@@ -191,7 +191,7 @@ def _name(layer: Layer, owner: int) -> str:
 
 
 def _groups(layer: Layer, pieces: Pieces, kind: int) -> tuple[GroupSize, ...]:
-    """The bytes of each owner of a layer, and of nobody; owners of one name together."""
+    """The bytes of each owner of a layer, and last of nobody; owners of one name together."""
     if not layer.owners:
         return ()
     names = list(dict.fromkeys(names[0] for names in layer.owners))
@@ -206,4 +206,4 @@ def _groups(layer: Layer, pieces: Pieces, kind: int) -> tuple[GroupSize, ...]:
         for index, name in enumerate([*names, ""])
         if file[index] or memory[index]
     ]
-    return tuple(sorted(groups, key=lambda one: (-max(one.file, one.memory), one.name)))
+    return tuple(sorted(groups, key=lambda one: (not one.name, -max(one.file, one.memory), one.name)))

@@ -23,8 +23,7 @@ _ESCAPES = {
     "$SP$": "@",
     "..": "::",
 }
-_ESCAPED = re.compile(r"\$(?:LT|GT|RF|BP|C|LP|RP|SP)\$|\.\.")
-_ESCAPED_NUMBER = re.compile(r"\$u([0-9a-f]{1,6})\$")
+_ESCAPED = re.compile(r"\$(?:LT|GT|RF|BP|C|LP|RP|SP)\$|\$u(?P<number>[0-9a-f]{1,5})\$|\.\.")
 _CRATE = re.compile(r"[A-Za-z_]\w*(?=::|\[)")
 _OPERATOR = re.compile(r"\boperator\s*(?:<=>|<<=|>>=|->\*?|<<|>>|<=|>=|<|>|\(\))")
 _ANONYMOUS = "(anonymous namespace)"
@@ -60,8 +59,7 @@ def _tidy(symbol: str, name: str) -> str:
     if not _LEGACY_RUST.match(symbol):
         return name
     name = _HASH.sub("", name)
-    name = _ESCAPED_NUMBER.sub(lambda found: chr(int(found[1], 16)) if int(found[1], 16) < 0x110000 else found[0], name)
-    name = _ESCAPED.sub(lambda found: _ESCAPES[found[0]], name)
+    name = _ESCAPED.sub(lambda found: chr(int(found["number"], 16)) if found["number"] else _ESCAPES[found[0]], name)
     return re.sub(r"(^|::)_(?=[<&*(\[])", r"\1", name)
 
 

@@ -153,6 +153,11 @@ def shorten(name: str, width: int | None) -> str:
     return f"{name[: width - 3 - tail]}...{name[-tail:]}" if tail > 0 else name[:width]
 
 
+def _shorten_path(name: str, width: int | None) -> str:
+    """A path of at most ``width`` letters, whose begin is left out."""
+    return name if width is None or len(name) <= width else f"...{name[3 - width :]}"
+
+
 def _section_table(sizes: Sizes, family: Callable[[str], str]) -> Table:
     groups: dict[str, list[SectionSize]] = {}
     for one in sizes.sections:
@@ -213,12 +218,12 @@ def _symbol_table(sizes: Sizes, width: int | None) -> Table:
 
 
 def _group_table(grouping: Grouping, groups: Sequence[GroupSize], sizes: Sizes, width: int | None) -> Table:
+    whole = grouping in {"source", "library"}
+    cut = _shorten_path if whole else shorten
     rows: list[Row] = [
-        (shorten(one.name, width) if one.name else f"no {grouping}", one.symbols, one.file, one.memory)
-        for one in groups
+        (cut(one.name, width) if one.name else f"no {grouping}", one.symbols, one.file, one.memory) for one in groups
     ]
     outside = sum(one.file for one in sizes.outside)
-    whole = grouping in {"source", "library"}
     if whole and rows:
         rows.append(("outside of sections", 0, outside, 0))
     notes = {
