@@ -19,6 +19,7 @@ from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
 from mlgokit.compiler import process
+from mlgokit.compiler.llvm_tools import find_llvm_tool
 from mlgokit.errors import ToolError
 from mlgokit.files import digest_file
 
@@ -45,11 +46,41 @@ import pathlib, sys
 from mlgokit.sizes.measure import measure_file
 measure_file(pathlib.Path(sys.argv[1]))
 """
+READERS = {
+    "our reader of ELF, symbols": """
+import pathlib, sys
+from mlgokit.compiler.objects import elf
+elf.read_symbols(elf.read_elf(pathlib.Path(sys.argv[1])))
+""",
+    "lief, symbols": """
+import sys, lief
+print(sum(1 for one in lief.parse(sys.argv[1]).symbols if one.size))
+""",
+    "pyelftools, symbols": """
+import sys
+from elftools.elf.elffile import ELFFile
+table = ELFFile(open(sys.argv[1], "rb")).get_section_by_name(".symtab")
+print(sum(1 for one in table.iter_symbols() if one["st_size"]))
+""",
+    "pyelftools, compilation units": """
+import sys
+from elftools.elf.elffile import ELFFile
+dwarf = ELFFile(open(sys.argv[1], "rb")).get_dwarf_info()
+ranges = dwarf.range_lists()
+for unit in dwarf.iter_CUs():
+    found = unit.get_top_DIE().attributes.get("DW_AT_ranges")
+    if found is not None:
+        ranges.get_range_list_at_offset(found.value, cu=unit)
+""",
+}
+"""Libraries that read symbols with their sizes, or compilation units with their ranges."""
 READING = (sys.executable, "-c", READ)
 THREADS = (".tdata", ".tbss")
 PADDING = 63
 """Most bytes between two symbols or sections that are padding: alignment is at most 64."""
 MOST_TOLD = 40
+MOST_CRASHES = 3
+"""Times that a reader may be ended by a signal before it is given up: puncover is now and then."""
 PREFIXES = {"ARM": "arm-none-eabi-", "RISC-V": "riscv64-unknown-elf-"}
 """Of the programs of GCC that puncover calls."""
 
@@ -61,7 +92,7 @@ class SizePeers:
     bloaty: Path
     """The program."""
     python: Path
-    """The Python that has puncover and membrowse."""
+    """The Python that has puncover, membrowse, lief and pyelftools."""
     programs: tuple[Path, ...] = ()
     """Programs and libraries with symbols, which bloaty reads too."""
     firmware: tuple[Path, ...] = ()
@@ -91,10 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(config: SizePeers, setup: Setup) -> Result:
     """Read, compare and time."""
     setup.tools["bloaty"] = _text([config.bloaty, "--version"]).strip()
-    names = (
-        "import importlib.metadata as m; print('puncover', m.version('puncover'), 'membrowse', m.version('membrowse'))"
-    )
-    setup.tools["readers of firmware"] = _text([config.python, "-c", names]).strip()
+    names = ("puncover", "membrowse", "lief", "pyelftools")
+    versions = f"import importlib.metadata as m; print(*[m.version(name) for name in {names!r}])"
+    setup.tools.update(zip(names, _text([config.python, "-c", versions]).split(), strict=True))
     rows: list[Row] = []
     others: list[Row] = []
     told: list[Row] = []
@@ -167,6 +197,7 @@ def measure(config: SizePeers, setup: Setup) -> Result:
                 note="Symbols of both by name and size. Overlaps: another symbol begins inside of it, whose bytes "
                 "count once in ours and twice in theirs. Only in ours: further names of a place.",
             ),
+            time_readers(config),
             Table(
                 title="What is different",
                 columns=("program", "peer", "name", "ours", "theirs"),
@@ -174,6 +205,27 @@ def measure(config: SizePeers, setup: Setup) -> Result:
                 note=f"The first {MOST_TOLD} of {len(told)}.",
             ),
         ),
+    )
+
+
+def time_readers(config: SizePeers) -> Table:
+    """What libraries take that read symbols or compilation units, for the first program."""
+    program = str(config.programs[0])
+    dwarf = [str(find_llvm_tool("llvm-dwarfdump")), "--debug-info", "--recurse-depth=0", program]
+    calls = {
+        name: [sys.executable if name.startswith("our") else str(config.python), "-c", text, program]
+        for name, text in READERS.items()
+    }
+    calls["llvm-dwarfdump, compilation units"] = dwarf
+    rows: list[Row] = []
+    for name, words in calls.items():
+        spent = _spent(words, config.repetitions)
+        rows.append((name, spent.seconds, spent.peak / 2**20))
+    return Table(
+        title="Libraries",
+        columns=("reader", "seconds", "MiB"),
+        rows=tuple(rows),
+        note=f"Processor time and memory of a process that reads {Path(program).name}.",
     )
 
 
@@ -321,8 +373,11 @@ def _spent(words: Sequence[str], repetitions: int) -> Spent:
     with tempfile.NamedTemporaryFile() as printed:
         for _ in range(repetitions):
             measured = [sys.executable, "-I", "-S", "-c", MEASURED, printed.name, *words]
-            done = process.run(measured, timeout_seconds=SECONDS)
-            code, took, peak, complaint = json.loads(done.stdout)
+            for _ in range(MOST_CRASHES):
+                done = process.run(measured, timeout_seconds=SECONDS)
+                code, took, peak, complaint = json.loads(done.stdout)
+                if code >= 0:
+                    break
             if code:
                 raise ToolError(f"{words[0]}: expected it to end well, found {code}: {complaint}; look at the program")
             seconds.append(took)
