@@ -1,0 +1,196 @@
+"""Each flag alone, then those that pay together, within a bound of time."""
+
+import dataclasses
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from mlgokit.advice.flags import Flag
+from mlgokit.advice.record import State, Step, Trial, TriedFlag
+from mlgokit.advice.trials import ALREADY, Trials
+from mlgokit.errors import UsageError
+from mlgokit.progress import Report
+
+SINGLES_SHARE = 0.6
+"""Of the time: what the flags alone may take; the rest is for combinations."""
+_LINK_SHARE = 0.3
+"""Of the time of a build: what one takes that only links, roughly."""
+_OUT_OF_TIME = "out of time: run the same command again to go on, with more --seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Time for trials.
+
+    Attributes:
+        seconds: for all of them.
+        build_seconds: what a build with its tests takes.
+        began: when it began, by :func:`time.monotonic`.
+    """
+
+    seconds: float
+    build_seconds: float
+    began: float = field(default_factory=time.monotonic)
+
+    def allows(self, trials: Trials, flags: Sequence[Flag], share: float = 1.0) -> bool:
+        """Whether a trial ends before a share of the time is over."""
+        if trials.is_known(flags):
+            return True
+        needed = self.build_seconds * (_LINK_SHARE if trials.only_links(flags) else 1.0)
+        return time.monotonic() - self.began + needed <= share * self.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """Flags that pay together.
+
+    Attributes:
+        flags: in the order in which they were added.
+        steps: what was tried.
+        trial: the build with them.
+    """
+
+    flags: tuple[Flag, ...]
+    steps: tuple[Step, ...]
+    trial: Trial
+
+
+def check_names(without: Collection[str], flags: Sequence[Flag]) -> None:
+    """Refuse names that no flag has.
+
+    Raises:
+        UsageError: there is one.
+    """
+    known = [flag.name for flag in flags]
+    if unknown := sorted(set(without) - set(known)):
+        raise UsageError(f"--without {unknown[0]}: expected one of {', '.join(known)}; correct the name")
+
+
+def describe_budget(trials: Trials, without: Collection[str], budget: Budget) -> str:
+    """How long the trials will take, before they begin."""
+    excluded = trials.excluded()
+    tried = [flag for flag in trials.flags if flag.name not in excluded and flag.name not in without]
+    links = sum(not flag.compile and not flag.profile for flag in tried)
+    # Those that work are tried on top of others once more, but for some that exclude each other.
+    builds = 1.8 * (len(tried) - links + _LINK_SHARE * links)
+    needed = builds * budget.build_seconds
+    bound = f"at most {budget.seconds:.0f} s (--seconds)" if needed > budget.seconds else f"about {needed:.0f} s"
+    return f"{len(tried)} flags, each build about {budget.build_seconds:.1f} s: {bound}"
+
+
+def try_alone(
+    trials: Trials, plain: Trial, without: Collection[str], budget: Budget, report: Report
+) -> list[TriedFlag]:
+    """Each flag of the list by itself.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: a command cannot be started.
+    """
+    excluded = trials.excluded()
+    found: list[TriedFlag] = []
+    for index, flag in enumerate(trials.flags):
+        report(index, len(trials.flags), f"flags alone · {flag.name}")
+        row = TriedFlag(name=flag.name, text=flag.text, cost=flag.cost, counts=flag.counts, state="not tried")
+        if flag.name in without:
+            row = dataclasses.replace(row, reason="--without")
+        elif reason := excluded.get(flag.name):
+            state: State = "already there" if reason == ALREADY else "not tried"
+            row = dataclasses.replace(row, state=state, reason="" if reason == ALREADY else reason)
+        elif not budget.allows(trials, [flag], SINGLES_SHARE):
+            row = dataclasses.replace(row, reason=_OUT_OF_TIME)
+        else:
+            row = _judge(row, plain, trials.make([flag]))
+        found.append(row)
+    report(len(trials.flags), len(trials.flags), "flags alone")
+    return found
+
+
+def _judge(row: TriedFlag, plain: Trial, trial: Trial) -> TriedFlag:
+    state, reason = _verdict(trial)
+    if state is not None:
+        return dataclasses.replace(row, state=state, reason=reason, trial=trial)
+    saved = plain.count(row.counts) - trial.count(row.counts)
+    return dataclasses.replace(row, state="smaller" if saved > 0 else "no smaller", trial=trial, saved=saved)
+
+
+def _verdict(trial: Trial) -> tuple[State | None, str]:
+    if trial.reason:
+        return "does not build", trial.reason
+    return ("fails the tests", trial.tests) if trial.tests else (None, "")
+
+
+def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Budget, report: Report) -> Combination:
+    """Add the flags, the largest gain alone first, and keep each that pays on top; some only pay so.
+
+    Flags that can change what a program does are only added where tests judge.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: a command cannot be started.
+    """
+    by_name = {flag.name: flag for flag in trials.flags}
+    ordered = sorted(
+        (row for row in tried if row.state == "smaller"), key=lambda row: (row.counts == "file", -row.saved)
+    )
+    kept: list[Flag] = []
+    steps: list[Step] = []
+    best = plain
+    for index, row in enumerate(ordered):
+        flag = by_name[row.name]
+        report(index, len(ordered), f"flags together · {'+'.join(one.name for one in (*kept, flag))}")
+        saved, reason = 0, ""
+        if flag.risk and not trials.judged:
+            reason = "it can change what the program does, and no --test judges"
+        elif flag.group and any(flag.group == one.group for one in kept):
+            reason = f"{next(one.name for one in kept if one.group == flag.group)} excludes it"
+        elif not budget.allows(trials, [*kept, flag]):
+            reason = _OUT_OF_TIME
+        else:
+            trial = trials.make([*kept, flag])
+            state, why = _verdict(trial)
+            saved = 0 if state is not None else best.count(row.counts) - trial.count(row.counts)
+            reason = f"{state}: {why}" if state is not None else _objection(flag, best, trial)
+            if not reason:
+                kept.append(flag)
+                best = trial
+        steps.append(Step(flag=flag.name, counts=row.counts, saved=saved, kept=not reason, reason=reason))
+    report(len(ordered), len(ordered), "flags together")
+    return Combination(flags=tuple(kept), steps=tuple(steps), trial=best)
+
+
+def _objection(flag: Flag, best: Trial, trial: Trial) -> str:
+    """Why a flag is not worth its cost on top of the best build so far; empty if it is."""
+    before, saved = best.count(flag.counts), best.count(flag.counts) - trial.count(flag.counts)
+    if saved <= 0:
+        return "it saves nothing on top"
+    if trial.count("loaded") > best.count("loaded"):
+        return "more bytes are loaded with it"
+    if saved < flag.worth * before:
+        return f"its cost is worth {100 * flag.worth:g} %, not {100 * saved / before:.2f} %"
+    return ""
+
+
+def confirm(trials: Trials, found: Combination, report: Report) -> tuple[Combination, Trial | None]:
+    """Make the whole build with the flags, all of its commands from its sources; drop the last flag while it fails.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: a command cannot be started.
+    """
+    flags, steps = list(found.flags), list(found.steps)
+    while flags:
+        report(0, 1, f"the whole build with {', '.join(flag.name for flag in flags)}")
+        whole = trials.make(flags, whole=True)
+        state, reason = _verdict(whole)
+        if state is None:
+            report(1, 1, f"the whole build with {', '.join(flag.name for flag in flags)}")
+            return Combination(flags=tuple(flags), steps=tuple(steps), trial=whole), whole
+        last = flags.pop()
+        steps = [
+            dataclasses.replace(step, kept=False, reason=f"the whole build {state}: {reason}")
+            if step.flag == last.name
+            else step
+            for step in steps
+        ]
+    return Combination(flags=(), steps=tuple(steps), trial=found.trial), None
