@@ -202,8 +202,15 @@ def _with_shipped(
     if not reason and trial.count("loaded") >= before.count("loaded"):
         reason = "it saves nothing on top"
     both = AddedOptions(compile=(*advice.compile, *added.compile), link=(*advice.link, *added.lto_link))
-    line = "" if reason else _line_of(recorded.site.commands, recorded.tree, both)
-    return dataclasses.replace(advice, shipped=trial, shipped_name=SHIPPED, shipped_reason=reason, shipped_line=line)
+    return dataclasses.replace(
+        advice,
+        shipped=trial,
+        shipped_name=SHIPPED,
+        shipped_reason=reason,
+        shipped_line="" if reason else _line_of(recorded.site.commands, recorded.tree, both),
+        shipped_compile=added.compile,
+        shipped_link=added.lto_link,
+    )
 
 
 def _tune_command(commands: BuildCommands) -> str:

@@ -124,7 +124,9 @@ class Advice:
         shipped: the build with the policies of the package on top; ``None`` if it was not made.
         shipped_name: what these policies are called.
         shipped_reason: why it was not made, or is not recommended.
-        shipped_line: what adds them to the build.
+        shipped_line: what adds them, and all that is advised, to this build.
+        shipped_compile: options of compilations that load them.
+        shipped_link: options of links that load them.
         tune: the command that tunes the build.
         tests: whether tests judged, in words.
         notes: what else one has to know, a sentence each.
@@ -132,6 +134,7 @@ class Advice:
         wall_seconds: elapsed time of all.
         command: what was typed.
         mlgokit_version: of this package.
+        toolchain: tool name -> version.
         report: path of the page.
     """
 
@@ -149,6 +152,8 @@ class Advice:
     shipped_name: str = ""
     shipped_reason: str = ""
     shipped_line: str = ""
+    shipped_compile: tuple[str, ...] = ()
+    shipped_link: tuple[str, ...] = ()
     tune: str = ""
     tests: str = ""
     notes: tuple[str, ...] = ()

@@ -172,7 +172,7 @@ class BuildTrials:
         lacks = {
             "one language": "" if len(languages) == 1 else "exceptions of the build's C++ could not pass through its C",
             "C++": "" if "c++" in languages else "the build has no C++",
-            "executables": "the build links shared libraries" if any("-shared" in words for words in links) else "",
+            "executables": _exports(links),
             "debug information": "" if any(_has_debug(words) for words in compilations) else "the build has none",
             "": "",
         }
@@ -237,6 +237,17 @@ def _link_words(call: WrappedCall) -> list[str]:
     if "++" in call.name or not (call.name.startswith("ld") or call.name.endswith(("-ld", "ld.lld", "ld.bfd"))):
         return list(call.words)
     return [str(call.program), *(f"-Wl,{word}" if word.startswith("-") else word for word in call.words)]
+
+
+def _exports(links: Sequence[Sequence[str]]) -> str:
+    """Why symbols of a build are meant to be seen from outside; empty if they are not."""
+    if any(word in {"-shared", "-Wl,-shared", "-Wl,--shared"} for words in links for word in words):
+        return "the build links shared libraries"
+    # `-Wl,-E` may stand among others behind one comma.
+    exported = {"-rdynamic", "-E", "--export-dynamic", "-export-dynamic"}
+    if any(part in exported for words in links for word in words for part in word.removeprefix("-Wl,").split(",")):
+        return "a program exports its symbols to what it loads"
+    return ""
 
 
 def _has_debug(words: Sequence[str]) -> bool:
