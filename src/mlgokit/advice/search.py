@@ -130,9 +130,8 @@ def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Bu
         ToolError: a command cannot be started.
     """
     by_name = {flag.name: flag for flag in trials.flags}
-    ordered = sorted(
-        (row for row in tried if row.state == "smaller"), key=lambda row: (row.counts == "file", -row.saved)
-    )
+    working = [row for row in tried if row.state in {"smaller", "no smaller"}]
+    ordered = sorted(working, key=lambda row: (row.counts == "file", -row.saved))
     kept: list[Flag] = []
     steps: list[Step] = []
     best = plain
