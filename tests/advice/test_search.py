@@ -14,7 +14,6 @@ from mlgokit.advice.record import Advice, Trial
 from mlgokit.advice.search import Budget, describe_budget
 from mlgokit.advice.trials import ALREADY
 from mlgokit.builds.images import BuiltImage
-from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.errors import UsageError
 from mlgokit.pages.markdown import render_markdown
 from mlgokit.progress import say_nothing
@@ -64,8 +63,7 @@ class FakeTrials:
     def excluded(self) -> dict[str, str]:
         return dict(self.known)
 
-    def make(self, flags: Sequence[Flag], *, whole: bool = False, plugin: AddedOptions | None = None) -> Trial:
-        assert plugin is None
+    def make(self, flags: Sequence[Flag], *, whole: bool = False) -> Trial:
         names = [flag.name for flag in flags]
         self.made.append("+".join([*(["whole"] if whole else []), *names]))
         if any(name in self.fails or (whole and name in self.fails_whole) for name in names):

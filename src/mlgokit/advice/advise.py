@@ -12,14 +12,14 @@ from typing import get_args
 from mlgokit.advice.flags import FLAGS
 from mlgokit.advice.record import Advice, BuildLine, Trial
 from mlgokit.advice.search import Budget, Combination, check_names, combine, confirm, describe_budget, try_alone
-from mlgokit.advice.trials import BuildTrials, Trials, TrialStore, options_of
+from mlgokit.advice.trials import ALREADY, BuildTrials, Trials, TrialStore, options_of
 from mlgokit.builds.compression import find_stripper
 from mlgokit.builds.images import holds_path
 from mlgokit.builds.lines import BuildSystem, line_for_system, line_of_options
 from mlgokit.builds.rebuild import open_rebuilder
 from mlgokit.builds.recorded import RecordedBuild
 from mlgokit.builds.site import BuildCommands
-from mlgokit.builds.variant import PluginPlace, plugin_options
+from mlgokit.builds.variant import plugin_options
 from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.corpus.build_notes import baseline_text, level_of
 from mlgokit.decode import read_json
@@ -193,15 +193,20 @@ def _with_shipped(
     except ToolError as error:
         return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
     plugin = Path(exported.versioned)
-    place: PluginPlace = "both" if any(flag.group == "lto" for flag in search.found.flags) else "compile"
-    added = plugin_options(plugin, place)
+    lto = {flag.name for flag in trials.flags if flag.group == "lto"}
+    optimizes = not lto.isdisjoint(search.advice.advised)
+    has_it = any(trials.excluded().get(name) == ALREADY for name in lto)
+    added = plugin_options(plugin, "both" if optimizes or has_it else "compile")
+    if optimizes:
+        # The wrappers look for link-time optimization in the words of the build itself.
+        added = dataclasses.replace(added, link=added.lto_link, lto_link=())
     trial = trials.make(search.found.flags, plugin=added)
     report(1, 1, f"{SHIPPED} on top")
     before = search.whole or search.plain
     reason = trial.reason or trial.tests or ""
     if not reason and trial.count("loaded") >= before.count("loaded"):
         reason = "it saves nothing on top"
-    both = AddedOptions(compile=(*advice.compile, *added.compile), link=(*advice.link, *added.lto_link))
+    both = AddedOptions(compile=(*advice.compile, *added.compile), link=(*advice.link, *added.link, *added.lto_link))
     return dataclasses.replace(
         advice,
         shipped=trial,
@@ -209,7 +214,7 @@ def _with_shipped(
         shipped_reason=reason,
         shipped_line="" if reason else _line_of(recorded.site.commands, recorded.tree, both),
         shipped_compile=added.compile,
-        shipped_link=added.lto_link,
+        shipped_link=(*added.link, *added.lto_link),
     )
 
 

@@ -44,14 +44,8 @@ class Trials(Protocol):
         """By name, why a flag is not to be tried; :data:`ALREADY` if the build has it."""
         ...
 
-    def make(self, flags: Sequence[Flag], *, whole: bool = False, plugin: AddedOptions | None = None) -> Trial:
-        """Build with flags.
-
-        Args:
-            flags: in the order of their options.
-            whole: run all commands of the build from its sources.
-            plugin: options that load a plugin.
-        """
+    def make(self, flags: Sequence[Flag], *, whole: bool = False) -> Trial:
+        """Build with flags in this order; with ``whole`` by all commands of the build from its sources."""
         ...
 
     def is_known(self, flags: Sequence[Flag]) -> bool:
@@ -125,12 +119,12 @@ class BuildTrials:
         return self.facts
 
     def make(self, flags: Sequence[Flag], *, whole: bool = False, plugin: AddedOptions | None = None) -> Trial:
-        """Build with flags; see :class:`Trials`."""
+        """Build with flags, and with options that load a plugin; see :class:`Trials`."""
         added = options_of(flags)
         key = key_of(flags, whole=whole, plugin=plugin is not None)
         if plugin is not None:
             added = dataclasses.replace(
-                added, compile=(*added.compile, *plugin.compile), lto_link=plugin.lto_link, cache=plugin.cache
+                plugin, compile=(*added.compile, *plugin.compile), link=(*added.link, *plugin.link)
             )
         return self.store.remember(key, lambda: self._make(flags, added, key, whole=whole))
 

@@ -11,10 +11,13 @@ from pathlib import Path
 from rich.console import Console
 
 from mlgokit.advice.advise import AdviceOptions, advise_build
+from mlgokit.advice.cargo import CargoCommands, advise_cargo
 from mlgokit.advice.page import advice_page
 from mlgokit.advice.record import Advice
+from mlgokit.builds.cargo import cargo_words
+from mlgokit.builds.compression import find_stripper
 from mlgokit.builds.recorded import record_plain
-from mlgokit.commands.options import NO_BUILD, Texts, WholeBuild
+from mlgokit.commands.options import NO_BUILD, Texts, WholeBuild, reject_with_cargo
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
@@ -33,6 +36,11 @@ class Advise:
 
     built: WholeBuild = NO_BUILD
     """Build that is to be smaller; it runs in copies of its folder, once for each flag."""
+    cargo: str | None = None
+    """Cargo build in place of --build, as in --cargo 'cargo build --release'; it runs in --cargo-folder with target
+    folders of its own, and the programs are first in PATH of the tests, which must end with 0."""
+    cargo_folder: Path = Path()
+    """With --cargo: folder of the package."""
     folder: Path = Path("advice")
     """Folder for the trials and the result; the same command goes on with what is there."""
     seconds: float = 600.0
@@ -52,20 +60,25 @@ def run(config: Advise, *, report: Report = say_nothing) -> Advice:
         ReuseError: the folder has another build's trials.
         UsageError: the call contradicts itself, or the build compiles or links nothing.
     """
-    if not config.built.build:
-        raise UsageError("advise: expected --build with the command of a build, found none; add it")
-    if config.built.clean:
-        raise UsageError("--clean: advise builds in copies of the folder alone, which are always clean; leave it out")
-    if config.seconds < 0:
-        raise UsageError(f"--seconds: expected a time of 0 or more, found {config.seconds:g}; correct it")
+    words = _check(config)
     config.built.check_programs()
     began = time.monotonic()
     with locked(config.folder):
         toolchain = find_toolchain(config.llvm)
         _claim(config, toolchain)
-        recorded = record_plain(config.built, config.folder, go_on=True, toolchain=toolchain, report=report)
         options = AdviceOptions(folder=config.folder, seconds=config.seconds, without=config.without)
-        advice = advise_build(recorded, options, report=report)
+        if words:
+            commands = CargoCommands(
+                words=words,
+                folder=config.cargo_folder.resolve(),
+                tests=tuple(map(tuple, config.built.words("test"))),
+                build_seconds=60 * config.built.build_minutes,
+                test_seconds=60 * config.built.test_minutes,
+            )
+            advice = advise_cargo(commands, options, compressor=find_stripper(toolchain), report=report)
+        else:
+            recorded = record_plain(config.built, config.folder, go_on=True, toolchain=toolchain, report=report)
+            advice = advise_build(recorded, options, report=report)
         result = config.folder / RESULT
         advice = dataclasses.replace(
             advice,
@@ -80,6 +93,26 @@ def run(config: Advise, *, report: Report = say_nothing) -> Advice:
     return advice
 
 
+def _check(config: Advise) -> tuple[str, ...]:
+    """The words of the cargo build; none for another build.
+
+    Raises:
+        UsageError: the call contradicts itself.
+    """
+    built = config.built
+    if bool(built.build) == (config.cargo is not None):
+        found = "both" if built.build else "none of them"
+        raise UsageError(f"advise: expected --build with the command of a build, or --cargo, found {found}; give one")
+    if built.clean:
+        raise UsageError("--clean: advise builds in copies of the folder alone, which are always clean; leave it out")
+    if config.seconds < 0:
+        raise UsageError(f"--seconds: expected a time of 0 or more, found {config.seconds:g}; correct it")
+    if config.cargo is None:
+        return ()
+    reject_with_cargo({"--program": bool(built.program)})
+    return cargo_words(config.cargo)
+
+
 def _claim(config: Advise, toolchain: Toolchain) -> None:
     """Sign the folder, or check that it has trials of this build.
 
@@ -92,6 +125,8 @@ def _claim(config: Advise, toolchain: Toolchain) -> None:
         "test": built.test,
         "program": built.program,
         "build_folder": built.build_folder.resolve(),
+        "cargo": config.cargo,
+        "cargo_folder": config.cargo_folder.resolve(),
     }
     if not check_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs={}):
         write_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs={})
