@@ -3,15 +3,17 @@
 They take more than 5 s, as each flag is a build of its own, alone and on top of others.
 """
 
+import dataclasses
 import json
 import os
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from mlgokit.advice.flags import FLAGS
+from mlgokit.advice.flags import FLAGS, RUST_FLAGS
 from mlgokit.advice.record import Advice
 from mlgokit.builds.images import weigh_image
 from mlgokit.builds.site import BuildCommands
@@ -236,6 +238,50 @@ def test_a_test_that_fails_with_a_flag_refuses_it(toolchain: Toolchain, tmp_path
     found = {row.name: row.state for row in advice.flags}
     assert (found["gc-sections"], found["strip"], found["Oz"]) == ("fails the tests", "fails the tests", "smaller")
     assert advice.advised == ("Oz",)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(("opt-z", "strip"), id="short"),
+        # Each build optimizes the whole standard library.
+        pytest.param(("opt-z", "lto-fat", "panic-abort", "strip"), id="lto", marks=pytest.mark.slow),
+    ],
+)
+def test_cargo_with_the_lines_gives_what_was_said(toolchain: Toolchain, tmp_path: Path, names: tuple[str, ...]):
+    if shutil.which("cargo") is None:
+        pytest.skip("no cargo to test with")
+    manifest = '[package]\nname = "toy"\nversion = "0.1.0"\nedition = "2021"\n'
+    source = 'fn main() { let n: Vec<u64> = (1..9).collect(); println!("{} {:?}", n.iter().sum::<u64>(), n); }\n'
+    project = written(tmp_path / "user", {"Cargo.toml": manifest, "src/main.rs": source})
+    known = [flag.name for flag in RUST_FLAGS]
+    config = Advise(
+        built=BuildCommands(test=("toy",)),
+        cargo="cargo build --release --offline",
+        cargo_folder=project,
+        folder=tmp_path / "advice",
+        without=tuple(set(known) - set(names)),
+        llvm=toolchain.major,
+    )
+    advice = advise(config)
+
+    assert advice.advised
+    (lines,) = [one.line for one in advice.lines if one.system == "Cargo.toml"]
+    (project / "Cargo.toml").write_text(f"{manifest}{lines}\n")
+    done = process.run(
+        ["cargo", "build", "--release", "--offline"],
+        timeout_seconds=120,
+        cwd=project,
+        env=os.environ | {"CARGO_TARGET_DIR": str(tmp_path / "o")},
+    )
+    assert done.returncode == 0, done.stderr
+    program = tmp_path / "o" / "release" / "toy"
+    assert (weigh_image(program).row.flash, program.stat().st_size) == promised(advice)
+    assert {row.name: row.state for row in advise(config).flags if row.trial} == {
+        row.name: row.state for row in advice.flags if row.trial
+    }
+    again = advise(dataclasses.replace(config, folder=tmp_path / "second"))
+    assert {row.name for row in again.flags if row.state == "already there"} >= set(advice.advised)
 
 
 def test_a_build_in_the_users_own_folder_is_refused(tmp_path: Path):

@@ -61,7 +61,8 @@ def run(config: Advise, *, report: Report = say_nothing) -> Advice:
         UsageError: the call contradicts itself, or the build compiles or links nothing.
     """
     words = _check(config)
-    config.built.check_programs()
+    if not words:
+        config.built.check_programs()
     began = time.monotonic()
     with locked(config.folder):
         toolchain = find_toolchain(config.llvm)

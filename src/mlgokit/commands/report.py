@@ -7,6 +7,8 @@ from typing import Annotated, Any, cast
 
 import tyro
 
+from mlgokit.advice.page import advice_page
+from mlgokit.advice.record import FORMAT as ADVICE, Advice
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import FORMAT as BENCH, Bench
 from mlgokit.commands.importance import Importance, importance_of
@@ -26,7 +28,7 @@ from mlgokit.progress import Report, say_nothing
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.result import FORMAT as TUNING, Tuned
 
-_FORMATS = (EVALUATION, BENCH, TRAINING, TUNING, RUN)
+_FORMATS = (EVALUATION, BENCH, TRAINING, TUNING, ADVICE, RUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class MakeReport:
 
     result: Annotated[Path, tyro.conf.Positional]
     """JSON file that `mlgokit evaluate --output` or `mlgokit bench` wrote, `metrics.json` of `mlgokit train`,
-    `tuned.json` of `mlgokit tune`, or `results.json` of `mlgokit quickstart`."""
+    `tuned.json` of `mlgokit tune`, `advice.json` of `mlgokit advise`, or `results.json` of `mlgokit quickstart`."""
     output: Path | None = None
     """HTML file to write, with Markdown beside it; beside the result if not given."""
     traces: Path | None = None
@@ -74,9 +76,11 @@ def _page_of(config: MakeReport, value: object, report: Report) -> Page:
         return bench_page(Bench.from_json(value, str(config.result)))
     if found == TUNING:
         return tuned_page(Tuned.from_json(value))
+    if found == ADVICE:
+        return advice_page(Advice.from_json(value))
     raise InputError(
         f"{config.result}: expected format {', '.join(map(repr, _FORMATS))}, found {found!r:.60}; give the JSON that "
-        "`mlgokit evaluate --output`, `bench`, `train`, `tune` or `quickstart` wrote"
+        "`mlgokit evaluate --output`, `bench`, `train`, `tune`, `advise` or `quickstart` wrote"
     )
 
 
