@@ -8,6 +8,7 @@ from mlgokit.advice.cargo import CargoCommands
 from mlgokit.advice.flags import FLAGS, RUST_FLAGS, Flag, is_present
 from mlgokit.advice.trials import key_of, options_of
 
+DOCUMENT = Path(__file__).parents[2] / "docs/how-to/advise.md"
 BY_NAME = {flag.name: flag for flag in FLAGS}
 
 
@@ -21,6 +22,13 @@ def test_each_flag_has_a_name_options_and_a_cost():
             assert not flag.needs or flags is FLAGS
     assert all(flag.compile or flag.link for flag in FLAGS)
     assert all(flag.profile or flag.rustc for flag in RUST_FLAGS)
+
+
+def test_the_how_to_has_every_flag():
+    text = DOCUMENT.read_text()
+    assert {flag.name for flag in (*FLAGS, *RUST_FLAGS) if f"`{flag.name}`" not in text} == set()
+    for flag in FLAGS:
+        assert all(option in text for option in (*flag.compile, *flag.link) if not option.startswith("-O"))
 
 
 def test_what_goes_together_shares_its_compilations():

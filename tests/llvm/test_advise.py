@@ -195,7 +195,12 @@ def test_configure_and_make_with_the_flags_give_what_was_said(toolchain: Toolcha
     again = advise(config)
     assert [(row.state, row.saved) for row in again.flags] == [(row.state, row.saved) for row in advice.flags]
     assert again.plain == advice.plain
-    with pytest.raises(ReuseError):
+    (project / "work.c").write_text(C["work.c"].replace("31", "33"))
+    with pytest.raises(
+        ReuseError, match=r"expected trials of the sources as they are, found that \S+/work.c has changed"
+    ):
+        advise(config)
+    with pytest.raises(ReuseError, match=r"config.build: expected"):
         advise(Advise(built=BuildCommands(build=("make all",), build_folder=project), folder=tmp_path / "advice"))
     value = json.loads((tmp_path / "advice" / "advice.json").read_text())
     assert Advice.from_json(value).advised == advice.advised

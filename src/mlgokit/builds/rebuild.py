@@ -15,7 +15,8 @@ from pathlib import Path
 from mlgokit.builds.compression import Compressor
 from mlgokit.builds.images import LINKED, BuiltImage
 from mlgokit.builds.recorded import RecordedBuild, weigh_program
-from mlgokit.builds.site import copies_of, fresh_tree, run_step
+from mlgokit.builds.site import copies_of, fresh_tree, run_step, state_of
+from mlgokit.compiler.build_tree import files_below
 from mlgokit.compiler.project_calls import project_calls
 from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, WrappedCall
 from mlgokit.errors import UsageError
@@ -197,6 +198,13 @@ def open_rebuilder(recorded: RecordedBuild, *, compressor: Compressor | None) ->
         finally:
             for name in ("configured", "compiled", "plain"):
                 shutil.rmtree(copies_of(recorded.tree) / name, ignore_errors=True)
+
+
+def find_changed_source(recorded: RecordedBuild) -> Path | None:
+    """A file of the user's folder that was changed or deleted since the build was recorded; the first in order."""
+    source, folder = copies_of(recorded.tree) / "source", recorded.site.commands.build_folder.resolve()
+    names = sorted(path.relative_to(source) for path in files_below(source) if not path.is_symlink())
+    return next((folder / name for name in names if state_of(folder / name) != state_of(source / name)), None)
 
 
 def _copy(source: Path, target: Path) -> None:

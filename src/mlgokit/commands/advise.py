@@ -12,17 +12,21 @@ from rich.console import Console
 
 from mlgokit.advice.advise import AdviceOptions, advise_build
 from mlgokit.advice.cargo import CargoCommands, advise_cargo
+from mlgokit.advice.flags import FLAGS, RUST_FLAGS
 from mlgokit.advice.page import advice_page
 from mlgokit.advice.record import Advice
 from mlgokit.builds.cargo import cargo_words
 from mlgokit.builds.compression import find_stripper
+from mlgokit.builds.rebuild import find_changed_source
 from mlgokit.builds.recorded import record_plain
+from mlgokit.builds.site import state_of
 from mlgokit.commands.options import NO_BUILD, Texts, WholeBuild, reject_with_cargo
+from mlgokit.compiler.build_tree import files_below
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.errors import UsageError
+from mlgokit.errors import ReuseError, UsageError
 from mlgokit.files import atomic_write
 from mlgokit.locks import locked
-from mlgokit.manifest import check_manifest, package_version, write_manifest
+from mlgokit.manifest import check_manifest, digest_value, package_version, write_manifest
 from mlgokit.pages.html import write_page
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
@@ -79,6 +83,11 @@ def run(config: Advise, *, report: Report = say_nothing) -> Advice:
             advice = advise_cargo(commands, options, compressor=find_stripper(toolchain), report=report)
         else:
             recorded = record_plain(config.built, config.folder, go_on=True, toolchain=toolchain, report=report)
+            if changed := find_changed_source(recorded):
+                raise ReuseError(
+                    f"{config.folder}: expected trials of the sources as they are, found that {changed} has changed "
+                    "since; delete the folder, or name another --folder"
+                )
             advice = advise_build(recorded, options, report=report)
         result = config.folder / RESULT
         advice = dataclasses.replace(
@@ -129,8 +138,18 @@ def _claim(config: Advise, toolchain: Toolchain) -> None:
         "cargo": config.cargo,
         "cargo_folder": config.cargo_folder.resolve(),
     }
-    if not check_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs={}):
-        write_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs={})
+    inputs = {"flags": digest_value([FLAGS, RUST_FLAGS])}
+    if config.cargo is not None:
+        inputs["sources"] = _digest_crate(config.cargo_folder.resolve())
+    if not check_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs=inputs):
+        write_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs=inputs)
+
+
+def _digest_crate(folder: Path) -> str:
+    """Of what cargo compiles of a package, by the times of its files; what it has built is not looked at."""
+    kinds = {".rs", ".toml", ".c", ".h", ".cc", ".cpp"}
+    paths = sorted(path for path in files_below(folder, without=folder / "target") if path.suffix in kinds)
+    return digest_value([[path.relative_to(folder), *state_of(path)] for path in paths])
 
 
 def render(result: Advice, console: Console) -> None:
