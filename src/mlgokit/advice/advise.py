@@ -89,11 +89,6 @@ def search_flags(
     found = combine(trials, plain, rows, budget, report)
     confirmed, whole = confirm(trials, found, report)
     added = options_of(confirmed.flags)
-    notes: list[str] = []
-    if whole is not None and any(
-        whole.programs[name].flash != one.flash for name, one in found.trial.programs.items() if name in whole.programs
-    ):
-        notes.append("the whole build differs from the one that was only compiled again: its numbers count")
     advice = Advice(
         build=build,
         plain=plain,
@@ -105,7 +100,7 @@ def search_flags(
         link=added.link,
         line="",
         lines=(),
-        notes=(*notes, *_grown(plain, whole)),
+        notes=(*_unrepeatable(found.trial, whole), *_grown(plain, whole)),
         wall_seconds=time.monotonic() - began,
     )
     return Search(plain=plain, advice=advice, found=confirmed, whole=whole)
@@ -240,6 +235,18 @@ def _baseline(recorded: RecordedBuild) -> str:
     database = read_json(recorded.database, expected="the build's commands", remedy="delete the folder of the advice")
     levels = Counter(level_of(entry["arguments"]) for entry in database)
     return f"{baseline_text(recorded.site.toolchain.version, levels)}{recorded.in_place_of}"
+
+
+def _unrepeatable(quick: Trial, whole: Trial | None) -> Iterator[str]:
+    if whole is None or quick.flags != whole.flags:
+        return
+    for name, one in quick.programs.items():
+        again = whole.programs[name]
+        if one.flash != again.flash:
+            yield (
+                f"{name} has {one.flash:,} bytes in one build with what is advised and {again.flash:,} in another: this "
+                "build does not repeat itself to the byte"
+            )
 
 
 def _grown(plain: Trial, whole: Trial | None) -> Iterator[str]:

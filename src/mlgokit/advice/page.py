@@ -115,7 +115,7 @@ def _flag_table(advice: Advice) -> Table:
             )
         told.append(trial.count("file") - advice.plain.count("file"))
         told += [_ratio(advice.plain.compile_seconds, trial.compile_seconds)]
-        return (*told, _ratio(advice.plain.link_seconds, trial.link_seconds))
+        return (*told, _ratio(advice.plain.seconds, trial.seconds))
 
     ordered = sorted(rows, key=lambda row: (row.counts == "file", -row.saved))
     return Table(
@@ -132,11 +132,11 @@ def _flag_table(advice: Advice) -> Table:
                 for title in parts
             ),
             *difference_columns("whole file"),
-            *number_columns("compile time", "link time"),
+            *number_columns("compile time", "build time"),
         ),
         rows=tuple(cells(row, row.trial) for row in ordered if row.trial is not None),
-        note=f"{_LOADED}, of all programs, less those of the plain build; then its parts, the stripped file, and the "
-        "file as it is. Times are processor time in the place of the plain build's, which is 1.",
+        note=f"{_LOADED}, of all programs, less those of the plain build; then its parts, the stripped file, and "
+        "the file as it is. Times are processor time of compilations, and of these with links; the plain build's is 1.",
     )
 
 
