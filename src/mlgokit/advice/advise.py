@@ -244,8 +244,8 @@ def _unrepeatable(quick: Trial, whole: Trial | None) -> Iterator[str]:
         again = whole.programs[name]
         if one.flash != again.flash:
             yield (
-                f"{name} has {one.flash:,} bytes in one build with what is advised and {again.flash:,} in another: this "
-                "build does not repeat itself to the byte"
+                f"{name} has {one.flash:,} bytes in one build with what is advised and {again.flash:,} in another: "
+                "the build does not repeat itself to the byte"
             )
 
 
