@@ -45,13 +45,17 @@ def trial(
 
 @dataclass(slots=True, kw_only=True)
 class FakeTrials:
-    """Each flag saves the bytes in ``saves``; those in ``breaks`` fail the tests, those in ``fails`` do not build."""
+    """Each flag saves the bytes in ``saves``; those in ``together`` more if all are there.
+
+    Those in ``breaks`` fail the tests, those in ``fails`` do not build.
+    """
 
     saves: Mapping[str, int] = field(default_factory=dict[str, int])
     breaks: tuple[str, ...] = ()
     fails: tuple[str, ...] = ()
     fails_whole: tuple[str, ...] = ()
     known: Mapping[str, str] = field(default_factory=dict[str, str])
+    together: Mapping[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
     judged: bool = True
     flags: tuple[Flag, ...] = LIST
     made: list[str] = field(default_factory=list[str])
@@ -70,6 +74,7 @@ class FakeTrials:
             return trial(flags, 0, reason="make ended with 2: error: no")
         tests = "check ended with 1" if any(name in self.breaks for name in names) else ""
         saved = sum(self.saves.get(flag.name, 0) for flag in flags if flag.counts == "loaded")
+        saved += sum(more for some, more in self.together.items() if set(some) <= set(names))
         file = 5000 - sum(self.saves.get(flag.name, 0) for flag in flags)
         return trial(flags, 1000 - saved, file=file, tests=tests if self.judged else None, wall=self.wall)
 
@@ -127,10 +132,18 @@ def test_what_excludes_another_fails_or_is_not_worth_its_cost_stays_out(ask: Ask
     }  # fmt: skip
     assert reasons(found) == {
         "weak": "",
-        "strong": "weak excludes it",
+        "strong": "weak saves as much or more in its place",
         "risky": "its cost is worth 0.5 %, not 0.43 %",
     }
     assert found.advice.advised == ("weak",)
+
+
+def test_a_flag_takes_the_place_of_one_that_it_excludes_if_it_saves_more_there(ask: Ask):
+    trials = FakeTrials(saves={"weak": 30, "strong": 20, "a": 25}, together={("strong", "a"): 40})
+    found = ask(trials)
+    assert "a+strong" in trials.made
+    assert found.advice.advised == ("a", "strong")
+    assert reasons(found)["weak"] == "strong saves more in its place"
 
 
 def test_without_tests_nothing_is_advised_that_can_change_the_program(ask: Ask):

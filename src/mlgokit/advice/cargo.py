@@ -4,13 +4,14 @@ import contextlib
 import dataclasses
 import json
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.advice.advise import AdviceOptions, search_flags
+from mlgokit.advice.advise import SHIPPED, AdviceOptions, Search, search_flags
 from mlgokit.advice.flags import RUST_FLAGS, Flag
 from mlgokit.advice.record import Advice, BuildLine, Trial
 from mlgokit.advice.trials import ALREADY, PLAIN, TrialStore, key_of
@@ -21,14 +22,21 @@ from mlgokit.builds.recorded import weigh_program
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import is_image
 from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.rust.compile import plugin_words
 from mlgokit.compiler.rust.record import RustcCall, calls_below, run_cargo
+from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.rust.wrapper import is_program
+from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.decode import read_json
 from mlgokit.errors import ToolError, UsageError
+from mlgokit.export.plugin import export_plugin
 from mlgokit.files import atomic_write, writing
 from mlgokit.manifest import sign_new
+from mlgokit.policy.pretrained import policy_files
 from mlgokit.progress import Report
 
+_UNSTABLE = {"RUSTC_BOOTSTRAP": "1"}
+"""Has a stable rustc take an option that is not stable."""
 _DEFAULTS = {"opt-level": "3", "lto": "false", "codegen-units": "16", "panic": "unwind", "strip": "none"}
 """Settings of a release build that rustc is not told."""
 
@@ -118,7 +126,7 @@ class CargoTrials:
         reason, seconds, calls = "", 0.0, list[RustcCall]()
         try:
             done = run_cargo(
-                [*commands.words[:1], *_rustflags(flags), *commands.words[1:]],
+                _with_rustflags(commands.words, flags),
                 commands.folder,
                 place=self.place,
                 timeout_seconds=commands.build_seconds,
@@ -172,6 +180,8 @@ class CargoTrials:
         }
         if (given := os.environ.get("RUSTFLAGS")) is not None:
             found["RUSTFLAGS"] = " ".join([given, *(word for flag in flags for word in flag.rustc)])
+        if any(word.startswith("-Z") for flag in flags for word in flag.rustc):
+            found |= _UNSTABLE
         return found
 
     def _test(self, flags: Sequence[Flag], folders: set[Path]) -> str:
@@ -222,13 +232,44 @@ def advise_cargo(
         said = "no --test was given, so no flag was taken that can change what a program does"
     elif not trials.judged:
         said = f"the tests already fail on the plain build ({trials.facts['tests']}), so they judge nothing"
-    return dataclasses.replace(
+    advice = dataclasses.replace(
         search.advice,
-        line="; ".join(f"{one.system}: {', '.join(one.line.splitlines())}" for one in lines),
+        line=_text(lines),
         lines=lines,
         tests=said,
-        tune=f"mlgokit tune --cargo '{text}'",
+        tune=shlex.join(["mlgokit", "tune", "--cargo", text]),
     )
+    return _with_shipped(advice, trials, search, options, report=report)
+
+
+def _with_shipped(
+    advice: Advice, trials: CargoTrials, search: Search, options: AdviceOptions, *, report: Report
+) -> Advice:
+    """The advice with the policies of the package on top, measured."""
+    report(0, 1, f"{SHIPPED} on top")
+    try:
+        rustc = find_rustc()
+        toolchain = find_toolchain(rustc.major, need_plugin=True)
+        exported = export_plugin(toolchain, policy_files([Path(SHIPPED)]), options.folder.resolve() / "builtin.so")
+        plugin = Path(exported.versioned)
+        load_plugin(rustc, plugin)
+    except ToolError as error:
+        return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
+    policies = Flag(name="policies", rustc=tuple(plugin_words(plugin)), cost="")
+    trial = trials.make([*search.found.flags, policies])
+    report(1, 1, f"{SHIPPED} on top")
+    reason = trial.reason or trial.tests or ""
+    if not reason and trial.count("loaded") >= (search.whole or search.plain).count("loaded"):
+        reason = "it saves nothing on top"
+    lines = _lines(trials.commands.profile, [*search.found.flags, policies])
+    line = f"RUSTC_BOOTSTRAP=1 in the environment; {_text(lines)}"
+    return dataclasses.replace(
+        advice, shipped=trial, shipped_name=SHIPPED, shipped_reason=reason, shipped_line="" if reason else line
+    )
+
+
+def _text(lines: Sequence[BuildLine]) -> str:
+    return "; ".join(f"{one.system}: {', '.join(one.line.splitlines())}" for one in lines)
 
 
 def _lines(profile: str, flags: Sequence[Flag]) -> tuple[BuildLine, ...]:
@@ -243,12 +284,13 @@ def _lines(profile: str, flags: Sequence[Flag]) -> tuple[BuildLine, ...]:
     return tuple(found)
 
 
-def _rustflags(flags: Sequence[Flag]) -> list[str]:
-    """The option of cargo that adds options to all calls of rustc; none where the environment has them."""
-    words = list(dict.fromkeys(word for flag in flags for word in flag.rustc))
-    if not words or "RUSTFLAGS" in os.environ:
-        return []
-    return ["--config", f"build.rustflags={json.dumps(words)}"]
+def _with_rustflags(words: Sequence[str], flags: Sequence[Flag]) -> list[str]:
+    """A command of cargo that adds options to all calls of rustc, unless the environment has them."""
+    added = list(dict.fromkeys(word for flag in flags for word in flag.rustc))
+    if not added or "RUSTFLAGS" in os.environ:
+        return list(words)
+    end = list(words).index("--") if "--" in words else len(words)
+    return [*words[:end], "--config", f"build.rustflags={json.dumps(added)}", *words[end:]]
 
 
 def _program(call: RustcCall) -> Path | None:

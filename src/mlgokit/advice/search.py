@@ -71,8 +71,8 @@ def describe_budget(trials: Trials, without: Collection[str], budget: Budget) ->
     excluded = trials.excluded()
     tried = [flag for flag in trials.flags if flag.name not in excluded and flag.name not in without]
     links = sum(not flag.compile and not flag.profile for flag in tried)
-    # Those that work are tried on top of others once more, but for some that exclude each other.
-    builds = 1.8 * (len(tried) - links + _LINK_SHARE * links)
+    # Those that work are tried once more, on top of others.
+    builds = 2 * (len(tried) - links + _LINK_SHARE * links)
     needed = builds * budget.build_seconds
     bound = f"at most {budget.seconds:.0f} s (--seconds)" if needed > budget.seconds else f"about {needed:.0f} s"
     return f"{len(tried)} flags, each build about {budget.build_seconds:.1f} s: {bound}"
@@ -123,6 +123,8 @@ def _verdict(trial: Trial) -> tuple[State | None, str]:
 def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Budget, report: Report) -> Combination:
     """Add the flags, the largest gain alone first, and keep each that pays on top; some only pay so.
 
+    Of flags that exclude each other, a later one takes the place of an earlier one if it saves more there.
+
     Flags that can change what a program does are only added where tests judge.
 
     Raises:
@@ -137,36 +139,42 @@ def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Bu
     best = plain
     for index, row in enumerate(ordered):
         flag = by_name[row.name]
-        report(index, len(ordered), f"flags together · {'+'.join(one.name for one in (*kept, flag))}")
+        rival = next((one for one in kept if flag.group and one.group == flag.group), None)
+        candidate = [*(one for one in kept if one is not rival), flag]
+        report(index, len(ordered), f"flags together · {'+'.join(one.name for one in candidate)}")
         saved, reason = 0, ""
         if flag.risk and not trials.judged:
             reason = "it can change what the program does, and no --test judges"
-        elif flag.group and any(flag.group == one.group for one in kept):
-            reason = f"{next(one.name for one in kept if one.group == flag.group)} excludes it"
-        elif not budget.allows(trials, [*kept, flag]):
+        elif not budget.allows(trials, candidate):
             reason = _OUT_OF_TIME
         else:
-            trial = trials.make([*kept, flag])
+            trial = trials.make(candidate)
             state, why = _verdict(trial)
             saved = 0 if state is not None else best.count(row.counts) - trial.count(row.counts)
-            reason = f"{state}: {why}" if state is not None else _objection(flag, best, trial)
+            reason = f"{state}: {why}" if state is not None else _objection(flag, rival, best, trial)
             if not reason:
-                kept.append(flag)
-                best = trial
+                kept, best = candidate, trial
+                steps = [
+                    dataclasses.replace(step, kept=False, reason=f"{flag.name} saves more in its place")
+                    if rival is not None and step.flag == rival.name
+                    else step
+                    for step in steps
+                ]
         steps.append(Step(flag=flag.name, counts=row.counts, saved=saved, kept=not reason, reason=reason))
     report(len(ordered), len(ordered), "flags together")
     return Combination(flags=tuple(kept), steps=tuple(steps), trial=best)
 
 
-def _objection(flag: Flag, best: Trial, trial: Trial) -> str:
-    """Why a flag is not worth its cost on top of the best build so far; empty if it is."""
+def _objection(flag: Flag, rival: Flag | None, best: Trial, trial: Trial) -> str:
+    """Why a flag is not worth its cost on top of the best build so far, or in the place of a rival; empty if it is."""
     before, saved = best.count(flag.counts), best.count(flag.counts) - trial.count(flag.counts)
     if saved <= 0:
-        return "it saves nothing on top"
+        return "it saves nothing on top" if rival is None else f"{rival.name} saves as much or more in its place"
     if trial.count("loaded") > best.count("loaded"):
         return "more bytes are loaded with it"
-    if saved < flag.worth * before:
-        return f"its cost is worth {100 * flag.worth:g} %, not {100 * saved / before:.2f} %"
+    worth = flag.worth - (0.0 if rival is None else rival.worth)
+    if saved < worth * before:
+        return f"its cost is worth {100 * worth:g} %, not {100 * saved / before:.2f} %"
     return ""
 
 
