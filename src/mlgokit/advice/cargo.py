@@ -224,7 +224,7 @@ def advise_cargo(
     plain = trials.plain()
     if not plain.programs:
         raise ToolError("--cargo: expected a build that makes a program or a library for C, found none; name another")
-    text = " ".join(commands.words)
+    text = shlex.join(commands.words)
     search = search_flags(trials, options, build=(text,), whole_seconds=plain.wall_seconds, report=report)
     lines = _lines(commands.profile, search.found.flags)
     said = "the tests pass on the plain build, and on each build with what is advised"
@@ -237,9 +237,16 @@ def advise_cargo(
         line=_text(lines),
         lines=lines,
         tests=said,
-        tune=shlex.join(["mlgokit", "tune", "--cargo", text]),
+        tune=_tune_command(commands),
     )
     return _with_shipped(advice, trials, search, options, report=report)
+
+
+def _tune_command(commands: CargoCommands) -> str:
+    words = ["mlgokit", "tune", "--cargo", shlex.join(commands.words)]
+    for command in commands.tests:
+        words += ["--test", shlex.join(command)]
+    return shlex.join(words)
 
 
 def _with_shipped(

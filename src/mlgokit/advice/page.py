@@ -90,8 +90,8 @@ def _next_steps(advice: Advice) -> Iterator[str]:
     elif advice.shipped_reason:
         yield f"{advice.shipped_name} is no gain on top: {advice.shipped_reason}"
     if advice.tune:
-        first = "once the flags are in the build, " if advice.advised else ""
-        yield f"What a search finds for this build, {first}says: {advice.tune}"
+        once = ", with the flags in the build" if advice.advised else ""
+        yield f"A search finds more{once}: {advice.tune}"
 
 
 def _flag_table(advice: Advice) -> Table:
