@@ -7,7 +7,6 @@ from mlgokit.advice.record import Advice, Step, Trial, TriedFlag
 from mlgokit.builds.images import PART_BYTES
 from mlgokit.pages.model import (
     Cell,
-    Column,
     Page,
     Row,
     Table,
@@ -127,10 +126,7 @@ def _flag_table(advice: Advice) -> Table:
             *text_columns("result"),
             *difference_columns("loaded"),
             *change_columns("change"),
-            *(
-                Column(title=title, kind="difference", terminal="none" if title == "file" else "column")
-                for title in parts
-            ),
+            *difference_columns(*parts, terminal="none"),
             *difference_columns("whole file"),
             *number_columns("compile time", "build time"),
         ),
