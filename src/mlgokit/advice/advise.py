@@ -20,6 +20,7 @@ from mlgokit.builds.rebuild import open_rebuilder
 from mlgokit.builds.recorded import RecordedBuild
 from mlgokit.builds.site import BuildCommands
 from mlgokit.builds.variant import plugin_options
+from mlgokit.compiler.project_calls import CHECKED, TRIED
 from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.corpus.build_notes import baseline_text, level_of
 from mlgokit.decode import read_json
@@ -265,13 +266,14 @@ def _notes(recorded: RecordedBuild, search: Search, held: Sequence[str]) -> Iter
             f"{differs[0]} has {recorded.plain_bytes(differs[0]):,} bytes in one plain build and {again[differs[0]]:,} "
             "in another: differences of this kind mean nothing"
         )
-    if recorded.left_out:
-        name, reason = next(iter(recorded.left_out.items()))
-        yield f"without flags: {name}: {reason}"
+    lost = {name: reason for name, reason in recorded.left_out.items() if reason not in {TRIED, CHECKED}}
+    if lost:
+        name, reason = next(iter(lost.items()))
+        yield f"{name} does not get the flags: {reason}"
     if held:
         yield (
             f"{held[0]}: the path of the folder of the build is inside, so a build elsewhere has some bytes more or "
             "less, with the flags as without"
         )
     if any(flag.group == "lto" for flag in search.found.flags):
-        yield "static libraries of a build with -flto are made by llvm-ar and llvm-ranlib (AR, RANLIB)"
+        yield "Static libraries of a build with -flto are best made by llvm-ar and llvm-ranlib (AR, RANLIB)"
