@@ -17,10 +17,10 @@ from promise_projects import MANIFEST, PromisedProject, promised_projects
 from results import Cell, Result, Table, mean_change, percent
 from tuning_builds import filled
 
-from mlgokit.advice.flags import FLAGS
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 from mlgokit.files import digest_file
+from mlgokit.flags.reviewed import FLAGS
 
 BAR = "every program by the user's own tools as advised to the byte: text, data and the whole file; none larger in sum"
 SIDES = ("plain", "advised", "shipped")

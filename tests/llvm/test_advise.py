@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.advice.flags import FLAGS, RUST_FLAGS
-from mlgokit.advice.record import Advice
 from mlgokit.builds.images import weigh_image
 from mlgokit.builds.site import BuildCommands
 from mlgokit.commands.advise import Advise, run as advise
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ReuseError, UsageError
+from mlgokit.flags.record import FlagAdvice
+from mlgokit.flags.reviewed import FLAGS, RUST_FLAGS
 
 pytestmark = pytest.mark.llvm
 
@@ -128,7 +128,7 @@ def by_hand(folder: Path, *commands: Sequence[str]) -> tuple[int, int]:
     return weigh_image(path).row.flash, path.stat().st_size
 
 
-def promised(advice: Advice) -> tuple[int, int]:
+def promised(advice: FlagAdvice) -> tuple[int, int]:
     assert advice.advised_build is not None
     return advice.advised_build.count("loaded"), advice.advised_build.count("file")
 
@@ -203,7 +203,7 @@ def test_configure_and_make_with_the_flags_give_what_was_said(toolchain: Toolcha
     with pytest.raises(ReuseError, match=r"config.build: expected"):
         advise(Advise(built=BuildCommands(build=("make all",), build_folder=project), folder=tmp_path / "advice"))
     value = json.loads((tmp_path / "advice" / "advice.json").read_text())
-    assert Advice.from_json(value).advised == advice.advised
+    assert FlagAdvice.from_json(value).advised == advice.advised
     assert (tmp_path / "advice" / "advice.md").read_text().startswith("# Free flags for ./configure")
 
 

@@ -10,11 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mlgokit.advice.advise import AdviceOptions, advise_build
-from mlgokit.advice.cargo import CargoCommands, advise_cargo
-from mlgokit.advice.flags import FLAGS, RUST_FLAGS
-from mlgokit.advice.page import advice_page
-from mlgokit.advice.record import Advice
 from mlgokit.builds.cargo import cargo_words
 from mlgokit.builds.compression import find_stripper
 from mlgokit.builds.rebuild import find_changed_source
@@ -25,6 +20,11 @@ from mlgokit.compiler.build_tree import files_below
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.errors import ReuseError, UsageError
 from mlgokit.files import atomic_write
+from mlgokit.flags.advise import AdviceOptions, advise_build
+from mlgokit.flags.cargo import CargoCommands, advise_cargo
+from mlgokit.flags.page import advice_page
+from mlgokit.flags.record import FlagAdvice
+from mlgokit.flags.reviewed import FLAGS, RUST_FLAGS
 from mlgokit.locks import locked
 from mlgokit.manifest import check_manifest, digest_value, package_version, write_manifest
 from mlgokit.pages.html import write_page
@@ -55,7 +55,7 @@ class Advise:
     """LLVM major version to use; the newest supported one if not given."""
 
 
-def run(config: Advise, *, report: Report = say_nothing) -> Advice:
+def run(config: Advise, *, report: Report = say_nothing) -> FlagAdvice:
     """Try the flags on copies of the build, and leave ``advice.json`` with its report in the folder.
 
     Raises:
@@ -152,6 +152,6 @@ def _digest_crate(folder: Path) -> str:
     return digest_value([[path.relative_to(folder), *state_of(path)] for path in paths])
 
 
-def render(result: Advice, console: Console) -> None:
+def render(result: FlagAdvice, console: Console) -> None:
     """Print what each flag gives, what they give together, and what to add to the build."""
     print_page(advice_page(result), console)

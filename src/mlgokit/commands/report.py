@@ -7,8 +7,6 @@ from typing import Annotated, Any, cast
 
 import tyro
 
-from mlgokit.advice.page import advice_page
-from mlgokit.advice.record import FORMAT as ADVICE, Advice
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import FORMAT as BENCH, Bench
 from mlgokit.commands.importance import Importance, importance_of
@@ -18,6 +16,8 @@ from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.page import evaluation_page, symbols_of
 from mlgokit.evaluation.records import FORMAT as EVALUATION, Evaluation
 from mlgokit.evaluation.run import FORMAT as RUN, RunReport, run_page
+from mlgokit.flags.page import advice_page
+from mlgokit.flags.record import FORMAT as ADVICE, FlagAdvice
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import FORMAT as TRAINING, TrainingRecord
 from mlgokit.pages.html import write_page
@@ -77,7 +77,7 @@ def _page_of(config: MakeReport, value: object, report: Report) -> Page:
     if found == TUNING:
         return tuned_page(Tuned.from_json(value))
     if found == ADVICE:
-        return advice_page(Advice.from_json(value))
+        return advice_page(FlagAdvice.from_json(value))
     raise InputError(
         f"{config.result}: expected format {', '.join(map(repr, _FORMATS))}, found {found!r:.60}; give the JSON that "
         "`mlgokit evaluate --output`, `bench`, `train`, `tune`, `advise` or `quickstart` wrote"

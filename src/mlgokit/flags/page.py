@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from mlgokit.advice.flags import Counts
-from mlgokit.advice.record import Advice, Step, Trial, TriedFlag
 from mlgokit.builds.images import PART_BYTES
+from mlgokit.flags.record import FlagAdvice, Step, Trial, TriedFlag
+from mlgokit.flags.reviewed import Counts
 from mlgokit.pages.model import (
     Cell,
     Page,
@@ -31,7 +31,7 @@ _LEAST_SECONDS = 0.1
 """Of processor time that is compared."""
 
 
-def advice_page(advice: Advice) -> Page:
+def advice_page(advice: FlagAdvice) -> Page:
     """The page of an advice."""
     before, after = _sizes(advice, "loaded")
     return Page(
@@ -57,13 +57,13 @@ def advice_page(advice: Advice) -> Page:
     )
 
 
-def _sizes(advice: Advice, counts: Counts) -> tuple[int, int]:
+def _sizes(advice: FlagAdvice, counts: Counts) -> tuple[int, int]:
     """Bytes of all programs, plain and with what is advised."""
     before = advice.plain.count(counts)
     return before, before if advice.advised_build is None else advice.advised_build.count(counts)
 
 
-def _headline(advice: Advice, before: int, after: int) -> str:
+def _headline(advice: FlagAdvice, before: int, after: int) -> str:
     if not advice.advised:
         return f"none of {counted(len(advice.flags), 'flag')} makes the {_what(advice)} smaller than {before:,} bytes"
     said = f"{percent(relative_change(before, after))} by {', '.join(advice.advised)}: {_what(advice)}, {before:,} to "
@@ -72,11 +72,11 @@ def _headline(advice: Advice, before: int, after: int) -> str:
     return f"{said}, files {percent(relative_change(*whole))}"
 
 
-def _what(advice: Advice) -> str:
+def _what(advice: FlagAdvice) -> str:
     return counted(len(advice.plain.programs), "program")
 
 
-def _next_steps(advice: Advice) -> Iterator[str]:
+def _next_steps(advice: FlagAdvice) -> Iterator[str]:
     if advice.advised:
         yield f"Add to the build: {advice.line}"
     base = advice.advised_build or advice.plain
@@ -93,7 +93,7 @@ def _next_steps(advice: Advice) -> Iterator[str]:
         yield f"A search finds more{once}: {advice.tune}"
 
 
-def _flag_table(advice: Advice) -> Table:
+def _flag_table(advice: FlagAdvice) -> Table:
     """Each flag alone, the largest gain first."""
     rows = [row for row in advice.flags if row.trial is not None and row.trial.programs]
     parts = {
@@ -140,7 +140,7 @@ def _ratio(before: float, after: float) -> str | None:
     return f"{after / before:.2f}" if before >= _LEAST_SECONDS else None
 
 
-def _reason_table(advice: Advice) -> Table:
+def _reason_table(advice: FlagAdvice) -> Table:
     """What was not tried, or does not work, and why."""
     rows = [row for row in advice.flags if row.trial is None or not row.trial.works]
     return Table(
@@ -152,7 +152,7 @@ def _reason_table(advice: Advice) -> Table:
     )
 
 
-def _folder_table(advice: Advice) -> Table:
+def _folder_table(advice: FlagAdvice) -> Table:
     """Which folders gain most by the level for size."""
     trial = next((row.trial for row in advice.flags if row.name == _LEVEL and row.trial is not None), None)
     folders = {} if trial is None else trial.folders
@@ -168,7 +168,7 @@ def _folder_table(advice: Advice) -> Table:
     )
 
 
-def _step_table(advice: Advice) -> Table:
+def _step_table(advice: FlagAdvice) -> Table:
     def result(step: Step) -> str:
         return "kept" if step.kept else step.reason
 
@@ -180,7 +180,7 @@ def _step_table(advice: Advice) -> Table:
     )
 
 
-def _program_table(advice: Advice) -> Table | None:
+def _program_table(advice: FlagAdvice) -> Table | None:
     """Each program as it is and as advised."""
     build = advice.advised_build
     if build is None:
@@ -212,18 +212,18 @@ def _program_table(advice: Advice) -> Table | None:
     )
 
 
-def _cost_table(advice: Advice) -> Table:
+def _cost_table(advice: FlagAdvice) -> Table:
     costs = {row.name: row.cost for row in advice.flags}
     rows = tuple((name, costs[name]) for name in advice.advised)
     return Table(title="What that costs", columns=text_columns("flag", "cost"), rows=rows)
 
 
-def _line_table(advice: Advice) -> Table:
+def _line_table(advice: FlagAdvice) -> Table:
     rows = [(one.system, line) for one in advice.lines for line in one.line.splitlines()]
     return Table(title="The lines", columns=text_columns("build system", "line"), rows=tuple(rows))
 
 
-def _facts(advice: Advice) -> Iterator[tuple[str, str]]:
+def _facts(advice: FlagAdvice) -> Iterator[tuple[str, str]]:
     yield "build", "; ".join(advice.build)
     yield "plain build", advice.baseline
     yield from advice.toolchain.items()

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.advice.cargo import CargoCommands
-from mlgokit.advice.flags import FLAGS, RUST_FLAGS, Flag, is_present
-from mlgokit.advice.trials import key_of, options_of
+from mlgokit.flags.cargo import CargoCommands
+from mlgokit.flags.reviewed import FLAGS, RUST_FLAGS, Flag, is_present
+from mlgokit.flags.trials import key_of, options_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs/how-to/advise.md"
 BY_NAME = {flag.name: flag for flag in FLAGS}

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mlgokit.advice.flags import Counts
 from mlgokit.builds.images import BuiltImage
 from mlgokit.decode import decode, of_format
+from mlgokit.flags.reviewed import Counts
 
 FORMAT, FORMAT_VERSION = "mlgokit advice", 1
 State = Literal["smaller", "no smaller", "already there", "not tried", "does not build", "fails the tests"]
@@ -107,7 +107,7 @@ class BuildLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class FlagAdvice:
     """What free flags give a build.
 
     Attributes:
@@ -169,7 +169,7 @@ class Advice:
         return {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
 
     @classmethod
-    def from_json(cls, value: object) -> "Advice":
+    def from_json(cls, value: object) -> "FlagAdvice":
         """The advice that :meth:`to_json` gave; keys that are not known are ignored.
 
         Raises:

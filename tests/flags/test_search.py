@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.advice.advise import AdviceOptions, Search, search_flags
-from mlgokit.advice.flags import Flag
-from mlgokit.advice.page import advice_page
-from mlgokit.advice.record import Advice, Trial
-from mlgokit.advice.search import Budget, describe_budget
-from mlgokit.advice.trials import ALREADY
 from mlgokit.builds.images import BuiltImage
+from mlgokit.commands import report
 from mlgokit.errors import UsageError
+from mlgokit.flags.advise import AdviceOptions, Search, search_flags
+from mlgokit.flags.page import advice_page
+from mlgokit.flags.record import FlagAdvice, Trial
+from mlgokit.flags.reviewed import Flag
+from mlgokit.flags.search import Budget, describe_budget
+from mlgokit.flags.trials import ALREADY
 from mlgokit.pages.markdown import render_markdown
 from mlgokit.progress import say_nothing
 
@@ -187,12 +188,15 @@ def test_names_of_without_are_those_of_the_list(ask: Ask):
         ask(FakeTrials(), without=("lto",))
 
 
-def test_the_page_says_what_is_advised_and_the_json_gives_it_back(ask: Ask):
+def test_the_page_says_what_is_advised_and_the_json_gives_it_back(ask: Ask, tmp_path: Path):
     advice = ask(FakeTrials(saves={"a": 20, "b": 50}, fails=("risky",))).advice
-    assert Advice.from_json(json.loads(json.dumps(advice.to_json()))) == advice
+    assert FlagAdvice.from_json(json.loads(json.dumps(advice.to_json()))) == advice
     text = render_markdown(advice_page(advice))
     assert "**Smaller.** -6.93 % by b, a: 1 program, 1,010 to 940 bytes loaded, files -1.40 %" in text
     assert "| risky | does not build | make ended with 2: error: no |" in text
     assert "| b | -Wl,-b | nothing | smaller | -50 | -4.95 %" in text
+    (tmp_path / "advice.json").write_text(json.dumps(advice.to_json()))
+    told = report.run(report.MakeReport(result=tmp_path / "advice.json"))
+    assert Path(told["markdown"]).read_text() == text
     nothing = ask(FakeTrials()).advice
     assert "**Nothing was found.** none of 6 flags makes the 1 program smaller" in render_markdown(advice_page(nothing))

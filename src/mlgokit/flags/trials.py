@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mlgokit.advice.flags import Flag, is_present
-from mlgokit.advice.record import Trial, trial_from_json
 from mlgokit.builds.rebuild import Rebuilder, Rebuilt
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
@@ -18,6 +16,8 @@ from mlgokit.compiler.wrapping import AddedOptions, WrappedCall
 from mlgokit.decode import read_json
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
+from mlgokit.flags.record import Trial, trial_from_json
+from mlgokit.flags.reviewed import Flag, is_present
 
 PLAIN, WHOLE = "plain", "whole"
 ALREADY = "already there"
@@ -190,7 +190,7 @@ def options_of(flags: Sequence[Flag]) -> AddedOptions:
     """The options of several flags, each once.
 
     Example:
-        >>> from mlgokit.advice.flags import FLAGS
+        >>> from mlgokit.flags.reviewed import FLAGS
         >>> found = options_of([flag for flag in FLAGS if flag.name in {"gc-sections", "icf-safe"}])
         >>> found.compile, found.link
         (('-ffunction-sections', '-fdata-sections'), ('-Wl,--gc-sections', '-fuse-ld=lld', '-Wl,--icf=safe'))

@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from mlgokit.advice.flags import FLAGS
-from mlgokit.advice.record import Advice, BuildLine, Trial
-from mlgokit.advice.search import Budget, Combination, check_names, combine, confirm, describe_budget, try_alone
-from mlgokit.advice.trials import ALREADY, BuildTrials, Trials, TrialStore, options_of
 from mlgokit.builds.compression import find_stripper
 from mlgokit.builds.images import holds_path
 from mlgokit.builds.lines import BuildSystem, line_for_system, line_of_options
@@ -26,6 +22,10 @@ from mlgokit.corpus.build_notes import baseline_text, level_of
 from mlgokit.decode import read_json
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.export.plugin import export_plugin
+from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
+from mlgokit.flags.reviewed import FLAGS
+from mlgokit.flags.search import Budget, Combination, check_names, combine, confirm, describe_budget, try_alone
+from mlgokit.flags.trials import ALREADY, BuildTrials, Trials, TrialStore, options_of
 from mlgokit.policy.pretrained import policy_files
 from mlgokit.progress import Report
 
@@ -54,7 +54,7 @@ class Search:
     """What the trials of a list found: rows, combination, and the whole build with what is advised."""
 
     plain: Trial
-    advice: Advice
+    advice: FlagAdvice
     found: Combination
     whole: Trial | None
 
@@ -90,7 +90,7 @@ def search_flags(
     found = combine(trials, plain, rows, budget, report)
     confirmed, whole = confirm(trials, found, report)
     added = options_of(confirmed.flags)
-    advice = Advice(
+    advice = FlagAdvice(
         build=build,
         plain=plain,
         flags=tuple(rows),
@@ -107,7 +107,7 @@ def search_flags(
     return Search(plain=plain, advice=advice, found=confirmed, whole=whole)
 
 
-def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Report) -> Advice:
+def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Report) -> FlagAdvice:
     """What the flags of the list give a recorded build.
 
     Raises:
@@ -143,7 +143,7 @@ def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Rep
         return _with_shipped(advice, trials, search, recorded, options, report=report)
 
 
-def lines_of(advice: Advice) -> tuple[BuildLine, ...]:
+def lines_of(advice: FlagAdvice) -> tuple[BuildLine, ...]:
     """What adds the advised options, by build system."""
     found: list[BuildLine] = []
     for system in get_args(BuildSystem):
@@ -158,7 +158,7 @@ def lines_of(advice: Advice) -> tuple[BuildLine, ...]:
     return tuple(found)
 
 
-def _line(commands: BuildCommands, tree: Path, advice: Advice) -> str:
+def _line(commands: BuildCommands, tree: Path, advice: FlagAdvice) -> str:
     """What adds the advised options to this build."""
     return _line_of(commands, tree, AddedOptions(compile=advice.compile, link=advice.link))
 
@@ -173,14 +173,14 @@ def _line_of(commands: BuildCommands, tree: Path, added: AddedOptions) -> str:
 
 
 def _with_shipped(
-    advice: Advice,
+    advice: FlagAdvice,
     trials: BuildTrials,
     search: Search,
     recorded: RecordedBuild,
     options: AdviceOptions,
     *,
     report: Report,
-) -> Advice:
+) -> FlagAdvice:
     """The advice with the policies of the package on top, measured."""
     report(0, 1, f"{SHIPPED} on top")
     toolchain = recorded.site.toolchain

@@ -11,10 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.advice.advise import SHIPPED, AdviceOptions, Search, search_flags
-from mlgokit.advice.flags import RUST_FLAGS, Flag
-from mlgokit.advice.record import Advice, BuildLine, Trial
-from mlgokit.advice.trials import ALREADY, PLAIN, TrialStore, key_of
 from mlgokit.builds.cargo import program_file_name
 from mlgokit.builds.compression import Compressor
 from mlgokit.builds.images import LINKED, BuiltImage
@@ -31,6 +27,10 @@ from mlgokit.decode import read_json
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.export.plugin import export_plugin
 from mlgokit.files import atomic_write, writing
+from mlgokit.flags.advise import SHIPPED, AdviceOptions, Search, search_flags
+from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
+from mlgokit.flags.reviewed import RUST_FLAGS, Flag
+from mlgokit.flags.trials import ALREADY, PLAIN, TrialStore, key_of
 from mlgokit.manifest import sign_new
 from mlgokit.policy.pretrained import policy_files
 from mlgokit.progress import Report
@@ -70,7 +70,7 @@ class CargoCommands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CargoTrials:
-    """Trials on a cargo build, each in a target folder of its own; see :class:`~mlgokit.advice.trials.Trials`.
+    """Trials on a cargo build, each in a target folder of its own; see :class:`~mlgokit.flags.trials.Trials`.
 
     Attributes:
         commands: the build.
@@ -205,7 +205,7 @@ class CargoTrials:
 
 def advise_cargo(
     commands: CargoCommands, options: AdviceOptions, *, compressor: Compressor | None, report: Report
-) -> Advice:
+) -> FlagAdvice:
     """What the flags of the list for Rust give a cargo build.
 
     Raises:
@@ -250,8 +250,8 @@ def _tune_command(commands: CargoCommands) -> str:
 
 
 def _with_shipped(
-    advice: Advice, trials: CargoTrials, search: Search, options: AdviceOptions, *, report: Report
-) -> Advice:
+    advice: FlagAdvice, trials: CargoTrials, search: Search, options: AdviceOptions, *, report: Report
+) -> FlagAdvice:
     """The advice with the policies of the package on top, measured."""
     report(0, 1, f"{SHIPPED} on top")
     try:

@@ -5,10 +5,10 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from mlgokit.advice.flags import Flag
-from mlgokit.advice.record import State, Step, Trial, TriedFlag
-from mlgokit.advice.trials import ALREADY, Trials
 from mlgokit.errors import UsageError
+from mlgokit.flags.record import State, Step, Trial, TriedFlag
+from mlgokit.flags.reviewed import Flag
+from mlgokit.flags.trials import ALREADY, Trials
 from mlgokit.progress import Report
 
 SINGLES_SHARE = 0.6
