@@ -144,7 +144,17 @@ def test_a_flag_takes_the_place_of_one_that_it_excludes_if_it_saves_more_there(a
     found = ask(trials)
     assert "a+strong" in trials.made
     assert found.advice.advised == ("a", "strong")
-    assert reasons(found)["weak"] == "strong saves more in its place"
+    assert reasons(found)["weak"] == "strong saves as much or more in its place"
+
+
+def test_a_flag_that_lost_its_place_wins_it_back_beside_later_ones(ask: Ask):
+    trials = FakeTrials(saves={"strong": 30, "weak": 29, "a": 20}, together={("weak", "a"): 10})
+    found = ask(trials)
+    assert found.advice.advised == ("a", "weak")
+    assert trials.made[-2:] == ["a+weak", "whole+a+weak"]
+    assert {step.flag: step.kept for step in found.advice.steps if step.flag in {"weak", "strong"}} == {
+        "weak": True, "strong": False,
+    }  # fmt: skip
 
 
 def test_without_tests_nothing_is_advised_that_can_change_the_program(ask: Ask):

@@ -29,8 +29,10 @@ from mlgokit.flags.trials import ALREADY, BuildTrials, Trials, TrialStore, optio
 from mlgokit.policy.pretrained import policy_files
 from mlgokit.progress import Report
 
+LEVEL = "Oz"
+"""The flag of the level at which the policies of the package decide."""
 SHIPPED = "builtin:Oz"
-"""The policies of the package that are measured on top."""
+"""These policies, which are measured on top."""
 _MOST_NAMED = 3
 
 
@@ -196,11 +198,22 @@ def _with_shipped(
     if optimizes:
         # The wrappers look for link-time optimization in the words of the build itself.
         added = dataclasses.replace(added, link=added.lto_link, lto_link=())
+    before = (search.whole or search.plain).count("loaded")
     trial = trials.make(search.found.flags, plugin=added)
+    if not trial.works or trial.count("loaded") >= before:
+        # The policies decide in code at -Oz alone, which may pay with them where -Os pays without.
+        level = next(flag for flag in trials.flags if flag.name == LEVEL)
+        if level.name not in (*search.advice.advised, *trials.excluded()):
+            others = [flag for flag in search.found.flags if flag.group != level.group]
+            other = trials.make([*others, level], plugin=added)
+            if other.works and other.count("loaded") < before:
+                trial = other
+                added = dataclasses.replace(
+                    added, compile=(*level.compile, *added.compile), link=(*level.link, *added.link)
+                )
     report(1, 1, f"{SHIPPED} on top")
-    before = search.whole or search.plain
     reason = trial.reason or trial.tests or ""
-    if not reason and trial.count("loaded") >= before.count("loaded"):
+    if not reason and trial.count("loaded") >= before:
         reason = "it saves nothing on top"
     both = AddedOptions(compile=(*advice.compile, *added.compile), link=(*advice.link, *added.link, *added.lto_link))
     return dataclasses.replace(

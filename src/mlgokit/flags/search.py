@@ -123,7 +123,7 @@ def _verdict(trial: Trial) -> tuple[State | None, str]:
 def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Budget, report: Report) -> Combination:
     """Add the flags, the largest gain alone first, and keep each that pays on top; some only pay so.
 
-    Of flags that exclude each other, a later one takes the place of an earlier one if it saves more there.
+    Of flags that exclude each other, one takes the place of another if it saves more there.
 
     Flags that can change what a program does are only added where tests judge.
 
@@ -133,36 +133,49 @@ def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Bu
     """
     by_name = {flag.name: flag for flag in trials.flags}
     working = [row for row in tried if row.state in {"smaller", "no smaller"}]
-    ordered = sorted(working, key=lambda row: (row.counts == "file", -row.saved))
-    kept: list[Flag] = []
-    steps: list[Step] = []
-    best = plain
-    for index, row in enumerate(ordered):
-        flag = by_name[row.name]
-        rival = next((one for one in kept if flag.group and one.group == flag.group), None)
-        candidate = [*(one for one in kept if one is not rival), flag]
-        report(index, len(ordered), f"flags together · {'+'.join(one.name for one in candidate)}")
-        saved, reason = 0, ""
-        if flag.risk and not trials.judged:
-            reason = "it can change what the program does, and no --test judges"
-        elif not budget.allows(trials, candidate):
-            reason = _OUT_OF_TIME
-        else:
-            trial = trials.make(candidate)
-            state, why = _verdict(trial)
-            saved = 0 if state is not None else best.count(row.counts) - trial.count(row.counts)
-            reason = f"{state}: {why}" if state is not None else _objection(flag, rival, best, trial)
-            if not reason:
-                kept, best = candidate, trial
-                steps = [
-                    dataclasses.replace(step, kept=False, reason=f"{flag.name} saves more in its place")
-                    if rival is not None and step.flag == rival.name
-                    else step
-                    for step in steps
-                ]
-        steps.append(Step(flag=flag.name, counts=row.counts, saved=saved, kept=not reason, reason=reason))
+    ordered = [by_name[row.name] for row in sorted(working, key=lambda row: (row.counts == "file", -row.saved))]
+    found = Combination(flags=(), steps=(), trial=plain)
+    for index, flag in enumerate(ordered):
+        report(index, len(ordered), f"flags together · {'+'.join(one.name for one in (*found.flags, flag))}")
+        found = _add(found, flag, trials, budget)
+    # What lost its place to another early may win it back beside what was added later.
+    for flag in ordered:
+        if flag not in found.flags and _rival(found, flag) is not None:
+            found = _add(found, flag, trials, budget)
     report(len(ordered), len(ordered), "flags together")
-    return Combination(flags=tuple(kept), steps=tuple(steps), trial=best)
+    return found
+
+
+def _rival(found: Combination, flag: Flag) -> Flag | None:
+    """The flag of a combination that excludes another."""
+    return next((one for one in found.flags if flag.group and one.group == flag.group), None)
+
+
+def _add(found: Combination, flag: Flag, trials: Trials, budget: Budget) -> Combination:
+    """The combination with a flag, if it pays there, and with the step that says so."""
+    rival, best = _rival(found, flag), found.trial
+    candidate = (*(one for one in found.flags if one is not rival), flag)
+    saved, reason = 0, ""
+    if flag.risk and not trials.judged:
+        reason = "it can change what the program does, and no --test judges"
+    elif not budget.allows(trials, candidate):
+        reason = _OUT_OF_TIME
+    else:
+        trial = trials.make(candidate)
+        state, why = _verdict(trial)
+        saved = 0 if state is not None else best.count(flag.counts) - trial.count(flag.counts)
+        reason = f"{state}: {why}" if state is not None else _objection(flag, rival, best, trial)
+        found = found if reason else dataclasses.replace(found, flags=candidate, trial=trial)
+    steps = [step for step in found.steps if step.flag != flag.name]
+    if rival is not None and not reason:
+        steps = [
+            dataclasses.replace(step, kept=False, reason=f"{flag.name} saves more in its place")
+            if step.flag == rival.name
+            else step
+            for step in steps
+        ]
+    step = Step(flag=flag.name, counts=flag.counts, saved=saved, kept=not reason, reason=reason)
+    return dataclasses.replace(found, steps=(*steps, step))
 
 
 def _objection(flag: Flag, rival: Flag | None, best: Trial, trial: Trial) -> str:
