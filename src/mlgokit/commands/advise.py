@@ -25,6 +25,7 @@ from mlgokit.flags.cargo import CargoCommands, advise_cargo
 from mlgokit.flags.page import advice_page
 from mlgokit.flags.record import FlagAdvice
 from mlgokit.flags.reviewed import FLAGS, RUST_FLAGS
+from mlgokit.flags.search import check_names
 from mlgokit.locks import locked
 from mlgokit.manifest import check_manifest, digest_value, package_version, write_manifest
 from mlgokit.pages.html import write_page
@@ -39,7 +40,8 @@ class Advise:
     """Report which flags of clang and lld make a build smaller, alone and together: advise --build 'make -j2'."""
 
     built: WholeBuild = NO_BUILD
-    """Build that is to be smaller; it runs in copies of its folder, once for each flag."""
+    """Build that is to be smaller; it runs in copies of its folder, once for each flag, so --clean does not apply. A flag
+    with which a test fails is refused."""
     cargo: str | None = None
     """Cargo build in place of --build, as in --cargo 'cargo build --release'; it runs in --cargo-folder with target
     folders of its own, and the programs are first in PATH of the tests, which must end with 0."""
@@ -117,6 +119,7 @@ def _check(config: Advise) -> tuple[str, ...]:
         raise UsageError("--clean: advise builds in copies of the folder alone, which are always clean; leave it out")
     if config.seconds < 0:
         raise UsageError(f"--seconds: expected a time of 0 or more, found {config.seconds:g}; correct it")
+    check_names(config.without, FLAGS if config.cargo is None else RUST_FLAGS)
     if config.cargo is None:
         return ()
     reject_with_cargo({"--program": bool(built.program)})

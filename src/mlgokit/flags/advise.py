@@ -24,7 +24,7 @@ from mlgokit.errors import ToolError, UsageError
 from mlgokit.export.plugin import export_plugin
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
 from mlgokit.flags.reviewed import FLAGS
-from mlgokit.flags.search import Budget, Combination, check_names, combine, confirm, describe_budget, try_alone
+from mlgokit.flags.search import Budget, Combination, combine, confirm, describe_budget, try_alone
 from mlgokit.flags.trials import ALREADY, BuildTrials, Trials, TrialStore, options_of
 from mlgokit.policy.pretrained import policy_files
 from mlgokit.progress import Report
@@ -76,10 +76,9 @@ def search_flags(
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: a command cannot be started.
-        UsageError: the build fails without any flag, or a name is not known.
+        UsageError: the build fails without any flag.
     """
     began = time.monotonic()
-    check_names(options.without, trials.flags)
     plain = trials.plain()
     if plain.reason:
         raise UsageError(

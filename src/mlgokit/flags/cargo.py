@@ -212,7 +212,7 @@ def advise_cargo(
         InputError: a trial in the folder is damaged.
         StorageError: the disk is full or not writable.
         ToolError: cargo cannot be started, or the build makes no program.
-        UsageError: the build fails, or a name is not known.
+        UsageError: the build fails.
     """
     trials = CargoTrials(
         commands=commands,
