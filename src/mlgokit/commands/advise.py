@@ -40,8 +40,8 @@ class Advise:
     """Report which flags of clang and lld make a build smaller, alone and together: advise --build 'make -j2'."""
 
     built: WholeBuild = NO_BUILD
-    """Build that is to be smaller; it runs in copies of its folder, once for each flag, so --clean does not apply. A flag
-    with which a test fails is refused."""
+    """Build that is to be smaller; it runs in copies of its folder, once for each flag, so --clean does not apply.
+    A flag with which a test fails is refused."""
     cargo: str | None = None
     """Cargo build in place of --build, as in --cargo 'cargo build --release'; it runs in --cargo-folder with target
     folders of its own, and the programs are first in PATH of the tests, which must end with 0."""
