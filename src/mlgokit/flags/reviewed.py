@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Needs = Literal["", "one language", "C++", "executables", "debug information"]
-"""What a build has to have for a flag to be tried: not both C and C++, some C++, no shared library."""
+"""What a build has to have for a flag to be tried: not both C and C++, nor shared libraries in C; some C++; no shared
+library."""
 Counts = Literal["loaded", "file"]
 """Which bytes a flag is for: those that are loaded into memory, or those of the whole file."""
 _RISK, _SPEED = 0.005, 0.002

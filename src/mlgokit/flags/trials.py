@@ -4,7 +4,7 @@ import dataclasses
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -164,7 +164,7 @@ class BuildTrials:
         languages = {_language(path, call) for call in plain.calls for path in call.sources}
         links = [_link_words(call) for call in linking]
         lacks = {
-            "one language": "" if len(languages) == 1 else "exceptions of the build's C++ could not pass through its C",
+            "one language": _unwound(languages, links),
             "C++": "" if "c++" in languages else "the build has no C++",
             "executables": _exports(links),
             "debug information": "" if any(_has_debug(words) for words in compilations) else "the build has none",
@@ -233,9 +233,22 @@ def _link_words(call: WrappedCall) -> list[str]:
     return [str(call.program), *(f"-Wl,{word}" if word.startswith("-") else word for word in call.words)]
 
 
+def _unwound(languages: Collection[str], links: Sequence[Sequence[str]]) -> str:
+    """Why exceptions may have to pass through C; empty if they do not."""
+    if len(languages) > 1:
+        return "exceptions of the build's C++ could not pass through its C"
+    if "c" in languages and any(_is_shared(words) for words in links):
+        return "exceptions of C++ programs could not pass through its shared libraries in C"
+    return ""
+
+
+def _is_shared(words: Sequence[str]) -> bool:
+    return not {"-shared", "-Wl,-shared", "-Wl,--shared"}.isdisjoint(words)
+
+
 def _exports(links: Sequence[Sequence[str]]) -> str:
     """Why symbols of a build are meant to be seen from outside; empty if they are not."""
-    if any(word in {"-shared", "-Wl,-shared", "-Wl,--shared"} for words in links for word in words):
+    if any(_is_shared(words) for words in links):
         return "the build links shared libraries"
     # `-Wl,-E` may stand among others behind one comma.
     exported = {"-rdynamic", "-E", "--export-dynamic", "-export-dynamic"}
