@@ -90,24 +90,36 @@ def measure_project(project: PromisedProject, *, config: Promise, toolchain: Too
         FetchError: the sources are not to be had.
         ToolError: the project cannot be built here, or a command fails.
     """
-    for need in project.needs:
-        if not (Path(need).exists() or shutil.which(need)):
-            raise ToolError(f"expected {need}, found none; install it")
     place = config.folder.resolve() / project.name
-    place.mkdir(parents=True, exist_ok=True)
-    source = _source(project, place)
-    for path, name in project.files.items():
-        (source / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(BOARDS / name, source / path)
-    marks = {
-        "{cc}": str(toolchain.clang), "{cxx}": str(toolchain.clangxx), "{llvm}": str(toolchain.clang.parent),
-        "{jobs}": str(config.workers), "{meson}": _meson(project, place),
-    }  # fmt: skip
+    source, marks = prepare(project, place, toolchain=toolchain, workers=config.workers)
     of = {"project": dataclasses.asdict(project), "seconds": config.seconds, "llvm": toolchain.version}
     tune = functools.partial(_tune, project, source, place, marks, config=config, toolchain=toolchain)
     promise = kept_row(place / "promise.json", tune, of=of)
     build = functools.partial(_build, project, source, place, marks, promise=promise, toolchain=toolchain)
     return promise | kept_row(place / "built.json", build, of={**of, "flag": promise["flag"]})
+
+
+def prepare(
+    project: PromisedProject, place: Path, *, toolchain: Toolchain, workers: int
+) -> tuple[Path, dict[str, str]]:
+    """The project's sources in ``place`` with our own files, and what stands for the marks in its commands.
+
+    Raises:
+        FetchError: the sources are not to be had.
+        ToolError: the project cannot be built here.
+    """
+    for need in project.needs:
+        if not (Path(need).exists() or shutil.which(need)):
+            raise ToolError(f"expected {need}, found none; install it")
+    place.mkdir(parents=True, exist_ok=True)
+    source = project_source(project, place)
+    for path, name in project.files.items():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(BOARDS / name, source / path)
+    return source, {
+        "{cc}": str(toolchain.clang), "{cxx}": str(toolchain.clangxx), "{llvm}": str(toolchain.clang.parent),
+        "{jobs}": str(workers), "{meson}": meson_of(project, place),
+    }  # fmt: skip
 
 
 def _tune(
@@ -135,7 +147,7 @@ def _tune(
         "flag": tuned["flag"],
         "announced_seconds": announced_seconds(said),
         "taken_seconds": time.monotonic() - begin,
-        "tree": _tree(place, source),
+        "tree": recorded_tree(place / "tune", source),
         "notes": [*tuned["notes"], *(tuned["built"] or {"notes": []})["notes"]],
         "said": said,
     }
@@ -166,9 +178,9 @@ def _build(
         # Of Rust what is told is the whole command.
         by_cargo = project.is_cargo and flag
         for command in [f"sh -c {shlex.quote(flag)}"] if by_cargo else filled(project.build, side_marks):
-            _run(project, command, tree, seconds=_COMMAND_SECONDS)
-        built[side] = {name: _llvm_size(tree / name, toolchain) for name in promise["promised"]}
-        outputs[side] = [_run(project, one, tree, seconds=_RUN_SECONDS) for one in filled(project.run, side_marks)]
+            run_in(project, command, tree, seconds=_COMMAND_SECONDS)
+        built[side] = {name: llvm_sizes(tree / name, toolchain)[0] for name in promise["promised"]}
+        outputs[side] = [run_in(project, one, tree, seconds=_RUN_SECONDS) for one in filled(project.run, side_marks)]
     return {
         "built": {name: {side: sizes[name] for side, sizes in built.items()} for name in promise["promised"]},
         "runs": len(project.run),
@@ -188,13 +200,13 @@ def as_long_as(path: str, shorter: Path) -> Path:
     return shorter.with_name(shorter.name + "-" * (len(path) - len(str(shorter))))
 
 
-def _tree(place: Path, source: Path) -> str:
-    """Where `tune` built."""
-    recorded = place / "tune" / "build" / "recorded.json"
+def recorded_tree(folder: Path, source: Path) -> str:
+    """Where the build that a folder records ran; ``source`` if it records none."""
+    recorded = folder / "build" / "recorded.json"
     return json.loads(recorded.read_bytes())["build"]["tree"] if recorded.exists() else str(source)
 
 
-def _run(project: PromisedProject, command: str, tree: Path, *, seconds: float) -> bytes:
+def run_in(project: PromisedProject, command: str, tree: Path, *, seconds: float) -> bytes:
     """Run a command of the project in a tree; gives its output."""
     program, *words = shlex.split(command)
     return run_command(
@@ -249,15 +261,16 @@ def announced_seconds(said: str) -> float:
     return 0.0 if found is None else float(found[1]) * (60.0 if found[2] == "min" else 1.0)
 
 
-def _llvm_size(path: Path, toolchain: Toolchain) -> int:
-    """What llvm-size calls text."""
+def llvm_sizes(path: Path, toolchain: Toolchain) -> tuple[int, int]:
+    """What llvm-size calls text, and data."""
     done = run_command(
         path.name, [str(toolchain.clang.parent / "llvm-size"), str(path)], path.parent, seconds=_RUN_SECONDS
     )
-    return int(done.stdout.splitlines()[1].split()[0])
+    text, data = done.stdout.splitlines()[1].split()[:2]
+    return int(text), int(data)
 
 
-def _source(project: PromisedProject, place: Path) -> Path:
+def project_source(project: PromisedProject, place: Path) -> Path:
     """The project's sources, unpacked or copied from where a package has installed them."""
     if project.archive is not None:
         return unpacked(project.archive, place / "archive") / project.root
@@ -267,7 +280,7 @@ def _source(project: PromisedProject, place: Path) -> Path:
     return copy
 
 
-def _meson(project: PromisedProject, place: Path) -> str:
+def meson_of(project: PromisedProject, place: Path) -> str:
     """The Meson of a version, in an environment of its own."""
     if not project.meson:
         return "meson"
@@ -307,7 +320,7 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
             behaves = "not run" if not row["runs"] else "yes" if row["same_output"] else "no"
             differences.append((
                 project.name, round(row["announced_seconds"]), round(row["taken_seconds"]), percent(late), behaves,
-                "; ".join(_without_folders(note) for note in row["notes"]),
+                "; ".join(without_folders(note) for note in row["notes"]),
             ))  # fmt: skip
     strays = sum("promised" in row and not row["same_output"] for _, row in rows)
     late = sum(
@@ -361,7 +374,7 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
     )  # fmt: skip
 
 
-def _without_folders(note: str) -> str:
+def without_folders(note: str) -> str:
     """A note with the files of this machine by their last parts."""
     return re.sub(r"(?<![\w.])/[^\s'\",;]*/", ".../", note)
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from mlgokit.builds.outside import outside_of
 from mlgokit.commands import (
+    advise,
     bench,
     build,
     check,
@@ -102,6 +103,7 @@ COMMANDS = {
     "corpus split": Command(split.Split, split.run, split.render, folders=("corpus",)),
     "trace": Command(trace.Trace, trace.run, folder="output", files=("tfrecord",), folders=("store",)),
     "tune": Command(tune.Tune, tune.run, tune.render, folder="folder", plugin="output"),
+    "advise": Command(advise.Advise, advise.run, advise.render, folder="folder"),
     "build": Command(build.Build, build.run, build.render, build.exit_code),
     "check": Command(check.Check, check.run, check.render, check.exit_code),
     "vocab": Command(vocab.Vocab, vocab.run, folders=("output",)),

@@ -12,6 +12,7 @@ import pytest
 
 from mlgokit.builds.site import BuildCommands
 from mlgokit.cli import COMMANDS, run, run_command
+from mlgokit.commands.advise import Advise
 from mlgokit.commands.bench import Bench
 from mlgokit.commands.build import Build
 from mlgokit.commands.check import Check
@@ -89,6 +90,7 @@ CHANGING: dict[str, Callable[[Path], Any]] = {
     "corpus split": lambda corpus: Split(corpus=corpus),
     "trace": lambda corpus: Trace(corpus=corpus.parent / "other", output=corpus),
     "train": lambda corpus: Train(corpus=corpus.parent / "other", output=corpus),
+    "advise": lambda corpus: Advise(built=BuildCommands(build=("true",)), folder=corpus),
     "tune": lambda corpus: Tune(corpus=corpus.parent / "other", folder=corpus),
     "tune --build": lambda corpus: Tune(built=BuildCommands(build=("true",)), folder=corpus),
     "tune --continue": lambda corpus: Tune(corpus=corpus.parent / "other", folder=corpus, go_on=True),

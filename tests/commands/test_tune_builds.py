@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mlgokit.builds.images import LINKED, BuiltImage
-from mlgokit.builds.recorded import RecordedBuild, TunedBuild, TunedProgram, line_for_good, record_plain
+from mlgokit.builds.lines import line_for_good
+from mlgokit.builds.recorded import RecordedBuild, TunedBuild, TunedProgram, record_plain
 from mlgokit.builds.site import BuildCommands, BuildSite
 from mlgokit.commands.tune import run
 from mlgokit.commands.tune_options import Tune

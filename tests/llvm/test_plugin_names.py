@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.builds.recorded import line_for_good
+from mlgokit.builds.lines import line_for_good
 from mlgokit.builds.site import BuildCommands
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain

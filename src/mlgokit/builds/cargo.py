@@ -77,7 +77,7 @@ class CargoBuild:
         for module in self.modules:
             sizes: list[int] = []
             for name, used in (("plain", None), ("tuned", candidate.file)):
-                path = self.programs_folder / name / _file_name(self.compiler.calls[module.name])
+                path = self.programs_folder / name / program_file_name(self.compiler.calls[module.name])
                 failed = link_program(self.compiler, module, path, plugin=used)
                 if failed:
                     raise ToolError(f"{module.name}: expected rustc to link the {name} program, found: {failed}")
@@ -276,6 +276,7 @@ def _program_name(call: RustcCall) -> str:
     return call.environment.get("CARGO_BIN_NAME", call.crate)
 
 
-def _file_name(call: RustcCall) -> str:
+def program_file_name(call: RustcCall) -> str:
+    """What cargo calls the program or library that a call makes, in the folder of the profile."""
     shapes = {"cdylib": "lib{}.so", "dylib": "lib{}.so", "staticlib": "lib{}.a"}
     return shapes.get(call.kind, "{}").format(call.crate if call.kind != "bin" else _program_name(call))

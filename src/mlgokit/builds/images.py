@@ -92,6 +92,20 @@ class BuiltImage:
         return self.data + self.bss
 
 
+PART_BYTES: Mapping[str, Callable[[BuiltImage], int]] = {
+    ".text": lambda image: image.text,
+    ".rodata": lambda image: image.rodata - image.relocations,
+    ".eh_frame": lambda image: image.eh_frame,
+    "relocations": lambda image: image.relocations,
+    "data": lambda image: image.data,
+    "flash": lambda image: image.flash if image.bare else 0,
+    "RAM": lambda image: image.ram if image.bare else 0,
+    "file": lambda image: image.file,
+    "compressed": lambda image: image.compressed or 0,
+}
+"""What the differences of a program are told by; what no program has is left out."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTask:
     """One image to be linked.

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shlex
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.compression import Compressor
 from mlgokit.builds.images import LINKED, BuiltImage, holds_path, weigh_image
+from mlgokit.builds.lines import lines_for_good
 from mlgokit.builds.outside import outside
 from mlgokit.builds.programs import LinkedPrograms, choose_programs
 from mlgokit.builds.site import (
@@ -28,7 +28,7 @@ from mlgokit.builds.site import (
     run_step,
     state_of,
 )
-from mlgokit.builds.variant import PluginPlace, plugin_link_option, plugin_options
+from mlgokit.builds.variant import PluginPlace, plugin_options
 from mlgokit.compiler.build_tree import (
     UnseenObject,
     copy_sources,
@@ -40,7 +40,6 @@ from mlgokit.compiler.build_tree import (
 from mlgokit.compiler.project_calls import group_by_reason, project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
-from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.importers.database import module_outputs
 from mlgokit.corpus.importers.recorded import RecordedLink, describe_replaced_compilers, recorded_links, write_database
 from mlgokit.corpus.layout import default_project
@@ -131,6 +130,11 @@ class RecordedBuild:
             )
         (path,) = programs.values()
         return self.links[path]
+
+
+def recorded_time(folder: Path) -> int:
+    """When the build of a folder was recorded, in nanoseconds; 0 if none was."""
+    return state_of(folder.resolve() / "build" / _RECORD)[1]
 
 
 def record_plain(
@@ -475,7 +479,7 @@ def try_plugin(
         programs=programs,
         tests=tests,
         notes=tuple(notes),
-        line=_lines(commands, tree, candidate.published, place),
+        line=lines_for_good(commands, tree, candidate.published, place),
     )
 
 
@@ -489,7 +493,7 @@ def _compared(recorded: RecordedBuild, *, must_shrink: bool, compressor: Compres
     site, found = recorded.site, list[TunedProgram]()
     for name, path in recorded.programs().items():
         keep(path, site.kept(TUNED, name))
-        plain, tuned = (_weigh(image, compressor) for image in (site.kept(PLAIN, name), path))
+        plain, tuned = (weigh_program(image, compressor) for image in (site.kept(PLAIN, name), path))
         program = TunedProgram(program=name, plain=plain, tuned=tuned)
         if must_shrink and program.tuned.image > program.plain.image:
             raise RejectedError(
@@ -502,7 +506,8 @@ def _compared(recorded: RecordedBuild, *, must_shrink: bool, compressor: Compres
     return tuple(found)
 
 
-def _weigh(image: Path, compressor: Compressor | None) -> BuiltImage:
+def weigh_program(image: Path, compressor: Compressor | None) -> BuiltImage:
+    """What a program weighs, with its stripped file where a compressor can strip it."""
     row = weigh_image(image).row
     if compressor is None or row.status != LINKED:
         return row
@@ -511,52 +516,3 @@ def _weigh(image: Path, compressor: Compressor | None) -> BuiltImage:
     except InputError as error:
         return dataclasses.replace(row, reason=str(error))
     return dataclasses.replace(row, file=stripped, compressed=compressed)
-
-
-def _lines(commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace) -> str:
-    places = {"both": (False, True), "link": (True,), "compile": (False,)}[place]
-    return "; ".join(line_for_good(commands, tree, plugin, is_link=is_link) for is_link in places)
-
-
-def line_for_good(commands: BuildCommands, tree: Path, plugin: Path, *, is_link: bool = False) -> str:
-    """What to add to the build, by the build system that its commands and files tell of.
-
-    Example:
-        >>> line_for_good(BuildCommands(build=("meson compile -C b",)), Path("/none"), Path("/p-1a.plugin"))
-        "in meson.build: add_project_arguments('-fpass-plugin=/p-1a.plugin', language: ['c', 'cpp'])"
-        >>> line_for_good(BuildCommands(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p-1a.plugin"))
-        'in the build command, replacing what is there: CFLAGS="-Os -fpass-plugin=/p-1a.plugin"'
-    """
-    option = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
-    # What reads these words splits them at spaces.
-    flag = shlex.quote(option)
-    programs = " ".join(commands.build)
-
-    def has(*names: str) -> bool:
-        return any((tree / name).exists() for name in names)
-
-    if "cargo" in programs:
-        return f"in the environment: CFLAGS={flag} CXXFLAGS={flag}"
-    if "meson" in programs or (has("meson.build") and not has("CMakeLists.txt", "Makefile")):
-        return f"in meson.build: add_project_{'link_' if is_link else ''}arguments('{option}', language: ['c', 'cpp'])"
-    if "cmake" in programs or (has("CMakeLists.txt") and not has("Makefile", "configure")):
-        word = option if flag == option else json.dumps(option)
-        return f"in CMakeLists.txt: add_{'link' if is_link else 'compile'}_options({word})"
-    if "ninja" in programs and has("build.ninja"):
-        return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flag}"
-    names = ("LDFLAGS",) if is_link else ("CFLAGS", "CXXFLAGS")
-    if given := {name: value for name in names if (value := _given(name, commands.build)) is not None}:
-        words = " ".join(f'{name}="{value} {flag}"' for name, value in given.items())
-        return f"in the build command, replacing what is there: {words}"
-    where = "configure" if "configure" in programs or has("configure") else "the Makefile"
-    return f"at the end of {' and '.join(names)} of {where}: {flag}"
-
-
-def _given(name: str, commands: Sequence[str]) -> str | None:
-    """The value of a variable among the words of commands, or before them."""
-    found = None
-    for command in commands:
-        for word in split_command(command):
-            if word.startswith(f"{name}="):
-                found = word.removeprefix(f"{name}=")
-    return found

@@ -16,6 +16,8 @@ from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.page import evaluation_page, symbols_of
 from mlgokit.evaluation.records import FORMAT as EVALUATION, Evaluation
 from mlgokit.evaluation.run import FORMAT as RUN, RunReport, run_page
+from mlgokit.flags.page import advice_page
+from mlgokit.flags.record import FORMAT as ADVICE, FlagAdvice
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import FORMAT as TRAINING, TrainingRecord
 from mlgokit.pages.html import write_page
@@ -29,11 +31,12 @@ from mlgokit.sizes.record import FORMAT as SIZES, Sizes
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.result import FORMAT as TUNING, Tuned
 
-_FORMATS = (EVALUATION, BENCH, TRAINING, TUNING, RUN, SIZES, SIZE_DIFFERENCE)
+_FORMATS = (EVALUATION, BENCH, TRAINING, TUNING, ADVICE, RUN, SIZES, SIZE_DIFFERENCE)
 
 _PAGES: dict[object, Callable[[object, str], Page]] = {
     BENCH: lambda value, where: bench_page(Bench.from_json(value, where)),
     TUNING: lambda value, _: tuned_page(Tuned.from_json(value)),
+    ADVICE: lambda value, _: advice_page(FlagAdvice.from_json(value)),
     SIZES: lambda value, where: size_page(Sizes.from_json(value, where)),
     SIZE_DIFFERENCE: lambda value, where: difference_page(SizeDifference.from_json(value, where)),
 }
@@ -46,7 +49,8 @@ class MakeReport:
 
     result: Annotated[Path, tyro.conf.Positional]
     """JSON file that `mlgokit evaluate --output`, `mlgokit size --output` or `mlgokit bench` wrote, `metrics.json` of
-    `mlgokit train`, `tuned.json` of `mlgokit tune`, or `results.json` of `mlgokit quickstart`."""
+    `mlgokit train`, `tuned.json` of `mlgokit tune`, `advice.json` of `mlgokit advise`, or `results.json` of
+    `mlgokit quickstart`."""
     output: Path | None = None
     """HTML file to write, with Markdown beside it; beside the result if not given."""
     traces: Path | None = None
@@ -85,7 +89,7 @@ def _page_of(config: MakeReport, value: object, report: Report) -> Page:
         return _PAGES[found](value, str(config.result))
     raise InputError(
         f"{config.result}: expected format {', '.join(map(repr, _FORMATS))}, found {found!r:.60}; give the JSON that "
-        "`mlgokit evaluate --output`, `size --output`, `bench`, `train`, `tune` or `quickstart` wrote"
+        "`mlgokit evaluate --output`, `size --output`, `bench`, `train`, `tune`, `advise` or `quickstart` wrote"
     )
 
 

@@ -19,8 +19,9 @@ from mlgokit.errors import InputError
 
 _MOST_NAMED, _MOST_SHOWN = 3, 120
 _ARCHIVES = (".a", ".lib")
-_TRIED = "source and object no longer exist, as with checks of a configure script"
-_CHECKED = "the build system compiled it to identify the compiler"
+TRIED = "source and object no longer exist, as with checks of a configure script"
+CHECKED = "the build system compiled it to identify the compiler"
+"""These two are why compilations are left out that no program needs."""
 _AGAIN = "a later call made its output again"
 _FOREIGN = "it compiles for another machine"
 
@@ -140,7 +141,7 @@ class _Finder:
         if any(path.is_file() for path in call.outputs):
             return _AGAIN
         if call.kind in {"link", "other"} or not all(path.is_file() for path in call.sources):
-            return _TRIED
+            return TRIED
         written = [path for path in call.outputs if path.exists() or path.name == "-"]
         return f"its output is discarded ({written[0]})" if written else ""
 
@@ -219,7 +220,7 @@ def _intrinsic_reason(call: WrappedCall, tree: Path) -> str:
     if call.kind == "unread":
         return f"its words are in a response file that is not understood: {call.errors}"
     if any(is_check(path, tree) for path in call.outputs):
-        return _CHECKED
+        return CHECKED
     if call.code and not all(path.exists() for path in call.inputs):
         return f"it failed, and is gone: {call.reason}"
     return ""

@@ -1,9 +1,9 @@
 """What a tuning, a check and a replay of its decisions gave, as pages: sums, modules, programs, and what to do now."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mlgokit.builds.images import LINKED, BuiltImage
+from mlgokit.builds.images import LINKED, PART_BYTES, BuiltImage
 from mlgokit.builds.recorded import TunedProgram
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.pages.model import (
@@ -43,18 +43,6 @@ _BY_BYTES = "Modules, by bytes saved"
 _BY_COSTS = "Modules, by what spills, reloads and copies cost"
 _TEXT = "Code, read-only data and unwind tables, which llvm-size calls text"
 _COMPRESSED = "Stripped files, compressed"
-_BYTES: Mapping[str, Callable[[BuiltImage], int]] = {
-    ".text": lambda image: image.text,
-    ".rodata": lambda image: image.rodata - image.relocations,
-    ".eh_frame": lambda image: image.eh_frame,
-    "relocations": lambda image: image.relocations,
-    "data": lambda image: image.data,
-    "flash": lambda image: image.flash if image.bare else 0,
-    "RAM": lambda image: image.ram if image.bare else 0,
-    "file": lambda image: image.file,
-    "compressed": lambda image: image.compressed or 0,
-}
-"""What the differences of a program are told by; what no program has is left out."""
 
 
 # --- Tuning ----------------------------------------------------------------------------------------------------------
@@ -273,7 +261,7 @@ def _program_table(tuned: Tuned) -> Table | None:
     built = {} if tuned.built is None else {one.program: one for one in tuned.built.programs}
     columns = {
         title: of
-        for title, of in _BYTES.items()
+        for title, of in PART_BYTES.items()
         if any(of(side) for one in built.values() if _is_linked(one) for side in (one.plain, one.tuned))
     }
 

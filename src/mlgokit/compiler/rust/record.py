@@ -105,6 +105,25 @@ def record_cargo(
         UsageError: it fails.
         StorageError: the disk is full or not writable.
     """
+    run_cargo(command, folder, place=place, timeout_seconds=timeout_seconds, settings=settings)
+    return calls_below(place)
+
+
+def run_cargo(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    place: Path,
+    timeout_seconds: float,
+    settings: Mapping[str, str] | None = None,
+) -> process.Completed:
+    """Run the build of :func:`record_cargo`; ``place`` then has its target folder and calls.
+
+    Raises:
+        ToolError: the build cannot be started.
+        UsageError: it fails.
+        StorageError: the disk is full or not writable.
+    """
     place = place.resolve()
     wrapper, calls = place / _WRAPPER, place / _CALLS
     with writing(place):
@@ -125,7 +144,12 @@ def record_cargo(
         said = next((line for line in lines if line.startswith("error")), lines[-1] if lines else "no message")
         reason = f"no end after {timeout_seconds:.0f} s" if done.timed_out else said
         raise UsageError(f"--cargo: expected a build that succeeds, found: {reason}; run it by hand in {folder}")
-    return read_calls(calls)
+    return done
+
+
+def calls_below(place: Path) -> list[RustcCall]:
+    """The calls of the builds that :func:`run_cargo` ran in ``place``, the last one of each crate and crate type."""
+    return read_calls(place.resolve() / _CALLS)
 
 
 def read_calls(folder: Path) -> list[RustcCall]:

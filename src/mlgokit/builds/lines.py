@@ -1,0 +1,116 @@
+"""Lines that add options to a build for good, in the words of its build system."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from mlgokit.builds.site import BuildCommands
+from mlgokit.builds.variant import PluginPlace, plugin_link_option
+from mlgokit.corpus.importers.compile_commands import split_command
+
+BuildSystem = Literal["cargo", "Meson", "CMake", "Ninja", "Make"]
+
+
+def lines_for_good(commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace) -> str:
+    """What to add to a build so that the steps of ``place`` load a plugin."""
+    places = {"both": (False, True), "link": (True,), "compile": (False,)}[place]
+    return "; ".join(line_for_good(commands, tree, plugin, is_link=is_link) for is_link in places)
+
+
+def line_for_good(commands: BuildCommands, tree: Path, plugin: Path, *, is_link: bool = False) -> str:
+    """What to add to the build, by the build system that its commands and files tell of.
+
+    Example:
+        >>> line_for_good(BuildCommands(build=("meson compile -C b",)), Path("/none"), Path("/p-1a.plugin"))
+        "in meson.build: add_project_arguments('-fpass-plugin=/p-1a.plugin', language: ['c', 'cpp'])"
+        >>> line_for_good(BuildCommands(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p-1a.plugin"))
+        'in the build command, replacing what is there: CFLAGS="-Os -fpass-plugin=/p-1a.plugin"'
+    """
+    option = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
+    return line_of_options(commands, tree, (option,), is_link=is_link)
+
+
+def line_of_options(commands: BuildCommands, tree: Path, options: Sequence[str], *, is_link: bool) -> str:
+    """What to add to the build so that its compilers, or its linkers, get these options."""
+    # What reads these words splits them at spaces.
+    flags = shlex.join(options)
+    names = ("LDFLAGS",) if is_link else ("CFLAGS", "CXXFLAGS")
+    system = system_of(commands, tree)
+    if system == "cargo":
+        value = shlex.quote(" ".join(options))
+        return f"in the environment: CFLAGS={value} CXXFLAGS={value}"
+    if system in {"Meson", "CMake"}:
+        place = "meson.build" if system == "Meson" else "CMakeLists.txt"
+        return f"in {place}: {line_for_system(system, options, is_link=is_link)}"
+    if system == "Ninja":
+        return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flags}"
+    if given := {name: value for name in names if (value := _given(name, commands.build)) is not None}:
+        words = " ".join(f'{name}="{value} {flags}"' for name, value in given.items())
+        return f"in the build command, replacing what is there: {words}"
+    programs = " ".join(commands.build)
+    where = "configure" if "configure" in programs or (tree / "configure").exists() else "the Makefile"
+    return f"at the end of {' and '.join(names)} of {where}: {flags}"
+
+
+def line_for_system(system: BuildSystem, options: Sequence[str], *, is_link: bool) -> str:
+    """The line of a build system that gives these options to all compilers, or to all links; empty without options.
+
+    Example:
+        >>> line_for_system("CMake", ["-Oz", "-Xclang", "-fmerge-functions"], is_link=False)
+        'add_compile_options(-Oz "SHELL:-Xclang -fmerge-functions")'
+        >>> line_for_system("Make", ["-Wl,--icf=all"], is_link=True)
+        'LDFLAGS += -Wl,--icf=all'
+    """
+    flags = shlex.join(options)
+    if not options:
+        return ""
+    if system == "CMake":
+        return f"add_{'link' if is_link else 'compile'}_options({' '.join(_cmake_words(options))})"
+    if system == "Meson":
+        words = ", ".join(f"'{option}'" for option in options)
+        return f"add_project_{'link_' if is_link else ''}arguments({words}, language: ['c', 'cpp'])"
+    if system == "cargo":
+        return f"RUSTFLAGS={shlex.quote(' '.join(f'-Clink-arg={option}' for option in options))}" if is_link else ""
+    names = ("LDFLAGS",) if is_link else ("CFLAGS", "CXXFLAGS")
+    return "\n".join(f"{name} += {flags}" for name in names)
+
+
+def system_of(commands: BuildCommands, tree: Path) -> BuildSystem:
+    """The build system of a build's commands and files; Make where nothing tells of another."""
+    programs = " ".join(commands.build)
+
+    def has(*names: str) -> bool:
+        return any((tree / name).exists() for name in names)
+
+    if "cargo" in programs:
+        return "cargo"
+    if "meson" in programs or (has("meson.build") and not has("CMakeLists.txt", "Makefile")):
+        return "Meson"
+    if "cmake" in programs or (has("CMakeLists.txt") and not has("Makefile", "configure")):
+        return "CMake"
+    return "Ninja" if "ninja" in programs and has("build.ninja") else "Make"
+
+
+def _cmake_words(options: Sequence[str]) -> list[str]:
+    """The options as arguments of CMake, which drops the second of two equal words unless they stand in a group."""
+    found: list[str] = []
+    left = list(options)
+    while left:
+        option = left.pop(0)
+        if option in {"-Xclang", "-mllvm"} and left:
+            found.append(json.dumps(f"SHELL:{option} {left.pop(0)}"))
+        else:
+            found.append(option if shlex.quote(option) == option else json.dumps(option))
+    return found
+
+
+def _given(name: str, commands: Sequence[str]) -> str | None:
+    """The value of a variable among the words of commands, or before them."""
+    found = None
+    for command in commands:
+        for word in split_command(command):
+            if word.startswith(f"{name}="):
+                found = word.removeprefix(f"{name}=")
+    return found

@@ -1,0 +1,160 @@
+"""The command that says which flags would make a build smaller, before anything is learned."""
+
+import dataclasses
+import json
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from mlgokit.builds.cargo import cargo_words
+from mlgokit.builds.compression import find_stripper
+from mlgokit.builds.recorded import record_plain, recorded_time
+from mlgokit.builds.site import state_of
+from mlgokit.commands.options import NO_BUILD, Texts, WholeBuild, reject_with_cargo
+from mlgokit.compiler.build_tree import files_below
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.errors import UsageError
+from mlgokit.files import atomic_write, writing
+from mlgokit.flags.advise import AdviceOptions, advise_build
+from mlgokit.flags.cargo import CargoCommands, advise_cargo
+from mlgokit.flags.page import advice_page
+from mlgokit.flags.record import FlagAdvice
+from mlgokit.flags.reviewed import FLAGS, RUST_FLAGS
+from mlgokit.flags.search import check_names
+from mlgokit.flags.trials import TRIALS
+from mlgokit.locks import locked
+from mlgokit.manifest import check_manifest, digest_value, package_version, write_manifest
+from mlgokit.pages.html import write_page
+from mlgokit.pages.terminal import print_page
+from mlgokit.progress import Report, say_nothing
+
+RESULT = "advice.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advise:
+    """Report which flags of clang and lld make a build smaller, alone and together: advise --build 'make -j2'."""
+
+    built: WholeBuild = NO_BUILD
+    """Build that is to be smaller; it runs in copies of its folder, once for each flag, so --clean does not apply.
+    A flag with which a test fails is refused."""
+    cargo: str | None = None
+    """Cargo build in place of --build, as in --cargo 'cargo build --release'; it runs in --cargo-folder with target
+    folders of its own, and the programs are first in PATH of the tests, which must end with 0."""
+    cargo_folder: Path = Path()
+    """With --cargo: folder of the package."""
+    folder: Path = Path("advice")
+    """Folder for the trials and the result; the same command goes on with what is there."""
+    seconds: float = 600.0
+    """Time for trials in seconds, beside the plain build and a clean build with what is advised."""
+    without: Texts = ()
+    """Name of a flag that is not tried, such as lto."""
+    llvm: int | None = None
+    """LLVM major version to use; the newest supported one if not given."""
+
+
+def run(config: Advise, *, report: Report = say_nothing) -> FlagAdvice:
+    """Try the flags on copies of the build, and leave ``advice.json`` with its report in the folder.
+
+    Raises:
+        BusyError: another process works in the folder.
+        CorpusError: the plain build fails.
+        ReuseError: the folder has another build's trials.
+        UsageError: the call contradicts itself, or the build compiles or links nothing.
+    """
+    words = _check(config)
+    if not words:
+        config.built.check_programs()
+    began = time.monotonic()
+    with locked(config.folder):
+        toolchain = find_toolchain(config.llvm)
+        _claim(config, toolchain)
+        options = AdviceOptions(folder=config.folder, seconds=config.seconds, without=config.without)
+        if words:
+            commands = CargoCommands(
+                words=words,
+                folder=config.cargo_folder.resolve(),
+                tests=tuple(map(tuple, config.built.words("test"))),
+                build_seconds=60 * config.built.build_minutes,
+                test_seconds=60 * config.built.test_minutes,
+            )
+            advice = advise_cargo(commands, options, compressor=find_stripper(toolchain), report=report)
+        else:
+            known = recorded_time(config.folder)
+            recorded = record_plain(config.built, config.folder, go_on=True, toolchain=toolchain, report=report)
+            if recorded_time(config.folder) != known:
+                with writing(config.folder):
+                    shutil.rmtree(config.folder / TRIALS, ignore_errors=True)
+            advice = advise_build(recorded, options, report=report)
+        result = config.folder / RESULT
+        advice = dataclasses.replace(
+            advice,
+            wall_seconds=time.monotonic() - began,
+            command=shlex.join(["mlgokit", *sys.argv[1:]]),
+            mlgokit_version=package_version(),
+            toolchain=toolchain.describe(),
+            report=str(result.with_suffix(".html")),
+        )
+        atomic_write(result, json.dumps(advice.to_json(), indent=1))
+        write_page(advice_page(advice), result)
+    return advice
+
+
+def _check(config: Advise) -> tuple[str, ...]:
+    """The words of the cargo build; none for another build.
+
+    Raises:
+        UsageError: the call contradicts itself.
+    """
+    built = config.built
+    if bool(built.build) == (config.cargo is not None):
+        found = "both" if built.build else "none of them"
+        raise UsageError(f"advise: expected --build with the command of a build, or --cargo, found {found}; give one")
+    if built.clean:
+        raise UsageError("--clean: advise builds in copies of the folder alone, which are always clean; leave it out")
+    if config.seconds < 0:
+        raise UsageError(f"--seconds: expected a time of 0 or more, found {config.seconds:g}; correct it")
+    check_names(config.without, FLAGS if config.cargo is None else RUST_FLAGS)
+    if config.cargo is None:
+        return ()
+    reject_with_cargo({"--program": bool(built.program)})
+    return cargo_words(config.cargo)
+
+
+def _claim(config: Advise, toolchain: Toolchain) -> None:
+    """Sign the folder, or check that it has trials of this build.
+
+    Raises:
+        ReuseError: it has something else.
+    """
+    built, versions = config.built, toolchain.describe()
+    claim = {
+        "build": built.build,
+        "test": built.test,
+        "program": built.program,
+        "build_folder": built.build_folder.resolve(),
+        "cargo": config.cargo,
+        "cargo_folder": config.cargo_folder.resolve(),
+    }
+    inputs = {"flags": digest_value([FLAGS, RUST_FLAGS])}
+    if config.cargo is not None:
+        inputs["sources"] = _digest_crate(config.cargo_folder.resolve())
+    if not check_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs=inputs):
+        write_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs=inputs)
+
+
+def _digest_crate(folder: Path) -> str:
+    """Of what cargo compiles of a package, by the times of its files; what it has built is not looked at."""
+    kinds = {".rs", ".toml", ".c", ".h", ".cc", ".cpp"}
+    paths = sorted(path for path in files_below(folder, without=folder / "target") if path.suffix in kinds)
+    return digest_value([[path.relative_to(folder), *state_of(path)] for path in paths])
+
+
+def render(result: FlagAdvice, console: Console) -> None:
+    """Print what each flag gives, what they give together, and what to add to the build."""
+    print_page(advice_page(result), console)

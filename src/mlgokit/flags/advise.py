@@ -1,0 +1,292 @@
+"""Advice for a build: its trials, what pays together, and what comes on top of that."""
+
+import dataclasses
+import shlex
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from mlgokit.builds.compression import find_stripper
+from mlgokit.builds.images import holds_path
+from mlgokit.builds.lines import BuildSystem, line_for_system, line_of_options
+from mlgokit.builds.rebuild import open_rebuilder
+from mlgokit.builds.recorded import RecordedBuild
+from mlgokit.builds.site import BuildCommands
+from mlgokit.builds.variant import plugin_options
+from mlgokit.compiler.project_calls import CHECKED, TRIED
+from mlgokit.compiler.wrapping import AddedOptions
+from mlgokit.corpus.build_notes import baseline_text, level_of
+from mlgokit.decode import read_json
+from mlgokit.errors import ToolError, UsageError
+from mlgokit.export.plugin import export_plugin
+from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
+from mlgokit.flags.reviewed import FLAGS
+from mlgokit.flags.search import Budget, Combination, combine, confirm, describe_budget, try_alone
+from mlgokit.flags.trials import ALREADY, TRIALS, BuildTrials, Trials, TrialStore, options_of
+from mlgokit.policy.pretrained import policy_files
+from mlgokit.progress import Report
+
+LEVEL = "Oz"
+"""The flag of the level at which the policies of the package decide."""
+SHIPPED = "builtin:Oz"
+"""These policies, which are measured on top."""
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceOptions:
+    """What bounds the advice.
+
+    Attributes:
+        folder: for what the trials leave.
+        seconds: for trials, without the plain build and the last ones.
+        without: names of flags that are not to be tried.
+    """
+
+    folder: Path
+    seconds: float
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What the trials of a list found: rows, combination, and the whole build with what is advised."""
+
+    plain: Trial
+    advice: FlagAdvice
+    found: Combination
+    whole: Trial | None
+
+
+def search_flags(
+    trials: Trials, options: AdviceOptions, *, build: tuple[str, ...], whole_seconds: float, report: Report
+) -> Search:
+    """Try the list of ``trials`` on its build, alone and together.
+
+    Args:
+        trials: make the builds.
+        options: what bounds them.
+        build: the commands of the build, for the record.
+        whole_seconds: what all commands of the build take, with its tests.
+        report: told what is done.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: a command cannot be started.
+        UsageError: the build fails without any flag.
+    """
+    began = time.monotonic()
+    plain = trials.plain()
+    if plain.reason:
+        raise UsageError(
+            f"--build: expected the plain build to succeed once more, found: {plain.reason}; look into the logs in "
+            f"{options.folder}"
+        )
+    budget = Budget(seconds=options.seconds, build_seconds=plain.wall_seconds)
+    report(1, 1, f"{describe_budget(trials, options.without, budget)}, then a clean build of {whole_seconds:.0f} s")
+    rows = try_alone(trials, plain, options.without, budget, report)
+    found = combine(trials, plain, rows, budget, report)
+    confirmed, whole = confirm(trials, found, report)
+    added = options_of(confirmed.flags)
+    advice = FlagAdvice(
+        build=build,
+        plain=plain,
+        flags=tuple(rows),
+        steps=confirmed.steps,
+        advised=tuple(flag.name for flag in confirmed.flags),
+        advised_build=whole,
+        compile=added.compile,
+        link=added.link,
+        line="",
+        lines=(),
+        notes=(*_unrepeatable(found.trial, whole), *_grown(plain, whole)),
+        wall_seconds=time.monotonic() - began,
+    )
+    return Search(plain=plain, advice=advice, found=confirmed, whole=whole)
+
+
+def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Report) -> FlagAdvice:
+    """What the flags of the list give a recorded build.
+
+    Raises:
+        InputError: a trial in the folder is damaged.
+        StorageError: the disk is full or not writable.
+        ToolError: a command cannot be started.
+        UsageError: the build links nothing, fails once more, or runs in the user's own folder.
+    """
+    if not recorded.programs():
+        raise UsageError(
+            "--build: expected a build that links a program or a shared library, found none; build one, so that it "
+            "can be weighed"
+        )
+    site, toolchain = recorded.site, recorded.site.toolchain
+    # The recorded tree is aside later.
+    baseline, held = (
+        _baseline(recorded),
+        [name for name, path in recorded.programs().items() if holds_path(path, recorded.tree)],
+    )
+    store = TrialStore(folder=options.folder / TRIALS)
+    with open_rebuilder(recorded, compressor=find_stripper(toolchain)) as rebuilder:
+        trials = BuildTrials(rebuilder=rebuilder, store=store, flags=FLAGS, has_lld=toolchain.lld is not None)
+        search = search_flags(trials, options, build=site.commands.build, whole_seconds=recorded.seconds, report=report)
+        advice = dataclasses.replace(
+            search.advice,
+            line=_line(site.commands, recorded.tree, search.advice),
+            lines=lines_of(search.advice),
+            tune=_tune_command(site.commands),
+            tests=_tests(recorded),
+            notes=(*search.advice.notes, *_notes(recorded, search, held)),
+            baseline=baseline,
+        )
+        return _with_shipped(advice, trials, search, recorded, options, report=report)
+
+
+def lines_of(advice: FlagAdvice) -> tuple[BuildLine, ...]:
+    """What adds the advised options, by build system."""
+    found: list[BuildLine] = []
+    for system in get_args(BuildSystem):
+        if system in {"cargo", "Ninja"}:
+            continue
+        texts = [
+            line_for_system(system, options, is_link=is_link)
+            for options, is_link in ((advice.compile, False), (advice.link, True))
+        ]
+        if any(texts):
+            found.append(BuildLine(system=system, line="\n".join(filter(None, texts))))
+    return tuple(found)
+
+
+def _line(commands: BuildCommands, tree: Path, advice: FlagAdvice) -> str:
+    """What adds the advised options to this build."""
+    return _line_of(commands, tree, AddedOptions(compile=advice.compile, link=advice.link))
+
+
+def _line_of(commands: BuildCommands, tree: Path, added: AddedOptions) -> str:
+    parts = [
+        line_of_options(commands, tree, options, is_link=is_link)
+        for options, is_link in ((added.compile, False), (added.link, True))
+        if options
+    ]
+    return "; ".join(parts)
+
+
+def _with_shipped(
+    advice: FlagAdvice,
+    trials: BuildTrials,
+    search: Search,
+    recorded: RecordedBuild,
+    options: AdviceOptions,
+    *,
+    report: Report,
+) -> FlagAdvice:
+    """The advice with the policies of the package on top, measured."""
+    report(0, 1, f"{SHIPPED} on top")
+    toolchain = recorded.site.toolchain
+    try:
+        exported = export_plugin(toolchain, policy_files([Path(SHIPPED)]), options.folder.resolve() / "builtin.so")
+    except ToolError as error:
+        return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
+    plugin = Path(exported.versioned)
+    lto = {flag.name for flag in trials.flags if flag.group == "lto"}
+    optimizes = not lto.isdisjoint(search.advice.advised)
+    has_it = any(trials.excluded().get(name) == ALREADY for name in lto)
+    added = plugin_options(plugin, "both" if optimizes or has_it else "compile")
+    if optimizes:
+        # The wrappers look for link-time optimization in the words of the build itself.
+        added = dataclasses.replace(added, link=added.lto_link, lto_link=())
+    before = (search.whole or search.plain).count("loaded")
+    trial = trials.make(search.found.flags, plugin=added)
+    if not trial.works or trial.count("loaded") >= before:
+        # The policies decide in code at -Oz alone, which may pay with them where -Os pays without.
+        level = next(flag for flag in trials.flags if flag.name == LEVEL)
+        if level.name not in (*search.advice.advised, *trials.excluded()):
+            others = [flag for flag in search.found.flags if flag.group != level.group]
+            other = trials.make([*others, level], plugin=added)
+            if other.works and other.count("loaded") < before:
+                trial = other
+                added = dataclasses.replace(
+                    added, compile=(*level.compile, *added.compile), link=(*level.link, *added.link)
+                )
+    report(1, 1, f"{SHIPPED} on top")
+    reason = trial.reason or trial.tests or ""
+    if not reason and trial.count("loaded") >= before:
+        reason = "it saves nothing on top"
+    both = AddedOptions(compile=(*advice.compile, *added.compile), link=(*advice.link, *added.link, *added.lto_link))
+    return dataclasses.replace(
+        advice,
+        shipped=trial,
+        shipped_name=SHIPPED,
+        shipped_reason=reason,
+        shipped_line="" if reason else _line_of(recorded.site.commands, recorded.tree, both),
+        shipped_compile=added.compile,
+        shipped_link=(*added.link, *added.lto_link),
+    )
+
+
+def _tune_command(commands: BuildCommands) -> str:
+    words = ["mlgokit", "tune"]
+    for option in ("build", "test"):
+        for command in getattr(commands, option):
+            words += [f"--{option}", command]
+    if commands.build_folder != Path():
+        words += ["--build-folder", str(commands.build_folder)]
+    return shlex.join(words)
+
+
+def _tests(recorded: RecordedBuild) -> str:
+    if recorded.tests is None:
+        return "no --test was given, so no flag was taken that can change what a program does"
+    if recorded.tests:
+        return f"the tests already fail on the plain build ({recorded.tests}), so they judge nothing"
+    return "the tests pass on the plain build, and on each build with what is advised"
+
+
+def _baseline(recorded: RecordedBuild) -> str:
+    database = read_json(recorded.database, expected="the build's commands", remedy="delete the folder of the advice")
+    levels = Counter(level_of(entry["arguments"]) for entry in database)
+    return f"{baseline_text(recorded.site.toolchain.version, levels)}{recorded.in_place_of}"
+
+
+def _unrepeatable(quick: Trial, whole: Trial | None) -> Iterator[str]:
+    if whole is None or quick.flags != whole.flags:
+        return
+    for name, one in quick.programs.items():
+        again = whole.programs[name]
+        if one.flash != again.flash:
+            yield (
+                f"{name} has {one.flash:,} bytes in one build with what is advised and {again.flash:,} in another: "
+                "the build does not repeat itself to the byte"
+            )
+
+
+def _grown(plain: Trial, whole: Trial | None) -> Iterator[str]:
+    if whole is None:
+        return
+    grown = [name for name, one in plain.programs.items() if whole.programs[name].flash > one.flash]
+    if grown:
+        yield f"larger with what is advised, though all together are smaller: {', '.join(grown[:_MOST_NAMED])}"
+
+
+def _notes(recorded: RecordedBuild, search: Search, held: Sequence[str]) -> Iterator[str]:
+    again = {name: one.image for name, one in search.plain.programs.items()}
+    linked = recorded.linked_programs()
+    differs = [name for name, size in again.items() if size != linked.plain_bytes(name)]
+    if differs:
+        yield (
+            f"{differs[0]} has {linked.plain_bytes(differs[0]):,} bytes in one plain build and {again[differs[0]]:,} "
+            "in another: differences of this kind mean nothing"
+        )
+    lost = {name: reason for name, reason in recorded.left_out.items() if reason not in {TRIED, CHECKED}}
+    if lost:
+        name, reason = next(iter(lost.items()))
+        yield f"{name} does not get the flags: {reason}"
+    if held:
+        yield (
+            f"{held[0]}: the path of the folder of the build is inside, so a build elsewhere has some bytes more or "
+            "less, with the flags as without"
+        )
+    if any(flag.group == "lto" for flag in search.found.flags):
+        yield "Static libraries of a build with -flto are best made by llvm-ar and llvm-ranlib (AR, RANLIB)"

@@ -1,0 +1,336 @@
+"""Trials of flags on a cargo build: settings of its profile, and options of rustc."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.builds.cargo import program_file_name
+from mlgokit.builds.compression import Compressor
+from mlgokit.builds.images import LINKED, BuiltImage
+from mlgokit.builds.recorded import weigh_program
+from mlgokit.compiler import process
+from mlgokit.compiler.build_tree import is_image
+from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.rust.compile import plugin_words
+from mlgokit.compiler.rust.record import RustcCall, calls_below, run_cargo
+from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
+from mlgokit.compiler.rust.wrapper import is_program
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.decode import read_json
+from mlgokit.errors import ToolError, UsageError
+from mlgokit.export.plugin import export_plugin
+from mlgokit.files import atomic_write, writing
+from mlgokit.flags.advise import SHIPPED, AdviceOptions, Search, search_flags
+from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
+from mlgokit.flags.reviewed import RUST_FLAGS, Flag
+from mlgokit.flags.trials import ALREADY, PLAIN, TRIALS, TrialStore, key_of
+from mlgokit.manifest import sign_new
+from mlgokit.policy.pretrained import policy_files
+from mlgokit.progress import Report
+
+_UNSTABLE = {"RUSTC_BOOTSTRAP": "1"}
+"""Has a stable rustc take an option that is not stable."""
+_DEFAULTS = {"opt-level": "3", "lto": "false", "codegen-units": "16", "panic": "unwind", "strip": "none"}
+"""Settings of a release build that rustc is not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CargoCommands:
+    """A cargo build that is asked about.
+
+    Attributes:
+        words: of the build.
+        folder: where it and its tests run.
+        tests: commands that end with 0 if the programs, which are first in PATH, do as they should.
+        build_seconds: deadline of a build.
+        test_seconds: deadline of each test.
+    """
+
+    words: tuple[str, ...]
+    folder: Path
+    tests: tuple[tuple[str, ...], ...]
+    build_seconds: float
+    test_seconds: float
+
+    @property
+    def profile(self) -> str:
+        """The profile of the build."""
+        words = self.words
+        named = [word.removeprefix("--profile=") for word in words if word.startswith("--profile=")]
+        named += [words[index + 1] for index, word in enumerate(words[:-1]) if word == "--profile"]
+        return named[-1] if named else "release" if {"--release", "-r"} & set(words) else "dev"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CargoTrials:
+    """Trials on a cargo build, each in a target folder of its own; see :class:`~mlgokit.flags.trials.Trials`.
+
+    Attributes:
+        commands: the build.
+        place: folder of the target folders.
+        store: keeps the trials.
+        compressor: strips programs, to weigh their files.
+        flags: the list.
+        facts: which flags the build has.
+    """
+
+    commands: CargoCommands
+    place: Path
+    store: TrialStore
+    compressor: Compressor | None
+    flags: tuple[Flag, ...] = RUST_FLAGS
+    facts: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def judged(self) -> bool:
+        """Whether there are tests that pass on the plain build."""
+        return bool(self.commands.tests) and self.facts.get("tests", "") == ""
+
+    def plain(self) -> Trial:
+        """The build without any flag, which also shows which flags it has already."""
+        path = self.store.folder / "facts.json"
+        trial = self.store.remember(PLAIN, lambda: self._make((), facts=path))
+        value = read_json(path, expected="what the plain build shows", remedy=f"delete {self.store.folder}")
+        self.facts.update({str(name): str(reason) for name, reason in value.items()})
+        return trial
+
+    def excluded(self) -> dict[str, str]:
+        """By name, why a flag is not to be tried."""
+        return {name: reason for name, reason in self.facts.items() if name != "tests"}
+
+    def make(self, flags: Sequence[Flag], *, whole: bool = False) -> Trial:
+        """Build with flags; each build is made from its sources."""
+        return self.store.remember(key_of(flags, whole=whole), lambda: self._make(flags))
+
+    def is_known(self, flags: Sequence[Flag]) -> bool:
+        """Whether the trial is in the folder."""
+        return self.store.path(key_of(flags)).exists()
+
+    def only_links(self, flags: Sequence[Flag]) -> bool:  # noqa: ARG002  (of the protocol)
+        """Cargo compiles all for each set of options."""
+        return False
+
+    def _make(self, flags: Sequence[Flag], *, facts: Path | None = None) -> Trial:
+        began = time.monotonic()
+        commands = self.commands
+        with writing(self.place):
+            shutil.rmtree(self.place, ignore_errors=True)
+        sign_new(self.place, "cargo")
+        reason, seconds, calls = "", 0.0, list[RustcCall]()
+        try:
+            done = run_cargo(
+                _with_rustflags(commands.words, flags),
+                commands.folder,
+                place=self.place,
+                timeout_seconds=commands.build_seconds,
+                settings=self._settings(flags),
+            )
+            seconds, calls = done.user_seconds, calls_below(self.place)
+        except UsageError as error:
+            if facts is not None:
+                raise
+            reason = str(error)
+        programs: dict[str, BuiltImage] = {}
+        files: dict[str, int] = {}
+        folders: set[Path] = set()
+        for call in calls if not reason else ():
+            path = _program(call)
+            if path is None:
+                continue
+            image = weigh_program(path, self.compressor)
+            if image.status != LINKED:
+                reason = f"{path.name}: {image.reason}"
+                break
+            programs[path.name], files[path.name] = image, path.stat().st_size
+            folders.add(path.parent)
+        tests = None
+        if not reason and commands.tests and (facts is not None or self.judged):
+            tests = self._test(flags, folders)
+        if facts is not None:
+            found = _present(self.flags, [call for call in calls if _program(call) is not None])
+            atomic_write(facts, json.dumps({**found, **({"tests": tests} if tests else {})}, indent=1))
+        with writing(self.place):
+            shutil.rmtree(self.place, ignore_errors=True)
+        return Trial(
+            flags=tuple(flag.name for flag in flags),
+            reason=reason,
+            tests=None if facts is not None and tests else tests,
+            programs={} if reason else programs,
+            files={} if reason else files,
+            folders={},
+            compile_seconds=seconds,
+            link_seconds=0.0,
+            wall_seconds=time.monotonic() - began,
+        )
+
+    def _settings(self, flags: Sequence[Flag]) -> dict[str, str]:
+        """The variables of a build's environment that set its profile, and options where the user's are there too."""
+        profile = self.commands.profile.upper().replace("-", "_")
+        found = {
+            f"CARGO_PROFILE_{profile}_{key.upper().replace('-', '_')}": value.strip('"')
+            for flag in flags
+            for key, value in flag.profile
+        }
+        if (given := os.environ.get("RUSTFLAGS")) is not None:
+            found["RUSTFLAGS"] = " ".join([given, *(word for flag in flags for word in flag.rustc)])
+        if any(word.startswith("-Z") for flag in flags for word in flag.rustc):
+            found |= _UNSTABLE
+        return found
+
+    def _test(self, flags: Sequence[Flag], folders: set[Path]) -> str:
+        """Why the tests fail; empty if they do not."""
+        environment: Mapping[str, str] = {**os.environ, **self._settings(flags)}
+        path = os.pathsep.join([*map(str, sorted(folders)), os.environ.get("PATH", "")])
+        for command in self.commands.tests:
+            done = process.run(
+                command,
+                timeout_seconds=self.commands.test_seconds,
+                cwd=self.commands.folder,
+                env={**environment, "PATH": path, "CARGO_TARGET_DIR": str(self.place.resolve() / "target")},
+                limits=USERS_LIMITS,
+            )
+            if done.timed_out or done.returncode != 0:
+                how = "did not end" if done.timed_out else f"ended with {done.returncode}"
+                said = done.stderr.strip().splitlines()[-1:]
+                return ": ".join([f"{' '.join(command)} {how}", *said])
+        return ""
+
+
+def advise_cargo(
+    commands: CargoCommands, options: AdviceOptions, *, compressor: Compressor | None, report: Report
+) -> FlagAdvice:
+    """What the flags of the list for Rust give a cargo build.
+
+    Raises:
+        InputError: a trial in the folder is damaged.
+        StorageError: the disk is full or not writable.
+        ToolError: cargo cannot be started, or the build makes no program.
+        UsageError: the build fails.
+    """
+    trials = CargoTrials(
+        commands=commands,
+        place=options.folder / "cargo",
+        store=TrialStore(folder=options.folder / TRIALS),
+        compressor=compressor,
+    )
+    report(0, 1, "plain build")
+    plain = trials.plain()
+    if not plain.programs:
+        raise ToolError("--cargo: expected a build that makes a program or a library for C, found none; name another")
+    text = shlex.join(commands.words)
+    search = search_flags(trials, options, build=(text,), whole_seconds=plain.wall_seconds, report=report)
+    lines = _lines(commands.profile, search.found.flags)
+    said = "the tests pass on the plain build, and on each build with what is advised"
+    if not commands.tests:
+        said = "no --test was given, so no flag was taken that can change what a program does"
+    elif not trials.judged:
+        said = f"the tests already fail on the plain build ({trials.facts['tests']}), so they judge nothing"
+    advice = dataclasses.replace(
+        search.advice,
+        line=_text(lines),
+        lines=lines,
+        tests=said,
+        tune=_tune_command(commands),
+    )
+    return _with_shipped(advice, trials, search, options, report=report)
+
+
+def _tune_command(commands: CargoCommands) -> str:
+    words = ["mlgokit", "tune", "--cargo", shlex.join(commands.words)]
+    for command in commands.tests:
+        words += ["--test", shlex.join(command)]
+    return shlex.join(words)
+
+
+def _with_shipped(
+    advice: FlagAdvice, trials: CargoTrials, search: Search, options: AdviceOptions, *, report: Report
+) -> FlagAdvice:
+    """The advice with the policies of the package on top, measured."""
+    report(0, 1, f"{SHIPPED} on top")
+    try:
+        rustc = find_rustc()
+        toolchain = find_toolchain(rustc.major, need_plugin=True)
+        exported = export_plugin(toolchain, policy_files([Path(SHIPPED)]), options.folder.resolve() / "builtin.so")
+        plugin = Path(exported.versioned)
+        load_plugin(rustc, plugin)
+    except ToolError as error:
+        return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
+    policies = Flag(name="policies", rustc=tuple(plugin_words(plugin)), cost="")
+    trial = trials.make([*search.found.flags, policies])
+    report(1, 1, f"{SHIPPED} on top")
+    reason = trial.reason or trial.tests or ""
+    if not reason and trial.count("loaded") >= (search.whole or search.plain).count("loaded"):
+        reason = "it saves nothing on top"
+    lines = _lines(trials.commands.profile, [*search.found.flags, policies])
+    line = f"RUSTC_BOOTSTRAP=1 in the environment; {_text(lines)}"
+    return dataclasses.replace(
+        advice, shipped=trial, shipped_name=SHIPPED, shipped_reason=reason, shipped_line="" if reason else line
+    )
+
+
+def _text(lines: Sequence[BuildLine]) -> str:
+    return "; ".join(f"{one.system}: {', '.join(one.line.splitlines())}" for one in lines)
+
+
+def _lines(profile: str, flags: Sequence[Flag]) -> tuple[BuildLine, ...]:
+    settings = [f"{key} = {value}" for flag in flags for key, value in flag.profile]
+    words = list(dict.fromkeys(word for flag in flags for word in flag.rustc))
+    found: list[BuildLine] = []
+    if settings:
+        found.append(BuildLine(system="Cargo.toml", line="\n".join([f"[profile.{profile}]", *settings])))
+    if words:
+        line = f"[build]\nrustflags = {json.dumps(words)}"
+        found.append(BuildLine(system=".cargo/config.toml", line=line))
+    return tuple(found)
+
+
+def _with_rustflags(words: Sequence[str], flags: Sequence[Flag]) -> list[str]:
+    """A command of cargo that adds options to all calls of rustc, unless the environment has them."""
+    added = list(dict.fromkeys(word for flag in flags for word in flag.rustc))
+    if not added or "RUSTFLAGS" in os.environ:
+        return list(words)
+    end = list(words).index("--") if "--" in words else len(words)
+    return [*words[:end], "--config", f"build.rustflags={json.dumps(added)}", *words[end:]]
+
+
+def _program(call: RustcCall) -> Path | None:
+    """What a call makes for users; ``None`` for crates, tests, and what is no program or shared library."""
+    if not is_program(call.words):
+        return None
+    folder = Path(call.value("--out-dir") or call.folder)
+    # The programs of dependencies, such as build scripts and procedural macros, stay in their folders.
+    path = folder.parent / program_file_name(call)
+    with contextlib.suppress(OSError):
+        if path.is_file() and is_image(path):
+            return path
+    return None
+
+
+def _present(flags: Sequence[Flag], calls: Sequence[RustcCall]) -> dict[str, str]:
+    """Which flags all programs have."""
+    found: dict[str, str] = {}
+    strongest: dict[str, int] = {}
+    for index, flag in enumerate(flags):
+        by_profile = all(_has(call, key, value.strip('"')) for call in calls for key, value in flag.profile)
+        if by_profile and all(word in call.words for call in calls for word in flag.rustc):
+            found[flag.name] = ALREADY
+            strongest[flag.group] = index
+    for index, flag in enumerate(flags):
+        if flag.group and flag.name not in found and index < strongest.get(flag.group, -1):
+            found[flag.name] = f"the build has {flags[strongest[flag.group]].text}"
+    return found
+
+
+def _has(call: RustcCall, key: str, value: str) -> bool:
+    """Whether a call has a setting of the profile."""
+    given = call.codegen(key)
+    if key == "lto" and given in {"", "true", "yes", "on"}:
+        given = "fat"
+    return (given if given is not None else _DEFAULTS.get(key)) == value

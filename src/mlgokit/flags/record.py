@@ -1,0 +1,188 @@
+"""What trials of flags found: a trial, a flag with its verdict, and the advice with all of them."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mlgokit.builds.images import BuiltImage
+from mlgokit.decode import decode, of_format
+from mlgokit.flags.reviewed import Counts
+
+FORMAT, FORMAT_VERSION = "mlgokit advice", 1
+State = Literal["smaller", "no smaller", "already there", "not tried", "does not build", "fails the tests"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A build that was made with some flags.
+
+    Attributes:
+        flags: their names, in the order in which they were added.
+        reason: why the build failed; empty for success.
+        tests: why the tests fail, empty if they do not; ``None`` if they did not run.
+        programs: by name, what they weigh.
+        files: by name, bytes of the whole file.
+        folders: by folder of the sources, bytes of their objects; empty where these are bitcode or not known.
+        compile_seconds: processor time of the compilations.
+        link_seconds: processor time of the links.
+        wall_seconds: elapsed time, with the tests.
+    """
+
+    flags: tuple[str, ...]
+    reason: str
+    tests: str | None
+    programs: dict[str, BuiltImage]
+    files: dict[str, int]
+    folders: dict[str, int]
+    compile_seconds: float
+    link_seconds: float
+    wall_seconds: float
+
+    @property
+    def works(self) -> bool:
+        """Whether it builds, and no test fails."""
+        return not self.reason and not self.tests
+
+    def count(self, counts: Counts) -> int:
+        """Bytes of all programs: those that are loaded (code, constants, unwind tables, data), or of whole files."""
+        return sum(one.flash for one in self.programs.values()) if counts == "loaded" else sum(self.files.values())
+
+    @property
+    def seconds(self) -> float:
+        """Processor time of compilations and links."""
+        return self.compile_seconds + self.link_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedFlag:
+    """A flag of the list.
+
+    Attributes:
+        name: of the flag.
+        text: its options.
+        cost: what it costs, in words.
+        counts: which bytes it is for.
+        state: what came of it alone.
+        reason: why it was not tried or does not work.
+        trial: the build with it alone.
+        saved: bytes of all programs that it saves alone; negative if they grow.
+    """
+
+    name: str
+    text: str
+    cost: str
+    counts: Counts
+    state: State
+    reason: str = ""
+    trial: Trial | None = None
+    saved: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A flag on top of those before it.
+
+    Attributes:
+        flag: its name.
+        counts: which bytes it is for.
+        saved: bytes that it saves on top of those that were kept.
+        kept: whether it stays.
+        reason: why not.
+    """
+
+    flag: str
+    counts: Counts
+    saved: int
+    kept: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildLine:
+    """What adds the recommended flags to a build: a line or several of a build system."""
+
+    system: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagAdvice:
+    """What free flags give a build.
+
+    Attributes:
+        build: the commands of the build.
+        plain: the build as it is.
+        flags: of the list, in its order.
+        steps: of the combination, in the order in which they were tried.
+        advised: names of the recommended flags.
+        advised_build: the whole build with them, made from its sources by all of its commands; ``None`` without any.
+        compile: options of compilations that are recommended.
+        link: options of links that are recommended.
+        line: what to add to this build, in words.
+        lines: the same for each build system.
+        shipped: the build with the policies of the package on top; ``None`` if it was not made.
+        shipped_name: what these policies are called.
+        shipped_reason: why it was not made, or is not recommended.
+        shipped_line: what adds them, and all that is advised, to this build.
+        shipped_compile: options of compilations that load them.
+        shipped_link: options of links that load them.
+        tune: the command that tunes the build.
+        tests: whether tests judged, in words.
+        notes: what else one has to know, a sentence each.
+        baseline: what compiled the build, in words.
+        wall_seconds: elapsed time of all.
+        command: what was typed.
+        mlgokit_version: of this package.
+        toolchain: tool name -> version.
+        report: path of the page.
+    """
+
+    build: tuple[str, ...]
+    plain: Trial
+    flags: tuple[TriedFlag, ...]
+    steps: tuple[Step, ...]
+    advised: tuple[str, ...]
+    advised_build: Trial | None
+    compile: tuple[str, ...]
+    link: tuple[str, ...]
+    line: str
+    lines: tuple[BuildLine, ...]
+    shipped: Trial | None = None
+    shipped_name: str = ""
+    shipped_reason: str = ""
+    shipped_line: str = ""
+    shipped_compile: tuple[str, ...] = ()
+    shipped_link: tuple[str, ...] = ()
+    tune: str = ""
+    tests: str = ""
+    notes: tuple[str, ...] = ()
+    baseline: str = ""
+    wall_seconds: float = 0.0
+    command: str = ""
+    mlgokit_version: str = ""
+    toolchain: dict[str, str] = field(default_factory=dict[str, str])
+    report: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The advice as plain JSON values."""
+        return {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, value: object) -> "FlagAdvice":
+        """The advice that :meth:`to_json` gave; keys that are not known are ignored.
+
+        Raises:
+            InputError: another format or version, a missing key, or a value of another type.
+        """
+        given = of_format(value, FORMAT, FORMAT_VERSION, where="advice", remedy="run mlgokit advise again")
+        return decode(cls, given, "advice")
+
+
+def trial_from_json(value: Mapping[str, Any], where: str) -> Trial:
+    """The trial whose fields are in a JSON object.
+
+    Raises:
+        InputError: a key is missing, or a value has another type.
+    """
+    return decode(Trial, dict(value), where)

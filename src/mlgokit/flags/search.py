@@ -1,0 +1,216 @@
+"""Each flag alone, then those that pay together, within a bound of time."""
+
+import dataclasses
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from mlgokit.errors import UsageError
+from mlgokit.flags.record import State, Step, Trial, TriedFlag
+from mlgokit.flags.reviewed import Flag
+from mlgokit.flags.trials import ALREADY, Trials
+from mlgokit.progress import Report
+
+SINGLES_SHARE = 0.6
+"""Of the time: what the flags alone may take; the rest is for combinations."""
+_LINK_SHARE = 0.3
+"""Of the time of a build: what one takes that only links, roughly."""
+_OUT_OF_TIME = "out of time: run the same command again to go on, with more --seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Time for trials.
+
+    Attributes:
+        seconds: for all of them.
+        build_seconds: what a build with its tests takes.
+        began: when it began, by :func:`time.monotonic`.
+    """
+
+    seconds: float
+    build_seconds: float
+    began: float = field(default_factory=time.monotonic)
+
+    def allows(self, trials: Trials, flags: Sequence[Flag], share: float = 1.0) -> bool:
+        """Whether a trial ends before a share of the time is over."""
+        if trials.is_known(flags):
+            return True
+        needed = self.build_seconds * (_LINK_SHARE if trials.only_links(flags) else 1.0)
+        return time.monotonic() - self.began + needed <= share * self.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """Flags that pay together.
+
+    Attributes:
+        flags: in the order in which they were added.
+        steps: what was tried.
+        trial: the build with them.
+    """
+
+    flags: tuple[Flag, ...]
+    steps: tuple[Step, ...]
+    trial: Trial
+
+
+def check_names(without: Collection[str], flags: Sequence[Flag]) -> None:
+    """Refuse names that no flag has.
+
+    Raises:
+        UsageError: there is one.
+    """
+    known = [flag.name for flag in flags]
+    if unknown := sorted(set(without) - set(known)):
+        raise UsageError(f"--without {unknown[0]}: expected one of {', '.join(known)}; correct the name")
+
+
+def describe_budget(trials: Trials, without: Collection[str], budget: Budget) -> str:
+    """How long the trials will take, before they begin."""
+    excluded = trials.excluded()
+    tried = [flag for flag in trials.flags if flag.name not in excluded and flag.name not in without]
+    links = sum(not flag.compile and not flag.profile for flag in tried)
+    # Those that work are tried once more, on top of others.
+    builds = 2 * (len(tried) - links + _LINK_SHARE * links)
+    needed = builds * budget.build_seconds
+    bound = f"at most {budget.seconds:.0f} s (--seconds)" if needed > budget.seconds else f"about {needed:.0f} s"
+    return f"{len(tried)} flags, each build about {budget.build_seconds:.1f} s: {bound}"
+
+
+def try_alone(
+    trials: Trials, plain: Trial, without: Collection[str], budget: Budget, report: Report
+) -> list[TriedFlag]:
+    """Each flag of the list by itself.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: a command cannot be started.
+    """
+    excluded = trials.excluded()
+    found: list[TriedFlag] = []
+    for index, flag in enumerate(trials.flags):
+        report(index, len(trials.flags), f"flags alone · {flag.name}")
+        row = TriedFlag(name=flag.name, text=flag.text, cost=flag.cost, counts=flag.counts, state="not tried")
+        if flag.name in without:
+            row = dataclasses.replace(row, reason="--without")
+        elif reason := excluded.get(flag.name):
+            state: State = "already there" if reason == ALREADY else "not tried"
+            row = dataclasses.replace(row, state=state, reason="" if reason == ALREADY else reason)
+        elif not budget.allows(trials, [flag], SINGLES_SHARE):
+            row = dataclasses.replace(row, reason=_OUT_OF_TIME)
+        else:
+            row = _judge(row, plain, trials.make([flag]))
+        found.append(row)
+    report(len(trials.flags), len(trials.flags), "flags alone")
+    return found
+
+
+def _judge(row: TriedFlag, plain: Trial, trial: Trial) -> TriedFlag:
+    state, reason = _verdict(trial)
+    if state is not None:
+        return dataclasses.replace(row, state=state, reason=reason, trial=trial)
+    saved = plain.count(row.counts) - trial.count(row.counts)
+    return dataclasses.replace(row, state="smaller" if saved > 0 else "no smaller", trial=trial, saved=saved)
+
+
+def _verdict(trial: Trial) -> tuple[State | None, str]:
+    if trial.reason:
+        return "does not build", trial.reason
+    return ("fails the tests", trial.tests) if trial.tests else (None, "")
+
+
+def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Budget, report: Report) -> Combination:
+    """Add the flags, the largest gain alone first, and keep each that pays on top; some only pay so.
+
+    Of flags that exclude each other, one takes the place of another if it saves more there.
+
+    Flags that can change what a program does are only added where tests judge.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: a command cannot be started.
+    """
+    by_name = {flag.name: flag for flag in trials.flags}
+    working = [row for row in tried if row.state in {"smaller", "no smaller"}]
+    ordered = [by_name[row.name] for row in sorted(working, key=lambda row: (row.counts == "file", -row.saved))]
+    found = Combination(flags=(), steps=(), trial=plain)
+    for index, flag in enumerate(ordered):
+        report(index, len(ordered), f"flags together · {'+'.join(one.name for one in (*found.flags, flag))}")
+        found = _add(found, flag, trials, budget)
+    # What lost its place to another early may win it back beside what was added later.
+    for flag in ordered:
+        if flag not in found.flags and _rival(found, flag) is not None:
+            found = _add(found, flag, trials, budget)
+    report(len(ordered), len(ordered), "flags together")
+    return found
+
+
+def _rival(found: Combination, flag: Flag) -> Flag | None:
+    """The flag of a combination that excludes another."""
+    return next((one for one in found.flags if flag.group and one.group == flag.group), None)
+
+
+def _add(found: Combination, flag: Flag, trials: Trials, budget: Budget) -> Combination:
+    """The combination with a flag, if it pays there, and with the step that says so."""
+    rival, best = _rival(found, flag), found.trial
+    candidate = (*(one for one in found.flags if one is not rival), flag)
+    saved, reason = 0, ""
+    if flag.risk and not trials.judged:
+        reason = "it can change what the program does, and no --test judges"
+    elif not budget.allows(trials, candidate):
+        reason = _OUT_OF_TIME
+    else:
+        trial = trials.make(candidate)
+        state, why = _verdict(trial)
+        saved = 0 if state is not None else best.count(flag.counts) - trial.count(flag.counts)
+        reason = f"{state}: {why}" if state is not None else _objection(flag, rival, best, trial)
+        found = found if reason else dataclasses.replace(found, flags=candidate, trial=trial)
+    steps = [step for step in found.steps if step.flag != flag.name]
+    if rival is not None and not reason:
+        steps = [
+            dataclasses.replace(step, kept=False, reason=f"{flag.name} saves more in its place")
+            if step.flag == rival.name
+            else step
+            for step in steps
+        ]
+    step = Step(flag=flag.name, counts=flag.counts, saved=saved, kept=not reason, reason=reason)
+    return dataclasses.replace(found, steps=(*steps, step))
+
+
+def _objection(flag: Flag, rival: Flag | None, best: Trial, trial: Trial) -> str:
+    """Why a flag is not worth its cost on top of the best build so far, or in the place of a rival; empty if it is."""
+    before, saved = best.count(flag.counts), best.count(flag.counts) - trial.count(flag.counts)
+    if saved <= 0:
+        return "it saves nothing on top" if rival is None else f"{rival.name} saves as much or more in its place"
+    if trial.count("loaded") > best.count("loaded"):
+        return "more bytes are loaded with it"
+    worth = flag.worth - (0.0 if rival is None else rival.worth)
+    if saved < worth * before:
+        return f"its cost is worth {100 * worth:g} %, not {100 * saved / before:.2f} %"
+    return ""
+
+
+def confirm(trials: Trials, found: Combination, report: Report) -> tuple[Combination, Trial | None]:
+    """Make the whole build with the flags, all of its commands from its sources; drop the last flag while it fails.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: a command cannot be started.
+    """
+    flags, steps = list(found.flags), list(found.steps)
+    while flags:
+        report(0, 1, f"the whole build with {', '.join(flag.name for flag in flags)}")
+        whole = trials.make(flags, whole=True)
+        state, reason = _verdict(whole)
+        if state is None:
+            report(1, 1, f"the whole build with {', '.join(flag.name for flag in flags)}")
+            return Combination(flags=tuple(flags), steps=tuple(steps), trial=whole), whole
+        last = flags.pop()
+        steps = [
+            dataclasses.replace(step, kept=False, reason=f"the whole build {state}: {reason}")
+            if step.flag == last.name
+            else step
+            for step in steps
+        ]
+    return Combination(flags=(), steps=tuple(steps), trial=found.trial), None

@@ -1,0 +1,280 @@
+"""Trials of flags on a build of C and C++: made, tested, weighed, and remembered in a folder."""
+
+import dataclasses
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mlgokit.builds.rebuild import Rebuilder, Rebuilt
+from mlgokit.compiler.objects.elf import read_elf
+from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.wrapping import AddedOptions, WrappedCall
+from mlgokit.decode import read_json
+from mlgokit.errors import InputError
+from mlgokit.files import atomic_write
+from mlgokit.flags.record import Trial, trial_from_json
+from mlgokit.flags.reviewed import Flag, is_present
+
+PLAIN, WHOLE = "plain", "whole"
+TRIALS = "trials"
+"""The folder of the trials in that of the advice."""
+ALREADY = "already there"
+
+
+class Trials(Protocol):
+    """How builds with flags are made, whatever compiles them."""
+
+    @property
+    def flags(self) -> Sequence[Flag]:
+        """The list."""
+        ...
+
+    @property
+    def judged(self) -> bool:
+        """Whether there are tests that pass on the plain build."""
+        ...
+
+    def plain(self) -> Trial:
+        """The build without any flag."""
+        ...
+
+    def excluded(self) -> dict[str, str]:
+        """By name, why a flag is not to be tried; :data:`ALREADY` if the build has it."""
+        ...
+
+    def make(self, flags: Sequence[Flag], *, whole: bool = False) -> Trial:
+        """Build with flags in this order; with ``whole`` by all commands of the build from its sources."""
+        ...
+
+    def is_known(self, flags: Sequence[Flag]) -> bool:
+        """Whether :meth:`make` only has to remember."""
+        ...
+
+    def only_links(self, flags: Sequence[Flag]) -> bool:
+        """Whether nothing has to be compiled for :meth:`make`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialStore:
+    """Trials in files of a folder, one each."""
+
+    folder: Path
+
+    def path(self, key: str) -> Path:
+        """The file of a trial."""
+        return self.folder / f"{key}.json"
+
+    def remember(self, key: str, make: Callable[[], Trial]) -> Trial:
+        """The trial of this key, made first if it is not there.
+
+        Raises:
+            InputError: the file is damaged.
+            StorageError: the disk is full or not writable.
+        """
+        path = self.path(key)
+        if path.exists():
+            value = read_json(path, expected="a trial", remedy="delete it: it is then made again")
+            return trial_from_json(value, str(path))
+        trial = make()
+        atomic_write(path, json.dumps(dataclasses.asdict(trial), indent=1))
+        return trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildTrials:
+    """Trials on a recorded build.
+
+    Attributes:
+        rebuilder: makes it again.
+        store: keeps the trials.
+        flags: the list.
+        has_lld: whether there is a linker of LLVM beside the compiler.
+        facts: what the plain build showed of the flags.
+    """
+
+    rebuilder: Rebuilder
+    store: TrialStore
+    flags: tuple[Flag, ...]
+    has_lld: bool
+    facts: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def judged(self) -> bool:
+        """Whether there are tests that pass on the plain build."""
+        return self.rebuilder.recorded.tests == ""
+
+    def plain(self) -> Trial:
+        """The build without any flag, which also shows which flags it has already."""
+        path = self.store.folder / "facts.json"
+        trial = self.store.remember(PLAIN, lambda: self._make((), AddedOptions(), PLAIN, whole=False, facts=path))
+        value = read_json(path, expected="what the plain build shows", remedy=f"delete {self.store.folder}")
+        self.facts.update({str(name): str(reason) for name, reason in value.items()})
+        return trial
+
+    def excluded(self) -> dict[str, str]:
+        """By name, why a flag is not to be tried."""
+        return self.facts
+
+    def make(self, flags: Sequence[Flag], *, whole: bool = False, plugin: AddedOptions | None = None) -> Trial:
+        """Build with flags, and with options that load a plugin; see :class:`Trials`."""
+        added = options_of(flags)
+        key = key_of(flags, whole=whole, plugin=plugin is not None)
+        if plugin is not None:
+            added = dataclasses.replace(
+                plugin, compile=(*added.compile, *plugin.compile), link=(*added.link, *plugin.link)
+            )
+        return self.store.remember(key, lambda: self._make(flags, added, key, whole=whole))
+
+    def is_known(self, flags: Sequence[Flag]) -> bool:
+        """Whether the trial is in the folder."""
+        return self.store.path(key_of(flags)).exists()
+
+    def only_links(self, flags: Sequence[Flag]) -> bool:
+        """Whether the objects of an earlier trial are there."""
+        return any(base.options == options_of(flags).compile for base in self.rebuilder.bases)
+
+    def _make(
+        self, flags: Sequence[Flag], added: AddedOptions, key: str, *, whole: bool, facts: Path | None = None
+    ) -> Trial:
+        began = time.monotonic()
+        built = self.rebuilder.make(added, key, whole=whole)
+        if facts is not None:
+            atomic_write(facts, json.dumps(self._examine(built), indent=1))
+        folders = _folder_bytes(built, self.rebuilder.recorded.tree)
+        tests = self.rebuilder.test(added, key) if self.judged and not built.reason else None
+        return Trial(
+            flags=tuple(flag.name for flag in flags),
+            reason=built.reason,
+            tests=tests,
+            programs=built.programs,
+            files=built.files,
+            folders=folders,
+            compile_seconds=built.compile_seconds,
+            link_seconds=built.link_seconds,
+            wall_seconds=time.monotonic() - began,
+        )
+
+    def _examine(self, plain: Rebuilt) -> dict[str, str]:
+        """Which flags the build has already, and which do not fit it."""
+        compilations = [call.words for call in plain.calls if call.kind != "link"]
+        linking = [call for call in plain.calls if call.kind != "compile"]
+        languages = {_language(path, call) for call in plain.calls for path in call.sources}
+        links = [_link_words(call) for call in linking]
+        lacks = {
+            "one language": _unwound(languages, links),
+            "C++": "" if "c++" in languages else "the build has no C++",
+            "executables": _exports(links),
+            "debug information": "" if any(_has_debug(words) for words in compilations) else "the build has none",
+            "": "",
+        }
+        found: dict[str, str] = {}
+        strongest: dict[str, int] = {}
+        for index, flag in enumerate(self.flags):
+            if is_present(flag, compilations, links):
+                found[flag.name] = ALREADY
+                strongest[flag.group] = index
+            elif reason := lacks[flag.needs]:
+                found[flag.name] = reason
+            elif not self.has_lld and any("lld" in word for word in flag.link):
+                found[flag.name] = "there is no ld.lld beside the compiler"
+        for index, flag in enumerate(self.flags):
+            if flag.group and flag.name not in found and index < strongest.get(flag.group, -1):
+                found[flag.name] = f"the build has {self.flags[strongest[flag.group]].text}"
+        return found
+
+
+def options_of(flags: Sequence[Flag]) -> AddedOptions:
+    """The options of several flags, each once.
+
+    Example:
+        >>> from mlgokit.flags.reviewed import FLAGS
+        >>> found = options_of([flag for flag in FLAGS if flag.name in {"gc-sections", "icf-safe"}])
+        >>> found.compile, found.link
+        (('-ffunction-sections', '-fdata-sections'), ('-Wl,--gc-sections', '-fuse-ld=lld', '-Wl,--icf=safe'))
+    """
+    words: dict[tuple[str, ...], None] = {}
+    for flag in flags:
+        words |= dict.fromkeys(_units(flag.compile))
+    compile_options = tuple(word for unit in words for word in unit)
+    link_options = tuple(dict.fromkeys(word for flag in flags for word in flag.link))
+    return AddedOptions(compile=compile_options, link=link_options)
+
+
+def key_of(flags: Sequence[Flag], *, whole: bool = False, plugin: bool = False) -> str:
+    """The name of a trial."""
+    names = [*([WHOLE] if whole else []), *(flag.name for flag in flags), *(["policies"] if plugin else [])]
+    return "+".join(names) or PLAIN
+
+
+def _units(options: Sequence[str]) -> list[tuple[str, ...]]:
+    """The options, each with its value."""
+    found: list[tuple[str, ...]] = []
+    for option in options:
+        if found and found[-1] == ("-Xclang",):
+            found[-1] = ("-Xclang", option)
+        else:
+            found.append((option,))
+    return found
+
+
+def _language(path: Path, call: WrappedCall) -> str:
+    if "++" in call.name:
+        return "c++"
+    return "c" if path.suffix in {".c", ".i"} or path.name == "-" else "c++"
+
+
+def _link_words(call: WrappedCall) -> list[str]:
+    """The words of a link as of a driver."""
+    if "++" in call.name or not (call.name.startswith("ld") or call.name.endswith(("-ld", "ld.lld", "ld.bfd"))):
+        return list(call.words)
+    return [str(call.program), *(f"-Wl,{word}" if word.startswith("-") else word for word in call.words)]
+
+
+def _unwound(languages: Collection[str], links: Sequence[Sequence[str]]) -> str:
+    """Why exceptions may have to pass through C; empty if they do not."""
+    if len(languages) > 1:
+        return "exceptions of the build's C++ could not pass through its C"
+    if "c" in languages and any(_is_shared(words) for words in links):
+        return "exceptions of C++ programs could not pass through its shared libraries in C"
+    return ""
+
+
+def _is_shared(words: Sequence[str]) -> bool:
+    return not {"-shared", "-Wl,-shared", "-Wl,--shared"}.isdisjoint(words)
+
+
+def _exports(links: Sequence[Sequence[str]]) -> str:
+    """Why symbols of a build are meant to be seen from outside; empty if they are not."""
+    if any(_is_shared(words) for words in links):
+        return "the build links shared libraries"
+    # `-Wl,-E` may stand among others behind one comma.
+    exported = {"-rdynamic", "-E", "--export-dynamic", "-export-dynamic"}
+    if any(part in exported for words in links for word in words for part in word.removeprefix("-Wl,").split(",")):
+        return "a program exports its symbols to what it loads"
+    return ""
+
+
+def _has_debug(words: Sequence[str]) -> bool:
+    return any(word.startswith("-g") and word != "-g0" for word in words)
+
+
+def _folder_bytes(built: Rebuilt, tree: Path) -> dict[str, int]:
+    """Bytes of code, constants and data of objects, by folder of their sources."""
+    found: Counter[str] = Counter()
+    for call in built.calls:
+        if call.kind != "compile" or len(call.sources) != 1 or len(call.outputs) != 1:
+            continue
+        folder = call.sources[0].parent
+        try:
+            totals = section_totals(read_elf(call.outputs[0]))
+        except InputError:
+            continue
+        found[folder.relative_to(tree).as_posix() if folder.is_relative_to(tree) else str(folder)] += (
+            totals.llvm_size_text + totals.data
+        )
+    return dict(found)
