@@ -79,8 +79,8 @@ def test_flips_and_changes_of_several_explorations_are_joined(keep: Keep):
     assert measured.component.tolist() == [0, 1, 2]
     assert measured.change.tolist() == [10.0, -4.0, -7.0]
     assert measured.project.tolist() == [0, 0, 0]
-    assert measured.away is not None
-    assert measured.away.tolist() == [True, False, False]
+    assert measured.departs is not None
+    assert measured.departs.tolist() == [True, False, False]
     assert [credit.unattributed for credit in credits_of] == [0.0, 0.0]
 
 
@@ -99,5 +99,7 @@ def test_without_a_flip_there_is_nothing_to_join():
     nothing = measured_effects(greedy, credited(base, greedy), project="p")
 
     assert len(nothing.change) == 0
-    with pytest.raises(UsageError, match="expected at least one flipped decision, found none"):
+    with pytest.raises(
+        UsageError, match="expected at least one flipped decision whose bytes were measured, found none"
+    ):
         join_effects([nothing])

@@ -14,7 +14,7 @@ from mlgokit.spec import AdviceKind
 
 
 def make(task: Task, settings: BcConfig) -> Learner:
-    """Make the learner for ``task``."""
+    """Make the learner that imitates the decisions of ``settings.rule``."""
     count = min(settings.modules or task.modules, task.modules)
 
     def start(rng: np.random.Generator) -> State:
@@ -42,7 +42,7 @@ def make(task: Task, settings: BcConfig) -> Learner:
 
 
 def _agreement(task: Task, policy: Policy, rows: imitation.Rows) -> dict[str, float]:
-    """The share of binary decisions in which the policy agrees with the rule."""
+    """Compute the share of binary decisions in which the policy agrees with the rule; empty for other advice."""
     if task.kind is not AdviceKind.BINARY or not rows:
         return {}
     alike: npt.NDArray[np.bool_] = (policy.preferences(rows["features"]) > 0) == (rows["decisions"] > 0)

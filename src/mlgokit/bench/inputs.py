@@ -1,6 +1,6 @@
-"""Generated inputs of workloads, which are the same on every machine.
+"""Generates inputs of workloads, the same on every machine.
 
-All draws are raw numbers of PCG64, which numpy promises never to change.
+All random draws are raw numbers of PCG64, which numpy promises never to change.
 """
 
 import json
@@ -66,6 +66,7 @@ def make_input(wanted: Input) -> str:
 
 
 def _draws(seed: int) -> Iterator[int]:
+    """Yield random numbers of 44 bits without end."""
     generator = np.random.PCG64(seed)
     while True:
         # The high bits are the better ones.
@@ -140,6 +141,7 @@ def _rule(draws: Iterator[int], number: int) -> str:
     )
 
 
+# For each kind of input the text before, a function that makes the part of a number, and the text after.
 _KINDS: dict[str, tuple[str, Callable[[Iterator[int], int], str], str]] = {
     "text": ("", _line, ""),
     "json": ("[", _record, "]\n"),
