@@ -25,7 +25,7 @@ def read_json(path: Path, *, expected: str, remedy: str) -> Any:
         raise InputError(f"{path}: expected {expected}, found: {error}; {remedy}") from error
 
 
-def of_format(value: object, name: str, version: int, *, where: str, remedy: str) -> dict[str, Any]:
+def check_format(value: object, name: str, version: int, *, where: str, remedy: str) -> dict[str, Any]:
     """Check that a JSON value is a result file of this format and version, and return it as an object.
 
     ``where`` and ``remedy`` are parts of the error message.
@@ -35,7 +35,7 @@ def of_format(value: object, name: str, version: int, *, where: str, remedy: str
 
     Example:
         >>> given = {"format": "mlgokit tuning", "format_version": 1, "modules": []}
-        >>> of_format(given, "mlgokit tuning", 1, where="tuning", remedy="tune again with this version")["modules"]
+        >>> check_format(given, "mlgokit tuning", 1, where="tuning", remedy="tune again with this version")["modules"]
         []
     """
     given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -235,6 +235,7 @@ def _holders(descriptor: int) -> list[Holder]:
 
 
 def _printable(text: object) -> str:
+    """Shorten a text from a lock file, and replace characters that are not printable."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(text)[:_LONGEST])
 
 

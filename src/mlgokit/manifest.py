@@ -113,7 +113,7 @@ def is_made_by_stage(folder: Path) -> bool:
     return bool(_signature(folder))
 
 
-def signed_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
     """Read the configuration in a folder's manifest; empty if the folder has none."""
     config = _signature(folder).get("config")
     return cast("dict[str, Any]", config) if isinstance(config, dict) else {}
@@ -205,6 +205,7 @@ def _record(
     toolchain: Mapping[str, str] | None,
     inputs: Mapping[str, str],
 ) -> dict[str, Any]:
+    """Make the content of a manifest."""
     return {
         "format_version": FORMAT_VERSION,
         "kind": kind,
@@ -251,4 +252,5 @@ def _first_difference(where: str, expected: object, actual: object) -> tuple[str
 
 
 def _short(text: str) -> str:
+    """Shorten a text for an error message."""
     return text if len(text) <= 120 else f"{text[:100]}... ({len(text)} characters)"

@@ -59,6 +59,7 @@ class _Showing:
     """The hook that rich calls with everything that is printed."""
 
     def process_renderables(self, renderables: Sequence[RenderableType]) -> list[RenderableType]:
+        """Wrap all that is printed, as rich asks its hooks to."""
         return [_Shown(renderable) for renderable in renderables]
 
 

@@ -97,7 +97,7 @@ def test_members_that_know_a_project_do_not_judge_it():
     found = fit_passes(labels(), SETTINGS, features=FEATURES, seed=1)
 
     for project in range(4):
-        others = found.policy.of_members(~found.fitted_on[:, project])
+        others = found.policy.select_members(~found.fitted_on[:, project])
         assert others is not None
         assert others.members == int((~found.fitted_on[:, project]).sum()) < found.policy.members
 

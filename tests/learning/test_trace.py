@@ -120,8 +120,8 @@ def test_a_choice_of_nothing_or_nonsense_is_refused(modules: list[Module], chang
 
 def test_keys_are_chosen_by_expression_and_list(tmp_path: Path):
     (tmp_path / "keys").write_text("f\n\n  gg \n")
-    assert [key for key in ("f", "g", "gg", "h") if selection(keys_file=tmp_path / "keys").has(key)] == ["f", "gg"]
-    assert [key for key in ("f", "g", "gg") if selection(keys="g", keys_file=tmp_path / "keys").has(key)] == ["gg"]
+    assert [key for key in ("f", "g", "gg", "h") if selection(keys_file=tmp_path / "keys").selects(key)] == ["f", "gg"]
+    assert [key for key in ("f", "g", "gg") if selection(keys="g", keys_file=tmp_path / "keys").selects(key)] == ["gg"]
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(InputError, match="empty: expected a key on each line, found none"):
         selection(keys_file=tmp_path / "empty")

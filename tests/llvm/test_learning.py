@@ -271,6 +271,6 @@ def test_what_the_loop_does_not_carry_out_is_said(
         trained(toolchain, small_corpus, tmp_path, "regalloc-eviction", "local-search", store)
     with pytest.raises(
         UsageError,
-        match=r"algorithm effect-regression: expected an algorithm that learns .* advice, which regalloc-eviction needs, .*; use one",
+        match=r"expected an algorithm that learns .* advice, which regalloc-eviction needs, .*; use one",
     ):
         trained(toolchain, small_corpus, tmp_path / "other", "regalloc-eviction", "effect-regression", store)

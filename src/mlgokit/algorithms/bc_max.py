@@ -53,7 +53,7 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
         if len(new):
             return tuple(propose_following(rule, new) for rule in rules)
         modules = draw_modules(task.modules, settings.modules, rng)
-        sizes = np.bincount(imitation.stored_rows(state).get("module", modules), minlength=task.modules)[modules]
+        sizes = np.bincount(imitation.load_rows(state).get("module", modules), minlength=task.modules)[modules]
         actor = best(state)
         exploring = Proposal(
             actor=actor,
@@ -67,7 +67,7 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        before = imitation.stored_rows(state)
+        before = imitation.load_rows(state)
         rows = _best_rows(before, experiences)
         if settings.partitions:
             weighting = {name: state[_WEIGHTING + name] for name in start_weighting(settings.partitions)}
@@ -87,6 +87,7 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
 
 
 def _with_prefix(weighting: Weighting) -> State:
+    """Name the arrays of the weighting as they are stored in a state."""
     return {_WEIGHTING + name: value for name, value in weighting.items()}
 
 

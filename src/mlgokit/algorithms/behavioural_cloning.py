@@ -29,7 +29,7 @@ def make(task: Task, settings: BcConfig) -> Learner:
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
         new = imitation.stack_rows([imitation.experience_rows(experience) for experience in experiences])
-        rows = imitation.replace_contexts(imitation.stored_rows(state), new)
+        rows = imitation.replace_contexts(imitation.load_rows(state), new)
         state, metrics = imitation.store_and_fit(
             task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng
         )

@@ -50,7 +50,7 @@ def function_ids(names: tuple[str, ...]) -> Ints:
     return np.array([function_id(name) for name in names], np.int64)
 
 
-def scored_build(
+def make_scored_build(
     done: Compilation, names: tuple[str, ...], scores: Floats, *, flipped: npt.NDArray[np.bool_] | None = None
 ) -> ScoredBuild:
     """Combine the decisions of a compilation with scores of its functions.
@@ -72,7 +72,7 @@ def scored_build(
     )
 
 
-def with_changes(build: ScoredBuild, functions: Ints, *, made: bool) -> ScoredBuild:
+def append_changes(build: ScoredBuild, functions: Ints, *, made: bool) -> ScoredBuild:
     """Let credit assignment explain a build by changes of single functions, such as omitted passes, instead of flips.
 
     Each change is appended to the T inlining decisions as a decision of its function about itself.
@@ -85,7 +85,7 @@ def with_changes(build: ScoredBuild, functions: Ints, *, made: bool) -> ScoredBu
     Example:
         >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
         >>> run = ScoredBuild(caller=ids, callee=ids + 2, inlined=none, flipped=~none, functions=ids, scores=np.ones(2))
-        >>> with_changes(run, np.array([2]), made=True).flipped.tolist()
+        >>> append_changes(run, np.array([2]), made=True).flipped.tolist()
         [False, False, True]
     """
     none = np.zeros(len(functions), bool)

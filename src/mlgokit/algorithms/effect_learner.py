@@ -67,11 +67,11 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
             return _unpack(state, task, settings)
         return _zero_policy(task, settings) if task.start is None else task.start
 
-    def without(state: State, project: int) -> Policy | None:
+    def best_without(state: State, project: int) -> Policy | None:
         fitted_on = state.get("policy/fitted_on")
-        return None if fitted_on is None else best(state).of_members(~fitted_on[:, project])
+        return None if fitted_on is None else best(state).select_members(~fitted_on[:, project])
 
-    return Learner(start=start, ask=ask, tell=tell, best=best, without=without)
+    return Learner(start=start, ask=ask, tell=tell, best=best, best_without=best_without)
 
 
 def _small_modules(task: Task, settings: EffectRegressionConfig) -> Ints:

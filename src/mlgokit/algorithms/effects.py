@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Credit, ScoredBuild, scored_build
+from mlgokit.algorithms.credit import Credit, ScoredBuild, make_scored_build
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import Objective, function_scores, link_weights
 from mlgokit.errors import UsageError
@@ -117,11 +117,11 @@ def project_weights(modules: Sequence[Module], compilations: Sequence[Compilatio
     }
 
 
-def weighted_build(done: Compilation, weights: Mapping[str, int], objective: Objective) -> ScoredBuild:
+def score_functions(done: Compilation, weights: Mapping[str, int], objective: Objective) -> ScoredBuild:
     """Score the functions of a compilation, for credit assignment.
 
     Raises:
         UsageError: the compilation made no object.
     """
     names, scores, _ = function_scores(done.measured, weights, objective=objective)
-    return scored_build(done, tuple(names), scores)
+    return make_scored_build(done, tuple(names), scores)

@@ -58,7 +58,7 @@ def draw_unvisited(state: State, most: int, rng: np.random.Generator) -> Ints:
     return np.sort(rng.permutation(new)[:most]).astype(np.int64)
 
 
-def stored_rows(state: State) -> Rows:
+def load_rows(state: State) -> Rows:
     """Return the decisions that ``state`` stores; empty if there are none yet."""
     return {name.removeprefix(_ROWS): value for name, value in state.items() if name.startswith(_ROWS)}
 
@@ -126,7 +126,7 @@ def fit(
     task: Task, settings: ImitationConfig, state: State, *, rng: np.random.Generator
 ) -> tuple[State, dict[str, float]]:
     """Fit the network in ``state`` further to the decisions in ``state``, by the gradient steps of one iteration."""
-    rows = stored_rows(state)
+    rows = load_rows(state)
     if not rows or not rows["weight"].sum() > 0:
         return state, {}
     features = rows["features"]

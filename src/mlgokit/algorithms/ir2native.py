@@ -91,7 +91,7 @@ def base_bytes(columns: Sequence[str], counts: Floats) -> Floats:
     return BYTES_PER_INSTRUCTION * np.maximum(counts[:, list(columns).index(BASE_COLUMN)], 1.0)
 
 
-def normalised(counts: Floats, mean: Floats, scale: Floats) -> Floats:
+def normalise(counts: Floats, mean: Floats, scale: Floats) -> Floats:
     """Normalise counts [N, C] to inputs of the networks: clipped standard scores of their logarithms."""
     return np.clip((np.log1p(counts) - mean) * scale, -CLIP, CLIP)
 
@@ -108,7 +108,7 @@ def predict_bytes(model: SizeModel, columns: Sequence[str], values: npt.NDArray[
         UsageError: ``columns`` lacks a column of the model.
     """
     counts = select_columns(columns, values, model.columns)
-    hidden = normalised(counts, model.mean, model.scale)[None]
+    hidden = normalise(counts, model.mean, model.scale)[None]
     for index, (weight, bias) in enumerate(zip(model.weights, model.biases, strict=True)):
         hidden = np.matmul(hidden, weight) + bias
         if index + 1 < len(model.weights):
@@ -158,7 +158,7 @@ def fit_size_model(
     logs = np.log1p(counts)
     spread = logs.std(axis=0)
     mean, scale = logs.mean(axis=0), np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0.0)
-    inputs = normalised(counts, mean, scale).astype(np.float32)
+    inputs = normalise(counts, mean, scale).astype(np.float32)
     target = np.log(sizes / base_bytes(columns, counts)).astype(np.float32)
     widths = [inputs.shape[1], *config.hidden, 1]
     weights: Any = [

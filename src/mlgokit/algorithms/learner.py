@@ -184,8 +184,8 @@ class Learner:
         tell: returns the state after learning from the compilations, and numbers to report; the proposals are those of
             ``ask``.
         best: returns the policy of a state.
-        without: returns the members of the best policy that were not fitted on one project of the task, for validation
-            on that project; ``None`` if all were. Only ensembles that leave projects out have it.
+        best_without: returns the members of the best policy that were not fitted on one project of the task, for
+            validation on that project; ``None`` if all were. Only ensembles that leave projects out have it.
     """
 
     start: Callable[[np.random.Generator], State]
@@ -194,7 +194,7 @@ class Learner:
         [State, Sequence[Proposal], Sequence[Experience], np.random.Generator], tuple[State, dict[str, float]]
     ]
     best: Callable[[State], Policy]
-    without: Callable[[State, int], Policy | None] | None = None
+    best_without: Callable[[State, int], Policy | None] | None = None
 
 
 def state_bytes(state: State, *, learner: str) -> bytes:

@@ -63,7 +63,7 @@ def changes(before: Floats, after: Floats, score: AllocationScore) -> Floats:
     return (after - before) @ _BYTE_WEIGHTS
 
 
-def in_score(before: Floats, after: Floats, score: AllocationScore) -> tuple[Floats, Floats]:
+def additive_scores(before: Floats, after: Floats, score: AllocationScore) -> tuple[Floats, Floats]:
     """Compute scores [N] of N functions before and after, which may be summed over functions.
 
     Scores that are relative (spill cost, executed instructions) are 100 and 1000 before.
@@ -118,7 +118,7 @@ def linear_policy(
         features=tuple(features),
         normaliser=normaliser,
         layers=(Layer(scaled.reshape(1, -1, 1), np.zeros((1, 1), np.float32)),),
-        output=OutputKind.of_numbers(problem.name),
+        output=OutputKind.for_numbers(problem.name),
         gate=gate,
     )
 
@@ -138,7 +138,7 @@ def rewards(measured: Floats, project: npt.NDArray[np.int64], score: AllocationS
         score: score that the policies are to improve.
     """
     before = measured[:, 0]
-    then = in_score(before, before, score)[0]
+    then = additive_scores(before, before, score)[0]
     found: list[Floats] = []
     shares: list[float] = []
     columns = [_after(before, measured[:, place], score) for place in range(1, measured.shape[1])]
@@ -153,5 +153,5 @@ def rewards(measured: Floats, project: npt.NDArray[np.int64], score: AllocationS
 def _after(before: Floats, after: Floats, score: AllocationScore) -> Floats:
     """Compute the scores [N] of functions after, with the penalty where the allocation failed (NaN)."""
     works: npt.NDArray[np.bool_] = np.all(np.isfinite(after), axis=1)
-    then, now = in_score(before, np.where(works[:, None], after, before), score)
+    then, now = additive_scores(before, np.where(works[:, None], after, before), score)
     return np.where(works, now, FAILURE_FACTOR * then)

@@ -34,7 +34,7 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
         if len(new):
             return (propose_following(actor, new),)
         modules = np.unique(draw_modules(task.modules, min(settings.modules, task.modules), rng))
-        rows = imitation.stored_rows(state)
+        rows = imitation.load_rows(state)
         policy = best(state)
         known: list[ForcedDecisions] = []
         tried: list[ForcedDecisions] = []
@@ -61,7 +61,7 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        rows = imitation.stored_rows(state)
+        rows = imitation.load_rows(state)
         firsts = [
             _first_rows(one) for one in experiences if one.component is None and not proposals[one.proposal].forced
         ]

@@ -44,14 +44,14 @@ def like_decisions(compiled: ScoredBuild, *, by_caller: bool = False) -> Moves:
     return [tuple(group) for group in groups.values()]
 
 
-def towards(compiled: ScoredBuild, wanted: npt.NDArray[np.bool_], *, by_caller: bool) -> Moves:
+def moves_towards(compiled: ScoredBuild, wanted: npt.NDArray[np.bool_], *, by_caller: bool) -> Moves:
     """List one move for each caller, or callee: the flips after which all its calls are decided as in ``wanted`` [T].
 
     Example:
         >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
         >>> run = ScoredBuild(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
         ...                scores=np.zeros(2))
-        >>> towards(run, ~none, by_caller=False), towards(run, np.array([True, False]), by_caller=True)
+        >>> moves_towards(run, ~none, by_caller=False), moves_towards(run, np.array([True, False]), by_caller=True)
         ([(0, 1)], [(0,)])
     """
     of = compiled.caller if by_caller else compiled.callee
@@ -92,7 +92,7 @@ def chains(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
     return moves
 
 
-def drawn_halves(groups: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Moves:
+def draw_halves(groups: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Moves:
     """Draw a random half of each group; halves with fewer than two members are left out."""
     halves = [tuple(each for each in group if rng.random() < 0.5) for group in groups]
     return [half for half in halves if len(half) > 1]

@@ -53,7 +53,7 @@ def to_policy(task: Task, parameters: Parameters) -> Policy:
             Layer(np.asarray(layer["weight"], np.float32), np.asarray(layer["bias"], np.float32))
             for layer in parameters
         ),
-        output=_OUTPUTS.get(task.kind) or OutputKind.of_numbers(task.problem),
+        output=_OUTPUTS.get(task.kind) or OutputKind.for_numbers(task.problem),
         mask=task.mask,
     )
 

@@ -99,6 +99,7 @@ def _optimiser(settings: PpoConfig) -> optax.GradientTransformation:
 
 
 def _mean(rewards: Sequence[npt.NDArray[np.float64]]) -> float:
+    """Compute the mean reward of all decisions; 0 without decisions."""
     return float(np.concatenate(rewards).mean()) if rewards and sum(map(len, rewards)) else 0.0
 
 

@@ -261,6 +261,7 @@ def _entry(name: str) -> Entry:
 
 
 def _check_kind(name: str, problem: str, kind: AdviceKind) -> None:
+    """Check that a learner can learn a kind of advice."""
     if kind not in LEARNERS[name].kinds:
         able = ", ".join(key for key, other in LEARNERS.items() if kind in other.kinds)
         raise UsageError(

@@ -183,7 +183,7 @@ def image_of(workload: Workload, workspace: Workspace, toolchain: Toolchain, sid
     return image_bytes(program_of(workload, workspace, toolchain, side))
 
 
-def _failed(side: SideName, reason: str) -> Built:
+def _failed_build(side: SideName, reason: str) -> Built:
     """Make the result of a build that failed."""
     return Built(failure=Failure(side=side, step="build", reason=reason))
 
@@ -213,7 +213,7 @@ def _build_by_commands(workload: Workload, workspace: Workspace, context: BuildC
             if done.returncode != 0:
                 how = "did not end in time" if done.timed_out else f"ended with {done.returncode}"
                 output = done.stderr if done.stderr.strip() else done.stdout[-2000:].decode("utf-8", "replace")
-                return _failed(side, f"`{shlex.join(command)}` {how}: {first_error(output)}")
+                return _failed_build(side, f"`{shlex.join(command)}` {how}: {first_error(output)}")
             seconds += done.user_seconds + done.system_seconds
             peak = max(peak, done.peak_bytes)
     finally:
@@ -351,7 +351,7 @@ def _link(
 ) -> Built:
     """Link the objects of a side to the program, if all of them compiled."""
     if reason := next((one.reason for one in compiled if one.reason), ""):
-        return _failed(side, reason)
+        return _failed_build(side, reason)
     objects = [str(workspace.folder / _OBJECTS / side / f"{index}.o") for index in range(len(compiled))]
     # A link with bitcode generates code, so it needs the options too; the plugin is for the compilers.
     options = [word for word in context.sides[side].words if not word.startswith(_PLUGIN)]
@@ -365,7 +365,7 @@ def _link(
     )
     if done.returncode != 0:
         how = f"did not link within {LINK_SECONDS:.0f} s" if done.timed_out else "does not link"
-        return _failed(side, f"{workload.name} {how}: {first_error(done.stderr)}")
+        return _failed_build(side, f"{workload.name} {how}: {first_error(done.stderr)}")
     cost = BuildCost(
         seconds=sum(one.seconds for one in compiled),
         peak_bytes=max(one.peak_bytes for one in compiled),

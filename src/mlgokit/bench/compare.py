@@ -126,7 +126,7 @@ def _build(workload: Workload, workspace: Workspace, context: BuildContext, key:
     if kept is None:
         workspace.clear()
         kept = Kept(of=key, step="", row=WorkloadResult(name=workload.name, kind=workload.kind))
-    if not kept.has("built"):
+    if not kept.is_done("built"):
         for side, built in build_sides(
             workload, workspace, context, done=SIDES[:1] if kept.step else (), report=report
         ):
@@ -134,7 +134,7 @@ def _build(workload: Workload, workspace: Workspace, context: BuildContext, key:
                 kept, step="built" if side == SIDES[1] else side, row=_add_build(kept.row, side, built)
             )
             keep(workspace, kept)
-    if not kept.has("timed"):
+    if not kept.is_done("timed"):
         for wanted in workload.inputs:
             write_input(wanted, workspace.inputs)
     return kept
@@ -151,7 +151,7 @@ def _add_build(row: WorkloadResult, side: SideName, built: Built) -> WorkloadRes
 
 def _run_step(stage: Stage, kept: Kept, step: Step, work: Callable[[WorkloadResult], WorkloadResult]) -> Kept:
     """Perform a step of a workload and store its result, unless it has been done, or an earlier step failed."""
-    if kept.has(step) or kept.row.failures:
+    if kept.is_done(step) or kept.row.failures:
         return kept
     done = dataclasses.replace(kept, step=step, row=work(kept.row))
     keep(stage.workspace, done)

@@ -46,7 +46,7 @@ class Kept:
     step: Step
     row: WorkloadResult
 
-    def has(self, step: Step) -> bool:
+    def is_done(self, step: Step) -> bool:
         """Whether a step is finished."""
         return self.step in STEPS and STEPS.index(self.step) >= STEPS.index(step)
 

@@ -57,6 +57,7 @@ def bench_page(bench: Bench) -> Page:
 
 
 def _headline(bench: Bench) -> str:
+    """Say the mean changes of the first measures, with their intervals."""
     parts: list[str] = []
     for change in bench.changes[:_HEADLINES]:
         interval = (
@@ -146,6 +147,7 @@ def _build_table(bench: Bench) -> Table:
 
 
 def _build_cells(before: SideResult, after: SideResult) -> Sequence[Cell]:
+    """Make the cells of image, compile time and memory, each before and its change."""
     image = (before.image, _change(before.image, after.image))
     if before.cost is None or after.cost is None:
         return (*image, *(None,) * 4)
@@ -199,6 +201,7 @@ def _measured_columns() -> tuple[Column, ...]:
 
 
 def _measured_cells(measured: Measured) -> tuple[Cell, ...]:
+    """Make the cells of a measured number: change, interval and verdict."""
     verdict = f"{_VERDICTS[measured.verdict]} ({counted(measured.runs, 'pair')})"
     return _change(measured.before, measured.after), _interval(measured.low, measured.high), verdict
 

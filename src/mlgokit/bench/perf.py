@@ -121,6 +121,7 @@ def read_counters(text: str) -> dict[str, int]:
 
 
 def _number(text: str) -> float:
+    """Parse a number; 0 for any other text."""
     try:
         return float(text)
     except ValueError:

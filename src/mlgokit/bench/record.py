@@ -11,7 +11,7 @@ from typing import Any
 
 from mlgokit.bench.counts import Counts
 from mlgokit.builds.variant import VariantRecord
-from mlgokit.decode import decode, of_format, read_json
+from mlgokit.decode import check_format, decode, read_json
 from mlgokit.manifest import finite_json
 
 FORMAT = "mlgokit bench"
@@ -194,7 +194,7 @@ class Bench:
         Raises:
             InputError: the value has another format or version, lacks a key, or has a value of another type.
         """
-        given = of_format(value, FORMAT, FORMAT_VERSION, where=where, remedy="make it again with this version")
+        given = check_format(value, FORMAT, FORMAT_VERSION, where=where, remedy="make it again with this version")
         return decode(cls, given, where)
 
 

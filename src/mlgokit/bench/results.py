@@ -88,7 +88,7 @@ def _object(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _named(items: Iterable[object], where: str) -> Iterable[tuple[str, dict[str, Any]]]:
+def _iter_named(items: Iterable[object], where: str) -> Iterable[tuple[str, dict[str, Any]]]:
     """Yield the entries of a list with their names."""
     for number, item in enumerate(items, 1):
         entry = _object(item)
@@ -106,10 +106,11 @@ def _number(value: object) -> float | None:
 
 
 def _google_benchmark(items: Sequence[object], where: str) -> Results:
+    """Parse the entries of ``benchmarks``; times are converted to nanoseconds."""
     numbers: dict[tuple[str, str], list[float]] = {}
     iterations: dict[str, list[int]] = {}
     failed: dict[str, str] = {}
-    for name, entry in _named(items, where):
+    for name, entry in _iter_named(items, where):
         if entry.get("run_type") == "aggregate":
             continue
         if entry.get("error_occurred") is True:
@@ -132,9 +133,10 @@ def _google_benchmark(items: Sequence[object], where: str) -> Results:
 
 
 def _lit(items: Sequence[object], where: str) -> Results:
+    """Parse the entries of ``tests``."""
     numbers: dict[tuple[str, str], list[float]] = {}
     failed: dict[str, str] = {}
-    for name, entry in _named(items, where):
+    for name, entry in _iter_named(items, where):
         code = str(entry.get("code"))
         if code in _LEFT_OUT_CODES:
             continue

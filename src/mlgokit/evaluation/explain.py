@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Credit, attribute, scored_build
+from mlgokit.algorithms.credit import Credit, attribute, make_scored_build
 from mlgokit.builds.images import FunctionBytes
 from mlgokit.builds.pair import BuildPair, VariantPair
 from mlgokit.builds.variant import Variant, VariantRecord, describe_inactive_policies, modules_of_variant
@@ -188,13 +188,16 @@ def _drop_allocations(use: PluginUse) -> PluginUse:
 def _fill_explanation(
     found: Explanation, plain: Compilation, judged: Compilation, policy: Policy | None, names: Iterable[str]
 ) -> Explanation:
+    """Fill in the explanation from the compilations of the plain build and of the candidate."""
     known = {function_id(name): name for name in names}
     for done in (plain, judged):
         known |= {function_id(name): name for name in done.measured.function_names}
     sites = _call_sites(plain.decisions, judged.decisions, known)
     differ = np.array([one.differs for one in sites[: len(judged.decisions)]], np.bool_)
     builds = [
-        scored_build(done, *function_scores(done.measured, {}, objective=Objective.OBJECT_TEXT)[:2], flipped=flipped)
+        make_scored_build(
+            done, *function_scores(done.measured, {}, objective=Objective.OBJECT_TEXT)[:2], flipped=flipped
+        )
         for done, flipped in ((plain, np.zeros(len(plain.decisions), np.bool_)), (judged, differ))
     ]
     credit = attribute(builds[0], builds[1])
@@ -220,6 +223,7 @@ def _fill_explanation(
 
 
 def _call_sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int, str]) -> list[ExplainedSite]:
+    """List the call sites of both builds, those of the candidate first, with the decisions about them."""
     before = plain.by_site
     heuristic = [None] * len(judged) if judged.heuristic is None else judged.heuristic.tolist()
     by_table = [False] * len(judged) if judged.by_table is None else judged.by_table.tolist()

@@ -161,6 +161,7 @@ def link_program(
 
 
 def _link(project: Project, toolchain: Toolchain, objects: Sequence[Path], output: Path) -> None:
+    """Link the program of a project from its objects."""
     program: Program | None = project.program
     libraries = program.libraries if program is not None else ()
     is_cxx = project.language == "c++"

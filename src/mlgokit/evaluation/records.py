@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from mlgokit.builds.images import BuiltImage, FunctionBytes
 from mlgokit.builds.variant import VariantRecord
-from mlgokit.decode import decode, of_format, read_json
+from mlgokit.decode import check_format, decode, read_json
 from mlgokit.manifest import finite_json, plain_json
 
 FORMAT = "mlgokit evaluation"
@@ -430,7 +430,9 @@ class Evaluation:
         Raises:
             InputError: the value has another format or version, lacks a key, or has a value of another type.
         """
-        given = of_format(value, FORMAT, FORMAT_VERSION, where="evaluation", remedy="evaluate again with this version")
+        given = check_format(
+            value, FORMAT, FORMAT_VERSION, where="evaluation", remedy="evaluate again with this version"
+        )
         return decode(cls, given, "evaluation")
 
 

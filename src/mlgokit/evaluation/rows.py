@@ -61,7 +61,7 @@ def compare_module(
     """
     before, after = (_function_sizes(done) for done in builds)
     measured = [done.sizes for done in builds if done is not None and done.sizes is not None]
-    comdat = {one for sizes in measured for one in _in_groups(sizes)}
+    comdat = {one for sizes in measured for one in _comdat_functions(sizes)}
     first, second = builds
     return ModuleComparison(
         module=name,
@@ -146,7 +146,7 @@ def _function_sizes(done: Compilation | None) -> dict[str, FunctionBytes]:
     }
 
 
-def _in_groups(sizes: ObjectSizes) -> list[str]:
+def _comdat_functions(sizes: ObjectSizes) -> list[str]:
     """List the functions of an object that are in COMDAT groups."""
     return [sizes.function_names[index] for index in np.flatnonzero(sizes.function_signature >= 0).tolist()]
 

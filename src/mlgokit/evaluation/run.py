@@ -333,6 +333,7 @@ def _program_table(program: ProgramComparison, title: str) -> Table:
 
 
 def _training_parts(rounds: Sequence[RoundReport]) -> list[Part]:
+    """Make the plot of correlations and the table of training rounds."""
     points = tuple((one.round + 1.0, one.correlation) for one in rounds if math.isfinite(one.correlation))
     curves = Curves(
         title="How well effects are predicted",
@@ -366,6 +367,7 @@ def _training_parts(rounds: Sequence[RoundReport]) -> list[Part]:
 
 
 def _time_parts(stages: Sequence[StageTime]) -> list[Part]:
+    """Make the bars and the table of the times of all stages."""
     if not stages:
         return []
     seconds, compilations = sum(one.seconds for one in stages), sum(one.compilations for one in stages)

@@ -41,7 +41,7 @@ class VerdictRules:
             raise UsageError(f"--rules.new-failures: expected 0 or more, found {self.new_failures}; correct it")
 
 
-def chosen_measure(rules: VerdictRules, *, allocates_only: bool) -> str:
+def choose_measure(rules: VerdictRules, *, allocates_only: bool) -> str:
     """Resolve the measure ``auto``: cost if the candidate has policies for register allocation only, else image."""
     if rules.measure != "auto":
         return rules.measure
@@ -81,7 +81,7 @@ def judge(evaluation: Evaluation, rules: VerdictRules, measure: str) -> Verdict:
     Args:
         evaluation: evaluation with mean changes and their intervals in ``overall``.
         rules: limits by which to ship.
-        measure: measure to compare projects by, from :func:`chosen_measure`.
+        measure: measure to compare projects by, from :func:`choose_measure`.
     """
     title = TITLES[measure]
     changes = {

@@ -203,12 +203,14 @@ class _Body:
         return name
 
     def _constant(self, kind: _Type, value: str) -> str:
+        """Append a constant; returns the name of its value."""
         name = f"v{len(self.lines)}"
         self.lines.append(f'%{name} = "tosa.const"() {{values = dense<{value}> : {kind.text}}} : () -> {kind.text}')
         self.types[name] = kind
         return name
 
     def _append(self, operation: str, values: Sequence[str], types: Sequence[str], result: _Type) -> str:
+        """Append an operation; returns the name of its result."""
         name = f"v{len(self.lines)}"
         given = ", ".join(f"%{value}" for value in values)
         self.lines.append(f"%{name} = tosa.{operation} {given} : ({', '.join(types)}) -> {result.text}")

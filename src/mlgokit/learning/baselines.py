@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.credit import ScoredBuild
-from mlgokit.algorithms.effects import project_weights, weighted_build
+from mlgokit.algorithms.effects import project_weights, score_functions
 from mlgokit.algorithms.learner import Actor, Detail
 from mlgokit.algorithms.rewards import relative_reward
 from mlgokit.compiler.compilation import Compilation, Keep
@@ -71,7 +71,7 @@ class Baselines:
 
     def score_build(self, index: int, run: Compilation) -> ScoredBuild:
         """Score the functions of a compilation, for credit assignment of inlining."""
-        return weighted_build(run, self.weights[self.modules[index].project], self.objective)
+        return score_functions(run, self.weights[self.modules[index].project], self.objective)
 
     def reward(self, index: int, run: Compilation) -> float:
         """Compute the relative improvement over the heuristic; for register allocation, the mean over functions."""

@@ -337,6 +337,7 @@ def module_generator(module: Module, *numbers: int) -> np.random.Generator:
 
 
 def _digest(module: Module) -> bytes:
+    """Digest a module's name."""
     return hashlib.sha256(module.name.encode("utf-8", "surrogateescape")).digest()
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from mlgokit.algorithms.config import RangeTrialsConfig
 from mlgokit.algorithms.learner import Floats
-from mlgokit.algorithms.live_range_search import GATES, AllocationScore, in_score, linear_policy, single_weights
+from mlgokit.algorithms.live_range_search import GATES, AllocationScore, additive_scores, linear_policy, single_weights
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
@@ -325,7 +325,7 @@ def changed_functions(
     for index, one in enumerate(trials):
         for key, measured in one.measured.items():
             default = np.repeat(measured[:1], len(measured) - 1, axis=0)
-            before, after = in_score(default, np.where(np.isfinite(measured[1:]), measured[1:], default), score)
+            before, after = additive_scores(default, np.where(np.isfinite(measured[1:]), measured[1:], default), score)
             if np.any(np.abs(after - before) > _LEAST_CHANGE):
                 changed.add((index, key))
     return frozenset(changed), sum(one.user_seconds for one in trials)

@@ -157,6 +157,7 @@ def _validation_parts(rows: Sequence[ValidatedModule]) -> list[Part | None]:
 
 
 def _turn_table(rounds: Sequence[Round]) -> Table:
+    """Make the table of turns with all metrics."""
     names = list(dict.fromkeys(name for turn in rounds for name in turn.numbers))
     return Table(
         title="Turns",
@@ -183,6 +184,7 @@ def _turn_table(rounds: Sequence[Round]) -> Table:
 
 
 def _gate_table(rounds: Sequence[Round]) -> Table:
+    """Make the table of the evidence on each side of the gate, by turn."""
     rows = tuple(
         (
             f"{turn.round + 1}",
@@ -241,6 +243,7 @@ def _facts(record: TrainingRecord) -> Iterable[tuple[str, str]]:
 
 
 def _finite(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Keep the points whose value is finite."""
     return tuple(point for point in points if math.isfinite(point[1]))
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build, with_changes
+from mlgokit.algorithms.credit import Credit, ScoredBuild, append_changes, attribute, make_scored_build
 from mlgokit.algorithms.search import independent_moves
 from mlgokit.compiler.arrays import DAMAGE, arrays_in
 from mlgokit.compiler.compilation import Compilation
@@ -277,8 +277,8 @@ def try_optimizer(
 
     def with_moves(build: Compilation, moves: Sequence[_Move], *, made: bool) -> ScoredBuild:
         ids = np.array([function_id(move.function.name) for move in moves], np.int64)
-        scored = scored_build(build, build.measured.function_names, _bytes(build, objective))
-        return with_changes(scored, ids, made=made)
+        scored = make_scored_build(build, build.measured.function_names, _bytes(build, objective))
+        return append_changes(scored, ids, made=made)
 
     labels: list[tuple[Ints, float, float, float]] = []
     single = [(len(base.decisions) + index,) for index in range(len(moves))]

@@ -110,7 +110,7 @@ class PassLearning:
         policies: list[tuple[Policy, Sequence[int]]] = []
         for number, project in enumerate(self.projects):
             indices = [index for index, module in enumerate(baselines.modules) if module.project == project]
-            members = policy.of_members(~fitted_on[:, number]) if indices else None
+            members = policy.select_members(~fitted_on[:, number]) if indices else None
             if members is not None:
                 policies.append((members, indices))
         validation = validate_policies(baselines, policies, report=self.training.report)

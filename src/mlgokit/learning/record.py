@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from mlgokit.decode import decode, of_format
+from mlgokit.decode import check_format, decode
 from mlgokit.learning.validation import ValidatedModule
 
 FORMAT = "mlgokit training"
@@ -97,7 +97,7 @@ class TrainingRecord:
         Raises:
             InputError: the value has another format or version, lacks a key, or has a value of another type.
         """
-        given = of_format(value, FORMAT, FORMAT_VERSION, where="training", remedy="train again with this version")
+        given = check_format(value, FORMAT, FORMAT_VERSION, where="training", remedy="train again with this version")
         rounds = given.get("rounds")
         if isinstance(rounds, list):
             given = given | {"rounds": [_collect_numbers(one) for one in cast("list[object]", rounds)]}

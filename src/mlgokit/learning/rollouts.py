@@ -73,7 +73,7 @@ class Rollouts:
         training_indices, validation_indices = split_modules(baselines, config)
         task = make_task(baselines, training_indices, config, algorithm=training.algorithm)
         learner = make_learner(training.algorithm, task, training.settings)
-        if not validation_indices and learner.without is not None and config.evaluate_every:
+        if not validation_indices and learner.best_without is not None and config.evaluate_every:
             validation_indices = _draw_validation_modules(task, training_indices, config)
         return RolloutRun(
             training=training,
@@ -167,8 +167,8 @@ class RolloutRun:
             groups.setdefault(project, []).append(index)
         policies: list[tuple[Policy, Sequence[int]]] = []
         for project, indices in groups.items():
-            without = self.learner.without
-            policy = self.learner.best(state) if project < 0 or without is None else without(state, project)
+            best_without = self.learner.best_without
+            policy = self.learner.best(state) if project < 0 or best_without is None else best_without(state, project)
             if policy is not None:
                 policies.append((policy, indices))
         return validate_policies(self.baselines, policies)

@@ -157,6 +157,7 @@ def read_metrics(folder: Path) -> list[Row]:
 
 
 def _number(value: object) -> float:
+    """Decode a number of a row; null is NaN."""
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):

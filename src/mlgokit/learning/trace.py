@@ -71,7 +71,7 @@ class Selection:
         chosen = np.random.default_rng(self.seed).choice(len(matching), count, replace=False)
         return [matching[index] for index in sorted(chosen.tolist())]
 
-    def has(self, key: str) -> bool:
+    def selects(self, key: str) -> bool:
         """Whether a key is selected for writing."""
         return self.keys.match(key) is not None and (not self.listed or key in self.listed)
 
@@ -205,7 +205,7 @@ def write_performance(path: Path, traces: Sequence[ModuleTrace], selection: Sele
     count = 0
     for trace in traces:
         for key, (default, policy) in trace.scores.items():
-            if selection.has(_filter_key(key, trace.module)):
+            if selection.selects(_filter_key(key, trace.module)):
                 lines.writerow([trace.module.name, key, default, policy])
                 count += 1
     atomic_write(path, text.getvalue().encode("utf-8", "backslashreplace"))
@@ -249,7 +249,7 @@ def _records(trace: ModuleTrace, problem: Problem, folder: Path, selection: Sele
         counts[span.name or WHOLE_MODULE] += span.stop - span.start
     wanted = [*problem.feature_names, problem.default_decision, problem.decision]
     names = [name for name in wanted if name in log.columns]
-    keys = [key for key, count in counts.items() if count and selection.has(_filter_key(key, trace.module))]
+    keys = [key for key, count in counts.items() if count and selection.selects(_filter_key(key, trace.module))]
     # A function without costs in either object is in neither record: it scores 0.
     scores = np.array([trace.scores.get(key, (0.0, 0.0)) for key in keys]).reshape(-1, 2)
     rewards = dict(zip(keys, relative_changes(scores[:, 0], scores[:, 1]).tolist(), strict=True))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.algorithms.live_range_search import AllocationScore, in_score
+from mlgokit.algorithms.live_range_search import AllocationScore, additive_scores
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.pool import Workers, parallel
 from mlgokit.compiler.reuse.trials import Floats
@@ -140,7 +140,7 @@ def validate_functions(
 
     def validate(part: ModuleFunctions) -> ValidatedModule:
         module, keys = part
-        before, after = in_score(*measure(module, keys), score)
+        before, after = additive_scores(*measure(module, keys), score)
         return ValidatedModule(
             module=module.name, project=module.project, before=float(before.sum()), after=float(after.sum())
         )

@@ -199,6 +199,7 @@ def _decisions(policy: Policy, questions: Questions) -> npt.NDArray[Any]:
 def _part_decisions(
     policy: Policy, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None, begin: int
 ) -> npt.NDArray[Any]:
+    """Compute the decisions for a chunk of observations, which begins at position ``begin``."""
     match policy.output.advice_kind:
         case AdviceKind.BINARY:
             return policy.preferences(values) > 0

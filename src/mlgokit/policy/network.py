@@ -143,7 +143,7 @@ class OutputKind(enum.Enum):
         return 2 if self is OutputKind.LOGITS else 1
 
     @classmethod
-    def of_numbers(cls, problem: str) -> "OutputKind":
+    def for_numbers(cls, problem: str) -> "OutputKind":
         """Return the output kind of policies that answer this problem with a real number."""
         return cls.LOG2_FACTOR if problem == REGALLOC_WEIGHT.name else cls.PRIORITY
 
@@ -222,7 +222,7 @@ class Policy:
         """Number of networks in the ensemble."""
         return len(self.layers[0].weight)
 
-    def of_members(self, chosen: npt.NDArray[np.bool_]) -> "Policy | None":
+    def select_members(self, chosen: npt.NDArray[np.bool_]) -> "Policy | None":
         """Make the policy with the ``chosen`` [K] members alone; ``None`` if none is chosen."""
         layers = tuple(Layer(layer.weight[chosen], layer.bias[chosen]) for layer in self.layers)
         return replace(self, layers=layers) if chosen.any() else None

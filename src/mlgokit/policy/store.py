@@ -322,9 +322,9 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
             f"found {output.value!r}"
         )
     numbers = output.advice_kind is AdviceKind.REAL
-    if numbers and problem in PROBLEMS and output is not OutputKind.of_numbers(problem):
+    if numbers and problem in PROBLEMS and output is not OutputKind.for_numbers(problem):
         raise ValueError(
-            f"output: expected {OutputKind.of_numbers(problem).value} for {problem}, found {output.value!r}"
+            f"output: expected {OutputKind.for_numbers(problem).value} for {problem}, found {output.value!r}"
         )
     width = normaliser.width
     layers: list[Layer] = []

@@ -45,14 +45,14 @@ class TableEntry:
 
 def strong_names(sizes: ObjectSizes) -> Keys:
     """List the ids of an object's functions outside of COMDAT groups, which few other modules define."""
-    return _unsigned(
+    return _to_unsigned(
         function_id(name)
         for name, signature in zip(sizes.function_names, sizes.function_signature.tolist(), strict=True)
         if signature < 0
     )
 
 
-def _unsigned(ids: Iterable[int]) -> Keys:
+def _to_unsigned(ids: Iterable[int]) -> Keys:
     """Reinterpret signed 64-bit ids as unsigned ones."""
     return np.array([number & (2**64 - 1) for number in ids], np.uint64)
 
@@ -114,7 +114,7 @@ def make_entry(
         [4, 9]
     """
     keys = (sites & ~np.uint64(1)) | inlined.astype(np.uint64)
-    return TableEntry(names=_unsigned(names), keys=np.sort(keys), plain=plain, at_link=at_link, defers=defers)
+    return TableEntry(names=_to_unsigned(names), keys=np.sort(keys), plain=plain, at_link=at_link, defers=defers)
 
 
 def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> bytes:
@@ -132,6 +132,7 @@ def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = N
 
 
 def _flags_of(entry: TableEntry) -> int:
+    """Combine an entry's flags to a number."""
     return _PLAIN * entry.plain | _AT_LINK * entry.at_link | _DEFERS * entry.defers
 
 
@@ -213,6 +214,7 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
 
 
 def _summary_of(values: Any) -> TuningSummary:
+    """Make the summary of parsed JSON."""
     return TuningSummary(
         llvm=int(values["llvm"]),
         objective=Objective(values["objective"]).value,

@@ -183,6 +183,7 @@ def _head(kind: OverrideKind) -> struct.Struct:
 
 
 def _summary_of(values: Any) -> OverrideSummary:
+    """Make the summary of parsed JSON."""
     return OverrideSummary(
         llvm=int(values["llvm"]),
         functions=int(values["functions"]),

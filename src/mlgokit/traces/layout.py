@@ -116,4 +116,5 @@ def number_lines(form: LineForm, numbers: Offsets, digits: int) -> NDArray[np.ui
 
 
 def _four_digits(numbers: Offsets) -> NDArray[np.uint8]:
+    """Look up the four digits of numbers below 10,000."""
     return _FOUR_DIGITS[numbers].view(np.uint8).reshape(-1, 4)

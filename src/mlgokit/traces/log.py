@@ -116,6 +116,7 @@ def iter_log(path: Path, *, observations_per_batch: int, partial: bool = False) 
 
 
 def _open_logs(path: Path, *, limit: int | None, partial: bool) -> Iterator[Log]:
+    """Open a log file, and yield it in batches as :func:`_logs` does."""
     try:
         # Unbuffered, because a whole window is read at a time.
         with path.open("rb", buffering=0) as file:
@@ -205,6 +206,7 @@ class _Batch:
         return len(self.payload)
 
     def add(self, piece: Piece, features_at: Offsets, score_at: Offsets) -> None:
+        """Copy the observations of a piece of the log whose features and scores are at these offsets."""
         begin, end = self.count, self.count + len(features_at)
         if end > self.capacity:
             # The file grows while it is read.
@@ -219,6 +221,7 @@ class _Batch:
         self.count = end
 
     def to_log(self, truncated: str | None) -> Log:
+        """Make the log of the observations so far."""
         columns = _columns(self.payload[: self.count], self.header.features)
         scores = None
         if self.header.score is not None:

@@ -215,6 +215,7 @@ class _RefusedError(Exception):
 
 
 def _read_header(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header | None:
+    """Read the header line; ``None`` if it is incomplete and more bytes will come."""
     text = _read_line(data, cursor, cursor.position, _HEADER, ended=ended)
     if text is None:
         return None
@@ -343,6 +344,7 @@ def _read_line(data: bytes | bytearray, cursor: Cursor, begin: int, expected: st
 
 
 def _parse_object(text: bytes, cursor: Cursor, offset: int, expected: str) -> dict[str, Any]:
+    """Parse the JSON object in a line; raise the TraceError if it is none."""
     value = _object_in(text)
     if value is None:
         _damage(cursor, offset, expected, quote(text), DAMAGED)

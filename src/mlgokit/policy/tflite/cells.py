@@ -161,6 +161,7 @@ class CellOperators:
         return _cell_array(cells, lefts.shape)
 
     def _select(self, condition: Array, yes: Array, no: Array) -> Array:
+        """Apply a SELECT_V2 to cells."""
         check_size(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
         parts = np.broadcast_arrays(condition, yes, no)
         cells: list[Cell] = []
@@ -174,6 +175,7 @@ class CellOperators:
         return _cell_array(cells, parts[0].shape)
 
     def _gather(self, operator: Operator, inputs: Sequence[Array]) -> Array:
+        """Look up rows of a constant matrix by cells."""
         table, places = inputs
         if (
             is_cells(table)
@@ -239,12 +241,14 @@ def _bucketize(function: Function, row: Floats) -> Steps:
 
 
 def _cast(function: Function, dtype: np.dtype[Any]) -> Function:
+    """Make the function of a cell that is converted to another type."""
     if isinstance(function, Raw):
         return BOOLEAN if dtype.kind == "b" else function
     return Steps(knots=function.knots, values=function.values.astype(dtype).astype(np.float32), row=function.row)
 
 
 def _unary(kind: str, function: Function) -> Function:
+    """Make the function of an operator of one number."""
     if isinstance(function, Steps):
         return Steps(knots=function.knots, values=UNARY[kind](function.values).astype(np.float32), row=function.row)
     if kind == "ABS" and function.infinite is None:
@@ -255,12 +259,14 @@ def _unary(kind: str, function: Function) -> Function:
 
 
 def _activate(operator: Operator, function: Function) -> Function:
+    """Make the function of a cell after a fused activation."""
     if isinstance(function, Raw):
         raise ValueError("an activation of a raw feature value")  # noqa: TRY004  (of the model, not of the call)
     return Steps(knots=function.knots, values=apply_activation(operator, function.values), row=function.row)
 
 
 def _binary(kind: str, left: Function, right: Function) -> Function:
+    """Make the function of an operator of two numbers that depend on the same feature."""
     if isinstance(left, Steps) and isinstance(right, Steps):
         knots = merge_knots([left.knots, right.knots])
         raw = representatives(knots)

@@ -220,6 +220,7 @@ def _find_deciding_subgraph(model: Any, budget: _Budget) -> int:
 
 
 def _read_tensor(schema: Any, model: Any, buffers: int, tensor: Any, budget: _Budget) -> Tensor:
+    """Read a tensor, and its value if it is a constant."""
     shape = tuple(int(size) for size in _list(tensor, "Shape", budget))
     name = (tensor.Name() or b"").decode("utf-8", "replace")
     budget.spend(len(name))
@@ -259,6 +260,7 @@ def _tensor_numbers(table: Any, name: str, budget: _Budget, count: int, *, least
 
 
 def _read_options(schema: Any, kind: str, operator: Any, budget: _Budget) -> dict[str, Any]:
+    """Read the options of an operator, as far as :data:`OPTIONS` lists them."""
     if kind not in OPTIONS:
         return {}
     name, fields = OPTIONS[kind]
@@ -288,6 +290,7 @@ def _contents(graph: Graph) -> tuple[list[Array], list[int]]:
 
 
 def _tensor(schema: Any, builder: Any, tensor: Tensor, buffer: int) -> int:
+    """Write a tensor; returns its offset."""
     kind = next(name for name, dtype in DTYPES.items() if dtype == tensor.dtype)
     fields: dict[str, Any] = {
         "Shape": _vector(builder, np.array(tensor.shape, "<i4")),
@@ -299,12 +302,14 @@ def _tensor(schema: Any, builder: Any, tensor: Tensor, buffer: int) -> int:
 
 
 def _code(schema: Any, builder: Any, kind: str) -> int:
+    """Write an operator code; returns its offset."""
     number = getattr(schema.BuiltinOperator, kind)
     fields = {"DeprecatedBuiltinCode": min(number, 127), "Version": 1, "BuiltinCode": number}
     return _table(schema, builder, "OperatorCode", fields)
 
 
 def _operator(schema: Any, builder: Any, operator: Operator, code: int) -> int:
+    """Write an operator; returns its offset."""
     fields: dict[str, Any] = {
         "OpcodeIndex": code,
         "Inputs": _vector(builder, np.array(operator.inputs, "<i4")),

@@ -70,6 +70,7 @@ def read_policy(graph: Graph, origin: str) -> ReadPolicy:
 
 
 def _read(graph: Graph, origin: str) -> ReadPolicy:
+    """Convert a model into a policy; floating-point warnings are off."""
     stack, deciding = find_network(graph, origin)
     problem = _problem_of(stack, origin)
     try:

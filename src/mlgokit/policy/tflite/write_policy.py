@@ -123,6 +123,7 @@ def _inputs(builder: GraphBuilder, policy: Policy, problem: Problem, columns: in
 
 
 def _shape(feature: Feature, columns: int) -> tuple[int, ...]:
+    """Return the shape of a feature's input tensor."""
     return (1, columns) if feature.per_column else (1,)
 
 
@@ -324,6 +325,7 @@ def _decide(model: _Model, logits: int, choices: int, *, draws: bool) -> Written
 
 
 def _decision_spec(port: int) -> TensorSpec:
+    """Make the specification of the decision for LLVM, at an output port."""
     return TensorSpec(name=OUTPUT, port=port, type="int64_t", shape=(1,))
 
 
