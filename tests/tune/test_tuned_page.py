@@ -77,7 +77,7 @@ def test_the_sums_the_search_and_what_each_module_adds() -> None:
     assert page.headline == "By the objective: 50 -> 49 (-2.00 %)."
     assert tuned_page(dataclasses.replace(TUNED, judged=None)).headline == (
         "Objects only, not proved on your link: 1,000 -> 880 bytes (-11.95 %); --build with the build command, or "
-        "--link-command, proves it there."
+        "--links with the folder of the configured build, proves it there."
     )
     sums: Table = part(page, "Sums", Table)
     assert [row[0] for row in sums.texts()] == [

@@ -85,6 +85,7 @@ class LinkRequest:
         error: share of comparisons that may by chance call a build better or worse that is neither.
         compiler: how compilers are opened.
         defers: whether the compile steps may leave inlining to the link.
+        go_on: whether ``scratch`` may have modules of an earlier state of the build.
     """
 
     command: str
@@ -97,6 +98,7 @@ class LinkRequest:
     error: float
     compiler: CompilerOptions
     defers: bool
+    go_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -409,6 +411,7 @@ def _open_steps(
         toolchain=toolchain,
         compiler=request.compiler,
         for_link=True,
+        go_on=request.go_on,
         report=report,
     )
     stack.enter_context(reading(corpus))
