@@ -39,7 +39,9 @@ def test_a_folder_has_a_bound(tmp_path: Path):
     room.check()  # Looked at a moment ago.
     fresh = Room(folder=tmp_path, reserve_bytes=1, most_bytes=1 << 20)
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"at most 1.0 MiB in it, found 2.0; allow more with --disk-limit"):
+        with pytest.raises(
+            StorageError, match=r"at most 1.0 MiB in this folder, found 2.0; allow more with --disk-limit"
+        ):
             fresh.check()
 
 

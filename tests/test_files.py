@@ -15,11 +15,11 @@ from mlgokit.errors import StorageError
 from mlgokit.files import (
     atomic_write,
     check_writable,
+    digest_cached,
     digest_file,
-    digest_once,
-    put_in_place,
-    put_link,
+    move_into_place,
     remove_leftovers,
+    replace_by_link,
     temporary_beside,
     whole_file,
 )
@@ -28,7 +28,7 @@ from mlgokit.files import (
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from mlgokit.files import atomic_write, put_in_place, whole_file
+from mlgokit.files import atomic_write, move_into_place, whole_file
 folder, how = Path(sys.argv[1]), sys.argv[2]
 left = [0]
 def count(event, _):
@@ -42,7 +42,7 @@ def work():
         atomic_write(folder / "file", "newer", durable=True)
     else:
         atomic_write(folder / "made", "newer")
-        put_in_place(folder / "made", folder / "file", durable=True)
+        move_into_place(folder / "made", folder / "file", durable=True)
 for number in range(1, 100):
     (folder / "file").write_text("older")
     child = os.fork()
@@ -103,7 +103,7 @@ def test_a_file_from_another_file_system_is_copied_beside_and_then_replaces(
     source.write_text("new")
     source.chmod(0o750)
     atomic_write(target, "old")
-    put_in_place(source, target, durable=True)
+    move_into_place(source, target, durable=True)
     assert target.read_text() == "new"
     assert stat.S_IMODE(target.stat().st_mode) == 0o750
     assert not source.exists()
@@ -185,7 +185,7 @@ def test_a_link_leads_to_the_newer_file(has_links: bool, tmp_path: Path, monkeyp
         monkeypatch.setattr(Path, "symlink_to", refuse)
     for text in ("a", "b"):
         (tmp_path / text).write_text(text)
-        put_link(text, tmp_path / "link")
+        replace_by_link(text, tmp_path / "link")
         assert (tmp_path / "link").read_text() == text
     assert (tmp_path / "link").is_symlink() == has_links
     assert len(list(tmp_path.iterdir())) == 3
@@ -197,16 +197,16 @@ def test_a_file_is_read_again_when_it_changed_and_not_before(tmp_path: Path, mon
     monkeypatch.setattr(files, "digest_file", lambda path: read.append(path) or digest_file(path))
     path.write_bytes(b"one")
     # Just written: the next change may have the same time stamp.
-    assert digest_once(path) == digest_once(path) == digest_file(path)
+    assert digest_cached(path) == digest_cached(path) == digest_file(path)
     assert len(read) == 2
 
     begin = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: begin + 60 * 10**9)
-    first = digest_once(path)
-    assert digest_once(path) == first
+    first = digest_cached(path)
+    assert digest_cached(path) == first
     assert len(read) == 3
     status = path.stat()
     path.write_bytes(b"two")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert path.stat().st_mtime_ns == status.st_mtime_ns
-    assert digest_once(path) == digest_file(path) != first
+    assert digest_cached(path) == digest_file(path) != first

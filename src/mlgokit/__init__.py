@@ -112,14 +112,14 @@ _PLACES = {
     "testing": ("FakeCompiler",),
     "traces": ("Log", "read_log"),
 }
-"""Which module has which public names."""
+"""Public names by the module that defines them."""
 _HOMES = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from the module that has it."""
+    """Import a public name from the module that defines it, when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'mlgokit' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"mlgokit.{_HOMES[name]}"), name)
@@ -127,5 +127,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What the module has, and what it would import."""
+    """List the names of this module, with the public names that are not imported yet."""
     return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""JSON values back into the dataclasses that they were made of."""
+"""Decodes JSON values into the dataclasses that they were made from."""
 
 import dataclasses
 import enum
@@ -14,7 +14,7 @@ from mlgokit.errors import InputError
 
 
 def read_json(path: Path, *, expected: str, remedy: str) -> Any:
-    """The JSON value of a file; ``expected`` and ``remedy`` are words of the error.
+    """Read the JSON value of a file; ``expected`` and ``remedy`` are parts of the error message.
 
     Raises:
         InputError: the file cannot be read, or is no JSON.
@@ -25,15 +25,17 @@ def read_json(path: Path, *, expected: str, remedy: str) -> Any:
         raise InputError(f"{path}: expected {expected}, found: {error}; {remedy}") from error
 
 
-def of_format(value: object, name: str, version: int, *, where: str, remedy: str) -> dict[str, Any]:
-    """The JSON object of a result file, if it has this format and version; ``where`` and ``remedy`` go into the error.
+def check_format(value: object, name: str, version: int, *, where: str, remedy: str) -> dict[str, Any]:
+    """Check that a JSON value is a result file of this format and version, and return it as an object.
+
+    ``where`` and ``remedy`` are parts of the error message.
 
     Raises:
-        InputError: another format or version, or no object.
+        InputError: the value has another format or version, or is no object.
 
     Example:
         >>> given = {"format": "mlgokit tuning", "format_version": 1, "modules": []}
-        >>> of_format(given, "mlgokit tuning", 1, where="tuning", remedy="tune again with this version")["modules"]
+        >>> check_format(given, "mlgokit tuning", 1, where="tuning", remedy="tune again with this version")["modules"]
         []
     """
     given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -47,10 +49,12 @@ def of_format(value: object, name: str, version: int, *, where: str, remedy: str
 
 
 def decode(kind: Any, value: Any, where: str) -> Any:  # noqa: PLR0911  (one return for each kind)
-    """The value that ``kind``, a type of a field, has in Python; keys that are not known are ignored.
+    """Decode a JSON value as the type ``kind``, such as a dataclass or the type of a field; unknown keys are ignored.
+
+    ``where`` names the value in error messages.
 
     Raises:
-        InputError: it cannot be one.
+        InputError: the value does not fit the type.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:
@@ -79,7 +83,7 @@ def decode(kind: Any, value: Any, where: str) -> Any:  # noqa: PLR0911  (one ret
 
 @functools.cache
 def _fields(kind: type) -> tuple[dict[str, Any], frozenset[str]]:
-    """The types of a dataclass's fields, and those fields that have no default."""
+    """Collect the types of a dataclass's fields, and the names of the fields that have no default."""
     fields = dataclasses.fields(cast("Any", kind))
     missing = dataclasses.MISSING
     required = frozenset(one.name for one in fields if one.default is missing and one.default_factory is missing)
@@ -87,4 +91,5 @@ def _fields(kind: type) -> tuple[dict[str, Any], frozenset[str]]:
 
 
 def _wrong(where: str, expected: str, found: str) -> InputError:
+    """Make the error for a value that does not fit its type."""
     return InputError(f"{where}: expected {expected}, found {found}; make the results again with this version")

@@ -1,4 +1,4 @@
-"""How much of a disk a run may take: a reserve that stays free, and a bound for the run's own folder."""
+"""Limits on the disk space of a run: a reserve that stays free, and a bound for the run's own folder."""
 
 import os
 import tempfile
@@ -11,21 +11,22 @@ from mlgokit.errors import StorageError
 
 MOST_RESERVE_BYTES = 1 << 30
 RESERVE_SHARE = 0.02
-"""What stays free if nothing else is said: a gigabyte, or this part of a smaller disk."""
+"""The default reserve is :data:`MOST_RESERVE_BYTES`, or this share of the disk if that is less."""
 _LOOK_SECONDS = 10.0
+"""Minimum time between two measurements of the folder's size."""
 _LOOK_SHARE = 200
-"""To add up a folder's files takes at most one part of so many of the time."""
+"""At most 1 / 200 of the time is spent on measuring the folder's size."""
 _MIB = 1 << 20
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Room:
-    """What a run may take. Threads may share it.
+    """The disk space that a run may use. Threads may share it.
 
     Attributes:
-        folder: the run's own; it need not be there yet. ``None`` for temporary files only.
-        reserve_bytes: what stays free on the disks of the folder and of temporary files; ``None`` for the usual.
-        most_bytes: what the folder may have; ``None`` for any.
+        folder: the run's own folder, which need not exist yet; ``None`` for temporary files only.
+        reserve_bytes: bytes that stay free on the disks of the folder and of temporary files; ``None`` for the default.
+        most_bytes: maximum size of the folder; ``None`` for no limit.
     """
 
     folder: Path | None
@@ -35,10 +36,10 @@ class Room:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def check(self) -> None:
-        """Stop a run that would fill the disk; asked before each compilation, it takes microseconds.
+        """Raise if the run is about to fill the disk; called before each compilation, it takes microseconds.
 
         Raises:
-            StorageError: less than the reserve is free, or the folder has more than it may.
+            StorageError: less than the reserve is free, or the folder is larger than its maximum.
         """
         temporary = Path(tempfile.gettempdir())
         for folder in (temporary, *([] if self.folder is None else [_existing(self.folder)])):
@@ -57,6 +58,7 @@ class Room:
             self._check_folder(self.folder, self.most_bytes)
 
     def _check_folder(self, folder: Path, most_bytes: int) -> None:
+        """Raise if the folder is larger than its maximum; its size is measured only from time to time."""
         begin = time.monotonic()
         with self._lock:
             if begin < self._look_again:
@@ -68,13 +70,13 @@ class Room:
         if used > most_bytes:
             self._look_again = 0.0
             raise StorageError(
-                f"{folder}: expected at most {most_bytes / _MIB:,.1f} MiB in it, found {used / _MIB:,.1f}; allow "
-                "more with --disk-limit-gib, then run the same command again: what was finished is kept"
+                f"{folder}: expected at most {most_bytes / _MIB:,.1f} MiB in this folder, found {used / _MIB:,.1f}; "
+                "allow more with --disk-limit-gib, then run the same command again: what was finished is kept"
             )
 
 
 def folder_bytes(folder: Path) -> int:
-    """What a folder's files take on the disk; links are not followed, and what vanishes meanwhile does not count."""
+    """Sum the bytes that a folder's files take on the disk; links are not followed, vanished files do not count."""
     total = 0
     for directory, _, names in os.walk(folder):
         for name in names:
@@ -86,12 +88,13 @@ def folder_bytes(folder: Path) -> int:
 
 
 def free_bytes(folder: Path) -> int:
-    """What is free on the disk of a folder, which need not be there yet."""
+    """Return the free bytes on the disk of a folder, which need not exist yet."""
     disk = os.statvfs(_existing(folder))
     return disk.f_bavail * disk.f_frsize
 
 
 def _existing(folder: Path) -> Path:
+    """Return the folder, or its nearest parent that exists."""
     ancestor = folder.absolute()
     while not ancestor.exists():
         ancestor = ancestor.parent

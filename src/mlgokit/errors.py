@@ -5,15 +5,15 @@ A message is one sentence with four parts: what, where, expected versus found, w
     MlgokitError             root; exit code 1
     |- UsageError            the call contradicts itself or names what is not there; exit code 2
     |- ToolError             a compiler, header or system tool is missing or unfit; exit code 3
-    |- InputError            data given to us is not what it says it is; exit code 4
+    |- InputError            an input file is unreadable, malformed or of another kind; exit code 4
     |  |- CorpusError        a corpus folder or one of its modules
     |  |- TraceError         a training log or channel stream; has .path and .offset
     |  |- PolicyError        a policy file
-    |  `- FetchError         an archive that could not be had or has the wrong digest
+    |  `- FetchError         an archive that could not be fetched or has the wrong digest
     |- ReuseError            a folder that another configuration made; exit code 5
     |- StorageError          the disk is full or not writable, or there is no memory left; exit code 6
     |- BusyError             another process uses the folder or file; exit code 7
-    |- StaleError            what was remembered is not what the compiler gives; exit code 8
+    |- StaleError            a cached result is not what the compiler gives now; exit code 8
     `- RejectedError         a tuned build fails where the plain one does not; exit code 9
 
 A compiler that fails on a module is a result (:class:`mlgokit.compiler.compilation.Compilation`), never an exception.
@@ -36,7 +36,7 @@ class UsageError(MlgokitError):
 
 
 class OtherLinkerError(UsageError):
-    """A link by a linker that does not load the plugin."""
+    """A link uses a linker that does not load the plugin."""
 
 
 class ToolError(MlgokitError):
@@ -46,7 +46,7 @@ class ToolError(MlgokitError):
 
 
 class InputError(MlgokitError):
-    """Data given to us is not what it claims to be."""
+    """An input file or stream is unreadable, malformed or of another kind."""
 
     exit_code: ClassVar[int] = 4
 
@@ -59,12 +59,12 @@ class TraceError(InputError):
     """A training log or channel stream is malformed.
 
     Attributes:
-        path: the file, or a description of the stream.
-        offset: the byte at which reading had to stop.
+        path: path of the file, or a description of the stream.
+        offset: byte at which reading had to stop.
     """
 
     def __init__(self, message: str, *, path: Path | str, offset: int) -> None:
-        """Keep the facts beside the sentence."""
+        """Store path and offset beside the message."""
         super().__init__(message)
         self.path = path
         self.offset = offset
@@ -75,7 +75,7 @@ class PolicyError(InputError):
 
 
 class FetchError(InputError):
-    """An archive could not be had, or is not the one that was asked for."""
+    """An archive could not be fetched, or has another digest than expected."""
 
 
 class ReuseError(MlgokitError):
@@ -91,13 +91,13 @@ class StorageError(MlgokitError):
 
 
 class BusyError(MlgokitError):
-    """Another process uses a folder or file that is wanted alone; the message says which."""
+    """Another process uses a folder or file that only one process may use; the message names the process."""
 
     exit_code: ClassVar[int] = 7
 
 
 class StaleError(MlgokitError):
-    """A remembered result is not what the compiler gives: its key lacks something that decides it."""
+    """A cached result is not what the compiler gives now: its key lacks something that affects the result."""
 
     exit_code: ClassVar[int] = 8
 

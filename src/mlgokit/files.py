@@ -1,4 +1,4 @@
-"""Files that are written atomically, temporary files that a killed process left, and digests of files."""
+"""Atomic writes of files, removal of temporary files that killed processes left, and digests of files."""
 
 import contextlib
 import errno
@@ -28,7 +28,7 @@ _REMEDIES = {
 }
 _TEMPORARY = re.compile(r"\.mlgokit-([1-9][0-9]{0,9})-[0-9a-f]{32}\.tmp")
 _RACY_NANOSECONDS = 2_000_000_000
-"""A file that changed within this time may change again without a new time stamp."""
+"""A file that changed within this time may change again without a new time stamp, so its digest is not cached."""
 _digests: dict[tuple[int, ...], str] = {}
 
 
@@ -44,15 +44,15 @@ def writing(path: Path) -> Generator[None]:
 
 
 def check_writable(path: Path, *, is_folder: bool = False, least_bytes: int = 1 << 12) -> None:
-    """Check that a file or folder can be written later; what is there is kept, and nothing is left behind.
+    """Check that a file or folder can be written later; existing files are kept, and nothing is left behind.
 
     Args:
         path: path that will be written; parent folders may be missing.
-        is_folder: whether it is a folder.
+        is_folder: whether it will be a folder.
         least_bytes: free space that its disk must have.
 
     Raises:
-        StorageError: something of another kind is there, the place is not writable, or its disk is full.
+        StorageError: the path has a file of another kind, is not writable, or its disk is full.
     """
     with writing(path):
         try:
@@ -78,7 +78,7 @@ def check_writable(path: Path, *, is_folder: bool = False, least_bytes: int = 1 
 
 
 def temporary_beside(path: Path) -> Path:
-    """A temporary name in the same folder as ``path``, to be renamed to it; :func:`remove_leftovers` knows it."""
+    """Make a temporary name in the folder of ``path``, for a later rename; :func:`remove_leftovers` recognises it."""
     return path.with_name(f".mlgokit-{os.getpid()}-{uuid.uuid4().hex}.tmp")
 
 
@@ -90,12 +90,12 @@ def whole_file(path: Path, *, durable: bool = False, buffering: int = -1) -> Gen
     and its target is not touched.
 
     Args:
-        path: the file.
-        durable: sync file and folder to disk, so that after a power cut either the old or the new file is there.
-        buffering: as for :func:`open`.
+        path: path of the file.
+        durable: whether to sync file and folder to disk, so that a power cut leaves either the old or the new file.
+        buffering: buffering of the file, as for :func:`open`.
 
     Raises:
-        OSError: it cannot be written there.
+        OSError: the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_beside(path)
@@ -114,11 +114,11 @@ def whole_file(path: Path, *, durable: bool = False, buffering: int = -1) -> Gen
         _sync_folder(path.parent)
 
 
-def put_in_place(source: Path, path: Path, *, durable: bool = False) -> None:
-    """Rename a finished file to ``path`` atomically; one on another file system is copied beside it first.
+def move_into_place(source: Path, path: Path, *, durable: bool = False) -> None:
+    """Rename a finished file to ``path`` atomically; one on another file system is copied beside ``path`` first.
 
     Raises:
-        OSError: it cannot be written there.
+        OSError: ``path`` cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -138,13 +138,13 @@ def put_in_place(source: Path, path: Path, *, durable: bool = False) -> None:
             _sync_folder(path.parent)
 
 
-def put_link(target: str, path: Path) -> None:
+def replace_by_link(target: str, path: Path) -> None:
     """Replace ``path`` by a symbolic link to ``target``, a file in the same folder, atomically and durably.
 
-    On a file system without links, it becomes a copy.
+    On a file system without links, ``path`` becomes a copy.
 
     Raises:
-        OSError: it cannot be written there.
+        OSError: ``path`` cannot be written.
     """
     temporary = temporary_beside(path)
     try:
@@ -173,22 +173,22 @@ def _sync_folder(folder: Path) -> None:
 def atomic_write(path: Path, data: bytes | str, *, durable: bool = False) -> None:
     """Write ``data`` to ``path`` atomically; parent folders are made, text is encoded as UTF-8.
 
-    After a kill or on a full disk, the old file is there; after a power cut only with ``durable``, otherwise the file
-    may be empty.
+    After a kill or on a full disk, the old file remains. After a power cut the file may be empty, unless ``durable`` is
+    set, which syncs it to disk.
 
     Raises:
-        StorageError: the disk is full or the place is not writable.
+        StorageError: the disk is full or the path is not writable.
     """
     with writing(path), whole_file(path, durable=durable) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Open a regular file. Opening a pipe without a writer would wait for ever.
+    """Open a regular file for reading. Anything else is refused: opening a pipe without a writer would wait for ever.
 
     Raises:
-        OSError: it is no regular file, or cannot be opened.
-        ValueError: no file can have the name.
+        OSError: the path is no regular file, or cannot be opened.
+        ValueError: no file can have this name.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -201,17 +201,17 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
     """Read a regular file of at most ``most_bytes``.
 
     Raises:
-        OSError: it is no regular file, is longer, or cannot be read.
+        OSError: the path is no regular file, the file is longer, or it cannot be read.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most_bytes:
-            raise OSError(errno.EFBIG, f"{size} bytes, of which at most {most_bytes} are read")
+            raise OSError(errno.EFBIG, f"a file of {size} bytes, where at most {most_bytes} are read")
         return file.read(size)
 
 
 def is_temporary(name: str) -> bool:
-    """Whether :func:`temporary_beside` gives such names."""
+    """Whether ``name`` is a name that :func:`temporary_beside` makes."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
@@ -219,7 +219,7 @@ def remove_leftovers(folder: Path, *, below: bool = True) -> int:
     """Delete temporary files of processes that were killed; return their number.
 
     Args:
-        folder: where to search.
+        folder: folder to search.
         below: whether to search its subfolders as well.
     """
     removed = 0
@@ -253,16 +253,16 @@ def _is_alive(process: int) -> bool:
 
 
 def digest_file(path: Path) -> str:
-    """SHA-256 of the file, in hexadecimal."""
+    """Compute the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def digest_once(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal; read again only if its device, inode, size or times changed.
+def digest_cached(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal; it is read again only if device, inode, size or times changed.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     begin = time.time_ns()
     before = stamp_of(path)
@@ -275,10 +275,10 @@ def digest_once(path: Path) -> str:
 
 
 def stamp_of(path: Path) -> tuple[int, ...]:
-    """The state of a file without its content: device, inode, size, and times in nanoseconds.
+    """Return what changes when a file changes: device, inode, size, and times in nanoseconds.
 
     Raises:
-        OSError: it is not there.
+        OSError: the file does not exist.
     """
     status = path.stat()
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

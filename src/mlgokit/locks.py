@@ -1,4 +1,4 @@
-"""Locks on folders and files: one process writes, or several read. A lock names its holder, and ends with its process.
+"""Locks on folders and files: one process writes, or several read. A lock file names its holders.
 
 The lock is ``flock`` on a small file, which a killed process may leave behind without harm. No child process inherits
 the descriptor, so a compiler that outlives this process holds no lock. On a file system without ``flock`` there are no
@@ -44,10 +44,10 @@ class Holder:
     """The holder of a lock.
 
     Attributes:
-        command: its command line.
-        process: its process id.
-        host: its machine.
-        since: local time, as ISO 8601 writes it.
+        command: command line of the process.
+        process: process id.
+        host: name of the machine.
+        since: local time of locking, in ISO 8601.
     """
 
     command: str
@@ -64,23 +64,23 @@ def locked(folder: Path, *, make: bool = True) -> Generator[None]:
     """Lock a folder exclusively for the block; a nested lock of the same folder does nothing.
 
     Args:
-        folder: the folder.
-        make: make the folder if necessary; otherwise a missing folder is not locked.
+        folder: folder to lock.
+        make: whether to make a missing folder; otherwise a missing folder is not locked.
 
     Raises:
-        BusyError: another process uses it; the sentence says which.
+        BusyError: another process uses the folder; the message names it.
         StorageError: the folder is not writable.
     """
     if not make and not folder.is_dir():
         yield
         return
-    # Unlike pathlib's, it does not raise for a path that cannot be looked at; the lock then says why.
+    # Unlike pathlib's, this function does not raise for a path without permission; locking it then says why.
     made = list(itertools.takewhile(lambda path: not os.path.exists(path), (folder, *folder.parents)))  # noqa: PTH110
     try:
         with _exclusive(folder.resolve() / LOCK_NAME, folder, "a folder"):
             yield
     finally:
-        # A call that turned out to be wrong leaves nothing.
+        # Folders made by a call that failed are removed; folders with files stay, as rmdir refuses them.
         with contextlib.suppress(OSError):
             for path in made:
                 path.rmdir()
@@ -91,7 +91,7 @@ def locked_output(path: Path) -> Generator[None]:
     """Lock an output file for the block; a nested lock of the same file does nothing.
 
     Raises:
-        BusyError: another process does; the sentence says which.
+        BusyError: another process uses the file; the message names it.
         StorageError: the folder of the file is not writable.
     """
     with _exclusive(path.parent.resolve() / f".{path.name[:200]}{LOCK_NAME}", path, "an output"):
@@ -100,10 +100,10 @@ def locked_output(path: Path) -> Generator[None]:
 
 @contextlib.contextmanager
 def reading(folder: Path) -> Generator[None]:
-    """Lock a folder for reading; one in which no file can be made is read without a lock.
+    """Lock a folder for reading during the block; a folder in which no file can be made is not locked.
 
     Raises:
-        BusyError: another process changes it; the sentence says which.
+        BusyError: another process changes the folder; the message names it.
     """
     lock = folder.resolve() / LOCK_NAME
     descriptor = None
@@ -119,6 +119,7 @@ def reading(folder: Path) -> Generator[None]:
 
 @contextlib.contextmanager
 def _exclusive(lock: Path, shown: Path, kind: str) -> Generator[None]:
+    """Hold an exclusive lock during the block, unless this context holds it already."""
     held = _held.get()
     if lock in held:
         yield
@@ -153,7 +154,7 @@ def _hold(lock: Path, shown: Path, kind: str, *, shared: bool) -> int:
                 _sign(descriptor, alone=not shared)
                 return descriptor
             if not is_free and time.monotonic() >= end:
-                owners = " and ".join(map(str, holders[:2])) or "one that does"
+                owners = " and ".join(map(str, holders[:2])) or "one that is used"
                 raise BusyError(
                     f"{shown}: expected {kind} that no other process uses, found {owners}; wait until it ends, "
                     "or name another"
@@ -192,6 +193,7 @@ def _open_lock(lock: Path) -> int:
 
 
 def _is_current(descriptor: int, lock: Path) -> bool:
+    """Whether the open lock file is still the one at its path."""
     try:
         return os.path.samestat(os.fstat(descriptor), lock.lstat())
     except FileNotFoundError:
@@ -233,10 +235,12 @@ def _holders(descriptor: int) -> list[Holder]:
 
 
 def _printable(text: object) -> str:
+    """Shorten a text from a lock file, and replace characters that are not printable."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(text)[:_LONGEST])
 
 
 def _runs(process: int) -> bool:
+    """Whether a process of this id runs on this machine."""
     try:
         os.kill(process, 0)
     except PermissionError:

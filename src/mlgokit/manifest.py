@@ -1,6 +1,6 @@
-"""Who made a folder.
+"""Manifests, which record by what command and configuration a folder was made.
 
-``manifest.json`` stands in every folder that a stage makes. Its keys:
+Every folder that a stage makes has a ``manifest.json`` with these keys:
 
 ===================  =======================================================================================
 ``format_version``   1; a reader refuses any other
@@ -37,11 +37,11 @@ _WORKPLACE = _SIGNED | {
     "results.md", "builtin.so", "policy.so", "before.so", "after.so",
     *(f"{name}.{suffix}" for name in ("tuned", "report", "bench") for suffix in ("json", "html", "md")), LOCK_NAME,
 }  # fmt: skip
-"""What `mlgokit tune`, `quickstart` and `bench` leave in their folder, which has no manifest of its own."""
+"""Names that `mlgokit tune`, `quickstart` and `bench` leave in their folder, which has no manifest of its own."""
 
 
 def digest_value(value: object) -> str:
-    """SHA-256 of a configuration value in its canonical JSON form, in hexadecimal.
+    """Compute the SHA-256 of a configuration value in its canonical JSON form, in hexadecimal.
 
     Example:
         >>> digest_value({"a": 1, "b": (2, 3)}) == digest_value({"b": [2, 3], "a": 1})
@@ -51,7 +51,7 @@ def digest_value(value: object) -> str:
 
 
 def plain_json(value: object) -> Any:
-    """A configuration value as what a JSON file gives back: dataclasses as objects, paths and enums as strings.
+    """Convert a configuration value to plain JSON values: dataclasses to objects, paths and enums to strings.
 
     Example:
         >>> plain_json({"folder": Path("a/b"), "sizes": (1, 2)})
@@ -64,7 +64,7 @@ def plain_json(value: object) -> Any:
 
 
 def finite_json(value: Any) -> Any:
-    """The JSON value with ``None`` for numbers that JSON does not have."""
+    """Replace NaN and infinite numbers in a JSON value by ``None``, as JSON does not have them."""
     if isinstance(value, dict):
         return {key: finite_json(part) for key, part in cast("dict[str, Any]", value).items()}
     if isinstance(value, (list, tuple)):
@@ -73,6 +73,7 @@ def finite_json(value: Any) -> Any:
 
 
 def _plain_part(value: object) -> object:
+    """Convert a part that ``json.dumps`` cannot encode."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
@@ -94,31 +95,32 @@ def write_manifest(
     toolchain: Mapping[str, str] | None,
     inputs: Mapping[str, str],
 ) -> None:
-    """Write ``folder/manifest.json``, making the folder if need be.
+    """Write ``folder/manifest.json``; the folder is made if it is missing.
 
     Args:
-        folder: the folder to sign.
-        kind: what the folder is.
-        config: everything that decides the result; leave out what does not, such as the number of workers.
-        toolchain: versions of the tools that take part.
-        inputs: digests of what goes in.
+        folder: folder that the manifest describes.
+        kind: kind of folder, such as ``corpus``.
+        config: all settings that affect the folder's content; leave out others, such as the number of workers.
+        toolchain: version of each tool that takes part.
+        inputs: digest of each input, by name.
     """
     record = _record(kind=kind, config=config, toolchain=toolchain, inputs=inputs)
     atomic_write(folder / MANIFEST_NAME, json.dumps(record, indent=2) + "\n", durable=True)
 
 
 def is_made_by_stage(folder: Path) -> bool:
-    """Whether a stage made a folder, with whatever configuration."""
+    """Whether a folder has a manifest, of any kind and configuration."""
     return bool(_signature(folder))
 
 
-def signed_config(folder: Path) -> dict[str, Any]:
-    """The configuration with which a stage made a folder; empty if none did."""
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read the configuration in a folder's manifest; empty if the folder has none."""
     config = _signature(folder).get("config")
     return cast("dict[str, Any]", config) if isinstance(config, dict) else {}
 
 
 def _signature(folder: Path) -> dict[str, Any]:
+    """Read a folder's manifest; empty if there is none, or it is malformed."""
     try:
         manifest: Any = json.loads((folder / MANIFEST_NAME).read_bytes())
     except (ValueError, OSError, RecursionError):
@@ -128,21 +130,21 @@ def _signature(folder: Path) -> dict[str, Any]:
 
 
 def sign_new(folder: Path, kind: str) -> None:
-    """Sign a folder that will have only our files, unless something is in it already."""
+    """Write a manifest into a folder that will have only our files, unless it has files already."""
     if not _has_files(folder):
         write_manifest(folder, kind=kind, config={}, toolchain=None, inputs={})
 
 
 def has_copies(folder: Path) -> bool:
-    """Whether an earlier version copied the sources of a build into a folder, which it did not sign."""
+    """Whether a folder has copies of a build's sources that an earlier version made, without a manifest."""
     return all((folder / name).exists() for name in ("plain-build.log", "source", "tree"))
 
 
 def is_ours(folder: Path) -> bool:
-    """Whether mlgokit made a folder and all that is in it, so that no build needs it.
+    """Whether mlgokit made a folder and all that is in it, so that no user's build needs it.
 
-    A stage signed it; or `mlgokit tune`, `quickstart` or `bench` work in it: folders in it are signed, and there is
-    nothing that they do not leave.
+    Such a folder has a manifest; or it is the folder of `mlgokit tune`, `quickstart` or `bench`: its subfolders have
+    manifests, and all its files have names that these commands write.
     """
     if is_made_by_stage(folder):
         return True
@@ -165,12 +167,14 @@ def check_manifest(
     toolchain: Mapping[str, str] | None,
     inputs: Mapping[str, str] | None,
 ) -> bool:
-    """Whether ``folder`` was made by this very configuration; ``False`` if it is absent or empty.
+    """Check that ``folder`` was made by this configuration; ``False`` if the folder is absent or empty.
+
+    The arguments are those of :func:`write_manifest`.
 
     Without ``inputs`` it may have been made of any.
 
     Raises:
-        ReuseError: the folder was made by something else; names the first key that differs.
+        ReuseError: the folder was made by another configuration, or has other files; names the first key that differs.
     """
     path = folder / MANIFEST_NAME
     remedy = "choose another folder or delete this one"
@@ -204,6 +208,7 @@ def _record(
     toolchain: Mapping[str, str] | None,
     inputs: Mapping[str, str],
 ) -> dict[str, Any]:
+    """Make the content of a manifest."""
     return {
         "format_version": FORMAT_VERSION,
         "kind": kind,
@@ -215,7 +220,7 @@ def _record(
 
 
 def _has_files(folder: Path) -> bool:
-    """Whether anything is in ``folder`` but a lock and what a killed :func:`atomic_write` leaves behind."""
+    """Whether ``folder`` has any file except a lock and temporary files of a killed :func:`atomic_write`."""
     try:
         names = [entry.name for entry in folder.iterdir()]
         return any(name != LOCK_NAME and not (name.startswith(".") and name.endswith(".tmp")) for name in names)
@@ -224,7 +229,7 @@ def _has_files(folder: Path) -> bool:
 
 
 def package_version() -> str:
-    """The installed version of this package, or ``unknown``."""
+    """Return the installed version of this package, or ``unknown``."""
     try:
         return importlib.metadata.version("mlgokit")
     except importlib.metadata.PackageNotFoundError:
@@ -232,7 +237,7 @@ def package_version() -> str:
 
 
 def _first_difference(where: str, expected: object, actual: object) -> tuple[str, str, str] | None:
-    """Dotted key, expected and found, in short form; ``None`` if equal."""
+    """Find the first difference of two JSON values: dotted key, expected and found; ``None`` if they are equal."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         wanted, got = cast("dict[str, object]", expected), cast("dict[str, object]", actual)
         for key in [*wanted, *(key for key in got if key not in wanted)]:
@@ -250,4 +255,5 @@ def _first_difference(where: str, expected: object, actual: object) -> tuple[str
 
 
 def _short(text: str) -> str:
+    """Shorten a text for an error message."""
     return text if len(text) <= 120 else f"{text[:100]}... ({len(text)} characters)"

@@ -1,4 +1,4 @@
-"""A module: one unit of compilation, as a value."""
+"""A module: bitcode and the options that compile it, as a value."""
 
 import itertools
 import re
@@ -14,7 +14,7 @@ _ARCHITECTURES = (
     ("thumbeb", re.compile(r"thumbeb.*|thumbv.*eb")),
     ("arm", re.compile(r"arm(v.*)?|thumb(v.*)?|xscale")),
 )
-"""The names of LLVM's triples that say the same, by LLVM's name; ARM's two instruction sets are one architecture."""
+"""Pattern of the names in triples for each architecture, by LLVM's name; Arm's two instruction sets are one."""
 
 
 _OTHER_FORMATS = (
@@ -25,7 +25,7 @@ _OTHER_FORMATS = (
 
 
 def object_format_of(triple: str) -> str:
-    """The format of objects for a target, by LLVM's names.
+    """Determine the object format of a target triple, by LLVM's names.
 
     Example:
         >>> [object_format_of(one) for one in ("wasm32-wasi", "x86_64-w64-mingw32", "arm64-apple-macos", "")]
@@ -35,7 +35,7 @@ def object_format_of(triple: str) -> str:
 
 
 def architecture_of(triple: str) -> str:
-    """The architecture that a triple names, as a policy file has it; `Policy::isFor` in the plugin is the twin.
+    """Determine the architecture of a target triple, by its name in policy files; `Policy::isFor` is the C++ twin.
 
     Example:
         >>> [architecture_of(one) for one in ("thumbv7em-none-eabi", "arm64-apple-macos", "riscv64-linux-gnu", "")]
@@ -47,31 +47,32 @@ def architecture_of(triple: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """One module: what is needed to compile it again, and what is known about it.
+    """One module: its bitcode, its options, and facts about it.
 
-    A program's full link-time optimization is a module too (:mod:`mlgokit.compiler.lto`): the linker compiles it.
+    A program's full link-time optimization is a module too (:mod:`mlgokit.compiler.lto`), which the linker compiles:
+    ``bitcode`` is then what the linker merged, and ``command_line`` the linker's call, program first, without output.
 
     Attributes:
-        name: its name in the corpus, unique, the same on every machine.
-        project: whose it is.
+        name: name of the module in the corpus, unique, and the same on every machine.
+        project: name of the module's project.
         language: ``c++``, ``c``, or ``unknown``.
-        held_out: kept out of training.
-        split: who decided that, if a split did; see :mod:`mlgokit.corpus.split`.
+        held_out: whether the module is kept out of training.
+        split: what assigned the module to training or held out, if a split did; see :mod:`mlgokit.corpus.split`.
         bitcode: path of the bitcode.
         command_line: options for clang, ``-cc1`` first, without input and output.
-        allowed_options: options in it that the gate does not question, by their words: those that the user gave.
+        allowed_options: options of the command line that the user gave, and that are not checked for safety; each as
+            its words.
         source: path of the source below the project's root, if known.
         bitcode_bytes: size of the bitcode.
-        bitcode_sha256: its digest when it was extracted, if known.
+        bitcode_sha256: digest of the bitcode when it was extracted, if known.
         front_end_seconds: user time of the front end, if known.
-        text_bytes: size of its code under plain ``-Oz``, if known.
-        profile_mismatched: functions whose control flow is another one than in the profile that the module is compiled
-            with, if it is known how that fits.
-        profile_missing: functions that the profile does not know.
-        thinlto_index: path of its part of the ThinLTO index, in a corpus of a ThinLTO build.
-        link_folder: where the linker runs that makes the module's object; ``None`` if that is not a linker's work. Then
-            ``bitcode`` is what the linker merged, and ``command_line`` its call, program first, without output.
-        defers: whether the compile steps before that link inline nothing, so that it decides about all calls.
+        text_bytes: size of the code under plain ``-Oz``, if known.
+        profile_mismatched: number of functions whose control flow differs from that in the profile that the module is
+            compiled with, if known.
+        profile_missing: number of functions that the profile lacks, if known.
+        thinlto_index: path of the module's part of the ThinLTO index, in a corpus of a ThinLTO build.
+        link_folder: working directory of the linker that makes the module's object; ``None`` if clang makes it.
+        defers: whether the compile steps before that link inline nothing, so that the link decides about all calls.
     """
 
     name: str
@@ -95,16 +96,16 @@ class Module:
 
     @property
     def is_for_size(self) -> bool:
-        """Whether its command line says ``-Os`` or ``-Oz``."""
+        """Whether the command line has ``-Os`` or ``-Oz``."""
         return "-Oz" in self.command_line or "-Os" in self.command_line
 
     @property
     def triple(self) -> str:
-        """What its code is for, as its command line has it; empty if that does not say."""
+        """Target triple of the command line; empty if it names none."""
         pairs = itertools.pairwise(self.command_line)
         return next((after for word, after in pairs if word == "-triple"), "")
 
     @property
     def architecture(self) -> str:
-        """What its code is for, see :func:`architecture_of`; empty if its command line does not say."""
+        """Architecture of the target, by :func:`architecture_of`; empty if the command line names no triple."""
         return architecture_of(self.triple)

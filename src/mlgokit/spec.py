@@ -28,7 +28,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 class AdviceKind(enum.Enum):
-    """What an advisor answers."""
+    """The kind of decision that a problem asks for: yes or no, one of the legal columns, or a real number."""
 
     BINARY = "binary"
     MASKED_CHOICE = "masked-choice"
@@ -37,7 +37,7 @@ class AdviceKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """Name, element type and shape of one tensor.
+    """Name, element type and shape of one tensor, as LLVM declares it.
 
     Example:
         >>> TensorSpec(name="node_count", type="int64_t", shape=(1,)).size_bytes
@@ -60,15 +60,15 @@ class TensorSpec:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object in LLVM's key order."""
+        """Convert the specification to LLVM's JSON object, in LLVM's key order."""
         return {"name": self.name, "type": self.type, "port": self.port, "shape": list(self.shape)}
 
     @staticmethod
     def from_json(value: object) -> "TensorSpec":
-        """Read LLVM's JSON object.
+        """Decode LLVM's JSON object.
 
         Raises:
-            InputError: a key is missing or has an impossible value.
+            InputError: the value is no object, or a key is missing or has an impossible value.
         """
         if not isinstance(value, dict):
             raise InputError(f"tensor specification: expected a JSON object, found {type(value).__name__}")

@@ -1,13 +1,13 @@
-"""Changes in size, how certain they are, and how well one measure follows another.
+"""Mean changes of sizes with their intervals, correlations of measures, and paired measurements of noisy numbers.
 
 Sizes are compared as ratios after / before; -0.025 means 2.5 % smaller. A change over several projects is that of the
 geometric mean of their ratios, so that every project counts the same. With ``clusters`` the sizes are those of
 modules, and a project's ratio is that of its modules' sums.
 
-Builds that are measured by a noisy number are measured in pairs, until an interval decides or enough pairs were made.
-The order within a pair alternates, so that a slow drift of the machine hits both alike. The interval is looked at
-after a few numbers of pairs only, each time at its part of the allowed error (Bonferroni), so that looking often does
-not make chance look like an effect.
+Noisy numbers of two builds are measured in pairs, until the interval decides or the maximum number of pairs is reached.
+The order within a pair alternates, so that a slow drift of the machine affects both equally. The interval is computed
+after a few fixed numbers of pairs only, each time with its part of the allowed error (Bonferroni), so that repeated
+looks do not turn chance into an effect.
 """
 
 import math
@@ -29,22 +29,22 @@ FEW_PROJECTS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlation:
-    """How two measures go together, each number from -1 to 1: along a line, and in rank."""
+    """Pearson's and Spearman's correlation of two measures, each from -1 to 1."""
 
     pearson: float
     spearman: float
 
 
 def geometric_mean_change(before: Numbers, after: Numbers, *, clusters: Sequence[object] | None = None) -> float:
-    """Relative change of the geometric mean of the ratios.
+    """Compute the geometric mean of the ratios after / before, minus 1.
 
     Args:
         before: [P] sizes, of projects or (with ``clusters``) of modules.
-        after: [P] sizes of the same.
+        after: [P] sizes of the same projects or modules after the change.
         clusters: [P] the project of each module.
 
     Raises:
-        UsageError: the sizes do not pair up, or are not positive.
+        UsageError: the lists have different lengths, or a size is not positive.
 
     Example:
         Half the size and twice the size cancel; 0.9 and 0.4 have the mean 0.6.
@@ -57,7 +57,7 @@ def geometric_mean_change(before: Numbers, after: Numbers, *, clusters: Sequence
         -0.4
     """
     sizes = _pairs(before, after)
-    groups = [sizes] if clusters is None else _grouped(sizes, clusters)
+    groups = [sizes] if clusters is None else _group(sizes, clusters)
     totals = sizes if clusters is None else np.array([group.sum(axis=0) for group in groups])
     return float(np.expm1(_log_ratios(totals).mean()))
 
@@ -70,21 +70,22 @@ def bootstrap_interval(
     level: float = 0.95,
     clusters: Sequence[object] | None = None,
 ) -> tuple[float, float]:
-    """Bootstrap interval of ``geometric_mean_change``: between which changes would it lie for other projects?
+    """Compute a bootstrap interval of :func:`geometric_mean_change` over projects.
 
-    Without ``clusters``, projects are drawn again (bias-corrected and accelerated). With them both levels are:
-    projects, and in each drawn project its modules (percentiles). Intervals from fewer than about eight projects
-    are too narrow.
+    Without ``clusters``, projects are resampled (bias-corrected and accelerated). With ``clusters`` both levels are
+    resampled: projects, and in each drawn project its modules (percentiles). Intervals from fewer than about eight
+    projects are too narrow.
 
     Args:
         before: [P] sizes, of projects or (with ``clusters``) of modules.
-        after: [P] sizes of the same.
-        rng: draws the resamples.
-        level: probability that the interval is made for.
+        after: [P] sizes of the same projects or modules after the change.
+        rng: generator of the resamples.
+        level: confidence level of the interval.
         clusters: [P] the project of each module.
 
     Raises:
-        UsageError: fewer than two projects, sizes that do not pair up or are not positive, an impossible level.
+        UsageError: there are fewer than two projects, the lists have different lengths, a size is not positive, or the
+            level is not between 0 and 1.
 
     Example:
         >>> low, high = bootstrap_interval([100, 100, 100, 100], [96, 97, 98, 99], rng=np.random.default_rng(1))
@@ -94,7 +95,7 @@ def bootstrap_interval(
     if not 0 < level < 1:
         raise UsageError(f"bootstrap interval: expected a level between 0 and 1, found {level}; 0.95 is usual")
     sizes = _pairs(before, after)
-    groups = [row[None] for row in sizes] if clusters is None else _grouped(sizes, clusters)
+    groups = [row[None] for row in sizes] if clusters is None else _group(sizes, clusters)
     if len(groups) < 2:
         raise UsageError(
             f"bootstrap interval: expected at least two projects, found {len(groups)}; "
@@ -114,10 +115,10 @@ def bootstrap_interval(
 
 
 def mean_interval(differences: Numbers, *, level: float = 0.95) -> tuple[float, float]:
-    """Student's interval of the mean of paired differences; a point if they are all the same.
+    """Compute Student's interval of the mean of paired differences; a point if they are all the same.
 
     Raises:
-        UsageError: fewer than two differences, or one that is no number.
+        UsageError: there are fewer than two differences, or one is not finite.
 
     Example:
         >>> low, high = mean_interval([-3.0, -4.0, -5.0, -4.0])
@@ -136,10 +137,10 @@ def mean_interval(differences: Numbers, *, level: float = 0.95) -> tuple[float, 
 
 
 def correlation(x: Numbers, y: Numbers) -> Correlation:
-    """Pearson's and Spearman's correlation of two measures of the same things.
+    """Compute Pearson's and Spearman's correlation of two measures [N] of the same N items.
 
     Raises:
-        UsageError: fewer than three pairs, or a measure that does not vary.
+        UsageError: there are fewer than three items, or a measure does not vary.
 
     Example:
         The deviations are -1, 0, 1 and -1, 1, 0: covariance 1, variances 2 and 2.
@@ -165,14 +166,14 @@ def correlation(x: Numbers, y: Numbers) -> Correlation:
 
 
 def _scipy_stats() -> Any:
-    """Imported here because it takes a second, which every command would wait for; untyped, as scipy is."""
+    """Import scipy's statistics, which takes a second, only where they are needed; untyped, as scipy is."""
     from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
     return stats
 
 
 def _pairs(before: Numbers, after: Numbers) -> Floats:
-    """[P, 2] the sizes, checked."""
+    """Stack sizes before and after to [P, 2], and check that they are positive."""
     first, second = np.asarray(before, np.float64), np.asarray(after, np.float64)
     if first.shape != second.shape or first.ndim != 1 or not len(first):
         raise UsageError(
@@ -190,8 +191,8 @@ def _pairs(before: Numbers, after: Numbers) -> Floats:
     return sizes
 
 
-def _grouped(sizes: Floats, clusters: Sequence[object]) -> list[Floats]:
-    """The rows of each cluster, in the order of first appearance."""
+def _group(sizes: Floats, clusters: Sequence[object]) -> list[Floats]:
+    """Group the rows of sizes by cluster, in the order of first appearance."""
     if len(clusters) != len(sizes):
         raise UsageError(
             f"clusters: expected one project for each of {len(sizes)} modules, found {len(clusters)}; give as many"
@@ -203,15 +204,15 @@ def _grouped(sizes: Floats, clusters: Sequence[object]) -> list[Floats]:
 
 
 def _log_ratios(sizes: Floats) -> Floats:
-    """[P] natural logarithms of after / before."""
+    """Compute the natural logarithms [P] of after / before."""
     return np.log(sizes[:, 1] / sizes[:, 0])
 
 
 def _two_level_means(groups: list[Floats], rng: np.random.Generator) -> Floats:
-    """[DRAWS] means of log ratios over projects drawn again, each with its modules drawn again."""
+    """Compute means [DRAWS] of log ratios over resampled projects, each with its modules resampled."""
     logs = np.empty((len(groups), DRAWS))
     for project, group in enumerate(groups):
-        # Counts of a multinomial draw are the resample; one at a time is [DRAWS, modules] at once.
+        # The counts of a multinomial draw are a resample; one project at a time bounds memory to [DRAWS, modules].
         counts = rng.multinomial(len(group), np.full(len(group), 1 / len(group)), size=DRAWS)
         logs[project] = _log_ratios(counts @ group)
     projects = rng.integers(len(groups), size=(DRAWS, len(groups)))
@@ -220,19 +221,19 @@ def _two_level_means(groups: list[Floats], rng: np.random.Generator) -> Floats:
 
 
 LOOKS = (4, 6, 8, 12, 20)
-"""Pairs after which the interval is looked at."""
+"""Numbers of pairs after which the interval is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """What was measured.
+    """Paired measurements of two builds.
 
     Attributes:
         before: numbers of the first build, one for each pair.
-        after: numbers of the second.
-        low: lower end of the interval of the mean difference, after less before; minus infinity before the first look.
-        high: its upper end.
-        reason: why a measurement gave no number, or empty.
+        after: numbers of the second build, one for each pair.
+        low: lower end of the interval of the mean difference, after minus before; minus infinity if not computed.
+        high: upper end of that interval; infinity if not computed.
+        reason: why a measurement failed; empty if none did.
     """
 
     before: tuple[float, ...] = ()
@@ -252,17 +253,18 @@ def measure_in_pairs(
     ratios: bool = False,
     last_look: bool = False,
 ) -> Pairs:
-    """Measure two builds in pairs.
+    """Measure two builds in pairs, until the interval of their difference decides or a limit is reached.
 
     Args:
-        once: measures build 0 or 1, and gives its number, or why there is none.
-        is_over: asked between pairs whether there is no time for another.
-        error: share of comparisons that may by chance call two builds different that are not.
-        looks: numbers of pairs after which the interval is looked at; the last one is the most that are measured.
-        near: an interval within this reach of zero decides as well: the two are as good as equal.
-        last_look: look at the interval also when the time is over, from two pairs on; for numbers that are not rounded,
-            as a few that are may agree by chance.
-        ratios: compare logarithms, so that the interval is of the relative change; all numbers must be positive.
+        once: function that measures build 0 or 1, and returns its number, or a reason if that failed.
+        is_over: function that is called after each pair, and returns whether the time is over.
+        error: significance level: share of comparisons of equal builds that may count as different by chance.
+        looks: numbers of pairs after which the interval is computed; the last one is the maximum number of pairs.
+        near: an interval within this distance of zero ends the measurement as well: the builds count as equal.
+        last_look: whether to compute the interval also when the time is over, from two pairs on; not for rounded
+            numbers, of which a few may agree by chance.
+        ratios: whether to compare logarithms, so that the interval is of the relative change; all numbers must then be
+            positive.
 
     Example:
         >>> found = measure_in_pairs(lambda build: (10.0, 8.0)[build], is_over=lambda: False, error=0.05, ratios=True)

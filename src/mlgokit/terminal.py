@@ -1,7 +1,7 @@
-"""What is printed: a console to which a stranger's text may go, sentences, and counts.
+"""Printing to a terminal: a console that escapes control characters, sentences, and counts.
 
-Names of modules, functions and projects, and what compilers say, are a stranger's text. What a terminal would obey in
-it, or show as other text than it is, is shown as an escape.
+Names of modules, functions and projects, and messages of compilers, may come from strangers. Characters that a terminal
+would obey, or that hide or reorder text, are shown as escapes.
 """
 
 import os
@@ -15,25 +15,26 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 
 _WIDTH = 120
-"""Columns of what goes to a file or a pipe, where no terminal has a width; names are folded less than in 80."""
-_OBEYED = re.compile(
+"""Width of output to a file or a pipe, which has no width; wide enough that few names are folded."""
+_ESCAPED = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""Control characters but for tab and line feed, what turns the direction of text, what is not seen, and surrogates."""
+"""Control characters except tab and line feed, characters that change the direction of text, invisible ones, and
+surrogates."""
 
 
 def printable(text: str) -> str:
-    r"""Text as a terminal may get it: what it would obey is an escape as in Python.
+    r"""Replace characters that a terminal would obey, or not show, by escapes as in Python.
 
     Example:
         >>> printable("lib/\x1b]0;moon\x07a.o\n")
         'lib/\\x1b]0;moon\\x07a.o\n'
     """
-    return _OBEYED.sub(lambda match: ascii(match[0])[1:-1], text)
+    return _ESCAPED.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun, whose plural has an s.
+    """Format a number with its noun, whose plural has an s.
 
     Example:
         >>> counted(1, "module"), counted(0, "module")
@@ -44,7 +45,7 @@ def counted(number: int, noun: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Something to print, whose text is made printable last, so that the style that rich writes is left alone."""
+    """A renderable of rich whose text is made printable after rendering, so that rich's own styles are not escaped."""
 
     content: RenderableType
 
@@ -55,14 +56,15 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _Showing:
-    """What rich calls with whatever is to be printed."""
+    """The hook that rich calls with everything that is printed."""
 
     def process_renderables(self, renderables: Sequence[RenderableType]) -> list[RenderableType]:
+        """Wrap all that is printed, as rich asks its hooks to."""
         return [_Shown(renderable) for renderable in renderables]
 
 
 def open_console(file: IO[str] | None = None, *, soft_wrap: bool = False) -> Console:
-    """A console on standard output, or on ``file``, to which a stranger's text may be printed."""
+    """Open a console on standard output, or on ``file``, that escapes control characters."""
     target = file or sys.stdout
     width = None if target.isatty() or "COLUMNS" in os.environ else _WIDTH
     console = Console(file=target, width=width, soft_wrap=soft_wrap, emoji=False)
@@ -71,5 +73,5 @@ def open_console(file: IO[str] | None = None, *, soft_wrap: bool = False) -> Con
 
 
 def say(console: Console, sentence: str, *, style: str = "") -> None:
-    """Print a sentence as it is: brackets are no markup, numbers have no colours, and nothing is wrapped."""
+    """Print a sentence unchanged: without markup, highlighting and wrapping."""
     console.print(sentence, style=style or None, markup=False, highlight=False, soft_wrap=True)

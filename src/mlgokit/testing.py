@@ -1,8 +1,8 @@
-"""A compiler that starts no process, for tests of whatever compiles: what it gives is a function of what it is asked.
+"""Fake compilers for tests, which start no process: a compilation is computed from the request by a function.
 
-:func:`toy_compiler` makes one of small modules whose functions shrink and grow with the calls that are inlined, and
-honours policies, decision tables and exploration, logs included. For everything else, give :class:`FakeCompiler` a
-function.
+:func:`toy_compiler` makes a fake compiler of small modules whose functions shrink and grow with the calls that are
+inlined; it follows policies, decision tables and exploration, and makes logs. For everything else, give
+:class:`FakeCompiler` a function.
 """
 
 import threading
@@ -36,16 +36,16 @@ Answer = Callable[[Module, CompileRequest], Compilation]
 
 @dataclass(slots=True, kw_only=True)
 class FakeCompiler:
-    """A compiler that answers what it is told to.
+    """A compiler whose compilations are computed by a function.
 
     Attributes:
-        answer: gives the compilation, with all logs that were asked for; what the request does not keep is left out
-            here, as a compiler would.
-        toolchain: whose clang it says it is.
-        plugin: the plugin of a use that names none.
-        workers: how many compilations are best made at once.
-        asked: all that was compiled, in the order of the calls.
-        closed: how often it was closed.
+        answer: function that computes a compilation, with all logs; the compiler then drops what the request does not
+            keep.
+        toolchain: toolchain that the compiler claims to be.
+        plugin: plugin of requests that name none.
+        workers: number of compilations to make at once.
+        asked: all modules and requests, in the order of the calls.
+        closed: number of calls of :meth:`close`.
     """
 
     answer: Answer
@@ -58,11 +58,11 @@ class FakeCompiler:
 
     @property
     def loaded(self) -> Loaded:
-        """Its version; it has no program."""
+        """The version of the compiler; there is no program."""
         return Loaded(version=self.toolchain.version_text or self.toolchain.version, target=self.toolchain.target)
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
-        """The answer, and the files that the request wants kept."""
+        """Compute a compilation, and write the files that the request wants to keep."""
         with self._lock:
             self.asked.append((module, request))
         done = self.answer(module, request)
@@ -75,7 +75,7 @@ class FakeCompiler:
         return add_logs(done, done.logs, keep=request.keep, flips=request.flips, defaults_known=known)
 
     def close(self) -> None:
-        """Count it."""
+        """Count the call."""
         self.closed += 1
 
 
@@ -84,11 +84,11 @@ class ToyCall:
     """A call that the inliner is asked about.
 
     Attributes:
-        caller: the function with the call site.
-        callee: the function called.
-        site: the key of the call site, an even number.
-        features: what the policy sees; the same names in all calls of a module.
-        default: what LLVM's heuristic decides.
+        caller: name of the function with the call site.
+        callee: name of the function that is called.
+        site: key of the call site, an even number.
+        features: features of the call site, with the same names in all calls of a module.
+        default: decision of LLVM's heuristic.
     """
 
     caller: str
@@ -100,14 +100,14 @@ class ToyCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToyModule:
-    """A module of which nothing counts but its calls.
+    """A module of a toy compiler, which consists of calls.
 
     Attributes:
-        calls: [T] in the order of the questions.
-        weigh: bytes of code by function, from the decisions [T].
-        signatures: the COMDAT group of a function, where it is in one.
-        rules: decisions [T] of rules; ``:always`` inlines all, every other one inlines nothing.
-        fails: why the compiler fails, from what is asked; empty if it succeeds.
+        calls: [T] calls, in the order in which the inliner asks about them.
+        weigh: function that computes the bytes of each function from the decisions [T].
+        signatures: COMDAT group of each function that is in one.
+        rules: decisions [T] of rules by name; of others ``:always`` inlines all calls, and the rest inlines none.
+        fails: function that computes why a compilation fails from the request; empty if it succeeds.
         user_seconds: processor time of a compilation.
     """
 
@@ -120,7 +120,7 @@ class ToyModule:
 
 
 def toy_compiler(modules: Mapping[str, ToyModule]) -> FakeCompiler:
-    """A compiler of toy modules, by name; further settings are its attributes.
+    """Make a fake compiler of toy modules, by name.
 
     Example:
         >>> calls = (ToyCall(caller="f", callee="g", site=2),)
@@ -140,7 +140,7 @@ def toy_source(
     bitcode: Path | None = None,
     command_line: tuple[str, ...] = ("-cc1", "-Oz"),
 ) -> Module:
-    """A module of which little is known: a toy, that needs no file, or bitcode that a test made."""
+    """Make a module for a toy compiler, which needs no file, or for bitcode that a test made."""
     return Module(
         name=name,
         project=project,
@@ -154,12 +154,12 @@ def toy_source(
 def toy_sizes(
     functions: Mapping[str, int], *, signatures: Mapping[str, str] | None = None, rest: int = 0
 ) -> ObjectSizes:
-    """An object with so many bytes of code by function.
+    """Make the sizes of an object from the bytes of its functions.
 
     Args:
-        functions: bytes by function.
-        signatures: the COMDAT group of a function, where it is in one.
-        rest: bytes of code that no function owns.
+        functions: bytes of code of each function.
+        signatures: COMDAT group of each function that is in one.
+        rest: bytes of code that belong to no function.
     """
     owners = [(signatures or {}).get(name, "") for name in functions]
     groups = tuple(dict.fromkeys(owner for owner in owners if owner))
@@ -187,7 +187,15 @@ def toy_log(
     by_table: Sequence[bool] | None = None,
     defaults: Sequence[int] | None = None,
 ) -> Log:
-    """The inlining log of a compilation; a decision without a probability was certain."""
+    """Make the inlining log of a compilation from its calls [T] and decisions [T].
+
+    Args:
+        calls: [T] calls.
+        inlined: [T] decisions.
+        log_probability: [T] log-probability of each decision; 0 if not given.
+        by_table: [T] whether a decision table made the decision; no table if not given.
+        defaults: [T] decisions of LLVM's heuristic; those of the calls if not given.
+    """
     count = len(calls)
     columns = {
         **{name: [call.features[name] for call in calls] for name in (calls[0].features if calls else ())},
@@ -214,15 +222,16 @@ def toy_log(
 
 
 def _answer(toy: ToyModule, request: CompileRequest) -> Compilation:
+    """Compute the compilation of a toy module."""
     reason = toy.fails(request)
     if reason:
         return Compilation(status=CompileStatus.FAILED, reason=reason, user_seconds=toy.user_seconds)
     defaults, use = tuple(call.default for call in toy.calls), request.use
     inlined, logs = defaults, dict[str, Log]()
     if use is not None:
-        own = np.array(_followed(toy, use.policies.get(INLINE_SIZE.name, ":default"), defaults), bool)
+        own = np.array(_decide(toy, use.policies.get(INLINE_SIZE.name, ":default"), defaults), bool)
         drawn = np.random.default_rng(use.seed).random(len(own)) < use.flip_probability
-        given = _given(use.decisions)
+        given = _read_decisions(use.decisions)
         by_table = [call.site in given for call in toy.calls]
         inlined = tuple(
             given.get(call.site, bool(one)) for call, one in zip(toy.calls, own ^ drawn, strict=True)
@@ -247,8 +256,8 @@ def _answer(toy: ToyModule, request: CompileRequest) -> Compilation:
     )
 
 
-def _followed(toy: ToyModule, policy: str, defaults: tuple[bool, ...]) -> Sequence[bool]:
-    """[T] what a policy decides where it does not explore."""
+def _decide(toy: ToyModule, policy: str, defaults: tuple[bool, ...]) -> Sequence[bool]:
+    """Compute the decisions [T] of a policy or rule without exploration."""
     if policy == ":default":
         return defaults
     if policy.startswith(":"):
@@ -258,7 +267,7 @@ def _followed(toy: ToyModule, policy: str, defaults: tuple[bool, ...]) -> Sequen
     return (loaded.preferences(values, np.array(defaults, bool)) > 0).tolist()
 
 
-def _given(table: bytes) -> dict[int, bool]:
-    """The decisions of a table with one module, by the key of the call site."""
+def _read_decisions(table: bytes) -> dict[int, bool]:
+    """Read the decisions of a table with one module, by the key of the call site."""
     entries = parse_table(table, name="table").entries if table else ()
     return {int(key) & ~1: bool(int(key) & 1) for entry in entries for key in entry.keys}

@@ -1,7 +1,7 @@
-"""Reading what is compressed within bounds that are known before anything is unpacked.
+"""Unpacks archives and compressed files within bounds that are set before.
 
-The archive libraries of Python keep in memory what they read at a time, and how much that is, the archive says. So they
-read through a :class:`BoundedStream`.
+Python's archive libraries read into memory as many bytes at once as the archive says. So they read through a
+:class:`BoundedStream`.
 """
 
 import io
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 LONGEST_READ = 1 << 20
-"""Bytes that an archive library may read at once: a header, a directory, a chunk of a member."""
+"""Maximum bytes that an archive library may read at once: a header, a directory, a chunk of a member."""
 ZIP_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-"""Of zip members that may be read: the others are decompressed without a bound on how much comes out at a time."""
+"""Compression methods of zip members that may be read: Python decompresses others without a bound on the output."""
 
 LARGEST_DICTIONARY = 256 << 20
-"""Bytes that a decoder of xz may take; ``xz -9`` makes files that take 65 MiB."""
+"""Maximum memory of an xz decoder; files of ``xz -9`` take 65 MiB."""
 DEFLATE_RATIO = 1032
-"""Bytes that one byte of deflate can become: 258 are two bits at least."""
+"""Maximum bytes that one byte of deflate can decompress to: a run of 258 bytes takes at least two bits."""
 _CHUNK = 1 << 16
 
 
 @dataclass(slots=True, kw_only=True)
 class BoundedStream:
-    """A file of which no more is read than a number of bytes, nor much at a time.
+    """A file with a bound on its size and on the bytes of one read.
 
     Attributes:
-        file: decompressed, if it is a compressed one.
-        most_bytes: of the whole file.
-        longest_read: bytes of one read.
-        left: bytes that may be read until this is set again; ``None`` for any.
+        file: file to read; of a compressed file, the decompressed stream.
+        most_bytes: maximum size of the file.
+        longest_read: maximum bytes of one read.
+        left: bytes that may still be read before the caller sets this again; ``None`` for no bound.
     """
 
     file: IO[bytes]
@@ -44,10 +44,10 @@ class BoundedStream:
     left: int | None = None
 
     def read(self, size: int = -1) -> bytes:
-        """Read ``size`` bytes, or all that is left.
+        """Read ``size`` bytes, or the rest of the file if ``size`` is negative.
 
         Raises:
-            ValueError: that is more than may be read.
+            ValueError: these are more bytes than may be read.
         """
         most = LONGEST_READ if size < 0 else self.longest_read
         most = most if self.left is None else min(most, self.left)
@@ -63,7 +63,7 @@ class BoundedStream:
         """Move to a position.
 
         Raises:
-            ValueError: the position is behind what may be read.
+            ValueError: the position is beyond the maximum size.
         """
         if whence == 0 and position > self.most_bytes:
             raise ValueError(f"more than {self.most_bytes} bytes unpacked")
@@ -71,21 +71,22 @@ class BoundedStream:
         return self._check()
 
     def tell(self) -> int:
-        """The current position."""
+        """Return the current position."""
         return self.file.tell()
 
     def seekable(self) -> bool:
-        """It can seek."""
+        """Return true: the stream can seek."""
         return True
 
     def _check(self) -> int:
+        """Return the current position; raise a ValueError if it is beyond the maximum size."""
         if (position := self.file.tell()) > self.most_bytes:
             raise ValueError(f"more than {self.most_bytes} bytes unpacked")
         return position
 
 
 class XzFile(io.RawIOBase):
-    """An xz or lzma file, unpacked from its begin to its end, with a bound on its dictionary.
+    """An xz or lzma file that is decompressed in one pass, with a bound on the memory of the decoder.
 
     :func:`lzma.open` takes as much memory as the file asks for, up to 4 GiB.
     """
@@ -102,19 +103,19 @@ class XzFile(io.RawIOBase):
         super().close()
 
     def readable(self) -> bool:
-        """It can be read."""
+        """Return true: the file can be read."""
         return True
 
     def seekable(self) -> bool:
-        """Forward only."""
+        """Return true: the file can seek, forward only."""
         return True
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        """Fill ``buffer`` with unpacked bytes, and count them; 0 at the end.
+        """Fill ``buffer`` with decompressed bytes; returns their number, 0 at the end.
 
         Raises:
             EOFError: the file is cut short.
-            lzma.LZMAError: it is damaged, or its dictionary is too large.
+            lzma.LZMAError: the file is damaged, or needs too much memory.
         """
         view = memoryview(buffer).cast("B")
         while len(view):
@@ -141,10 +142,10 @@ class XzFile(io.RawIOBase):
         return 0
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go forward; not behind the end.
+        """Move forward to a position, at most to the end.
 
         Raises:
-            io.UnsupportedOperation: that is backward, or counts from the end.
+            io.UnsupportedOperation: the position is backward, or relative to the end.
         """
         target = offset + (self._position if whence == 1 else 0)
         if target < self._position or whence == 2:
@@ -155,27 +156,27 @@ class XzFile(io.RawIOBase):
 
 
 def open_zip(file: IO[bytes], *, most_bytes: int, longest_directory: int = LONGEST_READ) -> zipfile.ZipFile:
-    """A zip archive for reading; what it takes in memory is bounded by its directory.
+    """Open a zip archive for reading, with a bound on its directory, which is read into memory.
 
     Args:
         file: the archive.
-        most_bytes: its size.
-        longest_directory: bytes of its list of members.
+        most_bytes: size of the archive.
+        longest_directory: maximum bytes of its directory, the list of members.
 
     Raises:
-        ValueError: the list is longer.
-        zipfile.BadZipFile: it is damaged.
+        ValueError: the directory is longer.
+        zipfile.BadZipFile: the archive is damaged.
     """
     stream = BoundedStream(file=file, most_bytes=most_bytes, longest_read=longest_directory)
     return zipfile.ZipFile(cast("IO[bytes]", stream))
 
 
-def inflated(data: bytes, *, most_bytes: int) -> bytes:
-    """A zlib stream, unpacked.
+def inflate(data: bytes, *, most_bytes: int) -> bytes:
+    """Decompress a zlib stream.
 
     Raises:
-        ValueError: that is more than ``most_bytes``.
-        zlib.error: it is damaged.
+        ValueError: the decompressed data is longer than ``most_bytes``.
+        zlib.error: the stream is damaged.
     """
     content = zlib.decompressobj().decompress(data, most_bytes + 1)
     if len(content) > most_bytes:

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgokit.algorithms.live_range_search import changes, in_score
+from mlgokit.algorithms.live_range_search import additive_scores, changes
 from mlgokit.compiler.reuse.trials import MEASURES
 
 
@@ -29,9 +29,9 @@ def test_scores_in_parts_are_bounded_and_bytes_are_bytes():
     after = measured(2, executed=[100.5, 300.0], code=[45.0, 60.0], unwind=2.0)
     assert changes(before, after, "executed").round(6).tolist() == [5.0, 30.0]
     assert changes(before, after, "bytes").round(6).tolist() == [-5.0, 10.0]
-    then, now = in_score(before, after, "bytes")
+    then, now = additive_scores(before, after, "bytes")
     assert (then.tolist(), now.tolist()) == ([55.0, 55.0], [50.0, 65.0])
-    then, now = in_score(before, after, "executed")
+    then, now = additive_scores(before, after, "executed")
     assert (then.tolist(), now.round(6).tolist()) == ([1000.0, 1000.0], [1005.0, 1030.0])
 
 

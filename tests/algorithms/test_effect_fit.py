@@ -67,5 +67,7 @@ def test_one_project_alone_can_be_fitted() -> None:
 
 
 def test_nothing_to_learn_from_is_a_sentence() -> None:
-    with pytest.raises(UsageError, match="expected at least one flipped decision, found none"):
+    with pytest.raises(
+        UsageError, match="expected at least one flipped decision whose bytes were measured, found none"
+    ):
         join_effects([])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlgokit.algorithms.credit import Credit, attribute
-from mlgokit.algorithms.effects import join_effects, measured_effects, project_weights, weighted_build
+from mlgokit.algorithms.effects import join_effects, measured_effects, project_weights, score_functions
 from mlgokit.compiler.compilation import Compilation, CompileStatus, Keep
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import CompileRequest
@@ -33,7 +33,7 @@ def explored(
 
 
 def credited(base: Compilation, flipped: Compilation) -> Credit:
-    return attribute(*(weighted_build(done, {}, Objective.LINK_AWARE) for done in (base, flipped)))
+    return attribute(*(score_functions(done, {}, Objective.LINK_AWARE) for done in (base, flipped)))
 
 
 def test_signatures_are_counted_project_by_project():
@@ -48,7 +48,7 @@ def test_signatures_are_counted_project_by_project():
 
 def test_scores_are_shared_among_the_modules():
     sizes = toy_sizes({"f": 10, "g": 30}, signatures={"f": "f", "g": "f"})
-    ready = weighted_build(Compilation(status=CompileStatus.OK, sizes=sizes), {"f": 2}, Objective.LINK_AWARE)
+    ready = score_functions(Compilation(status=CompileStatus.OK, sizes=sizes), {"f": 2}, Objective.LINK_AWARE)
 
     assert ready.functions.tolist() == [function_id("f"), function_id("g")]
     assert ready.scores.tolist() == [5.0, 15.0]
@@ -56,7 +56,7 @@ def test_scores_are_shared_among_the_modules():
 
 def test_without_object_there_are_no_scores():
     with pytest.raises(UsageError, match=r"found one where the compiler was ended by a signal; leave it out"):
-        weighted_build(CRASHED, {}, Objective.LINK_AWARE)
+        score_functions(CRASHED, {}, Objective.LINK_AWARE)
 
 
 @pytest.mark.parametrize("keep", ["flips", "all"])
@@ -79,8 +79,8 @@ def test_flips_and_changes_of_several_explorations_are_joined(keep: Keep):
     assert measured.component.tolist() == [0, 1, 2]
     assert measured.change.tolist() == [10.0, -4.0, -7.0]
     assert measured.project.tolist() == [0, 0, 0]
-    assert measured.away is not None
-    assert measured.away.tolist() == [True, False, False]
+    assert measured.departs is not None
+    assert measured.departs.tolist() == [True, False, False]
     assert [credit.unattributed for credit in credits_of] == [0.0, 0.0]
 
 
@@ -99,5 +99,7 @@ def test_without_a_flip_there_is_nothing_to_join():
     nothing = measured_effects(greedy, credited(base, greedy), project="p")
 
     assert len(nothing.change) == 0
-    with pytest.raises(UsageError, match="expected at least one flipped decision, found none"):
+    with pytest.raises(
+        UsageError, match="expected at least one flipped decision whose bytes were measured, found none"
+    ):
         join_effects([nothing])

@@ -15,7 +15,7 @@ from mlgokit.policy.network import Gate
 CLOSED = math.inf
 
 
-def made(side: list[int], sign: list[int], change: list[int], away: list[bool], **others: object) -> MeasuredEffects:
+def made(side: list[int], sign: list[int], change: list[int], departs: list[bool], **others: object) -> MeasuredEffects:
     effects = MeasuredEffects(
         names=("size", "side"),
         values=np.stack([np.full(len(side), 7), np.array(side)], axis=1),
@@ -24,7 +24,7 @@ def made(side: list[int], sign: list[int], change: list[int], away: list[bool], 
         change=np.array(change, np.float32),
         project=np.zeros(len(change), np.int64),
         projects=("only",),
-        away=np.array(away),
+        departs=np.array(departs),
     )
     return dataclasses.replace(effects, **others)
 
@@ -108,10 +108,10 @@ def test_flips_that_share_a_component_are_no_evidence() -> None:
     assert [found.departures for found in evidence] == [0, 0]
 
 
-@pytest.mark.parametrize(("feature", "away"), [("absent", True), ("", True), ("side", None)])
-def test_without_knowledge_there_is_no_gate(feature: str, away: bool | None) -> None:
+@pytest.mark.parametrize(("feature", "departs"), [("absent", True), ("", True), ("side", None)])
+def test_without_knowledge_there_is_no_gate(feature: str, departs: bool | None) -> None:
     effects = made([1], [1], [-9], [True])
-    effects = effects if away else dataclasses.replace(effects, away=None)
+    effects = effects if departs else dataclasses.replace(effects, departs=None)
     assert choose_gate(effects, np.array([-1.0]), feature=feature, margin=0.0) == (None, ())
 
 

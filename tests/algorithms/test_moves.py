@@ -1,7 +1,7 @@
 import numpy as np
 from tests.algorithms.builds import build_of
 
-from mlgokit.algorithms.moves import chains, drawn_halves, like_decisions, neighbourhood, related_pairs
+from mlgokit.algorithms.moves import chains, draw_halves, like_decisions, neighbourhood, related_pairs
 
 
 def test_related_pairs_join_two_groups_that_share_a_caller():
@@ -27,7 +27,7 @@ def test_like_decisions_in_one_caller_are_a_group():
 
 
 def test_halves_have_members_of_their_group_only_and_at_least_two():
-    halves = drawn_halves([tuple(range(8)), (8,), (9, 10, 11)], np.random.default_rng(2))
+    halves = draw_halves([tuple(range(8)), (8,), (9, 10, 11)], np.random.default_rng(2))
     assert all(len(half) > 1 and (set(half) <= set(range(8)) or set(half) <= {9, 10, 11}) for half in halves)
 
 

@@ -61,7 +61,7 @@ def test_what_pays_elsewhere_is_left_out_where_it_pays():
 def test_what_makes_code_slower_has_its_price():
     slow = dataclasses.replace(labels(), slowdown=np.full(800, 1.0))
 
-    with pytest.raises(UsageError, match="found none that does in 800 trials; collect from more projects"):
+    with pytest.raises(UsageError, match="found none that does in 800 trials; train on more projects"):
         fit_passes(
             slow,
             dataclasses.replace(SETTINGS, slowdown_price=0.5),
@@ -97,11 +97,11 @@ def test_members_that_know_a_project_do_not_judge_it():
     found = fit_passes(labels(), SETTINGS, features=FEATURES, seed=1)
 
     for project in range(4):
-        others = found.policy.of_members(~found.fitted_on[:, project])
+        others = found.policy.select_members(~found.fitted_on[:, project])
         assert others is not None
         assert others.members == int((~found.fitted_on[:, project]).sum()) < found.policy.members
 
 
 def test_without_labels_nothing_is_learned():
     with pytest.raises(UsageError, match="expected at least one trial that succeeded, found none"):
-        fit_passes(labels().take(np.zeros(800, bool)), SETTINGS, features=("loops", "is_minsize"), seed=1)
+        fit_passes(labels().select(np.zeros(800, bool)), SETTINGS, features=("loops", "is_minsize"), seed=1)

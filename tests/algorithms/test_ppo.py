@@ -138,12 +138,12 @@ def test_a_masked_choice_and_a_number_have_the_same_terms_with_their_own_distrib
     [(0.0131, 1.5), (0.0129, 1.0), (0.01, 1.0), (0.0071, 1.0), (0.0069, 1 / 1.5)],
 )
 def test_the_weight_of_the_divergence_adapts(divergence: float, beta: float):
-    assert float(ppo.adapted_beta(1.0, divergence, PPO_REFERENCE)) == pytest.approx(beta)
+    assert float(ppo.adapt_beta(1.0, divergence, PPO_REFERENCE)) == pytest.approx(beta)
 
 
 def test_the_divergence_weight_stays_within_bounds():
-    assert float(ppo.adapted_beta(1e-15, 0.0, PPO_REFERENCE)) == pytest.approx(1e-15)
-    assert float(ppo.adapted_beta(1e17, 1.0, PPO_REFERENCE)) == pytest.approx(1e17)
+    assert float(ppo.adapt_beta(1e-15, 0.0, PPO_REFERENCE)) == pytest.approx(1e-15)
+    assert float(ppo.adapt_beta(1e17, 1.0, PPO_REFERENCE)) == pytest.approx(1e17)
 
 
 def test_one_gradient_step_by_hand():

@@ -82,9 +82,9 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, line: str, sentence: str):
     ("text", "sentence"),
     [
         ("", "expected at least one \\[\\[workload\\]\\], found none"),
-        (LEAST + LEAST, "workload 'mine': expected one of this name, found two"),
+        (LEAST + LEAST, "expected different names of workloads, found 'mine' twice"),
         ('[[workload]]\nname = "a"\nbuild = [[]]\nrun = ["b"]', "build: expected a list of commands"),
-        ('[[workload]]\nname = "a"\nbuild = [["b"]]', "run: expected the words that run it, found nothing"),
+        ('[[workload]]\nname = "a"\nbuild = [["b"]]', "run: expected the program and its arguments, found nothing"),
         ('[[workload]]\nname = "a"\nprojects = ["nobody"]', "projects: expected projects of this list .*'nobody'"),
         ("[[workload]", "expected TOML"),
     ],

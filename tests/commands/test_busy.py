@@ -48,7 +48,7 @@ from mlgokit.corpus.options.override import fill_override
 from mlgokit.errors import BusyError
 from mlgokit.locks import LOCK_NAME
 
-BUSY = "expected a folder that no other process uses, found one that does; wait until it ends, or name another"
+BUSY = "expected a folder that no other process uses, found one that is used; wait until it ends, or name another"
 
 
 @contextlib.contextmanager

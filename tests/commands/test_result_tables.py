@@ -95,7 +95,7 @@ def test_different_behaviour_is_told():
     text = shown_run(dataclasses.replace(REPORT, program=program))
 
     assert "NOT the same behaviour in 24 runs.\n" in text
-    assert "  jsontestrunner: run: other behaviour of: --parse [bold]a[/bold].json\n" in text
+    assert "  jsontestrunner: run: different behaviour with the arguments: --parse [bold]a[/bold].json\n" in text
     assert "\nNot the same behaviour: Linked image of the held-out C++ projects: " in text
 
 

@@ -376,7 +376,7 @@ def test_a_learner_refuses_a_kind_of_advice_it_cannot_learn():
     world = make_world(AdviceKind.REAL, modules=2, seed=1)
     for name, entry in LEARNERS.items():
         if AdviceKind.REAL not in entry.kinds:
-            with pytest.raises(UsageError, match=f"algorithm {name}: expected one that learns real advice"):
+            with pytest.raises(UsageError, match=f"algorithm {name}: expected an algorithm that learns real advice"):
                 make_learner(name, task_of(world))
 
 

@@ -20,7 +20,7 @@ from mlgokit.errors import InputError, ToolError
 from mlgokit.evaluation.compare import Intervals, compare_builds, compare_project, make_evaluation
 from mlgokit.evaluation.explain import explain_differences
 from mlgokit.evaluation.page import evaluation_page
-from mlgokit.evaluation.records import MEASURES, Evaluation, ProjectComparison, read_evaluation, without_rows
+from mlgokit.evaluation.records import MEASURES, Evaluation, ProjectComparison, drop_rows, read_evaluation
 from mlgokit.evaluation.rows import compare_costs
 from mlgokit.evaluation.verdict import VerdictRules, judge
 from mlgokit.pages.html import render_markdown
@@ -240,8 +240,8 @@ def test_an_evaluation_is_read_as_it_was_written(tmp_path: Path):
     (tmp_path / "e.json").write_text(json.dumps(found.to_json()))
 
     assert read_evaluation(tmp_path / "e.json") == found
-    assert without_rows(found).projects[0].module_rows == ()
-    assert without_rows(found).overall == found.overall
+    assert drop_rows(found).projects[0].module_rows == ()
+    assert drop_rows(found).overall == found.overall
 
 
 @pytest.mark.parametrize(

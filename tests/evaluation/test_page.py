@@ -277,7 +277,7 @@ def test_call_trees_say_what_was_decided_what_it_weighs_and_why() -> None:
     (below,) = root.branches[0].branches
     assert (below.symbol, below.note) == (HOSTILE, "preference -2.00, 1 of 2 members agree; mostly size, here 90")
     assert below.rows == (("size", "90", "6.4", "-2.50"),)
-    assert shrunk.trees[0].notes[1] == "Nothing is known: the 60 seconds for call trees were over."
+    assert shrunk.trees[0].notes[1] == "There is no explanation: the 60 seconds for call trees were over."
 
     text = render_html(page)
     assert Elements(text).suspicious == []

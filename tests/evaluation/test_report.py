@@ -15,8 +15,8 @@ from mlgokit.evaluation.records import Change, Evaluation
 from mlgokit.evaluation.run import (
     RunReport,
     control_sentence,
-    failures,
     headline,
+    list_failures,
     program_sentence,
     run_page,
     write_report,
@@ -160,7 +160,7 @@ def test_every_failure_is_listed_with_its_reason():
     assert PROGRAM is not None
     different = dataclasses.replace(PROGRAM, same_behaviour=False, differences=("--parse a.json",))
 
-    assert failures(dataclasses.replace(REPORT, program=different)) == [
+    assert list_failures(dataclasses.replace(REPORT, program=different)) == [
         (
             "jsoncpp<b>/json_tool.cpp",
             "compile after, policy",
@@ -169,7 +169,7 @@ def test_every_failure_is_listed_with_its_reason():
         ("snappy", "link, policy", "after: failed: ld.lld: error: undefined symbol: snappy::<lambda>"),
         ("snappy", "link, control", "after: failed: ld.lld: error: undefined symbol: snappy::<lambda>"),
         ("round 2", "training", "2 of 892 compilations failed"),
-        ("jsontestrunner", "run", "other behaviour of: --parse a.json"),
+        ("jsontestrunner", "run", "different behaviour with the arguments: --parse a.json"),
     ]
 
 
@@ -204,15 +204,15 @@ def test_markdown_shows_gain_growth_and_behaviour():
 def test_parts_hold_the_numbers_of_the_run():
     parts = {part.title: part for part in run_page(REPORT).parts}
     training, time, stages = parts["Training"], parts["Where the time went"], parts["Stages"]
-    foreseen, sections = parts["How well effects are foreseen"], parts["What linked images are made of"]
+    predicted, sections = parts["How well effects are predicted"], parts["Sections of the linked images"]
     assert isinstance(training, Table)
     assert isinstance(time, Bars)
     assert isinstance(stages, Table)
-    assert isinstance(foreseen, Curves)
+    assert isinstance(predicted, Curves)
     assert isinstance(sections, Table)
 
     assert training.texts()[0][:6] == ("1", "892", "170.5", "9,120", "4,210", "unknown")
-    assert [len(curve.points) for curve in foreseen.curves] == [len(REPORT.rounds) - 1]
+    assert [len(curve.points) for curve in predicted.curves] == [len(REPORT.rounds) - 1]
     assert time.bars[0].name == "fetch (reused)"
     assert sum(bar.end for bar in time.bars) == pytest.approx(sum(stage.seconds for stage in REPORT.stages))
     assert stages.texts()[-1][0] == "all"
@@ -280,7 +280,7 @@ def test_different_behaviour_stands_out():
     page = run_page(dataclasses.replace(REPORT, program=different))
 
     assert (page.answer, page.good) == ("Not the same behaviour", False)
-    assert "other behaviour of: --parse &lt;a&gt;.json" in render_html(page)
+    assert "different behaviour with the arguments: --parse &lt;a&gt;.json" in render_html(page)
 
 
 def test_all_files_are_written(tmp_path: Path):

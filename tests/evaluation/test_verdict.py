@@ -19,7 +19,7 @@ from mlgokit.evaluation.records import (
     Sizes,
     Verdict,
 )
-from mlgokit.evaluation.verdict import VerdictRules, chosen_measure, judge
+from mlgokit.evaluation.verdict import VerdictRules, choose_measure, judge
 
 
 def sizes(image: int) -> Sizes:
@@ -139,9 +139,9 @@ def test_register_allocation_is_judged_by_its_cost():
     found = verdict(project("a", 1000, 1001, costs=costs), measure="cost")
 
     assert found.sentence == "Ship: Cost of register allocation -4.00 % (one project, so without an interval)."
-    assert chosen_measure(VerdictRules(), allocates_only=True) == "cost"
-    assert chosen_measure(VerdictRules(), allocates_only=False) == "image"
-    assert chosen_measure(VerdictRules(measure="text"), allocates_only=True) == "text"
+    assert choose_measure(VerdictRules(), allocates_only=True) == "cost"
+    assert choose_measure(VerdictRules(), allocates_only=False) == "image"
+    assert choose_measure(VerdictRules(measure="text"), allocates_only=True) == "text"
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_a_plugin_that_does_not_compile_replaces_none_that_does(tmp_path: Path, 
     output.write_text("older")
     broken = dataclasses.replace(FAKE_TOOLCHAIN, clang=Path("/bin/false"))
 
-    with pytest.raises(ToolError, match=r"policy\.so: expected /bin/false to compile with it"):
+    with pytest.raises(ToolError, match=r"policy\.so: expected /bin/false to compile with the plugin"):
         export_plugin(broken, [tmp_path / "policy"], output)
     assert output.read_text() == "older"
 

@@ -29,7 +29,7 @@ def test_names_that_are_no_text_and_characters_that_end_lines_elsewhere_stay_as_
 
 @pytest.mark.parametrize("damage", [INLINED[:40], b"a.c:1:1: remark\n", INLINED.replace(b"@", b";"), b"\n\x00\n"])
 def test_malformed_replay_lines_are_refused(damage: bytes):
-    with pytest.raises(InputError, match=r"a\.o: expected a decision of the inliner in line \d"):
+    with pytest.raises(InputError, match=r"a\.o: expected an inlining decision in line \d"):
         parse_replay_lines(damage, "a.o")
 
 
@@ -43,7 +43,7 @@ def test_the_configuration_file_names_the_list_by_its_whole_path(tmp_path: Path)
 
 
 def test_a_folder_that_would_end_a_line_of_the_configuration_is_refused(tmp_path: Path):
-    with pytest.raises(UsageError, match="expected a folder without line breaks"):
+    with pytest.raises(UsageError, match="expected a path without control characters"):
         write_replay(tmp_path / "a\nb", [])
     assert not (tmp_path / "a\nb").exists()
 
@@ -59,5 +59,5 @@ def test_rustc_reads_arguments_from_a_file_and_splits_them_at_spaces(tmp_path: P
     ]
     assert remove_replay(tmp_path / "list", rust=True) == files
     assert not list((tmp_path / "list").iterdir())
-    with pytest.raises(UsageError, match="expected a folder without spaces in its path, where rustc"):
+    with pytest.raises(UsageError, match="expected a folder without spaces in its path, at which rustc"):
         write_replay(tmp_path / "a list", lines, rust=True)

@@ -19,10 +19,10 @@ FORCED = (ForcedDecisions(sites=np.array([8]), decisions=np.array([1])),)
 @pytest.mark.parametrize(
     ("change", "problem", "found"),
     [
-        ({"forced": FORCED}, REGALLOC_EVICTION, "found them for regalloc-eviction with flip probabilities up to 0;"),
-        ({"forced": FORCED, "flip_probability": np.array([0.25])}, INLINE_SIZE, "flip probabilities up to 0.25;"),
-        ({"independent": 3}, INLINE_SIZE, "needs a base and no decisions of its own"),
-        ({"independent": 3, "forced": FORCED, "base": 1}, INLINE_SIZE, "and no decisions of its own; set the base"),
+        ({"forced": FORCED}, REGALLOC_EVICTION, "for inline-size only, found one for regalloc-eviction; propose"),
+        ({"forced": FORCED, "flip_probability": np.array([0.25])}, INLINE_SIZE, "flip probabilities up to 0.25"),
+        ({"independent": 3}, INLINE_SIZE, "found no base; set the base"),
+        ({"independent": 3, "forced": FORCED, "base": 1}, INLINE_SIZE, "found forced decisions; set the base"),
     ],
 )
 def test_what_the_compiler_cannot_be_told_is_refused(change: dict[str, Any], problem: Problem, found: str):

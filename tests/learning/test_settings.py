@@ -61,7 +61,7 @@ def test_the_references_other_learners_have_those_of_eviction():
 
 @pytest.mark.parametrize(("algorithm", "problem"), [("dqn", "regalloc-eviction"), ("es", "regalloc-priority")])
 def test_where_the_reference_has_no_settings_that_is_said(algorithm: str, problem: str):
-    with pytest.raises(UsageError, match=rf"expected a problem for which the reference .*, found {problem}; use the"):
+    with pytest.raises(UsageError, match=rf"expected a problem for which google/.*, found {problem}; use the"):
         settings_of(algorithm, "reference", [], problem=problem)
 
 
@@ -83,7 +83,7 @@ def test_the_preset_of_trials_is_for_what_is_learned_from_trials():
         (Learning(compilations=-1), "--compilations: expected at least 1, found -1"),
         (Learning(evaluate_every=-1), "--evaluate-every: expected 0 or more, found -1"),
         (Learning(validation_share=1.0), "--validation-share: expected a share from 0 to below 1, found 1"),
-        (Learning(patience=2, evaluate_every=0), "--patience: expected evaluations to wait for"),
+        (Learning(patience=2, evaluate_every=0), "--patience: expected validations to count"),
     ],
 )
 def test_numbers_are_checked(config: Learning, message: str):

@@ -101,8 +101,11 @@ def test_a_share_is_drawn_by_seed_and_stays_in_order(modules: list[Module]):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"modules": "c/"}, "expected modules, found 0 of 4 that 'c/' fits, and none in a share of 1; give another"),
-        ({"share": 0.1}, "expected modules, found 4 of 4 that '' fits, and none in a share of 0.1; give"),
+        (
+            {"modules": "c/"},
+            "at least one module, found 0 of 4 that match 'c/', and none in a share of 1; give another",
+        ),
+        ({"share": 0.1}, "at least one module, found 4 of 4 that match '', and none in a share of 0.1; give"),
         ({"share": 0.0}, "sampling rate: expected a share above 0 and at most 1, found 0.0"),
         ({"share": 1.5}, "sampling rate: expected a share above 0 and at most 1, found 1.5"),
         ({"modules": "("}, r"module filter '(': expected a regular expression, found: "),
@@ -117,8 +120,8 @@ def test_a_choice_of_nothing_or_nonsense_is_refused(modules: list[Module], chang
 
 def test_keys_are_chosen_by_expression_and_list(tmp_path: Path):
     (tmp_path / "keys").write_text("f\n\n  gg \n")
-    assert [key for key in ("f", "g", "gg", "h") if selection(keys_file=tmp_path / "keys").has(key)] == ["f", "gg"]
-    assert [key for key in ("f", "g", "gg") if selection(keys="g", keys_file=tmp_path / "keys").has(key)] == ["gg"]
+    assert [key for key in ("f", "g", "gg", "h") if selection(keys_file=tmp_path / "keys").selects(key)] == ["f", "gg"]
+    assert [key for key in ("f", "g", "gg") if selection(keys="g", keys_file=tmp_path / "keys").selects(key)] == ["gg"]
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(InputError, match="empty: expected a key on each line, found none"):
         selection(keys_file=tmp_path / "empty")

@@ -24,7 +24,7 @@ def modules(small_corpus: Path) -> list[Module]:
     return [module for module in load_corpus(small_corpus).modules if module.name != "bad"]
 
 
-@pytest.mark.parametrize("problem", [name for name, problem in PROBLEMS.items() if problem.is_llvms])
+@pytest.mark.parametrize("problem", [name for name, problem in PROBLEMS.items() if problem.has_llvm_advisor])
 def test_gymnasium_finds_nothing_wrong(toolchain: Toolchain, modules: list[Module], problem: str):
     environment = open_environment(toolchain, modules, PROBLEMS[problem])
 

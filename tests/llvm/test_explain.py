@@ -17,7 +17,7 @@ from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.evaluation.explain import Explanation, call_tree
+from mlgokit.evaluation.explain import Explanation, list_call_tree
 from mlgokit.evaluation.records import read_evaluation
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
@@ -99,7 +99,7 @@ def test_components_sum_up_to_what_the_objects_differ_by(
     else:
         assert {one.decided for one in asked} == {policy == ":always"}
     for function in found.functions:
-        assert function.component is None or call_tree(found, function)
+        assert function.component is None or list_call_tree(found, function)
 
 
 def test_a_plugin_is_explained_as_its_policy(corpus: Path, toolchain: Toolchain, few_users: Path, tmp_path: Path):

@@ -242,7 +242,7 @@ def test_independent_flips_are_drawn_from_the_base_and_each_has_its_component(
         assert explored.component is not None
         assert explored.change is not None
         assert 0 < len(explored.change) <= np.count_nonzero(explored.component >= 0)
-    with pytest.raises(UsageError, match="needs a base and no decisions of its own"):
+    with pytest.raises(UsageError, match="to have a base and no forced decisions"):
         compile_proposals(baselines, task, taught, [dataclasses.replace(drawn, base=None)])
 
 
@@ -271,6 +271,6 @@ def test_what_the_loop_does_not_carry_out_is_said(
         trained(toolchain, small_corpus, tmp_path, "regalloc-eviction", "local-search", store)
     with pytest.raises(
         UsageError,
-        match=r"algorithm effect-regression: expected one that learns .* advice, as regalloc-eviction needs; use one",
+        match=r"expected an algorithm that learns .* advice, which regalloc-eviction needs, .*; use one",
     ):
         trained(toolchain, small_corpus, tmp_path / "other", "regalloc-eviction", "effect-regression", store)

@@ -296,7 +296,7 @@ def test_what_does_not_pay_elsewhere_is_refused(
         preset=TRIALS, setting=("functions=6", "share=1.0", "population=6", "generations=3"), validation_share=0.5
     )
     with pytest.raises(
-        UsageError, match=r"regalloc-priority: the trained policy does not pay .*\(\+\d.* % on 2 modules\)"
+        UsageError, match=r"regalloc-priority: expected a policy that improves on LLVM .* found \+\d.* % on 2 modules;"
     ):
         learn(compiler, modules, REGALLOC_PRIORITY, "es", learning, folder=tmp_path)
     assert load_policy(tmp_path / "refused.policy", problem=REGALLOC_PRIORITY.name).layers
@@ -315,12 +315,12 @@ def test_what_does_not_pay_elsewhere_is_refused(
         (
             "es",
             Learning(preset=TRIALS, normaliser="quantile"),
-            "--normaliser: expected it to be left out for regalloc-priority",
+            "--normaliser: expected no such option for regalloc-priority",
         ),
         (
             "es",
             Learning(preset=TRIALS, setting=("csr_first_time_costs=[16384]",)),
-            "--setting csr_first_time_costs: expected none for regalloc-priority",
+            "--setting csr_first_time_costs: expected no costs for regalloc-priority",
         ),
     ],
 )
@@ -344,7 +344,7 @@ def test_a_corpus_at_another_level_than_the_score_is_for_is_refused(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path
 ):
     learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=1", "score=executed"))
-    with pytest.raises(CorpusError, match="expected functions that what live ranges get makes better or worse"):
+    with pytest.raises(CorpusError, match="expected functions whose score a policy about live ranges changes"):
         learn(compiler, modules, REGALLOC_PRIORITY, "es", learning, folder=tmp_path)
 
 

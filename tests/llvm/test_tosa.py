@@ -160,13 +160,13 @@ def test_what_llvm_cannot_have_is_refused():
     doubting = Policy(
         problem=policy.problem, features=("callee_users",), output=OutputKind.EFFECT_BYTES, doubt=0.5, **one
     )
-    with pytest.raises(UsageError, match="found a gate or doubt; `mlgokit export llvm` takes it"):
+    with pytest.raises(UsageError, match="found a gate or doubt; use `mlgokit export llvm`"):
         tosa_text(doubting)
     careful = Policy(
         problem=REGALLOC_EVICTION.name, features=("nr_urgent",), output=OutputKind.COLUMN_LOGIT, caution=0.5,
         mask="mask", **one,
     )  # fmt: skip
-    with pytest.raises(UsageError, match="found caution; `mlgokit export llvm` takes it"):
+    with pytest.raises(UsageError, match="found caution; use `mlgokit export llvm`"):
         tosa_text(careful)
     ours = Policy(problem=policy.problem, features=("callee_is_discardable",), output=OutputKind.EFFECT_BYTES, **one)
     with pytest.raises(PolicyError, match="expected LLVM's own features alone"):

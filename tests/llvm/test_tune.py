@@ -340,7 +340,7 @@ def test_a_plugin_without_decisions_is_not_checked(
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code not in (0, None)
-    assert "expected a plugin that `mlgokit tune` wrote" in capsys.readouterr().err.replace("\n", " ")
+    assert "expected a plugin of `mlgokit tune` with the table" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_code_of_other_projects_stays_as_it_is(toolchain: Toolchain, project: Project, tmp_path: Path):

@@ -80,7 +80,7 @@ def test_one_that_llvm_cannot_have_is_refused_by_its_name_with_what_to_do(door: 
         )
     for name, problem in (("passes", "pass-selection"), ("weights-size", "regalloc-weight")):
         assert refusal(name, tmp_path, door).endswith(
-            f"and this policy is for '{problem}'; use it with `mlgokit export plugin`"
+            f"for which LLVM has models, found one for '{problem}'; use it with `mlgokit export plugin`"
         )
 
 

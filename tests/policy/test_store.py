@@ -94,7 +94,7 @@ def test_the_caution_of_effects_is_read_only_if_it_did_nothing(tmp_path: Path) -
     path.write_bytes(rewritten(policy_bytes(make_policy()), caution=0.0))
     assert policy_bytes(load_policy(path)) == policy_bytes(make_policy())
     path.write_bytes(rewritten(policy_bytes(make_policy()), caution=0.5))
-    with pytest.raises(PolicyError, match=r"caution: expected none but 0 beside effects, .* found 0\.5"):
+    with pytest.raises(PolicyError, match=r"caution: expected 0 in a policy of effects, .* found 0\.5"):
         load_policy(path)
 
 
@@ -260,7 +260,10 @@ def rewritten(data: bytes, **changes: object) -> bytes:
         ({"members": 0}, "1 to 1024 members; found 2, 2 and 0"),
         ({"clip": 0}, "clip: expected a number above 0, found 0"),
         ({"bytes_per_unit": -1}, "bytes_per_unit: expected a number above 0, found -1"),
-        ({"problem": "regalloc-priority"}, "expected one of the kind real for regalloc-priority, found 'effect-bytes'"),
+        (
+            {"problem": "regalloc-priority"},
+            "expected an output of the kind real for regalloc-priority, found 'effect-bytes'",
+        ),
         ({"output": "magic"}, "'magic' is not a valid OutputKind"),
     ],
 )

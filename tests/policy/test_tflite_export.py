@@ -201,7 +201,7 @@ def test_what_llvm_does_not_send_is_refused(tmp_path: Path):
         UsageError, match=r"its gate or doubt leaves decisions to LLVM's heuristic, .* --heuristic input if"
     ):
         export_tflite(tmp_path / "doubt", tmp_path / "out")
-    with pytest.raises(UsageError, match="found a priority; export it without --collect"):
+    with pytest.raises(UsageError, match="found one of priorities; export it without --collect"):
         export_tflite(tmp_path / "priority", tmp_path / "out", collect=True)
     with pytest.raises(UsageError, match=r"--columns: expected 2 to 1024, found 1"):
         export_tflite(tmp_path / "priority", tmp_path / "out", columns=1)

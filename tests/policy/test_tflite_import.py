@@ -162,7 +162,7 @@ def one_feature(
         ),
         (
             one_feature("callee_users", ranked=True, rank_twice=True),
-            r"callee_users\[0\] and node_count\[0\] in one numb",
+            r"depends on callee_users\[0\] and node_count\[0\], not on one",
         ),
         (
             one_feature("callee_embedding", ranked=True),

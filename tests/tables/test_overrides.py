@@ -39,7 +39,7 @@ def test_a_pass_table_has_one_list(tmp_path: Path):
     found = read_overrides(PASSES, tmp_path / "t")
     assert (list(found.by_key), found.summary) == ([4, 9], SUMMARY)
     assert found.by_key[9].passes.tolist() == left_out.tolist()
-    with pytest.raises(InputError, match="`mlgokit tune` wrote, found another"):
+    with pytest.raises(InputError, match="`mlgokit tune` of this version wrote, found b'MLGO"):
         read_overrides(ALLOCATIONS, tmp_path / "t")
 
 
@@ -54,7 +54,7 @@ def test_what_is_no_whole_table_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="expected a summary at its end"):
         read_overrides(ALLOCATIONS, path)
     path.write_bytes(b"MLGODT2\n" + data[8:])
-    with pytest.raises(InputError, match="`mlgokit tune` wrote, found another"):
+    with pytest.raises(InputError, match="`mlgokit tune` of this version wrote, found b'MLGO"):
         read_overrides(ALLOCATIONS, path)
     with pytest.raises(InputError, match="expected a readable file"):
         read_overrides(ALLOCATIONS, tmp_path / "nowhere")

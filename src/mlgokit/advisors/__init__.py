@@ -1,4 +1,4 @@
-"""Who decides: the ``Advisor`` protocol, and the advisors that need no policy.
+"""Advisors, which make the compiler's decisions in Python: the protocol, and the advisors that need no policy.
 
 An advisor that does more than another wraps it: ``Recording(Exploring(Echo(), rng, probability=0.1))``.
 """

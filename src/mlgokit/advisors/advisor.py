@@ -15,12 +15,12 @@ Advice = int | float
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Observation:
-    """What the compiler tells before one decision.
+    """The features that the compiler sends for one decision.
 
     Attributes:
-        header: of the log or channel that the observation belongs to.
-        values: the features by name, each of its declared shape.
-        context: the function, or empty for a problem that decides per module.
+        header: header of the log or channel that the observation belongs to.
+        values: features by name, each of its declared shape.
+        context: name of the function; empty for a problem whose context is the module.
         index: number of the observation in its context.
     """
 
@@ -31,26 +31,26 @@ class Observation:
 
 
 class Advisor(Protocol):
-    """Anything that decides."""
+    """Makes decisions for the compiler."""
 
     def advise(self, observation: Observation) -> Advice:
-        """The decision: 0 or 1, a column with mask 1, or a real number, as the problem's kind of advice says."""
+        """Decide: 0 or 1, a column with mask 1, or a real number, according to the problem's kind of advice."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Does what the compiler's heuristic would do, which is the feature named ``feature``.
+    """Decides as the compiler's heuristic, whose decision is the feature named ``feature``.
 
-    Of a problem, that is its ``default_decision``. Over the interactive channel only inlining has it; what the
-    heuristic did in register allocation is in the plugin's log, and :class:`ReplayContexts` repeats it.
+    That feature is the problem's ``default_decision``. Over the interactive channel only inlining has it. In register
+    allocation the heuristic's decisions are in the plugin's log, and :class:`ReplayContexts` repeats them.
     """
 
     feature: str = "inlining_default"
 
     def advise(self, observation: Observation) -> Advice:
-        """The feature's value.
+        """Return the feature's value.
 
         Raises:
             UsageError: the compiler does not send the feature.
@@ -67,29 +67,29 @@ class Echo:
 @final
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always decides the same."""
+    """Gives the same advice at every decision."""
 
     advice: Advice
 
     def advise(self, observation: Observation) -> Advice:  # noqa: ARG002
-        """The constant."""
+        """Return the constant."""
         return self.advice
 
 
 @final
 @dataclass(slots=True)
 class Replay:
-    """Gives recorded decisions in their order, then asks the advisor ``afterwards`` if there is one."""
+    """Repeats recorded decisions in their order, and after the last one asks the advisor ``afterwards`` if given."""
 
     decisions: Sequence[Advice]
     afterwards: Advisor | None = None
     position: int = 0
 
     def advise(self, observation: Observation) -> Advice:
-        """The next recorded decision.
+        """Return the next recorded decision.
 
         Raises:
-            UsageError: the recording is over and nobody is there to ask.
+            UsageError: there are no more recorded decisions, and there is no advisor ``afterwards``.
         """
         if self.position < len(self.decisions):
             self.position += 1
@@ -106,24 +106,24 @@ class Replay:
 @final
 @dataclass(frozen=True, slots=True)
 class ReplayContexts:
-    """Gives the decisions recorded for each context, by the observation's number there.
+    """Repeats the decisions recorded for each context, by the observation's number in the context.
 
-    Nothing depends on the order of the contexts, nor on one being entered twice or without an observation. A static
-    function's name may occur in several modules: a recording is of one.
+    The order of the contexts does not matter, nor whether one is entered twice or without an observation. A recording
+    is of one module, as a static function's name may occur in several.
 
     Attributes:
-        decisions: by context, such as :func:`mlgokit.advisors.recorded_decisions` gives them.
-        afterwards: asked where there is no recorded decision.
+        decisions: decisions by context, as from :func:`mlgokit.advisors.recorded_decisions`.
+        afterwards: advisor that is asked where there is no recorded decision.
     """
 
     decisions: Mapping[str, Sequence[Advice]]
     afterwards: Advisor | None = None
 
     def advise(self, observation: Observation) -> Advice:
-        """The decision that was recorded for this observation.
+        """Return the decision that was recorded for this observation.
 
         Raises:
-            UsageError: there is none, and nobody is there to ask.
+            UsageError: no decision was recorded, and there is no advisor ``afterwards``.
         """
         decisions = self.decisions.get(observation.context, ())
         if observation.index < len(decisions):
@@ -140,14 +140,14 @@ class ReplayContexts:
 @final
 @dataclass(slots=True)
 class Recording:
-    """Keeps what another advisor was asked and what it decided."""
+    """Asks another advisor, and keeps its observations and its decisions."""
 
     advisor: Advisor
     observations: list[Observation] = field(default_factory=list[Observation])
     decisions: list[Advice] = field(default_factory=list[Advice])
 
     def advise(self, observation: Observation) -> Advice:
-        """The other advisor's decision."""
+        """Return the other advisor's decision, and keep it."""
         advice = self.advisor.advise(observation)
         self.observations.append(observation)
         self.decisions.append(advice)

@@ -1,8 +1,8 @@
-"""What may be answered: checks, repairs, and advisors that choose among the legal answers.
+"""Legal advice: checks, repairs, and advisors that choose among the legal decisions.
 
-An answer that LLVM does not expect is undefined behaviour in a release build: a masked-out column becomes a register
-that is not free (``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp`` only asserts), and a priority is converted to an
-unsigned integer whatever it is (``llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp``).
+Advice that LLVM does not expect is undefined behaviour in a release build: a masked-out column becomes a register
+that is not free (``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp`` only asserts), and any priority is converted to an
+unsigned integer (``llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp``).
 """
 
 import contextlib
@@ -22,10 +22,10 @@ LARGEST_LEGAL_PRIORITY = 4294967040.0
 
 
 def legal_columns(problem: Problem, observation: Observation) -> list[int]:
-    """The columns that may be chosen, ascending; never none.
+    """List the columns that may be chosen, ascending; there is always at least one.
 
-    If the compiler masks every column out, the last one is legal: it stands for the live range that asks, so that
-    nothing is evicted.
+    If the compiler masks every column out, the last one is legal: it stands for the live range that asks for a
+    register, so that nothing is evicted.
 
     Raises:
         UsageError: the observation has no mask.
@@ -33,7 +33,7 @@ def legal_columns(problem: Problem, observation: Observation) -> list[int]:
     mask = observation.values.get(problem.mask or "")
     if mask is None:
         raise UsageError(
-            f"{problem.name}: expected a feature {problem.mask!r} that says what may be chosen, found "
+            f"{problem.name}: expected a feature {problem.mask!r} that says which columns may be chosen, found "
             f"{', '.join(observation.values)}; give the observation to an advisor for its own problem"
         )
     columns: list[int] = np.flatnonzero(mask.ravel()).tolist()
@@ -41,7 +41,7 @@ def legal_columns(problem: Problem, observation: Observation) -> list[int]:
 
 
 def advice_defect(problem: Problem, observation: Observation, advice: Advice) -> str | None:
-    """Why ``advice`` must not be sent, in a few words; ``None`` if it may."""
+    """Describe why ``advice`` is not legal, as "expected …, found …"; ``None`` if it is legal."""
     match problem.advice_kind:
         case AdviceKind.BINARY:
             return None if advice in (0, 1) else f"expected 0 or 1, found {advice!r}"
@@ -58,10 +58,10 @@ def advice_defect(problem: Problem, observation: Observation, advice: Advice) ->
 
 
 def check_advice(problem: Problem, observation: Observation, advice: Advice) -> None:
-    """Let only legal answers pass; the host of the interactive channel calls this before it writes.
+    """Check advice before it is sent over the interactive channel.
 
     Raises:
-        UsageError: the answer is not legal.
+        UsageError: the advice is not legal.
     """
     defect = advice_defect(problem, observation, advice)
     if defect is not None:
@@ -74,15 +74,15 @@ def check_advice(problem: Problem, observation: Observation, advice: Advice) -> 
 @final
 @dataclass(slots=True)
 class Legal:
-    """Repairs another advisor's answers, where the host would refuse them.
+    """Asks another advisor, and replaces advice that is not legal.
 
     A column that may not be chosen becomes the first that may. A priority that is NaN or negative becomes 0, one that
     is too large the largest. Yes or no: NaN becomes 0, any other number than 0 becomes 1.
 
     Attributes:
-        advisor: whose answers are repaired.
-        problem: says what is legal.
-        repairs: how many answers were not legal so far.
+        advisor: advisor that is asked.
+        problem: problem that says what is legal.
+        repairs: number of decisions so far that were not legal.
     """
 
     advisor: Advisor
@@ -90,7 +90,7 @@ class Legal:
     repairs: int = 0
 
     def advise(self, observation: Observation) -> Advice:
-        """The other advisor's answer, or the nearest legal thing."""
+        """Return the other advisor's decision if it is legal, else its replacement."""
         advice = self.advisor.advise(observation)
         if advice_defect(self.problem, observation, advice) is None:
             return advice
@@ -107,12 +107,12 @@ class Legal:
 @final
 @dataclass(frozen=True, slots=True)
 class FirstLegal:
-    """The smallest legal answer: 0, or the first column that may be chosen."""
+    """Always decides the smallest legal decision: 0, or the first column that may be chosen."""
 
     problem: Problem
 
     def advise(self, observation: Observation) -> Advice:
-        """The answer."""
+        """Return the smallest legal decision."""
         match self.problem.advice_kind:
             case AdviceKind.BINARY:
                 return 0
@@ -125,12 +125,12 @@ class FirstLegal:
 @final
 @dataclass(frozen=True, slots=True)
 class RandomLegal:
-    """Any legal answer, each as likely; one draw from ``rng`` per decision.
+    """Draws a legal decision uniformly; one draw from ``rng`` per decision.
 
     Attributes:
-        problem: says what is legal.
-        rng: where the answers come from.
-        largest_priority: priorities are whole numbers from 0 to this, exclusive.
+        problem: problem that says what is legal.
+        rng: generator of the draws.
+        largest_priority: bound of the drawn priorities, which are whole numbers from 0 to this, exclusive.
     """
 
     problem: Problem
@@ -138,7 +138,7 @@ class RandomLegal:
     largest_priority: int = 2**24
 
     def advise(self, observation: Observation) -> Advice:
-        """The drawn answer."""
+        """Draw a decision."""
         match self.problem.advice_kind:
             case AdviceKind.BINARY:
                 return int(self.rng.integers(2))
@@ -158,14 +158,14 @@ class RandomChoice:
     probability: float = 0.5
 
     def advise(self, observation: Observation) -> Advice:  # noqa: ARG002
-        """The drawn decision."""
+        """Draw a decision."""
         return int(self.rng.random() < self.probability)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Exploring:
-    """Decides otherwise than another advisor with a probability: the opposite of its 0 or 1, or another legal column.
+    """Asks another advisor, and with a probability flips its decision: to the opposite, or to another legal column.
 
     One draw from ``rng`` per decision, and one more for the other column.
     """
@@ -176,10 +176,10 @@ class Exploring:
     problem: Problem = INLINE_SIZE
 
     def advise(self, observation: Observation) -> Advice:
-        """The decision, possibly another.
+        """Return the other advisor's decision, or flip it.
 
         Raises:
-            UsageError: the advisor's decision has no opposite.
+            UsageError: the decision cannot be flipped, as it is a real number, or not 0 or 1.
         """
         advice = self.advisor.advise(observation)
         kind = self.problem.advice_kind

@@ -1,4 +1,4 @@
-"""From a recorded log to decisions that can be replayed."""
+"""Extracts decisions from a training log, for replay."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,10 @@ _MOST_RANKS = 2**24
 
 
 def recorded_decisions(log: Log, column: str) -> dict[str, list[Advice]]:
-    """The values of ``column`` by context [T of the context], in the order of its observations.
+    """Collect the values of a log's column by context, in the order of the context's observations.
 
     Raises:
-        UsageError: the log has no such column, or one of more than one element.
+        UsageError: the log lacks the column, or it has more than one element per observation.
     """
     values = log.columns.get(column)
     if values is None or values.size != log.observation_count:
@@ -32,9 +32,9 @@ def recorded_decisions(log: Log, column: str) -> dict[str, list[Advice]]:
 
 
 def default_decisions(log: Log, problem: Problem) -> dict[str, list[Advice]]:
-    """The heuristic's decisions by context, as they can be answered: replayed, they reproduce the heuristic's object.
+    """Collect the heuristic's decisions by context, so that their replay reproduces the heuristic's object.
 
-    Priorities become :func:`dense_ranks`; all other decisions are what they are.
+    Priorities become :func:`dense_ranks`; all other decisions are taken unchanged.
 
     Raises:
         UsageError: the log has no column with the heuristic's decision.
@@ -46,16 +46,17 @@ def default_decisions(log: Log, problem: Problem) -> dict[str, list[Advice]]:
 
 
 def dense_ranks(priorities: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """Priorities [T] of one function as their ranks, equal ones alike, so that 32-bit floats hold them.
+    """Replace the priorities [T] of one function by their ranks, with equal ranks for equal priorities.
 
     The heuristic's priority is an unsigned integer that uses bits 24 to 31 as flags, and the channel carries 32-bit
-    floats, which hold only 24 bits: sent as they are, different priorities would become equal. Nothing but their order
-    matters: the allocator's queue holds pairs of priority and inverted register number, and takes the largest
+    floats, which hold only 24 bits: sent unchanged, different priorities would become equal. Ranks have the same order,
+    and only the order matters: the allocator's queue holds pairs of priority and inverted register number, and takes
+    the largest
     (``RAGreedy::enqueue`` and ``RAGreedy::dequeue`` in ``llvm/lib/CodeGen/RegAllocGreedy.cpp``); it is empty between
     functions.
 
     Raises:
-        UsageError: there are more different priorities than 32-bit floats have neighbouring whole numbers.
+        UsageError: there are more than 2**24 different priorities, which are the whole numbers that 32-bit floats hold.
 
     Example:
         >>> dense_ranks(np.array([2**31 + 1, 7, 2**31, 7])).tolist()

@@ -23,15 +23,16 @@ from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
 _LEAST_STAKE = 1e-3
-_WEIGHING = "weighing/"
+"""Added to the weight of every decision, so that contexts in which all advisors do equally well are imitated too."""
+_WEIGHTING = "weighing/"
 _LOGITS, _PROBABILITIES, _STEPS = "logits", "probabilities", "steps"
 
 Weighting = dict[str, Floats]
-"""Logits, probabilities and number of steps, by name."""
+"""The state of the weighting of buckets: logits and probabilities [buckets], and the number of steps, by name."""
 
 
 def make(task: Task, settings: BcMaxConfig) -> Learner:
-    """Make the learner for ``task``.
+    """Make the BC-Max learner: it tries each rule on modules not seen yet, then its own policy with random flips.
 
     Raises:
         UsageError: the settings' partitions do not ascend.
@@ -44,15 +45,15 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     rules = settings.rules if task.kind is AdviceKind.BINARY else (DEFAULT_RULE,)
 
     def start(rng: np.random.Generator) -> State:
-        weighing = start_weighting(settings.partitions) if settings.partitions else {}
-        return {**imitation.start(task, settings.imitation, rng), **_with_prefix(weighing)}
+        weighting = start_weighting(settings.partitions) if settings.partitions else {}
+        return {**imitation.start(task, settings.imitation, rng), **_with_prefix(weighting)}
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
         new = imitation.draw_unvisited(state, settings.modules, rng)
         if len(new):
             return tuple(propose_following(rule, new) for rule in rules)
         modules = draw_modules(task.modules, settings.modules, rng)
-        sizes = np.bincount(imitation.stored_rows(state).get("module", modules), minlength=task.modules)[modules]
+        sizes = np.bincount(imitation.load_rows(state).get("module", modules), minlength=task.modules)[modules]
         actor = best(state)
         exploring = Proposal(
             actor=actor,
@@ -66,17 +67,17 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        before = imitation.stored_rows(state)
+        before = imitation.load_rows(state)
         rows = _best_rows(before, experiences)
         if settings.partitions:
-            weighing = {name: state[_WEIGHING + name] for name in start_weighting(settings.partitions)}
+            weighting = {name: state[_WEIGHTING + name] for name in start_weighting(settings.partitions)}
             by_policy = {number for number, one in enumerate(proposals) if isinstance(one.actor, Policy)}
             sizes, regrets = _regrets(before, [one for one in experiences if one.proposal in by_policy])
-            weighing = update_weighting(weighing, sizes, regrets, settings.partitions)
-            state = {**state, **_with_prefix(weighing)}
+            weighting = update_weighting(weighting, sizes, regrets, settings.partitions)
+            state = {**state, **_with_prefix(weighting)}
             if rows:
-                counts = bucket_weights(weighing, rows["score"].astype(np.float64), settings.partitions)
-                rows = {**rows, "weight": rows["weight"] * counts}
+                factors = bucket_weights(weighting, rows["score"].astype(np.float64), settings.partitions)
+                rows = {**rows, "weight": rows["weight"] * factors}
         return imitation.store_and_fit(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
 
     def best(state: State) -> Policy:
@@ -85,12 +86,13 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     return Learner(start=start, ask=ask, tell=tell, best=best)
 
 
-def _with_prefix(weighing: Weighting) -> State:
-    return {_WEIGHING + name: value for name, value in weighing.items()}
+def _with_prefix(weighting: Weighting) -> State:
+    """Name the arrays of the weighting as they are stored in a state."""
+    return {_WEIGHTING + name: value for name, value in weighting.items()}
 
 
 def _regrets(rows: imitation.Rows, experiences: Sequence[Experience]) -> tuple[Floats, Floats]:
-    """Scores of contexts under the policy, and how far each is above the lowest known score."""
+    """Compute the scores of contexts under the policy, and how far each is above the context's lowest known score."""
     if not rows:
         return np.zeros(0), np.zeros(0)
     keys = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
@@ -106,7 +108,7 @@ def _regrets(rows: imitation.Rows, experiences: Sequence[Experience]) -> tuple[F
 
 
 def _best_rows(rows: imitation.Rows, experiences: Sequence[Experience]) -> imitation.Rows:
-    """The decisions of the lowest score of each context, weighted by how far that is below the highest."""
+    """Keep for each context the decisions that had its lowest score, weighted by how far that is below its highest."""
     seen: dict[tuple[int, int], tuple[float, float]] = {}
     if rows:
         keys = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
@@ -133,19 +135,19 @@ def _best_rows(rows: imitation.Rows, experiences: Sequence[Experience]) -> imita
 
 
 def start_weighting(partitions: Sequence[float]) -> Weighting:
-    """Equal weights of all buckets, of which there is one more than of ``partitions``."""
+    """Make equal weights of all buckets, of which there is one more than of ``partitions``."""
     count = len(partitions) + 1
     return {_LOGITS: np.ones(count), _PROBABILITIES: np.full(count, 1 / count), _STEPS: np.ones(())}
 
 
 def update_weighting(state: Weighting, sizes: Floats, regrets: Floats, partitions: Sequence[float]) -> Weighting:
-    """Update the weights by one comparison of the policy with the best that is known.
+    """Update the weights of the buckets by the policy's regrets in N contexts.
 
     Args:
-        state: the weights before it.
-        sizes: [N] of what the policy was tried on.
-        regrets: [N] by how much each is above the best that is known; a negative regret counts as 0.
-        partitions: ascending bounds between the buckets; a size at a bound belongs above it.
+        state: the weights before the update.
+        sizes: [N] score of each context under the policy, which chooses its bucket.
+        regrets: [N] how far that score is above the context's lowest known score; a negative regret counts as 0.
+        partitions: ascending bounds between the buckets; a size at a bound belongs to the bucket above it.
 
     Example:
         >>> state = start_weighting([1, 2, 3])
@@ -168,6 +170,6 @@ def update_weighting(state: Weighting, sizes: Floats, regrets: Floats, partition
 
 
 def bucket_weights(state: Weighting, sizes: Floats, partitions: Sequence[float]) -> Floats:
-    """[N] weights, at most 1, of decisions about something of ``sizes`` [N]."""
+    """Look up the weights [N], at most 1, of the buckets that ``sizes`` [N] fall into."""
     probabilities = state[_PROBABILITIES]
     return (probabilities.min() / probabilities)[np.searchsorted(partitions, sizes, side="right")]

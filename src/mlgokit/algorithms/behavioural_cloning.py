@@ -14,7 +14,7 @@ from mlgokit.spec import AdviceKind
 
 
 def make(task: Task, settings: BcConfig) -> Learner:
-    """Make the learner for ``task``."""
+    """Make the learner that imitates the decisions of ``settings.rule``."""
     count = min(settings.modules or task.modules, task.modules)
 
     def start(rng: np.random.Generator) -> State:
@@ -29,7 +29,7 @@ def make(task: Task, settings: BcConfig) -> Learner:
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
         new = imitation.stack_rows([imitation.experience_rows(experience) for experience in experiences])
-        rows = imitation.replace_contexts(imitation.stored_rows(state), new)
+        rows = imitation.replace_contexts(imitation.load_rows(state), new)
         state, metrics = imitation.store_and_fit(
             task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng
         )
@@ -42,7 +42,7 @@ def make(task: Task, settings: BcConfig) -> Learner:
 
 
 def _agreement(task: Task, policy: Policy, rows: imitation.Rows) -> dict[str, float]:
-    """The share of binary decisions in which the policy agrees with the rule."""
+    """Compute the share of binary decisions in which the policy agrees with the rule; empty for other advice."""
     if task.kind is not AdviceKind.BINARY or not rows:
         return {}
     alike: npt.NDArray[np.bool_] = (policy.preferences(rows["features"]) > 0) == (rows["decisions"] > 0)

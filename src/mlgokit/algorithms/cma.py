@@ -25,7 +25,7 @@ def start(weights: Floats, *, spread: float, population: int) -> State:
 
 
 def ask(state: State, rng: np.random.Generator) -> Floats:
-    """Sample weights [P, W] to test."""
+    """Sample a generation of P weight vectors to test, [P, W]."""
     search = _unpack(state)
     search.reseed_rng(int(rng.integers(2**31)))
     return np.stack([search.ask() for _ in range(int(state[_POPULATION]))])
@@ -40,6 +40,7 @@ def tell(state: State, tested: Floats, rewards: Floats) -> State:
 
 
 def _pack(search: CMA, centre: Floats) -> State:
+    """Store the fields of the optimiser as arrays, with the mean of the search."""
     values = search.__getstate__()
     # Only its own stopping test reads the history, part of which is uninitialised memory.
     values = {name: value for name, value in values.items() if value is not None and name != "_funhist_values"}
@@ -47,6 +48,7 @@ def _pack(search: CMA, centre: Floats) -> State:
 
 
 def _unpack(state: State) -> CMA:
+    """Restore the optimiser that :func:`_pack` stored."""
     search = CMA(mean=state["centre"].copy(), sigma=1.0, population_size=int(state[_POPULATION]))
     values: dict[str, Any] = dict(search.__getstate__())
     for name, value in state.items():

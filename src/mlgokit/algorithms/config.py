@@ -47,7 +47,7 @@ class PassTrialsConfig:
     """Effect regression of passes, fitted to trials of single functions."""
 
     functions: int = 60
-    """Functions of a module to try, drawn from those that no earlier module has; 0 for all."""
+    """Functions to try passes on in each module, drawn from those that no earlier module has; 0 for all."""
     rounds: int = 8
     """Maximum compilations of a module for trials of passes of the optimizer."""
     kept: tuple[str, ...] = ("InstSimplifyPass",)
@@ -58,13 +58,13 @@ class PassTrialsConfig:
     slowdown_free: float = 0.01
     """Share of additional executed instructions, by LLVM's estimate, that has no penalty."""
     slowdown_price: float = 1.0
-    """Penalty for doubling the executed instructions beyond that, in multiples of the function's size."""
+    """Penalty for doubling the executed instructions beyond the free share, in multiples of the function's size."""
     fit: EffectConfig = dataclasses.field(
         default_factory=lambda: EffectConfig(
             members=8, hidden=(64, 48), huber_bytes=16.0, unit_bytes=8.0, doubt=0.25, gate_feature=""
         )
     )
-    """The regression."""
+    """Settings of the effect regression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +77,14 @@ class RangeTrialsConfig:
     functions: int = 1600
     """Maximum training functions, drawn evenly over projects from those whose score depends on the policy."""
     module_functions: int = 60
-    """Functions of a module to draw these from; 0 for all."""
+    """Functions of each module from which the training functions are drawn; 0 for all."""
     share: float = 0.4
     """Share of the training functions that a generation allocates, drawn anew each time."""
     generations: int = 30
     """Generations of CMA-ES."""
     renewed: int = 5
-    """Generations between looks at all functions, after which those that the search's mean changes become training
-    functions; 0 for never."""
+    """Generations after which the training functions are drawn anew, from all functions that the policy at the search's
+    mean allocates otherwise than LLVM; 0 for never."""
     population: int = 16
     """Policies in one generation."""
     opening: float = 1.0
@@ -92,12 +92,12 @@ class RangeTrialsConfig:
     spread: float = 0.5
     """Initial standard deviation."""
     csr_first_time_costs: tuple[int, ...] = ()
-    """Costs of the first use of a callee-saved register to try in the end beside LLVM's own, in 2**14ths of an
-    execution of the function's entry; the policy gets the best one. Spill weights only."""
+    """Costs of the first use of a callee-saved register that are tried after the last generation, beside LLVM's own, in
+    2**14ths of an execution of the function's entry; the policy gets the best one. Spill weights only."""
     cost_modules: int = 100
-    """Training modules to choose among these costs on, drawn evenly over projects; 0 for all."""
+    """Training modules on which --csr-first-time-costs are compared, drawn evenly over projects; 0 for all."""
     judges: int = 150
-    """Maximum validation modules, from projects kept apart; 0 for none."""
+    """Maximum validation modules, from projects that are not trained on; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class BcConfig:
 
 
 BC_SMALL = BcConfig(modules=64, imitation=ImitationConfig())
-"""Many small iterations."""
+"""Behavioural cloning in many small iterations."""
 
 BC_REFERENCE = BcConfig(modules=100, imitation=ImitationConfig(steps=1000, batch=64, dropout=0.2))
 """google/ml-compiler-opt's network and optimiser (``behavioral_cloning_nn_agent.gin``), which makes 100,000 steps."""
@@ -161,7 +161,8 @@ BC_REFERENCE = BcConfig(modules=100, imitation=ImitationConfig(steps=1000, batch
 BC_REFERENCE_EVICTION = dataclasses.replace(
     BC_REFERENCE, imitation=dataclasses.replace(BC_REFERENCE.imitation, hidden=(80, 40))
 )
-"""The same from its ``regalloc`` folder, which makes 10,000 steps; it has no settings for priorities."""
+"""google/ml-compiler-opt's network and optimiser for evictions, from its ``regalloc`` folder, which makes 10,000 steps;
+it has no settings for priorities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,11 +202,11 @@ class Credit(enum.Enum):
     """Credit assignment: the score that a decision is rewarded for."""
 
     MODULE = "module"
-    """All scores of its compilation, as google/ml-compiler-opt does for inlining."""
+    """The sum of all scores of the decision's compilation, as google/ml-compiler-opt does for inlining."""
     CONTEXT = "context"
-    """The score of its context."""
+    """The score of the decision's context."""
     COMPONENT = "component"
-    """The change of its component against the base; 0 for a decision that follows the base."""
+    """The change of the decision's component against the base; 0 for a decision that follows the base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,10 +267,10 @@ PPO_REFERENCE = PpoConfig(
 PPO_REFERENCE_PRIORITY = dataclasses.replace(
     PPO_REFERENCE, steps=200, learning_rate=3e-4, entropy=0.005, weight_penalty=1e-5
 )
-"""Its settings for the priorities of register allocation, which it does not train at present."""
+"""google/ml-compiler-opt's settings for the priorities of register allocation, which it does not train at present."""
 
 PPO_REFERENCE_EVICTION = dataclasses.replace(PPO_REFERENCE_PRIORITY, hidden=(80, 40), modules=512)
-"""Its settings for eviction: one network for each column, and more modules in an iteration."""
+"""google/ml-compiler-opt's settings for eviction: one network for each column, and more modules in an iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,8 +298,8 @@ class DqnConfig:
 
 
 DQN_REFERENCE = DqnConfig(hidden=(20, 10), modules=100, credit=Credit.CONTEXT, epsilon=0.1, batch=256, steps=300)
-"""Network, exploration and optimiser of ``dqn_nn_agent.gin``, which bootstraps over one step with the episode's return
-as the reward of each decision; here nothing is bootstrapped."""
+"""Network, exploration and optimiser of google/ml-compiler-opt's ``dqn_nn_agent.gin``, which bootstraps over one step
+with the episode's return as the reward of each decision; here nothing is bootstrapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,7 +333,8 @@ ES_REFERENCE = EsConfig(
 """The settings of google/ml-compiler-opt's ``es/inlining``, which draws a module for each perturbation."""
 
 ES_REFERENCE_EVICTION = dataclasses.replace(ES_REFERENCE, hidden=(80, 40), learning_rate=0.005)
-"""Those of its ``es/regalloc_trace``, whose fitness is the cost of a trace; here it is that of the other learners."""
+"""The settings of google/ml-compiler-opt's ``es/regalloc_trace``, whose fitness is the cost of a trace; here fitness is
+the score of compilations, as for the other learners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,12 +347,12 @@ class EffectRegressionConfig:
     modules: int = 0
     """Modules in the first iteration; 0 for all."""
     later_share: float = 0.7
-    """Share of these that each later iteration explores, drawn anew each time."""
+    """Share of the first iteration's number of modules that each later iteration explores, drawn anew each time."""
     most_decisions: int = 10_000
     """Maximum decisions of a module, under the heuristic, for it to be explored; 0 for no limit. Larger modules take
     seconds to compile; a limit in seconds would make the policy depend on the machine."""
     explorations: int = 2
-    """Exploring compilations of each module in an iteration, against one base."""
+    """Exploring compilations of each module in an iteration, all compared with one compilation without exploration."""
     independent: int = 256
     """Maximum moves in one exploration, no two of which can change the same function; 0 for random flips."""
     flip_probability: float = 0.06
@@ -360,7 +362,7 @@ class EffectRegressionConfig:
     temperature: float = 0.5
     """Random exploration: temperature of the policy's decisions, in units of preference."""
     fit: EffectConfig = dataclasses.field(default_factory=EffectConfig)
-    """The regression."""
+    """Settings of the effect regression."""
 
 
 EFFECT_RANDOM = EffectRegressionConfig(independent=0)

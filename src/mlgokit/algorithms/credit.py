@@ -46,20 +46,20 @@ class ScoredBuild:
 
 @functools.lru_cache(maxsize=4096)
 def function_ids(names: tuple[str, ...]) -> Ints:
-    """[F] identifiers under which the plugin logs functions."""
+    """Compute the identifiers [F] under which the plugin logs functions."""
     return np.array([function_id(name) for name in names], np.int64)
 
 
-def scored_build(
+def make_scored_build(
     done: Compilation, names: tuple[str, ...], scores: Floats, *, flipped: npt.NDArray[np.bool_] | None = None
 ) -> ScoredBuild:
-    """Make a scored build of a compilation.
+    """Combine the decisions of a compilation with scores of its functions.
 
     Args:
-        done: with its T decisions.
-        names: [F] of the functions in the object.
-        scores: [F] of these functions.
-        flipped: [T] the decisions that may explain changes; by default those that the compilation flipped.
+        done: the compilation, with its T decisions.
+        names: [F] names of the functions in the object.
+        scores: [F] scores of these functions in bytes.
+        flipped: [T] whether a decision may explain changes; by default those that the compilation flipped.
     """
     decisions = done.decisions
     return ScoredBuild(
@@ -72,20 +72,20 @@ def scored_build(
     )
 
 
-def with_changes(build: ScoredBuild, functions: Ints, *, made: bool) -> ScoredBuild:
-    """Add changes of single functions that are no decisions of the inliner, and make them the only flips.
+def append_changes(build: ScoredBuild, functions: Ints, *, made: bool) -> ScoredBuild:
+    """Let credit assignment explain a build by changes of single functions, such as omitted passes, instead of flips.
 
-    Each is a decision of its function about itself, after the T decisions of the inliner.
+    Each change is appended to the T inlining decisions as a decision of its function about itself.
 
     Args:
-        build: to add them to.
-        functions: [N] ids of the functions.
-        made: whether the changes were made in this build.
+        build: the build to which the N changes are appended.
+        functions: [N] ids of the changed functions.
+        made: whether the changes were made in this build; they are then its only flips, and otherwise it has none.
 
     Example:
         >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
         >>> run = ScoredBuild(caller=ids, callee=ids + 2, inlined=none, flipped=~none, functions=ids, scores=np.ones(2))
-        >>> with_changes(run, np.array([2]), made=True).flipped.tolist()
+        >>> append_changes(run, np.array([2]), made=True).flipped.tolist()
         [False, False, True]
     """
     none = np.zeros(len(functions), bool)
@@ -109,7 +109,7 @@ class Credit:
         unattributed: sum of the absolute changes of functions that no flip explains, in bytes.
         reached: [R] ids of functions that a flip may have changed, whether their scores changed or not; one whose score
             did not change may be reached by several components.
-        reached_by: [R] the component of that flip.
+        reached_by: [R] the component of the flip that may have changed the function.
     """
 
     flips: Ints
@@ -124,8 +124,8 @@ def attribute(base: ScoredBuild, explored: ScoredBuild, *, ties_consequences: bo
     """Attribute the difference between two compilations of one module to the flips of the second.
 
     Args:
-        base: without the flips.
-        explored: with them.
+        base: the compilation without the flips.
+        explored: the compilation with the flips.
         ties_consequences: whether LLVM inlining a call as a consequence of a flip connects that flip to those that may
             have changed the caller, as when the callee dies with its last call: components are then larger, and
             complete.
@@ -208,6 +208,7 @@ def _tie_consequences(
 
 
 def _changes(base: ScoredBuild, explored: ScoredBuild) -> dict[int, float]:
+    """Compute the change of score of each function whose score differs, explored minus base."""
     ids, inverse = np.unique(np.concatenate([explored.functions, base.functions]), return_inverse=True)
     total = np.bincount(inverse, np.concatenate([explored.scores, -base.scores]), minlength=len(ids))
     moved = np.flatnonzero(np.abs(total) > 1e-6)
@@ -215,7 +216,7 @@ def _changes(base: ScoredBuild, explored: ScoredBuild) -> dict[int, float]:
 
 
 def _edges(runs: Iterable[ScoredBuild], *, only_inlined: bool) -> dict[int, set[int]]:
-    """For each callee the callers that asked about it, or those that inlined it."""
+    """Map each callee to the callers that asked about it, or with ``only_inlined`` to those that inlined it."""
     edges: dict[int, set[int]] = {}
     for run in runs:
         keep = run.inlined if only_inlined else slice(None)
@@ -225,7 +226,7 @@ def _edges(runs: Iterable[ScoredBuild], *, only_inlined: bool) -> dict[int, set[
 
 
 def closure(start: int, inliners: dict[int, set[int]]) -> frozenset[int]:
-    """``start`` and all functions that it was inlined into, directly or transitively."""
+    """Collect ``start`` and all functions that it was inlined into, directly or transitively."""
     seen = {start}
     todo = [start]
     while todo:
@@ -237,6 +238,7 @@ def closure(start: int, inliners: dict[int, set[int]]) -> frozenset[int]:
 
 
 def _find(parent: list[int], position: int) -> int:
+    """Find the root of a position in a union-find forest, and shorten the path to it."""
     while parent[position] != position:
         parent[position] = parent[parent[position]]
         position = parent[position]

@@ -31,7 +31,7 @@ _MEMORY = "memory/"
 
 
 def make(task: Task, settings: DqnConfig) -> Learner:
-    """Make the learner for ``task``."""
+    """Make the DQN learner: it explores epsilon-greedily around its policy, and fits Q-values to a replay buffer."""
     optimiser = _optimiser(settings)
 
     def start(rng: np.random.Generator) -> State:
@@ -121,6 +121,7 @@ def extend_buffer(
 
 
 def _inputs(task: Task, memory: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Make the arrays of a fit from the replay buffer: normalised inputs, and rewards over their root mean square."""
     features = memory["features"]
     flat = task.normaliser.apply(features.reshape(-1, features.shape[-1]))
     scale = max(float(np.sqrt(np.square(memory["reward"]).mean())), 1e-9)
@@ -133,7 +134,7 @@ def _inputs(task: Task, memory: dict[str, npt.NDArray[Any]]) -> dict[str, npt.ND
 
 
 def values(kind: AdviceKind, parameters: network.Parameters, inputs: Any) -> Any:
-    """Compute Q-values [B, A]; A is 2, or the number of columns."""
+    """Compute the Q-values [B, A] of B inputs, averaged over the ensemble; A is 2, or the number of columns."""
     if kind is AdviceKind.MASKED_CHOICE:
         return network.answers(parameters, inputs).mean(axis=0)
     return network.outputs(parameters, inputs[None]).mean(axis=0)
@@ -141,6 +142,7 @@ def values(kind: AdviceKind, parameters: network.Parameters, inputs: Any) -> Any
 
 @partial(jax.jit, static_argnames=("kind", "settings"))
 def _fit(parameters: Any, optimiser_state: Any, data: Any, order: Any, *, kind: AdviceKind, settings: DqnConfig) -> Any:
+    """Perform one gradient step for each row of ``order`` [steps, B], which has positions in the replay buffer."""
     optimiser = _optimiser(settings)
 
     def step(carry: Any, rows: Any) -> Any:

@@ -38,8 +38,8 @@ class FitReport:
     Attributes:
         validation: [K, E] loss of each member on its validation projects after each epoch.
         best_epoch: [K] the epoch whose weights were kept.
-        correlation: of predicted and measured changes on validation projects, over all members.
-        gate: evidence of the policy's gate; empty if it has none.
+        correlation: correlation of predicted and measured changes on validation projects, over all members.
+        gate: evidence for the policy's gate; empty if the policy has none.
         fitted_on: bool [K, P] which projects each member was fitted on.
     """
 
@@ -111,9 +111,11 @@ def fit_effects(
 def _split(
     effects: MeasuredEffects, config: EffectConfig, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.bool_], Floats, Floats]:
-    """Draw [K, P] the projects that members are fitted on, and weights [K, C] of components in training and validation.
+    """Draw the projects that each member is fitted on.
 
-    A component weighs 1 / sqrt(components of its project).
+    Returns:
+        bool [K, P] which projects each member is fitted on; the weight [K, C] of each component in training; and its
+        weight [K, C] in validation. A component weighs 1 / sqrt(components of its project), or 0 on the other side.
     """
     count = len(effects.projects)
     share = np.bincount(effects.project, minlength=count)
@@ -136,7 +138,7 @@ def _split(
 
 
 def _initial(width: int, config: EffectConfig, rng: np.random.Generator) -> Weights:
-    """He-normal hidden layers, and a last layer of zeros, so that the initial prediction is no effect."""
+    """Make He-normal hidden layers and a last layer of zeros, so that the initial prediction is no effect."""
     layers: Weights = []
     sizes = [width, *config.hidden, 1]
     for index, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
@@ -152,7 +154,7 @@ def _better_of(better: npt.NDArray[np.bool_], new: Weights, old: Weights) -> Wei
 
 
 def _predict(weights: Weights, inputs: Any, key: Any = None, dropout: float = 0.0) -> jax.Array:
-    """[K, N] predictions in units for inputs [N, W]."""
+    """Predict the effects [K, N] of inputs [N, W] by each member, in units of ``EffectConfig.unit_bytes``."""
     hidden = jnp.broadcast_to(inputs, (weights[0]["weight"].shape[0], *inputs.shape))
     for index, layer in enumerate(weights):
         hidden = jnp.einsum("kni,kio->kno", hidden, layer["weight"]) + layer["bias"][:, None, :]
@@ -165,6 +167,7 @@ def _predict(weights: Weights, inputs: Any, key: Any = None, dropout: float = 0.
 
 
 def _step_function(optimiser: optax.GradientTransformation, config: EffectConfig) -> Any:
+    """Make the compiled function that performs one gradient step on a batch of components."""
     huber = config.huber_bytes / config.unit_bytes
 
     def loss(weights: Weights, *batch: Any) -> jax.Array:
@@ -213,7 +216,7 @@ def _batches(
 
 
 def _component_sums(predicted: Floats, effects: MeasuredEffects) -> Floats:
-    """[K, C] sums of sign * prediction [K, N] over the flips of each component."""
+    """Sum sign * prediction [K, N] over the flips of each component, [K, C]."""
     sums = np.zeros((len(predicted), len(effects.change)), np.float32)
     for row, prediction in zip(sums, predicted, strict=True):
         row[:] = np.bincount(effects.component, prediction * effects.sign, minlength=len(effects.change))
@@ -221,6 +224,7 @@ def _component_sums(predicted: Floats, effects: MeasuredEffects) -> Floats:
 
 
 def _correlation(predicted: Floats, measured: Floats) -> float:
+    """Compute Pearson's correlation; 0 where it is not defined."""
     if len(predicted) < 2 or predicted.std() == 0 or measured.std() == 0:
         return 0.0
     return float(np.corrcoef(predicted, measured)[0, 1])
@@ -229,6 +233,7 @@ def _correlation(predicted: Floats, measured: Floats) -> float:
 def _policy(
     weights: Weights, normaliser: SignedLog, names: tuple[str, ...], config: EffectConfig, problem: str
 ) -> Policy:
+    """Make the policy of fitted weights, with the output scaled from units to bytes."""
     layers = [Layer(np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in weights]
     unit = np.float32(config.unit_bytes)
     layers[-1] = Layer(layers[-1].weight * unit, layers[-1].bias * unit)

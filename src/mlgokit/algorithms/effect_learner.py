@@ -21,12 +21,12 @@ from mlgokit.policy.normaliser import SignedLog
 
 _BASE = 1
 """Position of the proposal that the explorations are compared with."""
-_EXPLORED = "policy/explored_margins"
+_EXPLORED_MARGINS = "policy/explored_margins"
 _EFFECTS = ("values", "sign", "component", "change", "project", "away")
 
 
 def make(task: Task, settings: EffectRegressionConfig) -> Learner:
-    """Make the learner for ``task``.
+    """Make the learner of decision-effect regression.
 
     Raises:
         UsageError: all modules have more decisions than ``settings.most_decisions``.
@@ -59,7 +59,7 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
             return state, metrics
         policy, report, fitted_on = _fit(effects, task, settings, fitting)
         metrics |= {"correlation": report.correlation, **_gate_metrics(report.gate)}
-        explored = {_EXPLORED: np.array([side.explored_margin for side in report.gate])} if report.gate else {}
+        explored = {_EXPLORED_MARGINS: np.array([side.explored_margin for side in report.gate])} if report.gate else {}
         return {**state, **_pack(policy), **explored, "policy/fitted_on": fitted_on}, metrics
 
     def best(state: State) -> Policy:
@@ -67,14 +67,15 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
             return _unpack(state, task, settings)
         return _zero_policy(task, settings) if task.start is None else task.start
 
-    def without(state: State, project: int) -> Policy | None:
+    def best_without(state: State, project: int) -> Policy | None:
         fitted_on = state.get("policy/fitted_on")
-        return None if fitted_on is None else best(state).of_members(~fitted_on[:, project])
+        return None if fitted_on is None else best(state).select_members(~fitted_on[:, project])
 
-    return Learner(start=start, ask=ask, tell=tell, best=best, without=without)
+    return Learner(start=start, ask=ask, tell=tell, best=best, best_without=best_without)
 
 
 def _small_modules(task: Task, settings: EffectRegressionConfig) -> Ints:
+    """Select the modules with at most ``settings.most_decisions`` decisions."""
     if task.decisions is None or not settings.most_decisions:
         return np.arange(task.modules)
     small = np.flatnonzero(task.decisions <= settings.most_decisions)
@@ -88,7 +89,7 @@ def _small_modules(task: Task, settings: EffectRegressionConfig) -> Ints:
 
 
 def _turns(state: State) -> int:
-    """Number of finished turns."""
+    """Count the finished turns."""
     return int(state.get("turns", np.array(0)))
 
 
@@ -137,7 +138,10 @@ def _propose_exploring(
 def _fit(
     effects: Mapping[str, npt.NDArray[Any]], task: Task, settings: EffectRegressionConfig, rng: np.random.Generator
 ) -> tuple[Policy, FitReport, npt.NDArray[np.bool_]]:
-    """Fit to all effects; returns which of the task's projects each member was fitted on [K, projects], too."""
+    """Fit a policy to all effects; returns it, the report, and which of the task's projects each member was fitted on.
+
+    The last is bool [K, projects of the task].
+    """
     # Members leave projects out, and one without effects would be left out for nothing.
     present, project = np.unique(effects["project"], return_inverse=True)
     measured = MeasuredEffects(
@@ -148,7 +152,7 @@ def _fit(
         change=effects["change"],
         project=project,
         projects=tuple(str(number) for number in present.tolist()),
-        away=effects["away"],
+        departs=effects["away"],
     )
     policy, report = fit_effects(measured, settings.fit, problem=task.problem, rng=rng)
     fitted_on = np.zeros((len(report.fitted_on), int(task.project.max()) + 1), bool)
@@ -157,7 +161,7 @@ def _fit(
 
 
 def _metrics(experiences: Sequence[Experience], effects: Mapping[str, npt.NDArray[Any]]) -> dict[str, float]:
-    """Numbers of the turn and of all effects so far."""
+    """Compute the numbers that a turn reports: of its compilations, and of all effects so far."""
     changed = sum(float(np.abs(one.change).sum()) for one in experiences if one.change is not None)
     missed = sum(one.unattributed for one in experiences)
     return {
@@ -170,15 +174,15 @@ def _metrics(experiences: Sequence[Experience], effects: Mapping[str, npt.NDArra
 
 
 def _exploring_policy(policy: Policy, state: State) -> Policy:
-    """The policy to explore around, whose gate is open on each side that paid over all projects."""
-    if policy.gate is None or _EXPLORED not in state:
+    """Make the policy to explore around: its gate is open on each side that paid over all projects."""
+    if policy.gate is None or _EXPLORED_MARGINS not in state:
         return policy
-    elsewhere, there = state[_EXPLORED].tolist()
-    return dataclasses.replace(policy, gate=dataclasses.replace(policy.gate, margins=(elsewhere, there)))
+    unset, is_set = state[_EXPLORED_MARGINS].tolist()
+    return dataclasses.replace(policy, gate=dataclasses.replace(policy.gate, margins=(unset, is_set)))
 
 
 def _gate_metrics(gate: Sequence[GateEvidence]) -> dict[str, float]:
-    """The evidence of each side of the gate, as numbers by name."""
+    """Flatten the evidence of each side of the gate into numbers by name, such as ``gate/set/margin``."""
     return {
         f"gate/{'set' if side.feature_is_set else 'unset'}/{name}": float(getattr(side, name))
         for side in gate
@@ -218,7 +222,7 @@ def append_effects(state: State, experiences: Sequence[Experience], task: Task) 
 
 
 def _zero_policy(task: Task, settings: EffectRegressionConfig) -> Policy:
-    """A policy that predicts no effect, and so never inlines."""
+    """Make a policy that predicts no effect, and so never inlines."""
     width = len(task.features)
     return Policy(
         problem=task.problem,
@@ -231,6 +235,7 @@ def _zero_policy(task: Task, settings: EffectRegressionConfig) -> Policy:
 
 
 def _pack(policy: Policy) -> State:
+    """Store a fitted policy in arrays of the state."""
     if not isinstance(policy.normaliser, SignedLog):
         raise TypeError("effect regression fits policies with the signed-log normaliser")
     arrays: dict[str, npt.NDArray[Any]] = {
@@ -246,11 +251,12 @@ def _pack(policy: Policy) -> State:
 
 
 def _unpack(state: State, task: Task, settings: EffectRegressionConfig) -> Policy:
+    """Restore the policy that :func:`_pack` stored."""
     depth = len(settings.fit.hidden) + 1
     gate = None
     if "policy/margins" in state:
-        elsewhere, there = state["policy/margins"].tolist()
-        gate = Gate(feature=settings.fit.gate_feature, margins=(elsewhere, there))
+        unset, is_set = state["policy/margins"].tolist()
+        gate = Gate(feature=settings.fit.gate_feature, margins=(unset, is_set))
     return Policy(
         problem=task.problem,
         features=task.features,

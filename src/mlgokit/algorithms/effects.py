@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Credit, ScoredBuild, scored_build
+from mlgokit.algorithms.credit import Credit, ScoredBuild, make_scored_build
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import Objective, function_scores, link_weights
 from mlgokit.errors import UsageError
@@ -16,17 +16,18 @@ from mlgokit.module import Module
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredEffects:
-    """N flips in C components.
+    """N flipped decisions in C components, with the measured change of each component.
 
     Attributes:
-        names: of the F features.
+        names: names of the F features.
         values: [N, F] raw features of each flipped decision, int64 or floating point.
         sign: float32 [N], +1 where the flip inlined, -1 where it refused.
-        component: int64 [N] ascending from 0.
-        change: float32 [C] bytes, explored minus base.
-        project: int64 [C] index into ``projects``.
-        projects: project names.
-        away: bool [N] whether the flip overrides the heuristic's decision; ``None`` if that is not known.
+        component: int64 [N] the component of each flip, ascending from 0.
+        change: float32 [C] change of the component's functions in bytes, with the flips minus without them.
+        project: int64 [C] the component's project, as an index into ``projects``.
+        projects: names of the projects.
+        departs: bool [N] whether the flip departs from the heuristic's decision, and not back to it; ``None`` if that
+            is not known.
     """
 
     names: tuple[str, ...]
@@ -36,26 +37,31 @@ class MeasuredEffects:
     change: npt.NDArray[np.float32]
     project: npt.NDArray[np.int64]
     projects: tuple[str, ...]
-    away: npt.NDArray[np.bool_] | None = None
+    departs: npt.NDArray[np.bool_] | None = None
 
 
 def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
-    """Join sets with the same features.
+    """Concatenate the effects of several compilations, which have the same features.
 
     Raises:
-        UsageError: there is nothing to join, or the features differ.
+        UsageError: no part has a flip whose bytes changed, or the features differ.
     """
     parts = [part for part in parts if len(part.change)]
     if not parts:
         raise UsageError(
-            "effects: expected at least one flipped decision, found none; collect from more modules or flip more"
+            "effect regression: expected at least one flipped decision whose bytes were measured, found none; "
+            "explore more modules, or flip with a higher probability"
         )
     names = parts[0].names
     if any(part.names != names for part in parts):
-        raise UsageError("effects: expected the same features in all parts; collect them with one plugin")
+        other = next(part.names for part in parts if part.names != names)
+        raise UsageError(
+            f"effect regression: expected the features {', '.join(names)} in all compilations, found "
+            f"{', '.join(other)}; compile all modules with one plugin"
+        )
     projects = tuple(sorted({name for part in parts for name in part.projects}))
     number = {name: index for index, name in enumerate(projects)}
-    away = [part.away for part in parts if part.away is not None]
+    departs = [part.departs for part in parts if part.departs is not None]
     starts = np.cumsum([0, *(len(part.change) for part in parts)])
     return MeasuredEffects(
         names=names,
@@ -67,20 +73,20 @@ def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
             [np.array([number[name] for name in part.projects], np.int64)[part.project] for part in parts]
         ),
         projects=projects,
-        away=np.concatenate(away) if len(away) == len(parts) else None,
+        departs=np.concatenate(departs) if len(departs) == len(parts) else None,
     )
 
 
 def measured_effects(
     explored: Compilation, credit: Credit, *, project: str, excluded: Sequence[str] = ()
 ) -> MeasuredEffects:
-    """Extract the effects of the flips in one compilation.
+    """Pair the flipped decisions of one compilation with the changes in bytes that credit assignment gives them.
 
     Args:
-        explored: the compilation, with the features of its flips.
-        credit: of its changes against the compilation without the flips.
-        project: of the module.
-        excluded: features to leave out.
+        explored: the compilation with flipped decisions, which have their features.
+        credit: bytes that each component of flips changed, against the compilation without them.
+        project: name of the module's project.
+        excluded: names of features to leave out.
     """
     # The regression wants the flips of a component next to each other.
     order = np.argsort(credit.component, kind="stable")
@@ -95,7 +101,7 @@ def measured_effects(
         change=credit.change.astype(np.float32),
         project=np.zeros(len(credit.change), np.int64),
         projects=(project,),
-        away=None if decisions.heuristic is None else inlined != decisions.heuristic[flips],
+        departs=None if decisions.heuristic is None else inlined != decisions.heuristic[flips],
     )
 
 
@@ -111,11 +117,11 @@ def project_weights(modules: Sequence[Module], compilations: Sequence[Compilatio
     }
 
 
-def weighted_build(done: Compilation, weights: Mapping[str, int], objective: Objective) -> ScoredBuild:
+def score_functions(done: Compilation, weights: Mapping[str, int], objective: Objective) -> ScoredBuild:
     """Score the functions of a compilation, for credit assignment.
 
     Raises:
-        UsageError: there is no object.
+        UsageError: the compilation made no object.
     """
     names, scores, _ = function_scores(done.measured, weights, objective=objective)
-    return scored_build(done, tuple(names), scores)
+    return make_scored_build(done, tuple(names), scores)

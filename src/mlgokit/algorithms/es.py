@@ -111,6 +111,7 @@ def ridge_gradient(noise: Floats, slopes: Floats, penalty: float) -> Floats:
 
 
 def _antithetic(settings: EsConfig) -> Any:
+    """Make the functions start, sample and update of antithetic evolution strategies."""
     optimiser = optax.adam(settings.learning_rate)
 
     def start(weights: Floats) -> State:
@@ -139,6 +140,7 @@ def _antithetic(settings: EsConfig) -> Any:
 
 
 def _cma(settings: EsConfig) -> Any:
+    """Make the functions start, sample and update of CMA-ES."""
     population = 2 * settings.perturbations
 
     def start(weights: Floats) -> State:
@@ -148,10 +150,12 @@ def _cma(settings: EsConfig) -> Any:
 
 
 def _flatten(parameters: network.Parameters) -> Floats:
+    """Concatenate all weights and biases to one vector."""
     return np.concatenate([layer[name].ravel() for layer in parameters for name in ("weight", "bias")]).astype(float)
 
 
 def _unflatten(weights: npt.NDArray[Any], like: network.Parameters) -> network.Parameters:
+    """Split a vector into weights and biases of the shapes of ``like``."""
     parameters: network.Parameters = []
     begin = 0
     for layer in like:

@@ -35,10 +35,10 @@ class GateEvidence:
     Attributes:
         feature_is_set: the side: whether the feature is not 0.
         departures: number of flips where members that were not fitted on the project would override the heuristic.
-        saved_bytes: sum of what these flips saved; negative if they cost.
-        error_bytes: its standard error.
-        alone_saved_bytes: the part of the sum from projects in which no call has the feature.
-        alone_error_bytes: its standard error.
+        saved_bytes: bytes that these flips saved in sum; negative if they cost.
+        error_bytes: standard error of ``saved_bytes``.
+        alone_saved_bytes: the part of ``saved_bytes`` from projects in which no call has the feature.
+        alone_error_bytes: standard error of ``alone_saved_bytes``.
         explored_margin: margin of the exploring policy in bytes; infinite where it follows the heuristic.
         margin: margin of the policy in bytes; infinite where the heuristic decides.
     """
@@ -64,7 +64,7 @@ def choose_gate(
     Args:
         effects: N flips, with what the heuristic decides.
         predicted: [N] bytes that inlining adds, as predicted by members that were not fitted on the flip's project.
-        feature: that divides the call sites, one of ``effects``.
+        feature: name of the feature that divides the call sites into two sides, one of ``effects``.
         margin: bytes that an effect must exceed where the gate is open.
 
     Returns:
@@ -76,33 +76,33 @@ def choose_gate(
         >>> effects = MeasuredEffects(
         ...     names=("discardable",), values=np.repeat([[0], [1]], 5, axis=0), sign=np.ones(10, np.float32),
         ...     component=np.arange(10), change=np.repeat([8.0, -9.0], 5).astype(np.float32),
-        ...     project=np.zeros(10, np.int64), projects=("a",), away=np.ones(10, bool))
+        ...     project=np.zeros(10, np.int64), projects=("a",), departs=np.ones(10, bool))
         >>> choose_gate(effects, np.full(10, -5.0), feature="discardable", margin=2.0)[0]
         Gate(feature='discardable', margins=(inf, 2.0))
     """
-    if effects.away is None or feature not in effects.names:
+    if effects.departs is None or feature not in effects.names:
         return None, ()
     single = np.bincount(effects.component)[effects.component] == 1
     # A flip back to the heuristic's decision measured the opposite of overriding it.
-    direction = np.where(effects.away, effects.sign, -effects.sign)
-    saved = np.where(effects.away, -1, 1) * effects.change[effects.component]
+    direction = np.where(effects.departs, effects.sign, -effects.sign)
+    saved = np.where(effects.departs, -1, 1) * effects.change[effects.component]
     chosen = single & (predicted * direction < -margin)
     side = effects.values[:, effects.names.index(feature)] != 0
     project = effects.project[effects.component]
     without = ~np.isin(project, project[side])
     found: list[GateEvidence] = []
     for is_set in (False, True):
-        here = chosen & (side == is_set)
-        alone = here & without
-        paid = pays(saved[here], project[here], errors=ERRORS)
+        mine = chosen & (side == is_set)
+        alone = mine & without
+        paid = pays(saved[mine], project[mine], errors=ERRORS)
         # A corpus without such projects says nothing about them.
         paid_alone = is_set or not without.any() or pays(saved[alone], project[alone], errors=ERRORS)
-        total, error = sum_and_error(saved[here])
+        total, error = sum_and_error(saved[mine])
         alone_total, alone_error = sum_and_error(saved[alone])
         found.append(
             GateEvidence(
                 feature_is_set=is_set,
-                departures=int(here.sum()),
+                departures=int(mine.sum()),
                 saved_bytes=total,
                 error_bytes=error,
                 alone_saved_bytes=alone_total,
@@ -115,12 +115,18 @@ def choose_gate(
 
 
 def pays(saved: npt.NDArray[np.floating[Any]], project: npt.NDArray[np.int64], *, errors: float = 1.0) -> bool:
-    """Whether the sum of savings exceeds so many standard errors, whichever project is left out."""
+    """Whether the sum of savings exceeds ``errors`` standard errors of it, whichever project is left out.
+
+    Args:
+        saved: [N] bytes that each flip saved.
+        project: [N] number of the flip's project.
+        errors: number of standard errors.
+    """
     parts = [saved] + [saved[project != one] for one in np.unique(project)]
     # A single project is judged by itself.
     return all(total > errors * error for total, error in map(sum_and_error, parts if len(parts) > 2 else parts[:1]))
 
 
 def sum_and_error(saved: npt.NDArray[np.floating[Any]]) -> tuple[float, float]:
-    """Compute the sum of savings and its standard error."""
+    """Compute the sum of savings [N] and its standard error, for independent savings around zero."""
     return float(saved.sum()), float(np.sqrt(np.square(saved).sum()))

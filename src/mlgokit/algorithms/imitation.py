@@ -21,9 +21,11 @@ from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
 _ADAM_EPSILON = 3.125e-4
-_KEPT = "kept/"
+_ROWS = "kept/"
+"""Prefix of the rows in a state."""
 _VISITED = "visited"
 _CHUNK = 100
+"""Gradient steps that are compiled into one call."""
 
 Rows = Mapping[str, npt.NDArray[Any]]
 """Decisions by name: ``features`` [N, F] or [N, C, F], ``mask`` [N, C] with columns, ``decisions``, ``weight``,
@@ -56,15 +58,15 @@ def draw_unvisited(state: State, most: int, rng: np.random.Generator) -> Ints:
     return np.sort(rng.permutation(new)[:most]).astype(np.int64)
 
 
-def stored_rows(state: State) -> Rows:
-    """Return the decisions in ``state``."""
-    return {name.removeprefix(_KEPT): value for name, value in state.items() if name.startswith(_KEPT)}
+def load_rows(state: State) -> Rows:
+    """Return the decisions that ``state`` stores; empty if there are none yet."""
+    return {name.removeprefix(_ROWS): value for name, value in state.items() if name.startswith(_ROWS)}
 
 
 def store_rows(state: State, rows: Rows) -> State:
-    """Return ``state`` with other decisions."""
-    others = {name: value for name, value in state.items() if not name.startswith(_KEPT)}
-    return others | {_KEPT + name: value for name, value in rows.items()}
+    """Return ``state`` with its decisions replaced by ``rows``."""
+    others = {name: value for name, value in state.items() if not name.startswith(_ROWS)}
+    return others | {_ROWS + name: value for name, value in rows.items()}
 
 
 def experience_rows(experience: Experience) -> Rows:
@@ -94,7 +96,7 @@ def stack_rows(parts: Sequence[Rows]) -> Rows:
 
 
 def replace_contexts(rows: Rows, by: Rows) -> Rows:
-    """Replace the contexts that ``by`` has decisions of by those decisions."""
+    """Replace in ``rows`` all decisions of the contexts that ``by`` has, by the decisions in ``by``."""
     if not rows or not by:
         return by or rows
     new = set(zip(by["module"].tolist(), by["context"].tolist(), strict=True))
@@ -112,7 +114,7 @@ def store_and_fit(
     rows: Rows,
     rng: np.random.Generator,
 ) -> tuple[State, dict[str, float]]:
-    """End a learner's ``tell``: mark the proposed modules as visited, store ``rows``, and fit to them."""
+    """Mark the proposed modules as visited, store ``rows`` and fit the network to them: the end of a ``tell``."""
     visited = state[_VISITED].copy()
     for proposal in proposals:
         visited[proposal.modules] = True
@@ -123,8 +125,8 @@ def store_and_fit(
 def fit(
     task: Task, settings: ImitationConfig, state: State, *, rng: np.random.Generator
 ) -> tuple[State, dict[str, float]]:
-    """Continue the fit to the decisions in ``state`` by the steps of one turn."""
-    rows = stored_rows(state)
+    """Fit the network in ``state`` further to the decisions in ``state``, by the gradient steps of one iteration."""
+    rows = load_rows(state)
     if not rows or not rows["weight"].sum() > 0:
         return state, {}
     features = rows["features"]
@@ -187,6 +189,7 @@ def _optimiser(settings: ImitationConfig) -> optax.GradientTransformation:
 def _chunk(
     parameters: Any, optimiser_state: Any, data: Any, order: Any, key: Any, *, kind: AdviceKind, settings: Any
 ) -> Any:
+    """Perform one gradient step for each row of ``order`` [steps, B], which has positions in ``data``."""
     optimiser = _optimiser(settings)
 
     def step(carry: Any, batch: Any) -> Any:

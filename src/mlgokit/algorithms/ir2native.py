@@ -27,7 +27,7 @@ BYTES_PER_INSTRUCTION = 4.0
 CLIP = 6.0
 """Bound of a normalised feature."""
 MOST_LOG = 4.0
-"""Bound of the logarithm of a prediction over the base, so that an outlier gets no absurd size."""
+"""Bound of the logarithm of the predicted size over the base, so that no outlier gets an absurd size."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,10 +38,10 @@ class SizeModel:
 
     Attributes:
         columns: [C] names of the counts, see :class:`mlgokit.compiler.describe.ModuleDescription`.
-        mean: [C] of log(1 + count).
-        scale: [C] inverse of its standard deviation, 0 for a column that never varied.
-        weights: [L] of [K, inputs, outputs].
-        biases: [L] of [K, 1, outputs].
+        mean: [C] mean of log(1 + count) over the functions of the fit.
+        scale: [C] inverse of the standard deviation of log(1 + count), 0 for a column that never varied.
+        weights: [L] weights of each layer, [K, inputs, outputs].
+        biases: [L] biases of each layer, [K, 1, outputs].
     """
 
     columns: tuple[str, ...]
@@ -57,10 +57,10 @@ class SizeErrors:
 
     Attributes:
         functions: number of functions.
-        median: of the functions' errors.
-        p90: 90th percentile of these.
+        median: median of the functions' errors.
+        p90: 90th percentile of the functions' errors.
         of_bytes: sum of the absolute differences over the sum of the sizes.
-        of_groups: mean error of the sums of groups, such as projects.
+        of_groups: mean error of the total sizes of groups, such as projects.
     """
 
     functions: int
@@ -74,7 +74,7 @@ def select_columns(columns: Sequence[str], values: npt.NDArray[np.int64], wanted
     """Select columns [N, C] of ``values`` [N, D] by name.
 
     Raises:
-        UsageError: a column is not there, as with the properties of another LLVM major.
+        UsageError: a wanted column is missing, as when another LLVM major described the functions.
     """
     missing = [name for name in wanted if name not in columns]
     if missing:
@@ -82,22 +82,22 @@ def select_columns(columns: Sequence[str], values: npt.NDArray[np.int64], wanted
             f"size model: expected the columns it was fitted on, found no {', '.join(missing)}; "
             "describe the functions with the LLVM major that the model is for"
         )
-    places = {name: index for index, name in enumerate(columns)}
-    return values[:, [places[name] for name in wanted]].astype(np.float64)
+    position = {name: index for index, name in enumerate(columns)}
+    return values[:, [position[name] for name in wanted]].astype(np.float64)
 
 
 def base_bytes(columns: Sequence[str], counts: Floats) -> Floats:
-    """[N] bytes of functions at a fixed size of each instruction."""
+    """Estimate the bytes [N] of functions by a fixed size of each instruction."""
     return BYTES_PER_INSTRUCTION * np.maximum(counts[:, list(columns).index(BASE_COLUMN)], 1.0)
 
 
-def normalised(counts: Floats, mean: Floats, scale: Floats) -> Floats:
-    """[N, C] inputs of the networks."""
+def normalise(counts: Floats, mean: Floats, scale: Floats) -> Floats:
+    """Normalise counts [N, C] to inputs of the networks: clipped standard scores of their logarithms."""
     return np.clip((np.log1p(counts) - mean) * scale, -CLIP, CLIP)
 
 
 def gelu(values: Floats) -> Floats:
-    """GELU in its tanh approximation, JAX's default."""
+    """Compute GELU in its tanh approximation, JAX's default."""
     return 0.5 * values * (1 + np.tanh(np.sqrt(2 / np.pi) * (values + 0.044715 * values**3)))
 
 
@@ -105,10 +105,10 @@ def predict_bytes(model: SizeModel, columns: Sequence[str], values: npt.NDArray[
     """Predict the bytes of machine code [N] of functions with counts ``values`` [N, D].
 
     Raises:
-        UsageError: a column of the model is not there.
+        UsageError: ``columns`` lacks a column of the model.
     """
     counts = select_columns(columns, values, model.columns)
-    hidden = normalised(counts, model.mean, model.scale)[None]
+    hidden = normalise(counts, model.mean, model.scale)[None]
     for index, (weight, bias) in enumerate(zip(model.weights, model.biases, strict=True)):
         hidden = np.matmul(hidden, weight) + bias
         if index + 1 < len(model.weights):
@@ -118,7 +118,7 @@ def predict_bytes(model: SizeModel, columns: Sequence[str], values: npt.NDArray[
 
 
 def size_errors(predicted: Floats, sizes: npt.NDArray[np.int64], groups: Sequence[str]) -> SizeErrors:
-    """Errors over functions [N] and over the sums of their groups [N].
+    """Compute the errors of predicted bytes [N] against ``sizes`` [N], by function and by the totals of ``groups`` [N].
 
     Example:
         >>> size_errors(np.array([90.0, 220.0]), np.array([100, 200]), ["p", "p"]).of_bytes
@@ -145,7 +145,7 @@ def fit_size_model(
     *,
     rng: np.random.Generator,
 ) -> SizeModel:
-    """Fit to functions with counts ``values`` [N, C] and ``sizes`` [N] in bytes, all of them positive.
+    """Fit a size model to functions with counts ``values`` [N, C] and ``sizes`` [N] in bytes, all of them positive.
 
     The networks learn the logarithm of the size over the base (bytes for each instruction) under a Huber loss.
 
@@ -158,7 +158,7 @@ def fit_size_model(
     logs = np.log1p(counts)
     spread = logs.std(axis=0)
     mean, scale = logs.mean(axis=0), np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0.0)
-    inputs = normalised(counts, mean, scale).astype(np.float32)
+    inputs = normalise(counts, mean, scale).astype(np.float32)
     target = np.log(sizes / base_bytes(columns, counts)).astype(np.float32)
     widths = [inputs.shape[1], *config.hidden, 1]
     weights: Any = [
@@ -199,7 +199,7 @@ def fit_size_model(
 
 
 def _predict(weights: Any, inputs: Any) -> jax.Array:
-    """[K, N] each member's logarithm."""
+    """Predict the logarithm of size over base [K, N] by each member, for inputs [N, C]."""
     hidden = jnp.broadcast_to(inputs, (weights[0]["weight"].shape[0], *inputs.shape))
     for index, layer in enumerate(weights):
         hidden = jnp.einsum("kni,kio->kno", hidden, layer["weight"]) + layer["bias"]

@@ -41,21 +41,21 @@ Detail = Literal["all", "departures", "scores"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is learned, from M modules.
+    """What a learner is to learn, from M modules.
 
     Attributes:
         problem: name of the problem.
-        kind: of advice.
+        kind: kind of advice that the problem needs.
         features: names of the F features that the policy may see, in the order of the experiences' columns.
-        normaliser: for learners that do not fit their own; fitted on a trace of the heuristic.
-        project: int64 [M] the project of each module; modules of one project are held out together.
-        start: policy with these features to start from, if any.
+        normaliser: fitted on a trace of the heuristic, for learners that do not fit their own.
+        project: int64 [M] number of each module's project; modules of one project are held out together.
+        start: policy with these features from which training starts, if any.
         mask: name of the feature that masks illegal columns; empty without columns.
         decisions: int64 [M] number of decisions of each module under the heuristic; ``None`` if not known.
-        seed: of the run, for learners whose draws are one stream over all turns.
-        place: int64 [M] position of each module among all that compile, with decisions or not; ``None`` if all have
-            decisions.
-        compiled: number of modules that compile.
+        seed: seed of the run, for learners whose draws are one stream over all turns.
+        place: int64 [M] position of each module among all modules that compile, with decisions or not; ``None`` if all
+            have decisions.
+        compiled: number of all modules that compile, with decisions or not.
     """
 
     problem: str
@@ -78,11 +78,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForcedDecisions:
-    """Decisions of single sites that override the actor's.
+    """Decisions at single call sites that override the actor's.
 
     Attributes:
-        sites: int64 [S] as in :attr:`Experience.sites`.
-        decisions: [S] the decision at each.
+        sites: int64 [S] the call sites, identified as in :attr:`Experience.sites`.
+        decisions: [S] the decision at each of them.
     """
 
     sites: Ints
@@ -101,18 +101,18 @@ class Proposal:
     Attributes:
         actor: a policy, or a rule such as ``:default``.
         modules: int64 [R] the modules to compile; a module may be repeated.
-        seeds: int64 [R] of the exploration.
-        temperature: T.
-        flip_probability: float64 [R].
+        seeds: int64 [R] seed of each compilation's exploration.
+        temperature: the temperature T above.
+        flip_probability: float64 [R] flip probability of each compilation.
         forced: empty, or one :class:`ForcedDecisions` per compilation, which override all exploration.
-        independent: 0, or the maximum number of moves from the base's decisions: a move flips one decision, or all like
-            ones about a callee. The seed draws moves of which no two can change the same function; explorations of a
-            module that turn out the same are told once. Temperature and flip probability only count for modules in
-            which the compiler cannot be given decisions of single sites.
+        independent: 0, or the maximum number of moves from the base's decisions: a move flips one decision, or all
+            equal decisions about one callee. The seed draws moves of which no two can change the same function;
+            explorations of a module that make the same decisions give one experience. Temperature and flip probability
+            only count for modules in which the compiler cannot be given decisions for single call sites.
         base: position of another proposal in the same request, whose compilation of the same module is the baseline of
             credit assignment.
-        detail: decisions that the learner needs: all, those that depart from the base, or the scores alone. Others may
-            be missing in its experiences, so that whole corpora fit into memory.
+        detail: what the learner needs of each compilation: all decisions, those that depart from the base, or the
+            scores alone. Other decisions may be missing in its experiences, so that whole corpora fit into memory.
     """
 
     actor: Actor
@@ -130,26 +130,27 @@ class Proposal:
 class Experience:
     """One successful compilation with N decisions in X contexts; C columns where there are any.
 
-    Failed compilations have no experience, so a learner must not count on all that it asked for.
+    A context is the part of a compilation with a score of its own: the module for inlining, a function for register
+    allocation. Failed compilations have no experience, so a learner must not count on all that it asked for.
 
     Attributes:
-        proposal: position of the proposal in what was asked.
-        compilation: position in the proposal.
-        module: of the task.
+        proposal: position of the proposal in the request.
+        compilation: position of the compilation in the proposal.
+        module: position of the module in the task.
         features: [N, F], or [N, C, F] with columns; as the compiler sent them.
         mask: bool [N, C] the legal columns; ``None`` without columns.
         decisions: int64 [N]; float64 [N] for real advice, in the unit of a policy's output and not of the compiler.
         log_probability: float64 [N] log-probability, or log-density, of each decision; NaN if the detail is departures.
-        defaults: as ``decisions``, the heuristic's at the same question.
+        defaults: [N] the heuristic's decision at the same question, as in ``decisions``.
         sites: int64 [N] identity of each question across compilations of the module, such as a hash of caller, callee
             and the number of the call.
         context: int64 [N] position of each decision's context.
         context_ids: int64 [X] identity of each context across compilations of the module.
-        scores: float64 [X] smaller is better.
-        default_scores: float64 [X] under the heuristic.
+        scores: float64 [X] score of each context; smaller is better.
+        default_scores: float64 [X] score of each context under the heuristic.
         component: int64 [N] component of each departure from the base, -1 for other decisions; ``None`` if there is no
-            base, or it failed. See :mod:`mlgokit.algorithms.credit`.
-        change: float64 [number of components] change of the score against the base.
+            base, or the base failed. See :mod:`mlgokit.algorithms.credit`.
+        change: float64 [number of components] change of each component's score against the base.
         unattributed: sum of the absolute changes of the score that no departure explains.
         base_decisions: [N] the base's decision at the same site; at a site that it lacks, ``decisions``.
     """
@@ -175,15 +176,16 @@ class Experience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """Pure functions; none changes its arguments, and all randomness comes from ``rng``.
+    """A learner as pure functions; none changes its arguments, and all randomness comes from ``rng``.
 
     Attributes:
         start: makes the first state.
         ask: proposes the next compilations, at least one.
-        tell: returns the state after them, and numbers to report; the proposals are those of ``ask``.
+        tell: returns the state after learning from the compilations, and numbers to report; the proposals are those of
+            ``ask``.
         best: returns the policy of a state.
-        without: returns the members of that policy that were not fitted on one of the task's projects, for validation
-            there; ``None`` if all were. Only ensembles that leave projects out have it.
+        best_without: returns the members of the best policy that were not fitted on one project of the task, for
+            validation on that project; ``None`` if all were. Only ensembles that leave projects out have it.
     """
 
     start: Callable[[np.random.Generator], State]
@@ -192,7 +194,7 @@ class Learner:
         [State, Sequence[Proposal], Sequence[Experience], np.random.Generator], tuple[State, dict[str, float]]
     ]
     best: Callable[[State], Policy]
-    without: Callable[[State, int], Policy | None] | None = None
+    best_without: Callable[[State, int], Policy | None] | None = None
 
 
 def state_bytes(state: State, *, learner: str) -> bytes:
@@ -210,10 +212,10 @@ def state_bytes(state: State, *, learner: str) -> bytes:
 
 
 def state_from_bytes(data: bytes, *, learner: str) -> State:
-    """Read a state.
+    """Read a state that :func:`state_bytes` serialized.
 
     Raises:
-        InputError: these are not the bytes of a state of this learner.
+        InputError: the bytes are not a state of this learner.
     """
     try:
         arrays = load(data)

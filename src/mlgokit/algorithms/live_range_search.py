@@ -21,25 +21,29 @@ from mlgokit.problems import REGALLOC_PRIORITY, Problem
 AllocationScore = Literal["spill-cost", "executed", "bytes"]
 
 _LEAST_COST = 0.3
-_REST = 0.2
+"""Added to a function's cost, so that a relative change is defined where there is no spill, reload or copy."""
+_OTHER_INSTRUCTION = 0.2
 """Weight of an instruction that is no spill, reload or copy: what LLVM's own score gives a rematerialized one
 (``llvm/lib/CodeGen/RegAllocScore.cpp``). LLVM's remarks leave those out, and saves of callee-saved registers."""
 _MOST_EXECUTED = 0.03
+"""Bound of a function's relative change of executed instructions."""
 _EXECUTED = MEASURES.index("executed")
-_WITH_THE_REST = SPILL_COST - np.isin(MEASURES, ("spills", "reloads", "copies")) * _REST
-_WITH_THE_REST[_EXECUTED] = _REST
+_COST_WEIGHTS = SPILL_COST - np.isin(MEASURES, ("spills", "reloads", "copies")) * _OTHER_INSTRUCTION
+_COST_WEIGHTS[_EXECUTED] = _OTHER_INSTRUCTION
+"""[9] weights of the measures in a change of spill cost that counts all other instructions too."""
 _TO_MEMORY = ("spills", "reloads", "folded_spills", "folded_reloads")
-_WITH_MEMORY = np.isin(MEASURES, ("executed", *_TO_MEMORY)).astype(np.float64)
-"""Executed instructions, with the allocator's loads and stores counted twice."""
-_OF_BYTES = np.where(np.arange(len(MEASURES)) > _EXECUTED, IMAGE_BYTES, 0.0)
+_EXECUTED_WEIGHTS = np.isin(MEASURES, ("executed", *_TO_MEMORY)).astype(np.float64)
+"""[9] weights of the measures in executed instructions, with the allocator's loads and stores counted twice."""
+_BYTE_WEIGHTS = np.where(np.arange(len(MEASURES)) > _EXECUTED, IMAGE_BYTES, 0.0)
+"""[9] weights of the measures in bytes of code and tables."""
 
 
 def changes(before: Floats, after: Floats, score: AllocationScore) -> Floats:
-    """Compute how much worse functions [N] became.
+    """Compute by how much the scores [N] of N functions increased, which is how much worse they became.
 
     Args:
-        before: [N, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`.
-        after: [N, 9] the same.
+        before: [N, 9] the :data:`~mlgokit.compiler.reuse.trials.MEASURES` of the functions before.
+        after: [N, 9] their measures after.
         score: percent of the cost of spills, reloads, copies and added instructions, clipped to 100; thousandths of the
             instructions that one call executes by LLVM's estimate, with spills and reloads counted twice, clipped to 30
             so that no single function dominates; or bytes of code and tables.
@@ -51,31 +55,35 @@ def changes(before: Floats, after: Floats, score: AllocationScore) -> Floats:
         [-9.9]
     """
     if score == "spill-cost":
-        then, more = before @ SPILL_COST, (after - before) @ _WITH_THE_REST
+        then, more = before @ SPILL_COST, (after - before) @ _COST_WEIGHTS
         return 100 * np.clip(np.log((np.maximum(then + more, 0) + _LEAST_COST) / (then + _LEAST_COST)), -1, 1)
     if score == "executed":
-        then, now = before @ _WITH_MEMORY, after @ _WITH_MEMORY
+        then, now = before @ _EXECUTED_WEIGHTS, after @ _EXECUTED_WEIGHTS
         return 1000 * np.clip((now - then) / np.maximum(then, 1e-9), -_MOST_EXECUTED, _MOST_EXECUTED)
-    return (after - before) @ _OF_BYTES
+    return (after - before) @ _BYTE_WEIGHTS
 
 
-def in_score(before: Floats, after: Floats, score: AllocationScore) -> tuple[Floats, Floats]:
-    """Compute additive scores [N] of functions before and after; relative ones begin at 100 or 1000.
+def additive_scores(before: Floats, after: Floats, score: AllocationScore) -> tuple[Floats, Floats]:
+    """Compute scores [N] of N functions before and after, which may be summed over functions.
+
+    Scores that are relative (spill cost, executed instructions) are 100 and 1000 before.
 
     Args:
-        before: [N, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`.
-        after: [N, 9] the same.
-        score: as in :func:`changes`.
+        before: [N, 9] the :data:`~mlgokit.compiler.reuse.trials.MEASURES` of the functions before.
+        after: [N, 9] their measures after.
+        score: the score and its unit, as in :func:`changes`.
     """
     worse = changes(before, after, score)
-    then = before @ _OF_BYTES if score == "bytes" else np.full(len(before), 100.0 if score == "spill-cost" else 1000.0)
+    then = (
+        before @ _BYTE_WEIGHTS if score == "bytes" else np.full(len(before), 100.0 if score == "spill-cost" else 1000.0)
+    )
     return then, then + worse
 
 
 _MOST_UNITS = 15.5
-"""Bound of the units of all live ranges, so that none is clipped (docs/formats.md, "The arithmetic")."""
-FAILED = 2.0
-"""Multiple of a function's score that a policy which fails on it gets."""
+"""Bound of a policy's output for any live range, so that none is clipped (docs/formats.md, "The arithmetic")."""
+FAILURE_FACTOR = 2.0
+"""A policy that fails on a function gets this multiple of the function's score before."""
 
 
 GATES: dict[AllocationScore, Gate] = {
@@ -83,7 +91,7 @@ GATES: dict[AllocationScore, Gate] = {
     "executed": Gate(feature="is_minsize", margins=(0.0, math.inf)),
     "spill-cost": Gate(feature="is_minsize", margins=(0.0, math.inf)),
 }
-"""Gates of policies by score: functions that are not compiled for the score are left to LLVM."""
+"""Gates of policies by score: policies for bytes act only in functions with ``minsize``, the others in all others."""
 
 
 def linear_policy(
@@ -110,13 +118,13 @@ def linear_policy(
         features=tuple(features),
         normaliser=normaliser,
         layers=(Layer(scaled.reshape(1, -1, 1), np.zeros((1, 1), np.float32)),),
-        output=OutputKind.of_numbers(problem.name),
+        output=OutputKind.for_numbers(problem.name),
         gate=gate,
     )
 
 
 def single_weights(count: int) -> Floats:
-    """Make weights [2 F, F] of the policies by one feature alone, in either direction."""
+    """Make the weights [2 F, F] of policies by one of F features alone, in either direction."""
     return np.concatenate([np.eye(count), -np.eye(count)])
 
 
@@ -126,11 +134,11 @@ def rewards(measured: Floats, project: npt.NDArray[np.int64], score: AllocationS
     Args:
         measured: [N, 1 + P, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`: N functions as LLVM allocates them,
             and under P policies; NaN where a policy failed.
-        project: [N] number of the function's project.
-        score: to improve.
+        project: [N] number of each function's project.
+        score: score that the policies are to improve.
     """
     before = measured[:, 0]
-    then = in_score(before, before, score)[0]
+    then = additive_scores(before, before, score)[0]
     found: list[Floats] = []
     shares: list[float] = []
     columns = [_after(before, measured[:, place], score) for place in range(1, measured.shape[1])]
@@ -143,6 +151,7 @@ def rewards(measured: Floats, project: npt.NDArray[np.int64], score: AllocationS
 
 
 def _after(before: Floats, after: Floats, score: AllocationScore) -> Floats:
+    """Compute the scores [N] of functions after, with the penalty where the allocation failed (NaN)."""
     works: npt.NDArray[np.bool_] = np.all(np.isfinite(after), axis=1)
-    then, now = in_score(before, np.where(works[:, None], after, before), score)
-    return np.where(works, now, FAILED * then)
+    then, now = additive_scores(before, np.where(works[:, None], after, before), score)
+    return np.where(works, now, FAILURE_FACTOR * then)

@@ -23,7 +23,7 @@ _NEVER = 1 << 62
 
 
 def make(task: Task, settings: LocalSearchConfig) -> Learner:
-    """Make the learner for ``task``."""
+    """Make the learner that improves the decisions of modules by local search, and imitates the best ones."""
     actor = DEFAULT_RULE if task.start is None else task.start
 
     def start(rng: np.random.Generator) -> State:
@@ -34,7 +34,7 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
         if len(new):
             return (propose_following(actor, new),)
         modules = np.unique(draw_modules(task.modules, min(settings.modules, task.modules), rng))
-        rows = imitation.stored_rows(state)
+        rows = imitation.load_rows(state)
         policy = best(state)
         known: list[ForcedDecisions] = []
         tried: list[ForcedDecisions] = []
@@ -61,7 +61,7 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        rows = imitation.stored_rows(state)
+        rows = imitation.load_rows(state)
         firsts = [
             _first_rows(one) for one in experiences if one.component is None and not proposals[one.proposal].forced
         ]
@@ -86,6 +86,7 @@ def _first_rows(experience: Experience) -> imitation.Rows:
 
 
 def _force(rows: imitation.Rows) -> ForcedDecisions:
+    """Make forced decisions of all rows."""
     if not rows:
         return ForcedDecisions(sites=np.zeros(0, np.int64), decisions=np.zeros(0))
     return ForcedDecisions(sites=rows["site"], decisions=rows["decisions"])
@@ -132,7 +133,7 @@ def _choose_flips(
 
 
 def _update_rows(rows: imitation.Rows, experience: Experience, *, real: bool) -> imitation.Rows:
-    """Update ``rows`` after one trial: keep the flips that won, and weight all sites that were tried."""
+    """Update the best known decisions by one compilation: keep flips that saved bytes, and weight all flipped sites."""
     if experience.component is None or experience.change is None:
         return rows
     departed = np.flatnonzero(experience.component >= 0)
@@ -150,7 +151,7 @@ def _update_rows(rows: imitation.Rows, experience: Experience, *, real: bool) ->
     weight, tried = rows["weight"].copy(), rows["tried"].copy()
     won = change[where] < 0
     decisions[at[won]] = experience.decisions[departed][where[won]]
-    # A number that lost says nothing about the known one.
+    # A real number that lost says nothing about the number it was compared with.
     counts = won if real else np.ones_like(won)
     weight[at] = np.where(counts, np.maximum(weight[at], np.abs(change[where])), weight[at])
     tried[at] += 1

@@ -1,4 +1,4 @@
-"""Larger moves than those of a local search, for local optima.
+"""Moves of several decisions at once, by which a search leaves local optima of single flips.
 
 Two callees may have to be decided together, all calls inside one function, or a callee with its own calls. There are
 too many of these to try all, so they are sampled.
@@ -18,7 +18,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 _PAIRS = 32
 """Maximum pairs drawn for each caller."""
 _BRANCHES = 3
-"""Maximum branches of a neighbourhood at one decision, so that it is no star around a function."""
+"""Maximum decisions by which a neighbourhood grows at one decision, so that it is no star around one function."""
 
 
 def _positions_by(keys: Iterable[tuple[int, _Key]]) -> dict[_Key, list[int]]:
@@ -30,7 +30,7 @@ def _positions_by(keys: Iterable[tuple[int, _Key]]) -> dict[_Key, list[int]]:
 
 
 def like_decisions(compiled: ScoredBuild, *, by_caller: bool = False) -> Moves:
-    """Group decisions that are alike by callee or by caller; groups of one are included.
+    """Group equal decisions about one callee, or in one caller; groups of one decision are included.
 
     Example:
         >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
@@ -44,14 +44,14 @@ def like_decisions(compiled: ScoredBuild, *, by_caller: bool = False) -> Moves:
     return [tuple(group) for group in groups.values()]
 
 
-def towards(compiled: ScoredBuild, wanted: npt.NDArray[np.bool_], *, by_caller: bool) -> Moves:
-    """For each caller, or callee, the flips after which all its calls are decided as in ``wanted`` [T].
+def moves_towards(compiled: ScoredBuild, wanted: npt.NDArray[np.bool_], *, by_caller: bool) -> Moves:
+    """List one move for each caller, or callee: the flips after which all its calls are decided as in ``wanted`` [T].
 
     Example:
         >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
         >>> run = ScoredBuild(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
         ...                scores=np.zeros(2))
-        >>> towards(run, ~none, by_caller=False), towards(run, np.array([True, False]), by_caller=True)
+        >>> moves_towards(run, ~none, by_caller=False), moves_towards(run, np.array([True, False]), by_caller=True)
         ([(0, 1)], [(0,)])
     """
     of = compiled.caller if by_caller else compiled.callee
@@ -61,7 +61,7 @@ def towards(compiled: ScoredBuild, wanted: npt.NDArray[np.bool_], *, by_caller: 
 
 
 def related_pairs(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
-    """Pairs of groups of like decisions about callees with a common caller; sampled where a caller has many."""
+    """Pair groups of equal decisions about two callees with a common caller; sampled where a caller has many."""
     groups = like_decisions(compiled)
     inside: dict[int, set[int]] = {}
     for index, group in enumerate(groups):
@@ -80,7 +80,7 @@ def related_pairs(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
 
 
 def chains(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
-    """Like decisions about a callee with some of those inside it: the inlined ones, the others, and a random half."""
+    """Join equal decisions about a callee with decisions in its body: those to inline, the others, or a random half."""
     callers: list[int] = compiled.caller.tolist()
     inside = _positions_by(enumerate(callers))
     moves: Moves = []
@@ -92,8 +92,8 @@ def chains(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
     return moves
 
 
-def drawn_halves(groups: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Moves:
-    """A random half of each group; halves with fewer than two members are left out."""
+def draw_halves(groups: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Moves:
+    """Draw a random half of each group; halves with fewer than two members are left out."""
     halves = [tuple(each for each in group if rng.random() < 0.5) for group in groups]
     return [half for half in halves if len(half) > 1]
 

@@ -30,7 +30,7 @@ def initial(
 ) -> Parameters:
     """Initialise the parameters: He-normal hidden layers, and a small last layer for a nearly indifferent policy.
 
-    If the task starts from a policy, its parameters are taken.
+    If the task starts from a policy, the parameters are that policy's.
     """
     if task.start is not None:
         return [{"weight": layer.weight.copy(), "bias": layer.bias.copy()} for layer in task.start.layers]
@@ -53,7 +53,7 @@ def to_policy(task: Task, parameters: Parameters) -> Policy:
             Layer(np.asarray(layer["weight"], np.float32), np.asarray(layer["bias"], np.float32))
             for layer in parameters
         ),
-        output=_OUTPUTS.get(task.kind) or OutputKind.of_numbers(task.problem),
+        output=_OUTPUTS.get(task.kind) or OutputKind.for_numbers(task.problem),
         mask=task.mask,
     )
 
@@ -71,15 +71,15 @@ def outputs(parameters: Parameters, hidden: Any, keys: Any = None, dropout: floa
 
 
 def columns_of(inputs: Any) -> Any:
-    """Transpose inputs [..., W] to [W, B].
+    """Transpose inputs [..., W] to [W, B], for :func:`column_answers`.
 
-    Large batches are a third faster so. The barrier keeps the compiler from undoing the transposition in each product.
+    Large batches are a third faster so. The barrier keeps XLA from undoing the transposition in each matrix product.
     """
     return jax.lax.optimization_barrier(inputs.reshape(-1, inputs.shape[-1]).T)
 
 
 def column_answers(parameters: Parameters, columns: Any) -> Any:
-    """Compute each member's preference [K, B] for inputs [W, B]; as ``answers`` but for rounding."""
+    """Compute each member's preference [K, B] for transposed inputs [W, B]; as ``answers`` but for rounding."""
     hidden = columns[None]
     for index, layer in enumerate(parameters):
         hidden = jnp.matmul(jnp.swapaxes(layer["weight"], 1, 2), hidden) + layer["bias"][:, :, None]
@@ -96,7 +96,11 @@ def answers(parameters: Parameters, inputs: Any, keys: Any = None, dropout: floa
 
 
 def log_probability(kind: AdviceKind, answer: Any, decisions: Any, mask: Any, spread: float) -> Any:
-    """Log-probability of ``decisions`` [...] under preferences ``answer`` [..., B], [..., B, C] for a masked choice."""
+    """Compute the log-probability of ``decisions`` [...] under preferences ``answer``.
+
+    Preferences have one more axis for the columns of a masked choice. A real answer is Gaussian with standard deviation
+    ``spread``.
+    """
     if kind is AdviceKind.BINARY:
         return jax.nn.log_sigmoid(jnp.where(decisions > 0, answer, -answer))
     if kind is AdviceKind.MASKED_CHOICE:
@@ -107,7 +111,7 @@ def log_probability(kind: AdviceKind, answer: Any, decisions: Any, mask: Any, sp
 
 
 def entropy(kind: AdviceKind, answer: Any, mask: Any, spread: float) -> Any:
-    """Entropy of the distributions with preferences ``answer``."""
+    """Compute the entropy of the distributions with preferences ``answer``."""
     if kind is AdviceKind.BINARY:
         chance = jax.nn.sigmoid(answer)
         return jax.nn.softplus(answer) - chance * answer
@@ -118,7 +122,7 @@ def entropy(kind: AdviceKind, answer: Any, mask: Any, spread: float) -> Any:
 
 
 def divergence(kind: AdviceKind, before: Any, after: Any, mask: Any, spread: float) -> Any:
-    """KL divergence of the distributions with preferences ``before`` from those with ``after``."""
+    """Compute the KL divergence of distributions with preferences ``before`` from those with ``after``."""
     if kind is AdviceKind.BINARY:
         chance = jax.nn.sigmoid(before)
         return chance * (before - after) + jax.nn.softplus(after) - jax.nn.softplus(before)
@@ -135,13 +139,13 @@ def pack(name: str, tree: Any) -> dict[str, npt.NDArray[Any]]:
 
 
 def unpack(name: str, state: State, like: Any) -> Any:
-    """Unpack what :func:`pack` made, into the structure of ``like``."""
+    """Unpack a tree that :func:`pack` stored, into the structure of ``like``."""
     leaves = jax.tree.leaves(like)
     return jax.tree.unflatten(jax.tree.structure(like), [state[f"{name}/{index}"] for index in range(len(leaves))])
 
 
 def pad_rows(arrays: Mapping[str, npt.NDArray[Any]], *, least: int = 256) -> dict[str, npt.NDArray[Any]]:
-    """Pad the rows with zeros to a power of two, so that JAX compiles few shapes."""
+    """Pad the rows of all arrays with zeros to a power of two, so that JAX compiles for few shapes."""
     rows = max(least, *(len(array) for array in arrays.values()))
     size = 1 << (rows - 1).bit_length()
     return {

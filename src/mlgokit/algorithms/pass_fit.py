@@ -1,8 +1,8 @@
-"""A policy of passes from labels: which passes to leave out, and of which functions.
+"""A policy about optional passes, fitted to labels: which passes to leave out, and of which functions.
 
-The change of size without a pass is fitted by effect regression (``effect_fit.py``), with one label for each question.
-The policy decides about a pass if leaving it out where members predict a saving did save on projects that these members
-were not fitted on, whichever project is left out of the sum.
+The change of size without a pass is fitted by effect regression (``effect_fit.py``), with one label for each pass that
+was left out of a function. The policy decides about a pass if leaving it out where members predict a saving did save on
+projects that these members were not fitted on, whichever project is left out of the sum.
 """
 
 import dataclasses
@@ -24,20 +24,20 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _MINSIZE = "is_minsize"
 _CHUNK = 4096
-"""Questions that the policy answers at once."""
+"""Labels for which the policy is evaluated at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassLabels:
-    """The change of a function without one pass, for N questions.
+    """How leaving out one pass changes a function; N labels, each for one pass of one function.
 
     Attributes:
         values: int64 [N, F] features of :data:`~mlgokit.problems.PASS_SELECTION`.
         change: float64 [N] bytes of the function, without the pass minus with it.
         slowdown: float64 [N] added share of executed instructions, by LLVM's estimate; negative for fewer.
         size: float64 [N] bytes of the function with all passes.
-        project: int64 [N] index into ``projects``.
-        projects: project names.
+        project: int64 [N] the function's project, as an index into ``projects``.
+        projects: names of the projects.
     """
 
     values: Ints
@@ -49,11 +49,11 @@ class PassLabels:
 
     @property
     def passes(self) -> Ints:
-        """[N] the pass that asks, as a position in :data:`~mlgokit.problems.DECIDED_PASSES`."""
+        """[N] the pass that was left out, as a position in :data:`~mlgokit.problems.DECIDED_PASSES`."""
         return self.values[:, -len(DECIDED_PASSES) :].argmax(axis=1)
 
-    def take(self, chosen: npt.NDArray[np.bool_]) -> "PassLabels":
-        """Take the ``chosen`` [N] questions."""
+    def select(self, chosen: npt.NDArray[np.bool_]) -> "PassLabels":
+        """Keep the labels where ``chosen`` [N] is true."""
         parts = {name: getattr(self, name)[chosen] for name in ("values", "change", "slowdown", "size", "project")}
         return PassLabels(**parts, projects=self.projects)
 
@@ -63,11 +63,11 @@ class PassEvidence:
     """What leaving one pass out did where members that were not fitted on the project predicted a saving.
 
     Attributes:
-        name: of the pass.
-        departures: number of such questions.
-        saved_bytes: sum of what it saved there; negative if it cost.
-        error_bytes: its standard error.
-        possible_bytes: sum of all savings, predicted or not.
+        name: name of the pass.
+        departures: number of functions where such members predicted a saving.
+        saved_bytes: bytes that leaving the pass out saved in these functions; negative if it cost.
+        error_bytes: standard error of ``saved_bytes``.
+        possible_bytes: bytes saved in all functions where leaving the pass out saves, predicted or not.
         chosen: whether the policy decides about the pass.
     """
 
@@ -81,12 +81,12 @@ class PassEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassFit:
-    """A policy and its evidence.
+    """A fitted policy about passes, and its evidence; K members, P projects.
 
     Attributes:
         policy: the policy.
-        evidence: of each pass.
-        correlation: of predicted and measured changes on projects that members were not fitted on.
+        evidence: evidence for each pass.
+        correlation: correlation of predicted and measured changes on projects that members were not fitted on.
         fitted_on: bool [K, P] which projects each member was fitted on.
     """
 
@@ -97,43 +97,45 @@ class PassFit:
 
 
 def fit_passes(labels: PassLabels, settings: PassTrialsConfig, *, features: Sequence[str], seed: int) -> PassFit:
-    """Fit an ensemble twice: to all passes, then to those that pay by the first fit.
+    """Fit an ensemble twice: to all passes, then to those whose omission pays by the first fit.
 
     Args:
-        labels: questions about different functions.
-        settings: hyper-parameters.
-        features: that the policy may see beside the pass that asks.
-        seed: of the split, the weights and the order.
+        labels: labels of passes that were left out of functions.
+        settings: hyperparameters.
+        features: names of the features that the policy sees beside the pass.
+        seed: seed of the split into projects, of the initial weights and of the order of batches.
 
     Raises:
-        UsageError: there are no labels, or leaving no pass out pays.
+        UsageError: there are no labels, or there is no pass whose omission pays.
     """
     kept = [place for place, name in enumerate(DECIDED_PASSES) if name in settings.kept]
-    labels = labels.take(~np.isin(labels.passes, kept))
+    labels = labels.select(~np.isin(labels.passes, kept))
     if not len(labels.change):
-        raise UsageError("passes: expected at least one trial that succeeded, found none; collect from more modules")
-    asking = labels.passes
+        raise UsageError("passes: expected at least one trial that succeeded, found none; train on more modules")
+    omitted = labels.passes
     departs = _fit(labels, settings, (*features, *map(_feature_of, DECIDED_PASSES)), seed).departs
     evidence = tuple(
-        _evidence(name, labels.take(asking == place), departs[asking == place])
+        _evidence(name, labels.select(omitted == place), departs[omitted == place])
         for place, name in enumerate(DECIDED_PASSES)
     )
     chosen = [place for place, one in enumerate(evidence) if one.chosen]
     if not chosen:
         raise UsageError(
-            f"passes: expected that leaving one of {', '.join(DECIDED_PASSES)} out pays on projects that do not teach, "
-            f"found none that does in {len(labels.change)} trials; collect from more projects"
+            f"passes: expected that leaving out one of {', '.join(DECIDED_PASSES)} saves bytes on projects outside the "
+            f"fit, found none that does in {len(labels.change)} trials; train on more projects"
         )
     names = (*features, *(_feature_of(DECIDED_PASSES[place]) for place in chosen))
-    last = _fit(labels.take(np.isin(asking, chosen)), settings, names, seed)
+    last = _fit(labels.select(np.isin(omitted, chosen)), settings, names, seed)
     return PassFit(policy=last.policy, evidence=evidence, correlation=last.correlation, fitted_on=last.fitted_on)
 
 
 def _feature_of(name: str) -> str:
+    """Name the feature that is 1 where the policy is asked about this pass."""
     return f"pass:{name}"
 
 
 def _evidence(name: str, labels: PassLabels, departs: npt.NDArray[np.bool_]) -> PassEvidence:
+    """Sum what leaving out the pass ``name`` saved where the first fit ``departs`` [N], that is, would leave it out."""
     saved = -labels.change[departs]
     total, error = sum_and_error(saved)
     return PassEvidence(
@@ -148,7 +150,7 @@ def _evidence(name: str, labels: PassLabels, departs: npt.NDArray[np.bool_]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Fitted:
-    """An ensemble, and the questions [N] where members that were not fitted on the project would leave the pass out."""
+    """An ensemble, and the labels [N] where members that were not fitted on the project would leave the pass out."""
 
     policy: Policy
     departs: npt.NDArray[np.bool_]
@@ -157,6 +159,7 @@ class _Fitted:
 
 
 def _fit(labels: PassLabels, settings: PassTrialsConfig, names: tuple[str, ...], seed: int) -> _Fitted:
+    """Fit an ensemble to the features ``names``, and decide each label by members not fitted on its project."""
     from mlgokit.algorithms.effect_fit import fit_effects
 
     columns = [PASS_SELECTION.feature_names.index(name) for name in names]
@@ -172,7 +175,7 @@ def _fit(labels: PassLabels, settings: PassTrialsConfig, names: tuple[str, ...],
         change=(labels.change + settings.slowdown_price * slower).astype(np.float32),
         project=project,
         projects=tuple(labels.projects[number] for number in numbers),
-        away=np.ones(len(values), bool),
+        departs=np.ones(len(values), bool),
     )
     policy, report = fit_effects(
         effects, settings.fit, problem=PASS_SELECTION.name, rng=np.random.default_rng([seed, len(names)])

@@ -30,7 +30,7 @@ _VARIANCE_EPSILON = 1e-8
 
 
 def make(task: Task, settings: PpoConfig) -> Learner:
-    """Make the learner for ``task``."""
+    """Make the PPO learner: it draws decisions from its policy, and shifts the policy to those with positive reward."""
     optimiser = _optimiser(settings)
     temperature = settings.spread if task.kind is AdviceKind.REAL else 1.0
 
@@ -99,17 +99,19 @@ def _optimiser(settings: PpoConfig) -> optax.GradientTransformation:
 
 
 def _mean(rewards: Sequence[npt.NDArray[np.float64]]) -> float:
+    """Compute the mean reward of all decisions; 0 without decisions."""
     return float(np.concatenate(rewards).mean()) if rewards and sum(map(len, rewards)) else 0.0
 
 
 def _is_used(experience: Experience, settings: PpoConfig) -> bool:
+    """Whether a compilation has enough decisions to be trained on."""
     return len(experience.decisions) > (2 if settings.reference_frames else 0)
 
 
 def _frames(
     experience: Experience, reward: npt.NDArray[np.float64], settings: PpoConfig
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """Reward and weight [N] of the decisions; empty if the compilation is not used."""
+    """Make the rewards and the weights in the loss [N] of a compilation's decisions; empty if it is not used."""
     if not _is_used(experience, settings):
         reward = reward[:0]
     weight = np.ones(len(reward), np.float32)
@@ -120,7 +122,10 @@ def _frames(
 
 
 def window_order(rows: int, settings: PpoConfig, rng: np.random.Generator) -> npt.NDArray[np.int32]:
-    """Draw the windows of each gradient step [steps, batch]: all whole ones, shuffled anew in each epoch."""
+    """Draw the windows of ``settings.sequence`` decisions for each gradient step, [steps, batch].
+
+    Every window of ``rows`` decisions is drawn once in an epoch, shuffled anew; the last incomplete one is left out.
+    """
     windows = rows // settings.sequence
     wanted = settings.steps * settings.batch
     passes = [rng.permutation(windows) for _ in range(-(-wanted // windows))]
@@ -129,14 +134,15 @@ def window_order(rows: int, settings: PpoConfig, rng: np.random.Generator) -> np
 
 @jax.jit
 def _preferences(parameters: network.Parameters, inputs: Any) -> jax.Array:
+    """Compute the mean preference of the ensemble for each input."""
     return network.answers(parameters, inputs).mean(axis=0)
 
 
 def advantages(reward: Any, settings: PpoConfig) -> Any:
-    """Normalised rewards [B, S] of a batch.
+    """Compute advantages from the rewards [B, S] of B windows of S decisions.
 
-    The reference subtracts the mean over all frames, the last of each window counting as 0. With the base as baseline
-    there is nothing to subtract, and only the scale is taken out.
+    The reference subtracts the mean over all frames, the last of each window counting as 0. With component credit the
+    base is the baseline, so that nothing is subtracted, and rewards are only scaled.
     """
     if settings.reference_frames:
         reward = reward.at[:, -1].set(0)
@@ -147,7 +153,7 @@ def advantages(reward: Any, settings: PpoConfig) -> Any:
 
 
 def loss_terms(after: Any, batch: dict[str, Any], beta: Any, kind: AdviceKind, settings: PpoConfig) -> dict[str, Any]:
-    """The terms of the loss that depend on the preferences ``after`` [B, S] or [B, S, C]; means are over all frames.
+    """Compute the terms of the loss that depend on preferences ``after`` [B, S] or [B, S, C]; means over all frames.
 
     ``batch`` has ``advantage``, ``weight``, ``decisions``, ``log_probability`` [B, S], ``before`` like ``after``, and
     ``mask`` with columns.
@@ -166,8 +172,8 @@ def loss_terms(after: Any, batch: dict[str, Any], beta: Any, kind: AdviceKind, s
     }
 
 
-def adapted_beta(beta: Any, divergence: Any, settings: PpoConfig) -> Any:
-    """Adapt the coefficient of the KL penalty for the next step."""
+def adapt_beta(beta: Any, divergence: Any, settings: PpoConfig) -> Any:
+    """Adapt the coefficient of the KL penalty for the next step: larger above the target divergence, smaller below."""
     low, high = 1 - settings.kl_tolerance, 1 + settings.kl_tolerance
     factor = jnp.where(
         divergence < settings.kl_target * low, 1 / 1.5, jnp.where(divergence > settings.kl_target * high, 1.5, 1.0)
@@ -186,7 +192,9 @@ def train(
     kind: AdviceKind,
     settings: PpoConfig,
 ) -> tuple[network.Parameters, Any, Any, dict[str, Any]]:
-    """One gradient step for each row of ``order`` [steps, B], which names windows of the arrays [N, ...] in ``data``.
+    """Perform one gradient step for each row of ``order`` [steps, B].
+
+    A row has positions of windows of ``settings.sequence`` decisions in the arrays [N, ...] of ``data``.
 
     Returns:
         Parameters, the optimiser's state, beta, and the terms of the loss [steps].
@@ -219,7 +227,7 @@ def train(
         divergence = network.divergence(
             kind, batch["before"], answer(parameters), batch.get("mask"), settings.spread
         ).mean()
-        return (parameters, optimiser_state, adapted_beta(beta, divergence, settings)), terms | {"kl": divergence}
+        return (parameters, optimiser_state, adapt_beta(beta, divergence, settings)), terms | {"kl": divergence}
 
     (parameters, optimiser_state, beta), measured = jax.lax.scan(step, (parameters, optimiser_state, beta), order)
     return parameters, optimiser_state, beta, measured

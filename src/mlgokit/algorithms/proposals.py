@@ -15,7 +15,7 @@ def draw_seeds(count: int, rng: np.random.Generator) -> Ints:
 
 
 def draw_modules(modules: int, count: int, rng: np.random.Generator) -> Ints:
-    """Draw ``count`` of ``modules``, each at most once more than any other.
+    """Draw ``count`` positions of ``modules`` modules, each at most once more than any other; returns them sorted.
 
     Example:
         >>> draw_modules(3, 3, np.random.default_rng(0)).tolist()
@@ -38,7 +38,10 @@ def propose_exploring(
     base: bool,
     rng: np.random.Generator,
 ) -> tuple[Proposal, ...]:
-    """Propose ``count`` explorations around ``actor``; with ``base`` also one that follows it of each module."""
+    """Propose ``count`` exploring compilations around ``actor``, of modules drawn from ``modules``.
+
+    With ``base`` each drawn module is also compiled without exploration, as the baseline of credit assignment.
+    """
     chosen = draw_modules(modules, count, rng)
     proposals = [
         Proposal(
@@ -56,7 +59,7 @@ def propose_exploring(
 
 
 def propose_following(actor: Actor, modules: Ints) -> Proposal:
-    """Propose compilations of ``modules`` that follow ``actor``."""
+    """Propose compilations of ``modules`` that follow ``actor`` without exploration."""
     count = len(modules)
     return Proposal(
         actor=actor,
@@ -68,7 +71,12 @@ def propose_following(actor: Actor, modules: Ints) -> Proposal:
 
 
 def stack_decisions(task: Task, experiences: Sequence[Experience]) -> dict[str, npt.NDArray[Any]]:
-    """Stack all decisions: ``inputs`` [N, W] or [N, C, W], ``decisions``, ``log_probability`` and ``mask``."""
+    """Stack the decisions of several compilations, by name.
+
+    Returns:
+        ``inputs`` [N, W] or [N, C, W], normalised; ``decisions`` and ``log_probability`` [N]; and ``mask`` [N, C] with
+        columns.
+    """
     features = np.concatenate([experience.features for experience in experiences])
     flat = features.reshape(-1, features.shape[-1])
     arrays: dict[str, npt.NDArray[Any]] = {

@@ -42,12 +42,12 @@ ALL_KINDS = frozenset(AdviceKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopDefaults:
-    """Defaults of the loop for a preset.
+    """Defaults of the training loop for a preset.
 
     Attributes:
-        iterations: turns of a run without a budget.
-        evaluate_every: turns between validations; 0 for never.
-        validation_share: share of the training projects that is kept apart for validation. Without one, members of an
+        iterations: iterations of a run without a budget.
+        evaluate_every: iterations between validations; 0 for never.
+        validation_share: share of the training projects that is kept apart for validation. If it is 0, members of an
             ensemble are validated on projects that they were not fitted on.
         normaliser: kind of normaliser that is fitted to a trace of the heuristic.
     """
@@ -59,31 +59,31 @@ class LoopDefaults:
 
 
 FEW_TURNS = LoopDefaults(iterations=3, evaluate_every=1, validation_share=0.0)
-"""All projects are fitted on; members of the ensemble are validated on those that they were not fitted on."""
+"""A few iterations without projects for validation only: members of the ensemble are validated on projects that they
+were not fitted on."""
 
 ONE_TURN = LoopDefaults(iterations=1, evaluate_every=0, validation_share=0.0, normaliser="quantile")
-"""There is one policy to choose from, so nothing is validated."""
-
+"""One iteration. There is one policy to choose from, so nothing is validated."""
 
 TRIALS = "trials"
-"""The preset of whole policies tried on single functions, in copies of one compiler."""
+"""Name of the preset that tries whole policies on single functions, in forked copies of the compiler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One learner.
+    """One learner of the table.
 
     Attributes:
         summary: one line for help texts.
-        module: that has its function ``make(task, settings)``.
+        module: name of the Python module that has the learner's function ``make(task, settings)``.
         kinds: kinds of advice that it can learn.
         presets: settings by name; there is always ``default``.
-        of_problem: settings that replace all presets, by problem.
-        reference: the preset ``reference`` by problem, where google/ml-compiler-opt trains that problem so.
-        trials: the preset ``trials`` by problem, for problems that can be learned from trials of single functions.
-        loops: defaults of the loop by preset, where they are not the ordinary ones.
-        fits_normaliser: whether it fits its own normaliser, and so needs no trace with all features.
-        forces_decisions: whether it gives the compiler decisions of single call sites.
+        of_problem: by problem, settings that replace those of all presets.
+        reference: settings of the preset ``reference`` by problem, where google/ml-compiler-opt trains that problem so.
+        trials: settings of the preset ``trials`` by problem, for problems that can be learned from trials of functions.
+        loops: defaults of the training loop by preset, where they are not the ordinary ones.
+        fits_normaliser: whether the learner fits its own normaliser, and so needs no trace with all features.
+        forces_decisions: whether the learner gives the compiler decisions for single call sites.
     """
 
     summary: str
@@ -118,17 +118,17 @@ class Entry:
         by_problem, which = (
             (self.trials, "that it learns from trials")
             if preset == TRIALS
-            else (self.reference, "for which the reference implementation has settings of it")
+            else (self.reference, "for which google/ml-compiler-opt has settings of it")
         )
         if problem not in by_problem:
             raise UsageError(
-                f"algorithm {name}: expected a problem {which} ({', '.join(by_problem)}), found {problem}; "
-                "use the preset default"
+                f"algorithm {name}, preset {preset}: expected a problem {which} ({', '.join(by_problem) or 'none'}), "
+                f"found {problem}; use the preset default"
             )
         return by_problem[problem]
 
     def loop(self, preset: str) -> LoopDefaults:
-        """Look up the defaults of the loop; google/ml-compiler-opt normalises by quantiles."""
+        """Look up the defaults of the training loop for a preset; google/ml-compiler-opt normalises by quantiles."""
         ordinary = LoopDefaults(normaliser="quantile") if preset == "reference" else LoopDefaults()
         return self.loops.get(preset, ordinary)
 
@@ -248,22 +248,25 @@ def check_learner(name: str, problem: Problem) -> None:
     _check_kind(name, problem.name, problem.advice_kind)
     if entry.forces_decisions and not problem.takes_sites:
         raise UsageError(
-            f"algorithm {name}: expected the problem {INLINE_SIZE.name}, for which the compiler can be given the "
-            f"decisions of single sites, found {problem.name}; use bc-max"
+            f"algorithm {name}: expected the problem {INLINE_SIZE.name}, for which the compiler can be given "
+            f"decisions for single call sites, found {problem.name}; use bc-max"
         )
 
 
 def _entry(name: str) -> Entry:
+    """Look up a learner by name."""
     if name not in LEARNERS:
         raise UsageError(f"algorithm: expected one of {', '.join(LEARNERS)}, found {name!r}; name one of these")
     return LEARNERS[name]
 
 
 def _check_kind(name: str, problem: str, kind: AdviceKind) -> None:
+    """Check that a learner can learn a kind of advice."""
     if kind not in LEARNERS[name].kinds:
         able = ", ".join(key for key, other in LEARNERS.items() if kind in other.kinds)
         raise UsageError(
-            f"algorithm {name}: expected one that learns {kind.value} advice, as {problem} needs; use one of {able}"
+            f"algorithm {name}: expected an algorithm that learns {kind.value} advice, which {problem} needs, found "
+            f"one that does not; use one of {able}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Rewards of decisions from scores of contexts and changes of components."""
+"""Rewards of decisions, from the scores of their contexts or the changes of their components."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _EPSILON = 0.01
 
 
 def relative_reward(score: Floats, baseline: Floats) -> Floats:
-    """Relative reduction of ``score`` against ``baseline``; google/ml-compiler-opt's ``calculate_reward``.
+    """Compute the relative reduction of ``score`` against ``baseline``; google/ml-compiler-opt's ``calculate_reward``.
 
     Example:
         >>> relative_reward(np.array([8.0]), np.array([10.0])).round(7).tolist()
@@ -104,7 +104,7 @@ def _whole_module(experience: Experience) -> Experience:
 
 
 def relative_gain(experiences: Sequence[Experience]) -> float:
-    """Relative reduction of the sum of all scores against the heuristic's; 0 without experiences."""
+    """Compute the relative reduction of the sum of all scores against the heuristic's; 0 without experiences."""
     score = sum(float(experience.scores.sum()) for experience in experiences)
     default = sum(float(experience.default_scores.sum()) for experience in experiences)
     return 1 - score / default if default > 0 else 0.0

@@ -19,7 +19,7 @@ LARGEST_MOVE = 12
 
 
 def moves_of(compiled: ScoredBuild) -> list[tuple[int, ...]]:
-    """List the moves of a search: every single decision, and all like decisions about one callee together.
+    """List the moves of a search: every single decision, and all equal decisions about one callee together.
 
     A local function dies only when all its calls are inlined, so that no single flip shows what that is worth.
 
@@ -41,9 +41,9 @@ def independent_moves(
 
     Args:
         compiled: the compilation to start from; T decisions.
-        moves: each the positions of the decisions that it flips.
-        order: indices of moves, the most promising first; those not in it are not made.
-        most: how many moves to make.
+        moves: for each move the positions of the decisions that it flips.
+        order: indices of moves, the most promising first; moves that it lacks are not made.
+        most: maximum number of moves.
 
     Example:
         >>> ids = np.array([1, 1, 2])
@@ -81,8 +81,8 @@ def independent_flips(base: ScoredBuild, sites: npt.NDArray[np.int64], *, most: 
     Args:
         base: a compilation; T decisions.
         sites: [T] its call sites.
-        most: how many moves are made at most, of one decision or of all like ones about a callee.
-        seed: of the order in which moves are considered.
+        most: maximum number of moves, each of one decision or of all equal decisions about one callee.
+        seed: seed of the order in which moves are considered.
 
     Example:
         >>> ids = np.array([1, 1, 2])
@@ -103,10 +103,10 @@ def independent_flips(base: ScoredBuild, sites: npt.NDArray[np.int64], *, most: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The flips to keep of one compilation; N flips.
+    """Which of the N flips of one compilation to keep.
 
     Attributes:
-        kept: [N] whether the flip's component became smaller.
+        kept: [N] whether the flip is kept because its component became smaller.
         gain: sum of bytes that the kept components save, if components are independent.
     """
 
@@ -121,13 +121,13 @@ def judge(credit: Credit, *, least_bytes: float = 0.5) -> Verdict:
 
 
 def functions_as_before(credit: Credit, kept: npt.NDArray[np.bool_]) -> Ints:
-    """Ids of the functions that are as in the base if only the kept flips are made.
+    """Find the functions whose code is as in the base if only the kept flips are made; returns their ids.
 
     All others are as in the explored compilation: those that only kept components reach, and those that none reaches.
 
     Args:
-        credit: of the explored compilation; N flips.
-        kept: [N] alike for all flips of a component.
+        credit: credit assignment of the explored compilation; N flips.
+        kept: [N] whether each flip is kept, the same for all flips of a component.
 
     Example:
         Of two flips, in the functions 1 and 2, which both call function 3, the first is kept.

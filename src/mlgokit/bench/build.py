@@ -1,4 +1,4 @@
-"""Both builds of a workload, made in a folder of the same name, so that only the compiler's output differs."""
+"""Makes both builds of a workload in a folder of the same name, so that only the compiler's output differs."""
 
 import contextlib
 import os
@@ -25,6 +25,7 @@ from mlgokit.files import writing
 from mlgokit.progress import Report
 
 LINK_SECONDS = 300.0
+"""Deadline of a link."""
 _BUILD, _RUN, _OBJECTS = "build", "run", "objects"
 _PLUGIN = "-fpass-plugin="
 _DRIVER_STANDARDS = {".c": ("c", "gnu11"), ".cpp": ("c++", "c++17")}
@@ -32,15 +33,15 @@ _DRIVER_STANDARDS = {".c": ("c", "gnu11"), ".cpp": ("c++", "c++17")}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildContext:
-    """What all builds have in common.
+    """The settings that the builds of all workloads share.
 
     Attributes:
-        toolchain: its clang compiles.
-        sides: options that each side adds.
+        toolchain: toolchain whose clang compiles.
+        sides: flags that each side (baseline and candidate) adds to the compiler.
         sources: folder of unpacked projects.
         workers: number of compilers at once.
         compile_seconds: deadline of one compilation.
-        build_seconds: deadline of one command of the user's own.
+        build_seconds: deadline of one command of the user's own build.
     """
 
     toolchain: Toolchain
@@ -55,8 +56,8 @@ class BuildContext:
 class Workspace:
     """The folder of a workload during a comparison.
 
-    A build is in ``build`` when it is made and when it runs, and beside it, under the name of its side, while the other
-    one has the place. So all paths in it and all that it is told are the same for both.
+    A build is in the folder ``build`` while it is made and while it runs, and otherwise beside it, in a folder with the
+    name of its side. So both builds see the same paths.
     """
 
     folder: Path
@@ -68,17 +69,17 @@ class Workspace:
 
     @property
     def run(self) -> Path:
-        """The folder where a program of projects runs; made anew each time."""
+        """The working directory of a program of projects; emptied before each run."""
         return self.folder / _RUN
 
     @property
     def inputs(self) -> Path:
-        """The folder of inputs."""
+        """The folder of generated inputs."""
         return self.folder / "inputs"
 
     @property
     def results(self) -> Path:
-        """The file that ``{results}`` stands for."""
+        """The file to which a workload writes its results, ``{results}`` in its command."""
         return self.folder / "results.json"
 
     def clear(self) -> None:
@@ -93,7 +94,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def activate(self, side: SideName) -> Generator[None]:
-        """Within the block, move a build to the folder where builds run."""
+        """Within the block, the build of ``side`` is in the folder ``build``."""
         (self.folder / side).rename(self.build)
         try:
             yield
@@ -103,7 +104,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """One build: its costs, or why it failed."""
+    """One build of a workload: its cost and the bytes of its program, or why it failed."""
 
     cost: BuildCost | None = None
     image: int | None = None
@@ -113,17 +114,17 @@ class Built:
 def build_sides(
     workload: Workload, workspace: Workspace, context: BuildContext, *, done: Collection[SideName] = (), report: Report
 ) -> Iterator[tuple[SideName, Built]]:
-    """Build a workload both ways, and yield each side as soon as it is finished.
+    """Build both sides of a workload, and yield each side as soon as it is finished.
 
     Args:
-        workload: what is built.
-        workspace: where; must be clear but for the sides that are done.
-        context: how.
+        workload: workload to build.
+        workspace: folder of the workload; empty except for the sides that are done.
+        context: settings of all builds.
         done: sides that are built already.
-        report: told how far it is.
+        report: receives the progress.
 
     Raises:
-        CorpusError: its projects are not unpacked, or their options do more than decide the code.
+        CorpusError: a project is not unpacked, or has options that do more than decide the code.
         StorageError: the disk is full or not writable.
         ToolError: a program cannot be started.
     """
@@ -135,8 +136,8 @@ def build_sides(
                 yield side, _build_by_commands(workload, workspace, context, side)
 
 
-def filled(words: Sequence[str], workload: Workload, workspace: Workspace, toolchain: Toolchain) -> list[str]:
-    """Fill in the placeholders of words, except for ``{flags}``."""
+def fill_marks(words: Sequence[str], workload: Workload, workspace: Workspace, toolchain: Toolchain) -> list[str]:
+    """Replace the marks of a workload's command, such as ``{build}``, by paths; ``{flags}`` is left to the caller."""
     marks = {
         "{build}": workspace.build,
         "{source}": workload.source or workspace.build,
@@ -156,30 +157,34 @@ def filled(words: Sequence[str], workload: Workload, workspace: Workspace, toolc
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without the plugin's variables."""
+    """Return this process's environment without the plugin's variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
 
 
 def image_bytes(path: Path) -> int | None:
-    """Code, read-only data and unwind tables of a linked ELF file; ``None`` for other files."""
+    """Measure a linked ELF file: bytes of code, read-only data and unwind tables; ``None`` for other files."""
     with contextlib.suppress(InputError, OSError):
         return section_totals(read_elf(path)).llvm_size_text
     return None
 
 
 def program_of(workload: Workload, workspace: Workspace, toolchain: Toolchain, side: SideName) -> Path:
-    """The program of a build that is stored under the name of its side; the same for both if it is not built."""
-    program = workspace.build / filled(workload.run[:1], workload, workspace, toolchain)[0]
+    """Find the program of a side's build, while that build is in the folder of its side.
+
+    A program that is not in the build folder is not built by the workload, and so the same for both sides.
+    """
+    program = workspace.build / fill_marks(workload.run[:1], workload, workspace, toolchain)[0]
     inside = program.is_relative_to(workspace.build)
     return workspace.folder / side / program.relative_to(workspace.build) if inside else program
 
 
 def image_of(workload: Workload, workspace: Workspace, toolchain: Toolchain, side: SideName) -> int | None:
-    """Bytes of that program; ``None`` if it is no ELF file."""
+    """Measure the program of a side's build, as :func:`image_bytes` does; ``None`` if it is no ELF file."""
     return image_bytes(program_of(workload, workspace, toolchain, side))
 
 
-def _failed(side: SideName, reason: str) -> Built:
+def _failed_build(side: SideName, reason: str) -> Built:
+    """Make the result of a build that failed."""
     return Built(failure=Failure(side=side, step="build", reason=reason))
 
 
@@ -187,27 +192,28 @@ def _failed(side: SideName, reason: str) -> Built:
 
 
 def _build_by_commands(workload: Workload, workspace: Workspace, context: BuildContext, side: SideName) -> Built:
+    """Run the user's own build commands for one side, with its flags in CFLAGS, CXXFLAGS and ``{flags}``."""
     flags = context.sides[side]
     with writing(workspace.build):
         workspace.build.mkdir()
     environment = {**clean_environment(), **flags.environment}
     environment |= {"CC": str(context.toolchain.clang), "CXX": str(context.toolchain.clangxx)}
     for name in ("CFLAGS", "CXXFLAGS"):
-        # What the build adds itself comes later, and may win: -Oz of its own before -O2 of a side.
+        # Options that the build adds itself come later and override these: its own -Oz overrides -O2 of a side.
         environment[name] = " ".join(filter(None, [os.environ.get(name, ""), shlex.join(flags.words)]))
     seconds, peak = 0.0, 0
     try:
         for command in workload.build:
             argv = [
                 word.replace("{flags}", shlex.join(flags.words))
-                for item in filled(command, workload, workspace, context.toolchain)
+                for item in fill_marks(command, workload, workspace, context.toolchain)
                 for word in (flags.words if item == "{flags}" else (item,))
             ]
             done = process.run(argv, timeout_seconds=context.build_seconds, cwd=workspace.build, env=environment)
             if done.returncode != 0:
                 how = "did not end in time" if done.timed_out else f"ended with {done.returncode}"
-                said = done.stderr if done.stderr.strip() else done.stdout[-2000:].decode("utf-8", "replace")
-                return _failed(side, f"`{shlex.join(command)}` {how}: {first_error(said)}")
+                output = done.stderr if done.stderr.strip() else done.stdout[-2000:].decode("utf-8", "replace")
+                return _failed_build(side, f"`{shlex.join(command)}` {how}: {first_error(output)}")
             seconds += done.user_seconds + done.system_seconds
             peak = max(peak, done.peak_bytes)
     finally:
@@ -224,10 +230,10 @@ class Unit:
     """One compilation of a workload of projects.
 
     Attributes:
-        words: compiler and options, without what a side adds, and without the object.
+        words: compiler and options, without the flags of a side, and without the object.
         input: words that name the source.
-        folder: where it runs.
-        name: of the source, below the folder.
+        folder: working directory of the compiler.
+        name: path of the source below the folder.
     """
 
     words: tuple[str, ...]
@@ -238,7 +244,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compiled:
-    """What one compilation took; ``reason`` is why it failed."""
+    """Processor time and peak memory of one compilation; ``reason`` says why it failed, and is empty for success."""
 
     seconds: float
     peak_bytes: int
@@ -248,6 +254,7 @@ class _Compiled:
 def _build_projects(
     workload: Workload, workspace: Workspace, context: BuildContext, *, report: Report
 ) -> dict[SideName, Built]:
+    """Compile and link the projects and the driver of a workload, for both sides."""
     expect_linker(context.toolchain, "bench")
     units = list(units_of(workload, toolchain=context.toolchain, sources=context.sources))
     for side in SIDES:
@@ -255,7 +262,7 @@ def _build_projects(
             (workspace.folder / _OBJECTS / side).mkdir(parents=True)
 
     def compile_unit(index: int) -> dict[SideName, _Compiled]:
-        # In turns, so that a busy machine slows both sides alike.
+        # The order alternates, so that a busy machine slows both sides alike.
         order = SIDES if index % 2 == 0 else SIDES[::-1]
         return {
             side: _compile(units[index], workspace.folder / _OBJECTS / side / f"{index}.o", context, side)
@@ -276,11 +283,11 @@ def _build_projects(
 
 
 def units_of(workload: Workload, *, toolchain: Toolchain, sources: Path) -> Iterator[Unit]:
-    """The compilations of a workload of projects: their sources and the driver.
+    """List the compilations of a workload of projects: of the projects' sources and of the driver.
 
     Args:
-        workload: a workload of projects.
-        toolchain: its clang compiles.
+        workload: workload of projects.
+        toolchain: toolchain whose clang compiles.
         sources: folder of unpacked projects.
 
     Raises:
@@ -317,6 +324,7 @@ def units_of(workload: Workload, *, toolchain: Toolchain, sources: Path) -> Iter
 
 
 def _compile(unit: Unit, output: Path, context: BuildContext, side: SideName) -> _Compiled:
+    """Compile one source with the flags of a side."""
     flags = context.sides[side]
     done = process.run(
         [*unit.words, *flags.words, "-c", "-o", str(output), *unit.input],
@@ -341,8 +349,9 @@ def _link(
     side: SideName,
     is_cxx: bool,
 ) -> Built:
+    """Link the objects of a side to the program, if all of them compiled."""
     if reason := next((one.reason for one in compiled if one.reason), ""):
-        return _failed(side, reason)
+        return _failed_build(side, reason)
     objects = [str(workspace.folder / _OBJECTS / side / f"{index}.o") for index in range(len(compiled))]
     # A link with bitcode generates code, so it needs the options too; the plugin is for the compilers.
     options = [word for word in context.sides[side].words if not word.startswith(_PLUGIN)]
@@ -356,7 +365,7 @@ def _link(
     )
     if done.returncode != 0:
         how = f"did not link within {LINK_SECONDS:.0f} s" if done.timed_out else "does not link"
-        return _failed(side, f"{workload.name} {how}: {first_error(done.stderr)}")
+        return _failed_build(side, f"{workload.name} {how}: {first_error(done.stderr)}")
     cost = BuildCost(
         seconds=sum(one.seconds for one in compiled),
         peak_bytes=max(one.peak_bytes for one in compiled),

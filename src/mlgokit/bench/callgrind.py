@@ -14,7 +14,7 @@ from mlgokit.compiler.toolchain import apt_command
 from mlgokit.errors import InputError, ToolError
 
 SLOWER = 150.0
-"""How many times the deadline of a plain run it may take."""
+"""Factor by which the deadline of a run is extended under callgrind."""
 _TERMS = {"instructions": ("Ir",), "loads": ("Dr",), "stores": ("Dw",), "branches": ("Bc", "Bi")}
 _NAMED = re.compile(r"(c?)(ob|fn)=\((\d+)\)(?: (.*))?$")
 _POSITIONS = "+-*0123456789"
@@ -34,8 +34,8 @@ class Callgrind:
 
     Attributes:
         valgrind: path of valgrind.
-        version: its version.
-        by_address: profiles say of each instruction how often it was executed (:func:`read_addresses`).
+        version: version of valgrind.
+        by_address: whether profiles have the executions of each instruction (:func:`read_addresses`).
     """
 
     valgrind: str
@@ -54,7 +54,7 @@ class Callgrind:
 
     @property
     def events(self) -> tuple[str, ...]:
-        """All events."""
+        """Callgrind counts all events."""
         return EVENTS
 
     def count(self, execution: Execution, scratch: Path) -> Counted:
@@ -87,25 +87,25 @@ def find_callgrind() -> Callgrind:
     """
     valgrind = shutil.which("valgrind")
     if valgrind is None:
-        raise ToolError(f"valgrind: expected it in PATH, found none; run `{apt_command('valgrind')}`")
+        raise ToolError(f"callgrind: expected valgrind in PATH, found none; run `{apt_command('valgrind')}`")
     tried = process.run([valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", "true"], timeout_seconds=60)
     if tried.returncode != 0:
         raise ToolError(
             f"valgrind {valgrind}: expected it to run `true` under callgrind, found: {first_error(tried.stderr)}; "
             "install a valgrind that fits this system"
         )
-    said = process.run([valgrind, "--version"], timeout_seconds=60).stdout.decode("utf-8", "replace").strip()
-    return Callgrind(valgrind=valgrind, version=said)
+    version = process.run([valgrind, "--version"], timeout_seconds=60).stdout.decode("utf-8", "replace").strip()
+    return Callgrind(valgrind=valgrind, version=version)
 
 
 def read_profile(path: Path, own: Path) -> tuple[Counts, Counts]:
-    """Sum a profile: the events in a file, or in the files of a folder, and those of the whole process.
+    """Sum a callgrind profile: the events in the object file ``own`` (or all in that folder), and in the whole process.
 
-    The format is callgrind's: a line with costs follows its position, and one after ``calls=`` is of the called
-    function, which has lines of its own (https://valgrind.org/docs/manual/cl-format.html).
+    A line with costs follows its position; one after ``calls=`` belongs to the called function, which has lines of its
+    own (https://valgrind.org/docs/manual/cl-format.html).
 
     Raises:
-        InputError: it is no such profile.
+        InputError: the file is no callgrind profile.
     """
     columns, by_function = _by_function(path, own)
     mine, whole = ([0] * len(columns), [0] * len(columns))
@@ -117,12 +117,12 @@ def read_profile(path: Path, own: Path) -> tuple[Counts, Counts]:
 
 
 def read_functions(path: Path, own: Path) -> dict[str, Counts]:
-    """The events in each function of a file, or of the files of a folder, by symbol and without callees.
+    """Sum the events of each function of the object file ``own`` (or of all in that folder), without its callees.
 
-    A function that calls itself is in a profile once more for each depth (``f'2``); here it is one.
+    A recursive function is in a profile once more for each depth (``f'2``); these are added up.
 
     Raises:
-        InputError: it is no such profile.
+        InputError: the file is no callgrind profile.
     """
     columns, by_function = _by_function(path, own)
     totals: dict[str, list[int]] = {}
@@ -134,10 +134,10 @@ def read_functions(path: Path, own: Path) -> dict[str, Counts]:
 
 
 def read_addresses(path: Path, own: Path) -> dict[int, int]:
-    """The number of executions of each instruction of a file, by its address in the file.
+    """Sum the executions of each instruction of the object file ``own``, by its address in that file.
 
     Raises:
-        InputError: it is no such profile, or one without addresses.
+        InputError: the file is no callgrind profile, or one without addresses.
     """
     columns, lines = _read(path, own)
     if "Ir" not in columns:
@@ -153,7 +153,7 @@ def read_addresses(path: Path, own: Path) -> dict[int, int]:
 
 
 def _by_function(path: Path, own: Path) -> tuple[list[str], dict[tuple[str, bool], list[int]]]:
-    """Names of the events, and their totals by function symbol and whether the function is in ``own``."""
+    """Read the names of the events, and their totals by function symbol and whether the function is in ``own``."""
     columns, lines = _read(path, own)
     found: dict[tuple[str, bool], list[int]] = {}
     for is_own, function, _, costs in lines:
@@ -164,7 +164,7 @@ def _by_function(path: Path, own: Path) -> tuple[list[str], dict[tuple[str, bool
 
 
 def _read(path: Path, own: Path) -> tuple[list[str], Iterator[tuple[bool, str, int | None, list[int]]]]:
-    """Names of the events, and lines as from :func:`_costs`, with whether the object is one of ``own``."""
+    """Read the names of the events, and the lines of :func:`_costs`, with whether the object file is in ``own``."""
     place = own.resolve()
 
     @functools.cache
@@ -180,7 +180,7 @@ def _read(path: Path, own: Path) -> tuple[list[str], Iterator[tuple[bool, str, i
 
 
 def _costs(path: Path) -> Generator[tuple[str, str, int | None, list[int]]]:
-    """First yield the names of events; then object, function, address and costs of each line."""
+    """Parse a profile: first yield the names of events; then object file, function, address and costs of each line."""
     names: dict[tuple[str, str], str] = {}
     current = {"ob": "", "fn": ""}
     skipped, begun = False, False
@@ -210,7 +210,7 @@ def _costs(path: Path) -> Generator[tuple[str, str, int | None, list[int]]]:
 
 
 def _address(positions: Sequence[str], word: str, before: int) -> int | None:
-    """The address at the beginning of a line, if any; it may be given relative to the previous one."""
+    """Parse the address at the beginning of a line, if any; it may be relative to the previous address."""
     if "instr" not in positions:
         return None
     if word == "*":
@@ -219,6 +219,7 @@ def _address(positions: Sequence[str], word: str, before: int) -> int | None:
 
 
 def _counts(columns: Sequence[str], totals: Sequence[int]) -> Counts:
+    """Make counts of callgrind's totals; an event is ``None`` if the profile lacks its columns."""
     by_name = dict(zip(columns, totals, strict=True))
     return Counts(
         **{
@@ -229,6 +230,7 @@ def _counts(columns: Sequence[str], totals: Sequence[int]) -> Counts:
 
 
 def _sum(counts: Sequence[Counts]) -> Counts:
+    """Add up counts; an event is ``None`` if it is missing in one of them."""
     values = [one.to_json() for one in counts]
     return Counts(
         **{

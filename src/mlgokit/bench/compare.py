@@ -1,4 +1,4 @@
-"""Comparison of workloads: both builds are made, run, counted and timed."""
+"""Compares two builds of each workload: makes them, runs them, counts what they execute, and times them."""
 
 import dataclasses
 import tempfile
@@ -28,16 +28,16 @@ from mlgokit.statistics import bootstrap_interval, geometric_mean_change
 
 CounterName = Literal["auto", "perf", "callgrind", "none"]
 RESULT_PAIRS = 4
-"""Runs of each side of a workload that writes results itself."""
+"""Number of runs of each side of a workload that writes results itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The chosen counter.
+    """The counter that was chosen.
 
     Attributes:
-        counter: ``None`` if nothing is counted.
-        reason: why it is not perf, or why there is none.
+        counter: counter to use; ``None`` if nothing is counted.
+        reason: why the counter is not perf, or why there is none.
     """
 
     counter: Counter | None
@@ -45,10 +45,10 @@ class Chosen:
 
 
 def choose_counter(wanted: CounterName) -> Chosen:
-    """Choose the requested counter; ``auto`` means perf if its events really count here, else callgrind.
+    """Choose a counter of executed instructions; ``auto`` means perf if it counts on this machine, else callgrind.
 
     Raises:
-        ToolError: it was asked for by name, or nothing counts on this machine.
+        ToolError: the counter that was named does not work here, or no counter does.
     """
     if wanted == "none":
         return Chosen(counter=None, reason="nothing was to be counted")
@@ -59,7 +59,7 @@ def choose_counter(wanted: CounterName) -> Chosen:
     if isinstance(found, Perf):
         return Chosen(counter=found)
     if wanted == "perf":
-        raise ToolError(f"perf: expected it to count instructions, found: {found}; use --counter callgrind")
+        raise ToolError(f"--counter perf: expected perf to count instructions, found: {found}; use --counter callgrind")
     return Chosen(counter=find_callgrind(), reason=found)
 
 
@@ -76,23 +76,23 @@ def compare_workloads(
 ) -> tuple[WorkloadResult, ...]:
     """Compare two builds of each workload.
 
-    Everything is built first, then counted with as many at once as there are workers, then timed one after the other.
-    Each step of a workload is kept on disk as soon as it is done. A call that was interrupted goes on there, if all
-    that decides the numbers is the same; :func:`~mlgokit.bench.kept.forget` lets the next one begin anew.
+    All workloads are built first, then counted with as many at once as there are workers, then timed one by one. The
+    result of each step is stored on disk, so that an interrupted comparison continues if all that affects its numbers
+    is the same; :func:`~mlgokit.bench.kept.forget` makes the next one start again.
 
     Args:
-        workloads: which.
-        context: how to build.
-        folder: to work in; what is there must be an earlier comparison's, and is replaced.
-        without: a folder that decides no numbers, wherever it lies, as the result goes there.
-        counter: who counts, if anybody.
+        workloads: workloads to compare.
+        context: settings of all builds.
+        folder: working folder; must be empty or of an earlier comparison, whose files are replaced.
+        without: folder of the comparison's own results, which is ignored among the files that affect the numbers.
+        counter: counter of executed instructions; ``None`` to count nothing.
         run_seconds: deadline of a run.
         timing: bounds on the timing of each workload.
-        report: told what is done.
+        report: receives the progress.
 
     Raises:
-        CorpusError: projects are not unpacked.
-        ReuseError: something else is in the folder.
+        CorpusError: a project is not unpacked.
+        ReuseError: the folder has other files.
         StorageError: the disk is full or not writable.
         ToolError: a program cannot be started.
     """
@@ -104,43 +104,44 @@ def compare_workloads(
     for workload in workloads:
         workspace = Workspace(folder=(folder / workload.name).absolute())
         key = key_of(workload, context, without, settings)
-        found.append(_built(workload, workspace, context, key, report=report))
+        found.append(_build(workload, workspace, context, key, report=report))
         stages.append(
             Stage(workload=workload, workspace=workspace, toolchain=context.toolchain, run_seconds=run_seconds)
         )
 
     def execute(index: int) -> Kept:
-        return _step(stages[index], found[index], "counted", lambda row: _executed(stages[index], row, counter))
+        return _run_step(stages[index], found[index], "counted", lambda row: _execute(stages[index], row, counter))
 
     found = parallel(execute, range(len(stages)), workers=context.workers, report=report, label="count")
     for index, stage in enumerate(stages):
         report(index, len(stages), "time")
-        found[index] = _step(stage, found[index], "timed", lambda row, stage=stage: _timed(stage, row, timing))
+        found[index] = _run_step(stage, found[index], "timed", lambda row, stage=stage: _time(stage, row, timing))
     report(len(stages), len(stages), "time")
     return tuple(one.row for one in found)
 
 
-def _built(workload: Workload, workspace: Workspace, context: BuildContext, key: str, *, report: Report) -> Kept:
+def _build(workload: Workload, workspace: Workspace, context: BuildContext, key: str, *, report: Report) -> Kept:
     """Make both builds and the inputs, or reuse those of an interrupted run."""
     kept = read_kept(workspace, workload, context.toolchain, key)
     if kept is None:
         workspace.clear()
         kept = Kept(of=key, step="", row=WorkloadResult(name=workload.name, kind=workload.kind))
-    if not kept.has("built"):
+    if not kept.is_done("built"):
         for side, built in build_sides(
             workload, workspace, context, done=SIDES[:1] if kept.step else (), report=report
         ):
             kept = dataclasses.replace(
-                kept, step="built" if side == SIDES[1] else side, row=_with(kept.row, side, built)
+                kept, step="built" if side == SIDES[1] else side, row=_add_build(kept.row, side, built)
             )
             keep(workspace, kept)
-    if not kept.has("timed"):
+    if not kept.is_done("timed"):
         for wanted in workload.inputs:
             write_input(wanted, workspace.inputs)
     return kept
 
 
-def _with(row: WorkloadResult, side: SideName, built: Built) -> WorkloadResult:
+def _add_build(row: WorkloadResult, side: SideName, built: Built) -> WorkloadResult:
+    """Add a side's build to the results of a workload."""
     result = SideResult(image=built.image, cost=built.cost)
     failures = (*row.failures, *([] if built.failure is None else [built.failure]))
     if side == SIDES[0]:
@@ -148,25 +149,26 @@ def _with(row: WorkloadResult, side: SideName, built: Built) -> WorkloadResult:
     return dataclasses.replace(row, after=result, failures=failures)
 
 
-def _step(stage: Stage, kept: Kept, step: Step, work: Callable[[WorkloadResult], WorkloadResult]) -> Kept:
-    """Perform a step unless it has been done, and store its result; skipped after a failure."""
-    if kept.has(step) or kept.row.failures:
+def _run_step(stage: Stage, kept: Kept, step: Step, work: Callable[[WorkloadResult], WorkloadResult]) -> Kept:
+    """Perform a step of a workload and store its result, unless it has been done, or an earlier step failed."""
+    if kept.is_done(step) or kept.row.failures:
         return kept
     done = dataclasses.replace(kept, step=step, row=work(kept.row))
     keep(stage.workspace, done)
     return done
 
 
-def _executed(stage: Stage, result: WorkloadResult, counter: Counter | None) -> WorkloadResult:
-    """Run both builds, compare their output, and count."""
+def _execute(stage: Stage, result: WorkloadResult, counter: Counter | None) -> WorkloadResult:
+    """Run both builds, compare their output, and count what they execute."""
     if stage.workload.format != "command":
-        return _with_results(stage, result, counter)
+        return _read_own_results(stage, result, counter)
     same, failures = compare_output(stage)
     result = dataclasses.replace(result, same_output=same, failures=failures)
-    return _counted(stage, result, counter) if same and counter is not None else result
+    return _count(stage, result, counter) if same and counter is not None else result
 
 
-def _counted(stage: Stage, result: WorkloadResult, counter: Counter) -> WorkloadResult:
+def _count(stage: Stage, result: WorkloadResult, counter: Counter) -> WorkloadResult:
+    """Add what both builds execute to the results of a workload."""
     counted, failures = count_both(stage, counter)
     if failures:
         return dataclasses.replace(result, failures=failures)
@@ -177,18 +179,19 @@ def _counted(stage: Stage, result: WorkloadResult, counter: Counter) -> Workload
     return dataclasses.replace(result, before=before, after=after)
 
 
-def _timed(stage: Stage, result: WorkloadResult, timing: Timing) -> WorkloadResult:
+def _time(stage: Stage, result: WorkloadResult, timing: Timing) -> WorkloadResult:
+    """Add the time of both builds to the results of a workload, or why they are not timed."""
     programs = [program_of(stage.workload, stage.workspace, stage.toolchain, side) for side in SIDES]
     built = programs[0] != programs[1] and None not in (result.before.image, result.after.image)
     if built and digest_file(programs[0]) == digest_file(programs[1]):
-        # An interval would call one of 20 such pairs different.
+        # With 95 % intervals, one of 20 such pairs would count as different.
         why = "both builds are the same program, byte for byte"
         hint = "; if they should differ, check that the build passes CFLAGS and CXXFLAGS (or {flags}) to the compiler"
         return dataclasses.replace(result, untimed=why if stage.workload.projects else why + hint)
     if timing.seconds <= 0:
         return result
     if stage.workload.format != "command":
-        return dataclasses.replace(result, untimed="it times itself")
+        return dataclasses.replace(result, untimed="the program times itself")
     timed = time_both(stage, timing=timing, core=quiet_core())
     if isinstance(timed, Measured):
         return dataclasses.replace(result, time=timed)
@@ -200,13 +203,16 @@ def _timed(stage: Stage, result: WorkloadResult, timing: Timing) -> WorkloadResu
 # --- Workloads that write results themselves --------------------------------------------------------------------------
 
 
-def _with_results(stage: Stage, result: WorkloadResult, counter: Counter | None) -> WorkloadResult:
-    """Run both builds in turn, and read the results that each run writes; count if the work is fixed."""
+def _read_own_results(stage: Stage, result: WorkloadResult, counter: Counter | None) -> WorkloadResult:
+    """Run both builds alternately, and read the results that each run writes.
+
+    What they execute is counted if all runs repeat each benchmark equally often.
+    """
     found: dict[SideName, list[Results]] = {side: [] for side in SIDES}
     for pair in range(RESULT_PAIRS):
         for side in SIDES if pair % 2 == 0 else SIDES[::-1]:
             ran = run_once(stage, side)
-            read = _results_of(stage, ran)
+            read = _parse_results(stage, ran)
             if isinstance(read, str):
                 return dataclasses.replace(result, failures=(Failure(side=side, step="results", reason=read),))
             found[side].append(read)
@@ -214,16 +220,17 @@ def _with_results(stage: Stage, result: WorkloadResult, counter: Counter | None)
     result = dataclasses.replace(result, results=measured, failures=failures)
     every = [one.iterations for files in found.values() for one in files]
     is_fixed = bool(every[0]) and all(one == every[0] for one in every)
-    return _counted(stage, result, counter) if is_fixed and counter is not None and not failures else result
+    return _count(stage, result, counter) if is_fixed and counter is not None and not failures else result
 
 
-def _results_of(stage: Stage, ran: Ran) -> Results | str:
+def _parse_results(stage: Stage, ran: Ran) -> Results | str:
+    """Parse the results that a run wrote to ``{results}`` or printed; returns a reason if there are none."""
     if ran.reason:
         return ran.reason
     try:
         if any("{results}" in word for word in stage.workload.run):
             return read_results(stage.workspace.results)
-        return results_of(ran.stdout, where="what it prints")
+        return results_of(ran.stdout, where="its standard output")
     except InputError as error:
         return str(error)
 
@@ -238,7 +245,10 @@ _NUMBERS: dict[str, Callable[[SideResult], float | None]] = {
 
 
 def changes_over(workloads: Sequence[WorkloadResult], *, rng: np.random.Generator) -> tuple[Change, ...]:
-    """The change of each measure over the workloads that have it on both sides with equal output."""
+    """Compute the mean change of each measure over the workloads that have it on both sides, without failures.
+
+    The mean is geometric, and its 95 % interval is by bootstrap over workloads.
+    """
     sound = [one for one in workloads if not one.failures]
     pairs: dict[str, list[tuple[float, float]]] = {}
     for one in sound:

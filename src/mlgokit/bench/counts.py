@@ -12,7 +12,7 @@ from mlgokit.compiler.process import Limits
 
 EVENTS = ("instructions", "loads", "stores", "branches")
 RUN_LIMITS = Limits(file_bytes=1 << 30, memory_bytes=1 << 46)
-"""Of a program that is run: its files and its output are bounded, and its memory is its own affair."""
+"""Limits of a program that is run: its files and its output are bounded, its memory practically is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Counts:
     branches: int | None = None
 
     def to_json(self) -> dict[str, int | None]:
-        """By the name of the event."""
+        """Convert the counts to JSON values by event."""
         return dataclasses.asdict(self)
 
 
@@ -42,8 +42,8 @@ class Counted:
 
     Attributes:
         whole: counts of the whole process and its children.
-        own: in the files that the workload built, if the counter knows.
-        reason: why nothing was counted, or empty.
+        own: counts of the files that the workload built; ``None`` if the counter cannot tell.
+        reason: why nothing was counted; empty for success.
     """
 
     whole: Counts = Counts()
@@ -53,15 +53,15 @@ class Counted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """A program to run.
+    """A program to run under a counter.
 
     Attributes:
         argv: program and arguments.
         folder: working directory.
         environment: environment variables.
         own: file, or folder of the files, whose instructions count as the workload's own.
-        expected: its exit code.
-        timeout_seconds: deadline when nobody counts.
+        expected: exit code of a successful run.
+        timeout_seconds: deadline of a run without a counter.
     """
 
     argv: Sequence[str]
@@ -73,7 +73,7 @@ class Execution:
 
 
 def run_under(tool: str, words: Sequence[str], execution: Execution, *, timeout_seconds: float) -> str:
-    """Run a program with ``words`` before its command line; return why its counts are not usable, or nothing.
+    """Run a program under a tool, whose command line is ``words``; return why its counts are unusable, else "".
 
     Raises:
         ToolError: ``tool`` cannot be started.
@@ -112,7 +112,7 @@ class Counter(Protocol):
         ...
 
     def count(self, execution: Execution, scratch: Path) -> Counted:
-        """Run a program and count; temporary files go to ``scratch``.
+        """Run a program and count its events; temporary files go to ``scratch``.
 
         Raises:
             ToolError: the tool cannot be started.

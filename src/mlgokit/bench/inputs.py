@@ -1,6 +1,6 @@
-"""Generated inputs of workloads, which are the same on every machine.
+"""Generates inputs of workloads, the same on every machine.
 
-All draws are raw numbers of PCG64, which numpy promises never to change.
+All random draws are raw numbers of PCG64, which numpy promises never to change.
 """
 
 import json
@@ -66,6 +66,7 @@ def make_input(wanted: Input) -> str:
 
 
 def _draws(seed: int) -> Iterator[int]:
+    """Yield random numbers of 44 bits without end."""
     generator = np.random.PCG64(seed)
     while True:
         # The high bits are the better ones.
@@ -84,14 +85,17 @@ def _word(draws: Iterator[int]) -> str:
 
 
 def _words(draws: Iterator[int], count: int) -> str:
+    """Draw words, separated by spaces."""
     return " ".join(_word(draws) for _ in range(count))
 
 
 def _line(draws: Iterator[int], _number: int) -> str:
+    """Draw a line of text."""
     return _words(draws, 6 + next(draws) % 9).capitalize() + ".\n"
 
 
 def _record(draws: Iterator[int], number: int) -> str:
+    """Draw an element of a JSON array."""
     value = {
         "id": number,
         "name": _words(draws, 2),
@@ -104,6 +108,7 @@ def _record(draws: Iterator[int], number: int) -> str:
 
 
 def _item(draws: Iterator[int], number: int) -> str:
+    """Draw an XML element; every twentieth begins a new group."""
     opening = '</group>\n<group name="g">\n' if number % 20 == 19 else ""
     return (
         f'{opening}<item id="{number}" kind="{"abcd"[next(draws) % 4]}"><name>{_words(draws, 2)}</name>'
@@ -113,6 +118,7 @@ def _item(draws: Iterator[int], number: int) -> str:
 
 
 def _section(draws: Iterator[int], number: int) -> str:
+    """Draw a section of Markdown."""
     listed = "".join(f"{'  ' * (index % 3)}- *{_word(draws)}* {_words(draws, 5)}\n" for index in range(5))
     return (
         f"{'#' * (1 + number % 4)} {_words(draws, 3)}\n\n{_words(draws, 25)} **{_words(draws, 2)}** `{_word(draws)}` "
@@ -122,6 +128,7 @@ def _section(draws: Iterator[int], number: int) -> str:
 
 
 def _entry(draws: Iterator[int], number: int) -> str:
+    """Draw an entry of a YAML mapping."""
     return (
         f'entry{number}:\n  name: {_words(draws, 2)}\n  text: "{_words(draws, 4)}\\n"\n  list: '
         f"[{next(draws) % 100}, {_word(draws)}, {{a: {_word(draws)}}}]\n  deep:\n    - one: {_word(draws)}\n"
@@ -130,6 +137,7 @@ def _entry(draws: Iterator[int], number: int) -> str:
 
 
 def _rule(draws: Iterator[int], number: int) -> str:
+    """Draw a rule of SCSS."""
     color = next(draws) % 0xFFFFFF
     return (
         f"$c{number}: #{color:06x};\n.{_word(draws)}-{number} {{\n  color: darken($c{number}, {number % 40}%);\n"
@@ -140,6 +148,7 @@ def _rule(draws: Iterator[int], number: int) -> str:
     )
 
 
+# For each kind of input the text before, a function that makes the part of a number, and the text after.
 _KINDS: dict[str, tuple[str, Callable[[Iterator[int], int], str], str]] = {
     "text": ("", _line, ""),
     "json": ("[", _record, "]\n"),

@@ -1,7 +1,7 @@
-"""Progress of a comparison on disk, so that the same command continues after a kill.
+"""The progress of a comparison on disk, so that the same command continues after a kill.
 
-In the folder of each workload stands ``kept.json`` with what was found so far, written after each step. It is believed
-if all that decides the numbers is the same by content, and the builds that it tells of are there.
+The folder of each workload has ``kept.json`` with its results so far, written after each step. It is reused if all that
+affects the numbers has the same content as before, and the finished builds are still there.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ from mlgokit.files import atomic_write, writing
 from mlgokit.manifest import digest_value, finite_json, package_version
 
 Step = str
-"""The last step that was done: ``before`` (one side is built), ``built``, ``counted``, ``timed``, or none."""
+"""The last finished step: ``before`` (the baseline is built), ``built``, ``counted``, ``timed``, or empty for none."""
 STEPS: tuple[Step, ...] = ("before", "built", "counted", "timed")
 _NAME = "kept.json"
 _VARIABLES = ("CFLAGS", "CXXFLAGS", "PATH")
-"""Of the environment, what decides how a user's own commands build."""
+"""Environment variables that affect a build by the user's own commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,31 +37,31 @@ class Kept:
     """The progress of a workload.
 
     Attributes:
-        of: digest of everything that affects its results, see :func:`key_of`.
-        step: the last step that was done.
-        row: the results so far.
+        of: digest of everything that affects the workload's results, see :func:`key_of`.
+        step: last finished step.
+        row: results so far.
     """
 
     of: str
     step: Step
     row: WorkloadResult
 
-    def has(self, step: Step) -> bool:
-        """Whether a step was done."""
+    def is_done(self, step: Step) -> bool:
+        """Whether a step is finished."""
         return self.step in STEPS and STEPS.index(self.step) >= STEPS.index(step)
 
 
 def key_of(workload: Workload, context: BuildContext, folder: Path, settings: Mapping[str, object]) -> str:
-    """Digest of everything that affects a workload's results.
+    """Compute the digest of everything that affects a workload's results.
 
-    Of files that options or variables name it is the content; of folders with drivers or the user's sources the names,
-    sizes and times of all files.
+    Files that options or variables name are included by content; folders of drivers or of the user's sources by the
+    names, sizes and times of all their files.
 
     Args:
-        workload: which.
-        context: how it is built.
-        folder: what is left out of these, as the comparison itself writes there.
-        settings: of counting and timing.
+        workload: workload.
+        context: settings of all builds.
+        folder: folder that is ignored below those folders, as the comparison itself writes there.
+        settings: settings of counting and timing.
 
     Raises:
         StorageError: a file cannot be read.
@@ -84,7 +84,7 @@ def key_of(workload: Workload, context: BuildContext, folder: Path, settings: Ma
                 "workload": workload,
                 "sides": sides,
                 "toolchain": context.toolchain.describe(),
-                "folders": [_stamps(one, folder) for one in folders],
+                "folders": [_digest_stamps(one, folder) for one in folders],
                 "variables": {name: os.environ.get(name, "") for name in _VARIABLES},
                 "settings": settings,
                 "mlgokit": package_version(),
@@ -92,15 +92,18 @@ def key_of(workload: Workload, context: BuildContext, folder: Path, settings: Ma
         )
     except OSError as error:
         raise StorageError(
-            f"workload {workload.name!r}: expected to be able to read what it is made of, found: {error}; correct the "
-            "permissions"
+            f"workload {workload.name!r}: expected readable files of its drivers, sources and options, found: {error}; "
+            "correct the permissions"
         ) from error
 
 
 def read_kept(workspace: Workspace, workload: Workload, toolchain: Toolchain, key: str) -> Kept | None:
-    """Read the progress of a workload, and restore its builds; ``None`` to start again."""
+    """Read the progress of a workload, and restore its builds; ``None`` if it must start again.
+
+    ``key`` is the digest of :func:`key_of`, which must be that of the stored progress.
+    """
     try:
-        value: Any = read_json(workspace.folder / _NAME, expected="what a comparison kept", remedy="it is made again")
+        value: Any = read_json(workspace.folder / _NAME, expected="progress of a comparison", remedy="it is made again")
         found: Kept = decode(Kept, value, _NAME)
     except InputError:
         return None
@@ -108,13 +111,13 @@ def read_kept(workspace: Workspace, workload: Workload, toolchain: Toolchain, ke
     if found.of != key or found.step not in STEPS:
         return None
     with writing(workspace.folder):
-        _put_back(workspace, sides)
-    waits = dict(zip(SIDES, (found.row.before, found.row.after), strict=True))
+        _restore_builds(workspace, sides)
+    results = dict(zip(SIDES, (found.row.before, found.row.after), strict=True))
     for side in sides if found.step != STEPS[-1] else ():
         # After a power cut a file may be there and empty.
         if (
             not (workspace.folder / side).is_dir()
-            or image_of(workload, workspace, toolchain, side) != waits[side].image
+            or image_of(workload, workspace, toolchain, side) != results[side].image
         ):
             return None
     return found
@@ -134,14 +137,14 @@ def forget(folder: Path, workloads: Sequence[str]) -> None:
     """Delete the progress of workloads, so that the next comparison in this folder starts again.
 
     Raises:
-        StorageError: that cannot be done.
+        StorageError: a file cannot be deleted.
     """
     with writing(folder):
         for workload in workloads:
             (folder / workload / _NAME).unlink(missing_ok=True)
 
 
-def _put_back(workspace: Workspace, sides: Sequence[str]) -> None:
+def _restore_builds(workspace: Workspace, sides: Sequence[str]) -> None:
     """Clean up after a kill: move a finished build back to its side, or delete a partial one."""
     if workspace.build.is_dir():
         missing = [side for side in sides if not (workspace.folder / side).is_dir()]
@@ -154,8 +157,8 @@ def _put_back(workspace: Workspace, sides: Sequence[str]) -> None:
             shutil.rmtree(workspace.folder / side, ignore_errors=True)
 
 
-def _stamps(folder: Path, without: Path) -> str:
-    """Digest of names, sizes and times of all files below a folder, but for those in another one."""
+def _digest_stamps(folder: Path, without: Path) -> str:
+    """Compute the digest of names, sizes and times of all files below a folder, except for those below ``without``."""
     left_out = without.resolve()
     found: list[tuple[str, int, int]] = []
     for place, folders, names in os.walk(folder):

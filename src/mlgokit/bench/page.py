@@ -1,4 +1,4 @@
-"""A comparison of running programs as a page."""
+"""Makes the page of a comparison of running programs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -25,14 +25,14 @@ from mlgokit.pages.model import (
 from mlgokit.terminal import counted
 
 MOST_ROWS = 60
-"""Benchmarks and tests that a table shows; the largest changes come first."""
+"""Maximum benchmarks and tests in a table; those with the largest changes are shown."""
 _HEADLINES = 3
-"""Measures in the headline; the table has all."""
+"""Number of measures in the headline; the table has all."""
 _VERDICTS = {"less": "less", "more": "more", "same": "the same", "undecided": "undecided"}
 
 
 def bench_page(bench: Bench) -> Page:
-    """The page of a comparison. Its answer says which workloads ran with equal output, not whether to ship."""
+    """Make the page of a comparison. Its answer says how many workloads ran with equal output, not whether to ship."""
     parts: list[Part | None] = [
         _instruction_bars(bench),
         _execution_table(bench),
@@ -57,19 +57,20 @@ def bench_page(bench: Bench) -> Page:
 
 
 def _headline(bench: Bench) -> str:
-    told: list[str] = []
+    """Say the mean changes of the first measures, with their intervals."""
+    parts: list[str] = []
     for change in bench.changes[:_HEADLINES]:
         interval = (
             "a single workload, so without an interval"
             if change.low is None or change.high is None
             else f"95 % interval {percent(change.low)} to {percent(change.high)} over {change.workloads} workloads"
         )
-        told.append(f"{change.measure} {percent(change.mean) if change.mean else '0'} ({interval})")
-    return f"{'; '.join(told)}." if told else "Nothing could be compared."
+        parts.append(f"{change.measure} {percent(change.mean) if change.mean else '0'} ({interval})")
+    return f"{'; '.join(parts)}." if parts else "Nothing could be compared."
 
 
 def _sentences(bench: Bench) -> Iterable[str]:
-    """The counter, and how many workloads succeeded."""
+    """Say what was counted, and how many workloads have equal output and no failure."""
     counted_ones = [one for one in bench.workloads if one.before.whole is not None]
     if counted_ones:
         where = "in the files that were built" if counted_ones[0].before.own else "in the whole process"
@@ -85,7 +86,7 @@ def _sentences(bench: Bench) -> Iterable[str]:
 
 
 def _instruction_bars(bench: Bench) -> Bars | None:
-    """Bars of instructions, which are always available if anything was counted."""
+    """Draw the change of executed instructions of each workload; ``None`` if nothing was counted."""
     changes = [
         (one.name, relative_change(before, after))
         for one in bench.workloads
@@ -146,6 +147,7 @@ def _build_table(bench: Bench) -> Table:
 
 
 def _build_cells(before: SideResult, after: SideResult) -> Sequence[Cell]:
+    """Make the cells of image, compile time and memory, each before and its change."""
     image = (before.image, _change(before.image, after.image))
     if before.cost is None or after.cost is None:
         return (*image, *(None,) * 4)
@@ -199,6 +201,7 @@ def _measured_columns() -> tuple[Column, ...]:
 
 
 def _measured_cells(measured: Measured) -> tuple[Cell, ...]:
+    """Make the cells of a measured number: change, interval and verdict."""
     verdict = f"{_VERDICTS[measured.verdict]} ({counted(measured.runs, 'pair')})"
     return _change(measured.before, measured.after), _interval(measured.low, measured.high), verdict
 
@@ -208,7 +211,7 @@ def _interval(low: float | None, high: float | None) -> Cell:
 
 
 def _change(before: float | None, after: float | None) -> Cell:
-    """A change; exactly none is shown differently from a tiny one."""
+    """Make the cell of a relative change; "0" if the numbers are equal, which a tiny change is not."""
     if before is None or after is None:
         return None
     return "0" if before == after else relative_change(before, after)
@@ -225,7 +228,7 @@ def _failure_table(bench: Bench) -> Table:
     rows = [
         (one.name, failure.step, failure.side, failure.reason) for one in bench.workloads for failure in one.failures
     ]
-    rows += [(one.name, "output", "both", "not the same") for one in bench.workloads if _differs_unsaid(one)]
+    rows += [(one.name, "output", "both", "not the same") for one in bench.workloads if _has_unlisted_difference(one)]
     return Table(
         title="Failures",
         columns=text_columns("workload", "step", "side", "reason"),
@@ -234,7 +237,8 @@ def _failure_table(bench: Bench) -> Table:
     )
 
 
-def _differs_unsaid(one: WorkloadResult) -> bool:
+def _has_unlisted_difference(one: WorkloadResult) -> bool:
+    """Whether the outputs of the two builds differ, and no failure of the workload says so."""
     return one.same_output is False and all(failure.step != "output" for failure in one.failures)
 
 

@@ -1,7 +1,7 @@
-"""Counting with hardware counters, by ``perf stat``: at full speed, on machines that have them.
+"""Counts executed instructions with hardware counters, by ``perf stat``: at full speed, on machines that have them.
 
-Virtual machines and containers often list events that never count. So each event is tried on a program, and only what
-gives a number there is used.
+Virtual machines and containers often list events that never count. So each event is tried on a program, and only events
+that give a number there are used.
 """
 
 import shutil
@@ -19,11 +19,11 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "stores": ("mem_inst_retired.all_stores:u", "ls_dispatch.store_dispatch:u", "L1-dcache-stores:u"),
     "branches": ("branches:u",),
 }
-"""Names of each event, the exact ones first: Intel's, AMD's, and the generic one that each machine maps as it can."""
+"""Perf's names of each event, the exact ones first: Intel's, AMD's, and the generic one that each machine maps."""
 _LEAST = 1000
-"""A run of Python executes millions; fewer of anything means that nothing counts."""
+"""Minimum count in a run of Python, which executes millions; a lower count means that the event does not count."""
 _WHOLE_TIME = 99.9
-"""Percent of the time that an event was counted; with less perf guesses the rest."""
+"""Minimum percentage of the time in which an event was counted; below that perf extrapolates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Perf:
 
     Attributes:
         perf: path of perf.
-        version: its version.
+        version: version of perf.
         names: perf's name of each event that counts on this machine.
     """
 
@@ -52,7 +52,7 @@ class Perf:
 
     @property
     def events(self) -> tuple[str, ...]:
-        """The events that count here."""
+        """The events that count on this machine."""
         return tuple(self.names)
 
     def count(self, execution: Execution, scratch: Path) -> Counted:
@@ -77,7 +77,7 @@ def find_perf(scratch: Path) -> Perf | str:
     """Find perf and all events that count on this machine, or return why none does.
 
     Args:
-        scratch: a folder for its files.
+        scratch: folder for temporary files.
     """
     perf = shutil.which("perf")
     if perf is None:
@@ -94,11 +94,12 @@ def find_perf(scratch: Path) -> Perf | str:
                 break
         if "instructions" not in names:
             return "perf counts no instructions on this machine"
-    said = process.run([perf, "--version"], timeout_seconds=60).stdout.decode("utf-8", "replace").strip()
-    return Perf(perf=perf, version=said, names=names)
+    version = process.run([perf, "--version"], timeout_seconds=60).stdout.decode("utf-8", "replace").strip()
+    return Perf(perf=perf, version=version, names=names)
 
 
 def _words(perf: str, names: Sequence[str], output: Path) -> list[str]:
+    """Make the beginning of a command line that counts events and writes them to ``output``."""
     return [perf, "stat", "-x", ",", "--no-big-num", "-e", ",".join(names), "-o", str(output), "--"]
 
 
@@ -120,6 +121,7 @@ def read_counters(text: str) -> dict[str, int]:
 
 
 def _number(text: str) -> float:
+    """Parse a number; 0 for any other text."""
     try:
         return float(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a comparison of running programs found, as values: what ``bench.json`` has.
+"""The results of a comparison of running programs, as values, which ``bench.json`` has.
 
-``before`` is the side that is compared with, plain unless something else was asked for; ``after`` is the side that is
-judged. Changes are after / before less 1, so negative is less.
+``before`` is the baseline, plain unless another is asked for; ``after`` is the candidate. Changes are after / before
+minus 1, so negative is less.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from typing import Any
 
 from mlgokit.bench.counts import Counts
 from mlgokit.builds.variant import VariantRecord
-from mlgokit.decode import decode, of_format, read_json
+from mlgokit.decode import check_format, decode, read_json
 from mlgokit.manifest import finite_json
 
 FORMAT = "mlgokit bench"
@@ -28,9 +28,9 @@ class Failure:
     """A step that failed for a workload, whose numbers are then missing.
 
     Attributes:
-        side: side of the build.
-        step: ``build``, ``run``, ``output``, ``count``, ``time`` or ``results``.
-        reason: the reason.
+        side: side that failed.
+        step: step that failed: ``build``, ``run``, ``output``, ``count``, ``time`` or ``results``.
+        reason: why it failed.
     """
 
     side: SideName
@@ -43,9 +43,9 @@ class BuildCost:
     """The cost of one build.
 
     Attributes:
-        seconds: processor time, in user and system mode, of all commands; the link is not in it where we link.
+        seconds: processor time of all commands, in user and system mode, without the link of a workload of projects.
         peak_bytes: largest resident set of one process.
-        compilations: how many there were; 0 where the user's own commands compile.
+        compilations: number of compilations; 0 where the user's own commands compile.
     """
 
     seconds: float
@@ -58,15 +58,15 @@ class Measured:
     """A number that varies, measured on both sides alternately.
 
     Attributes:
-        name: of the benchmark or test within the workload; empty for the workload itself.
-        measure: what it is, such as ``time`` or ``exec_time``.
-        unit: of ``before`` and ``after``; empty where the file says none.
-        before: mean over the runs.
-        after: likewise.
+        name: name of the benchmark or test within the workload; empty for the workload itself.
+        measure: name of the measure, such as ``time`` or ``exec_time``.
+        unit: unit of ``before`` and ``after``; empty if it is not known.
+        before: mean over the baseline's runs.
+        after: mean over the candidate's runs.
         low: lower end of the interval of the relative change, if there is one.
-        high: its upper end.
-        runs: on each side.
-        verdict: what the interval says.
+        high: upper end of that interval.
+        runs: number of runs of each side.
+        verdict: classification of the interval.
     """
 
     name: str = ""
@@ -86,9 +86,9 @@ class SideResult:
 
     Attributes:
         image: bytes of code, read-only data and unwind tables of the program, if it is an ELF file that was built.
-        own: executed in the files that were built; hardware counters do not know.
-        whole: executed in the whole process and its children.
-        cost: of the build.
+        own: events in the files that were built; ``None`` with hardware counters, which cannot tell.
+        whole: events in the whole process and its children.
+        cost: cost of the build.
     """
 
     image: int | None = None
@@ -98,7 +98,7 @@ class SideResult:
 
     @property
     def counts(self) -> Counts:
-        """What was executed: in the workload's own files where that is known."""
+        """Executed events: those in the workload's own files if they are known, else those of the whole process."""
         return self.own or self.whole or Counts()
 
 
@@ -110,12 +110,12 @@ class WorkloadResult:
         name: name of the workload.
         kind: kind of program.
         failures: steps that failed.
-        same_output: whether both builds ended alike and put out the same; ``None`` if one did not run.
-        before: the one build.
-        after: the other one.
+        same_output: whether both builds had the expected exit code and the same output; ``None`` if one did not run.
+        before: results of the baseline.
+        after: results of the candidate.
         time: processor time of a run.
-        untimed: why there is none, where that is no failure.
-        results: what the runs said of themselves, by benchmark or test.
+        untimed: why there is no time, if that is no failure.
+        results: results that the runs wrote themselves, by benchmark or test.
     """
 
     name: str
@@ -134,11 +134,11 @@ class Change:
     """The change of a measure over the workloads: geometric mean, and 95 % interval.
 
     Attributes:
-        measure: its name.
+        measure: name of the measure.
         mean: relative change.
         low: lower end of the interval; ``None`` with one workload.
-        high: its upper end.
-        workloads: how many have it on both sides.
+        high: upper end of the interval.
+        workloads: number of workloads that have the measure on both sides.
     """
 
     measure: str
@@ -153,17 +153,17 @@ class Bench:
     """A comparison of two builds by what their programs execute.
 
     Attributes:
-        before: the side that is compared with.
-        after: the side that is judged.
-        counter: who counted, and what of; empty if nobody did.
-        exact: whether two runs of one program are counted alike.
+        before: the baseline.
+        after: the candidate.
+        counter: name of the counter, with the names of its events; empty if nothing was counted.
+        exact: whether two runs of one program have the same counts.
         uncounted: why hardware counters were not used, or why nothing was counted.
         toolchain: versions of the compiler and the linker.
-        workloads: one each.
-        changes: over the workloads.
-        seed: of their intervals.
-        command: what was typed.
-        mlgokit_version: of this package.
+        workloads: results of each workload.
+        changes: mean changes over the workloads.
+        seed: random seed of the intervals of these changes.
+        command: command line of the comparison.
+        mlgokit_version: version of mlgokit that compared.
     """
 
     before: VariantRecord
@@ -184,24 +184,24 @@ class Bench:
         return all(not one.failures and one.same_output is not False for one in self.workloads)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Convert the comparison to plain JSON values."""
         return finite_json({"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)})
 
     @classmethod
     def from_json(cls, value: object, where: str) -> "Bench":
-        """What :meth:`to_json` gave; ``where`` names it in errors.
+        """Decode what :meth:`to_json` encoded; ``where`` names it in error messages.
 
         Raises:
-            InputError: another format or version, a missing key, or a value of another type.
+            InputError: the value has another format or version, lacks a key, or has a value of another type.
         """
-        given = of_format(value, FORMAT, FORMAT_VERSION, where=where, remedy="make it again with this version")
+        given = check_format(value, FORMAT, FORMAT_VERSION, where=where, remedy="make it again with this version")
         return decode(cls, given, where)
 
 
 def load_bench(path: Path) -> Bench:
-    """Read what :meth:`Bench.to_json` gave.
+    """Read ``bench.json``.
 
     Raises:
-        InputError: it is no such file, or of another version.
+        InputError: the file cannot be read, or has another format or version.
     """
     return Bench.from_json(read_json(path, expected="the JSON of `mlgokit bench`", remedy="make it again"), str(path))

@@ -1,4 +1,4 @@
-"""Results of other tools: lit's JSON of the llvm-test-suite, and Google Benchmark's JSON.
+"""Reads and compares results of other tools: lit's JSON of the llvm-test-suite, and Google Benchmark's JSON.
 
 lit (``llvm-lit -o FILE``) has ``tests``, each with a ``name``, a ``code`` such as PASS, and ``metrics``: ``exec_time``,
 ``compile_time``, ``size``, and whatever counters the suite was configured for. Google Benchmark
@@ -19,6 +19,7 @@ from mlgokit.errors import InputError
 from mlgokit.statistics import mean_interval
 
 MOST_BYTES = 256 << 20
+"""Maximum size of a file of results."""
 _TO_NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _BOOKKEEPING = frozenset(
     ("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations")
@@ -34,9 +35,9 @@ class Results:
     """The results in one file.
 
     Attributes:
-        numbers: by name of the benchmark or test and by measure, all values that there are.
+        numbers: all values, by the name of the benchmark or test and the name of the measure.
         failed: reason for each benchmark or test that failed.
-        iterations: by benchmark, how often each repetition was repeated; empty for lit.
+        iterations: number of iterations in each repetition of a benchmark, by its name; empty for lit.
     """
 
     numbers: Mapping[tuple[str, str], Sequence[float]]
@@ -48,7 +49,7 @@ def read_results(path: Path) -> Results:
     """Read a file of either format, which is recognized by its keys.
 
     Raises:
-        InputError: it is neither.
+        InputError: the file has neither format.
     """
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -62,10 +63,10 @@ def read_results(path: Path) -> Results:
 
 
 def results_of(data: bytes, *, where: str) -> Results:
-    """Parse the content of a results file.
+    """Parse the content of a results file of either format; ``where`` names it in error messages.
 
     Raises:
-        InputError: they are none.
+        InputError: the content has neither format.
     """
     try:
         value: Any = json.loads(data)
@@ -83,10 +84,12 @@ def results_of(data: bytes, *, where: str) -> Results:
 
 
 def _object(value: object) -> dict[str, Any]:
+    """Return a JSON object, or an empty one for any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _named(items: Iterable[object], where: str) -> Iterable[tuple[str, dict[str, Any]]]:
+def _iter_named(items: Iterable[object], where: str) -> Iterable[tuple[str, dict[str, Any]]]:
+    """Yield the entries of a list with their names."""
     for number, item in enumerate(items, 1):
         entry = _object(item)
         name = entry.get("run_name", entry.get("name"))
@@ -96,16 +99,18 @@ def _named(items: Iterable[object], where: str) -> Iterable[tuple[str, dict[str,
 
 
 def _number(value: object) -> float | None:
+    """Return a finite JSON number, or ``None`` for any other value."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     return None
 
 
 def _google_benchmark(items: Sequence[object], where: str) -> Results:
+    """Parse the entries of ``benchmarks``; times are converted to nanoseconds."""
     numbers: dict[tuple[str, str], list[float]] = {}
     iterations: dict[str, list[int]] = {}
     failed: dict[str, str] = {}
-    for name, entry in _named(items, where):
+    for name, entry in _iter_named(items, where):
         if entry.get("run_type") == "aggregate":
             continue
         if entry.get("error_occurred") is True:
@@ -128,9 +133,10 @@ def _google_benchmark(items: Sequence[object], where: str) -> Results:
 
 
 def _lit(items: Sequence[object], where: str) -> Results:
+    """Parse the entries of ``tests``."""
     numbers: dict[tuple[str, str], list[float]] = {}
     failed: dict[str, str] = {}
-    for name, entry in _named(items, where):
+    for name, entry in _iter_named(items, where):
         code = str(entry.get("code"))
         if code in _LEFT_OUT_CODES:
             continue
@@ -148,15 +154,15 @@ def compare_results(
 ) -> tuple[tuple[Measured, ...], tuple[Failure, ...]]:
     """Compare the results of two builds.
 
-    Values of one benchmark are paired in their order, so files and repetitions that were written in turn give honest
-    intervals. Without repetitions there is none, and nothing is decided.
+    Values of one benchmark are paired in their order, so files and repetitions of both builds should have been written
+    alternately. Without repetitions there is no interval, and the verdict is ``undecided``.
 
     Args:
-        before: of the one build, at least one.
-        after: of the other.
+        before: results of the baseline's runs, at least one.
+        after: results of the candidate's runs.
 
     Returns:
-        What both have; and what failed, or what only one of them has.
+        Comparisons of all measures that both builds have; and failures: benchmarks that failed, or that only one has.
     """
     sides: dict[SideName, Sequence[Results]] = {"before": before, "after": after}
     failures = tuple(
@@ -165,7 +171,7 @@ def compare_results(
         for name, reason in sorted({name: reason for one in files for name, reason in one.failed.items()}.items())
     )
     failed = {name for files in sides.values() for one in files for name in one.failed}
-    values = {side: _joined(files) for side, files in sides.items()}
+    values = {side: _join(files) for side, files in sides.items()}
     names: dict[SideName, set[str]] = {side: {name for name, _ in found} for side, found in values.items()}
     failures += tuple(
         Failure(side=side, step="results", reason=f"{name}: only the other build has it")
@@ -173,10 +179,11 @@ def compare_results(
         for name in sorted(names[other] - names[side] - failed)
     )
     keys = [key for key in values["before"] if key in values["after"] and key[0] not in failed]
-    return tuple(_measured(key, values["before"][key], values["after"][key]) for key in keys), failures
+    return tuple(_compare_values(key, values["before"][key], values["after"][key]) for key in keys), failures
 
 
-def _joined(files: Sequence[Results]) -> dict[tuple[str, str], list[float]]:
+def _join(files: Sequence[Results]) -> dict[tuple[str, str], list[float]]:
+    """Concatenate the values of several files, by benchmark and measure."""
     joined: dict[tuple[str, str], list[float]] = {}
     for one in files:
         for key, found in one.numbers.items():
@@ -184,7 +191,8 @@ def _joined(files: Sequence[Results]) -> dict[tuple[str, str], list[float]]:
     return joined
 
 
-def _measured(key: tuple[str, str], before: Sequence[float], after: Sequence[float]) -> Measured:
+def _compare_values(key: tuple[str, str], before: Sequence[float], after: Sequence[float]) -> Measured:
+    """Compare the values of one benchmark and measure."""
     name, measure = key
     pairs = list(zip(before, after, strict=False))
     low = high = None

@@ -1,4 +1,4 @@
-"""Runs of both builds of a workload: outputs are compared, executed instructions counted, time measured."""
+"""Runs both builds of a workload: compares their outputs, counts executed instructions, measures time."""
 
 import dataclasses
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.bench.build import Workspace, clean_environment, filled
+from mlgokit.bench.build import Workspace, clean_environment, fill_marks
 from mlgokit.bench.counts import EVENTS, RUN_LIMITS, Counted, Counter, Counts, Execution
 from mlgokit.bench.record import SIDES, Failure, Measured, SideName, Verdict
 from mlgokit.bench.workloads import Workload
@@ -20,7 +20,7 @@ from mlgokit.files import digest_file, writing
 from mlgokit.statistics import measure_in_pairs
 
 LOOKS = (4, 6, 8, 12, 20, 32, 50)
-"""Number of pairs of runs between two computations of the interval."""
+"""Numbers of pairs of runs after which the interval is computed, and timing may end."""
 LEAST_PAIRS = 2
 """Minimum number of pairs of runs for an interval."""
 NEAR = 0.01
@@ -35,11 +35,11 @@ _REPEATS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Bounds on the timing of a workload; where they end it, its interval may decide nothing.
+    """Bounds on the timing of a workload; if one of them ends it, the interval may still be undecided.
 
     Attributes:
-        seconds: after which no pair of runs begins, but for the two that an interval needs; 0 leaves timing out.
-        pairs: the most that are run.
+        seconds: time after which no pair of runs begins, except for the two that an interval needs; 0 for no timing.
+        pairs: maximum number of pairs of runs.
     """
 
     seconds: float
@@ -51,9 +51,9 @@ class Ran:
     """The result of a run.
 
     Attributes:
-        reason: why it failed; empty for success.
-        shown: digest of its output.
-        stdout: its standard output.
+        reason: why the run failed; empty for success.
+        shown: digest of the output: what the program printed, and its output files.
+        stdout: standard output.
         seconds: processor time.
     """
 
@@ -69,8 +69,8 @@ class Stage:
 
     Attributes:
         workload: the workload.
-        workspace: its folder.
-        toolchain: fills in placeholders.
+        workspace: folder of the workload.
+        toolchain: toolchain whose paths replace the marks ``{cc}`` and ``{cxx}``.
         run_seconds: deadline of a run.
     """
 
@@ -81,21 +81,21 @@ class Stage:
 
     @property
     def argv(self) -> list[str]:
-        """The command that runs it."""
-        words = filled(self.workload.run, self.workload, self.workspace, self.toolchain)
+        """The command that runs the workload."""
+        words = fill_marks(self.workload.run, self.workload, self.workspace, self.toolchain)
         beside = self.folder / words[0]
         return [str(beside), *words[1:]] if "/" in words[0] or beside.is_file() else words
 
     @property
     def folder(self) -> Path:
-        """The working directory."""
+        """The working directory of a run."""
         return self.workspace.run if self.workload.projects else self.workspace.build
 
     def prepare(self) -> None:
         """Delete the files of the previous run.
 
         Raises:
-            StorageError: that cannot be done.
+            StorageError: the files cannot be deleted.
         """
         with writing(self.workspace.folder):
             self.workspace.results.unlink(missing_ok=True)
@@ -105,7 +105,7 @@ class Stage:
 
 
 def run_once(stage: Stage, side: SideName, *, core: int | None = None) -> Ran:
-    """Run a build to its end.
+    """Run the program of a side once.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -140,7 +140,7 @@ def compare_output(stage: Stage) -> tuple[bool | None, tuple[Failure, ...]]:
     """Run both builds, and compare their output.
 
     Returns:
-        Whether both put out the same, ``None`` if one cannot run; and why not.
+        Whether both have the same output, ``None`` if that cannot be told; and the failures, if it is not ``True``.
     """
     ran = {side: run_once(stage, side) for side in SIDES}
     failures = tuple(Failure(side=side, step="run", reason=one.reason) for side, one in ran.items() if one.reason)
@@ -165,7 +165,7 @@ def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted],
     for repeat in range(1 if counter.exact else _REPEATS):
         for side in SIDES if repeat % 2 == 0 else SIDES[::-1]:
             with stage.workspace.activate(side):
-                found[side].append(count_standing(stage, counter)[0])
+                found[side].append(count_active(stage, counter)[0])
     failures = tuple(
         Failure(side=side, step="count", reason=reason)
         for side, counted in found.items()
@@ -176,8 +176,8 @@ def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted],
     return {side: _median(counted) for side, counted in found.items()}, ()
 
 
-def count_standing(stage: Stage, counter: Counter) -> tuple[Counted, Path]:
-    """Count the build that is currently active; also return the folder of the counter's files.
+def count_active(stage: Stage, counter: Counter) -> tuple[Counted, Path]:
+    """Count what the active build executes; also return the folder of the counter's files.
 
     Raises:
         ToolError: the counter cannot be started.
@@ -198,6 +198,7 @@ def count_standing(stage: Stage, counter: Counter) -> tuple[Counted, Path]:
 
 
 def _median(counted: Sequence[Counted]) -> Counted:
+    """Take the median over several runs of each event that was counted in all of them."""
     if len(counted) == 1:
         return counted[0]
     middle: dict[str, int] = {}
@@ -209,15 +210,15 @@ def _median(counted: Sequence[Counted]) -> Counted:
 
 
 def time_both(stage: Stage, *, timing: Timing, core: int) -> Measured | Failure | str:
-    """Time both builds in pairs on one processor, until the interval is conclusive or a limit is reached.
-
-    Returns:
-        The time, or which side failed, or why it was not measured.
+    """Time both builds in pairs of runs on one processor core, until the interval is conclusive or a limit is reached.
 
     Args:
-        stage: the workload.
-        timing: its bounds.
-        core: the processor.
+        stage: workload with both builds.
+        timing: bounds on the timing.
+        core: number of the processor core.
+
+    Returns:
+        The times, or the failure of a side, or why they were not measured.
     """
     begin = time.monotonic()
     failed: list[SideName] = []
@@ -272,5 +273,5 @@ def verdict_of(low: float | None, high: float | None) -> Verdict:
 
 
 def quiet_core() -> int:
-    """The processor that runs are pinned to: the last available one, as the first handles interrupts."""
+    """Choose the processor core that runs are pinned to: the last available one, as the first handles interrupts."""
     return max(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""What a side of a comparison adds to the compilers of a real build."""
+"""The flags by which a side of a comparison (baseline or candidate) differs in a real build."""
 
 import shutil
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from mlgokit.files import temporary_beside, writing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFlags:
-    """What a side adds to a compiler.
+    """What a side adds to each call of the compiler.
 
     Attributes:
-        words: at the end of its options.
-        environment: to its variables.
+        words: words at the end of the options.
+        environment: environment variables to set.
     """
 
     words: tuple[str, ...] = ()
@@ -29,23 +29,23 @@ class SideFlags:
 
 
 def open_side(side: VariantRecord, toolchain: Toolchain, output: Path) -> SideFlags:
-    """The flags of a side.
+    """Make the flags of a side, and its plugin if it needs one.
 
     Args:
-        side: what was asked for, already checked.
-        toolchain: whose clang.
-        output: where the plugin goes: a copy of the one that is given, or one with policy files inside, as they are
-            shipped. Rules are told to a copy of the general plugin by variables.
+        side: options, policies or plugin of the side, already checked.
+        toolchain: toolchain whose clang loads the plugin.
+        output: path of the plugin to write: a copy of the side's plugin, or a plugin with the policy files inside, as
+            it is shipped. For rules it is a copy of the general plugin, which is told the rules by variables.
 
     Raises:
-        InputError: the plugin that is given is for other compilers.
+        InputError: the side's plugin is for other compilers.
         PolicyError: a policy file is not usable.
         StorageError: the disk is full or not writable.
         ToolError: a plugin cannot be built.
     """
     if side.plugin:
         check_made_for(Path(side.plugin), toolchain)
-        return SideFlags(words=(_copied(Path(side.plugin), output), *side.options))
+        return SideFlags(words=(_load_copy(Path(side.plugin), output), *side.options))
     if not side.policies:
         return SideFlags(words=side.options)
     if any(policy.startswith(":") for policy in side.policies.values()):
@@ -54,13 +54,15 @@ def open_side(side: VariantRecord, toolchain: Toolchain, output: Path) -> SideFl
             for problem, policy in side.policies.items()
         }
         environment = PluginUse(policies=paths).environment(output.parent)
-        return SideFlags(words=(_copied(build_plugin(toolchain), output), *side.options), environment=environment)
+        return SideFlags(words=(_load_copy(build_plugin(toolchain), output), *side.options), environment=environment)
     exported = export_plugin(toolchain, [Path(policy) for policy in side.policies.values()], output)
     return SideFlags(words=(exported.flag, *side.options))
 
 
-def _copied(plugin: Path, output: Path) -> str:
-    """The option that loads a copy of a plugin by a name that every build system takes.
+def _load_copy(plugin: Path, output: Path) -> str:
+    """Copy a plugin to a name with its digest beside ``output``; returns the clang option that loads the copy.
+
+    ``compiler/plugin_name.py`` says why the name has a digest and no ``.so``.
 
     Raises:
         StorageError: the disk is full or not writable.

@@ -1,6 +1,6 @@
-"""What is built and run to compare two builds: a declarative list, ``workloads.toml``, read and checked.
+"""Workloads, the programs by which two builds are compared: reads and checks their list, ``workloads.toml``.
 
-A workload is made of projects and a small driver, or built by commands of the user's own.
+A workload is linked of projects and a small driver, or built by commands of the user's own.
 """
 
 import importlib.resources
@@ -19,33 +19,33 @@ Format = Literal["command", "google-benchmark", "lit"]
 FORMATS: tuple[str, ...] = get_args(Format)
 MARKS = ("{build}", "{source}", "{inputs}", "{drivers}", "{cc}", "{cxx}", "{flags}", "{results}")
 PROGRAM = "program"
-"""The name of what a workload of projects is linked to, in its build folder."""
+"""Name of the program of a workload of projects, in its build folder."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._+-]*")
 _DRIVER_SUFFIXES = (".c", ".cpp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A program, and what it is given to do.
+    """A program, how it is built, and with what inputs it runs.
 
-    Words of ``build`` and ``run`` may have marks: ``{build}`` is the folder that it is built in, ``{source}`` that of
-    the user's sources, ``{inputs}`` that of the inputs, ``{drivers}`` that of the drivers, ``{results}`` a file to
-    write, ``{cc}`` and ``{cxx}`` the compilers, and ``{flags}`` what a side adds to them.
+    Words of ``build`` and ``run`` may have marks: ``{build}`` is the build folder, ``{source}`` the folder of the own
+    sources, ``{inputs}`` that of the inputs, ``{drivers}`` that of the drivers, ``{results}`` the file to which results
+    are written, ``{cc}`` and ``{cxx}`` are the compilers, and ``{flags}`` the flags that a side adds to them.
 
     Attributes:
-        name: unique.
-        kind: of program, for readers.
-        projects: linked together with the driver, the first one first.
+        name: unique name.
+        kind: kind of program, for readers.
+        projects: projects that are linked together with the driver, in this order.
         driver: file with ``main`` in the folder of the drivers; empty if a project has it.
         drivers: folder of the driver.
         libraries: words at the end of the link.
         source: folder of the user's sources, with ``build``.
-        build: commands of the user's own that build it in the current folder.
-        run: the program and its arguments.
-        format: what the run prints or writes: its own output, or results in JSON.
-        inputs: files that are made for it.
-        outputs: globs, below the folder that it runs in, of files that must be the same, beside what it prints.
-        exit_code: how it ends if all is well.
+        build: commands of the user's own build, which run in the build folder.
+        run: program and arguments.
+        format: what a run prints or writes: its own output, or results in JSON.
+        inputs: input files that are generated.
+        outputs: globs of output files below the working directory, which are compared beside what the program prints.
+        exit_code: exit code of a successful run.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Workload:
 
 
 def packaged_workloads() -> Path:
-    """The list that comes with this package."""
+    """Return the path of the list that comes with this package."""
     return Path(str(importlib.resources.files("mlgokit.bench") / "workloads.toml"))
 
 
@@ -72,10 +72,10 @@ def load_workloads(path: Path | None = None) -> tuple[Workload, ...]:
     """Read a list of workloads, in the order of the file.
 
     Args:
-        path: a TOML file; the list that comes with this package if left out.
+        path: path of a TOML file; the list that comes with this package if left out.
 
     Raises:
-        CorpusError: names the workload, the key and what was expected.
+        CorpusError: the list is malformed; the error names the workload, the key and what was expected.
     """
     file = path or packaged_workloads()
     top = load_table(file, what="a list of workloads")
@@ -85,7 +85,9 @@ def load_workloads(path: Path | None = None) -> tuple[Workload, ...]:
     for table in top.tables("workload"):
         workload = _workload(table, file.parent, projects)
         if workload.name in workloads:
-            raise CorpusError(f"{file}: workload {workload.name!r}: expected one of this name, found two; rename one")
+            raise CorpusError(
+                f"{file}: expected different names of workloads, found {workload.name!r} twice; rename one"
+            )
         workloads[workload.name] = workload
     if not workloads:
         raise CorpusError(f"{file}: expected at least one [[workload]], found none; add one")
@@ -93,10 +95,10 @@ def load_workloads(path: Path | None = None) -> tuple[Workload, ...]:
 
 
 def choose_workloads(path: Path | None, names: Sequence[str]) -> tuple[Workload, ...]:
-    """The workloads of a list, or those of them that are named.
+    """Read a list of workloads, and select the named ones; all if no name is given.
 
     Raises:
-        CorpusError: as :func:`load_workloads`.
+        CorpusError: the list is malformed.
         UsageError: a name is not in the list.
     """
     workloads = load_workloads(path)
@@ -109,6 +111,7 @@ def choose_workloads(path: Path | None, names: Sequence[str]) -> tuple[Workload,
 
 
 def _workload(numbered: TomlTable, folder: Path, projects: Mapping[str, Project]) -> Workload:
+    """Check one [[workload]] of a list in ``folder``."""
     name = numbered.text(
         "name", "a name of lower-case letters, digits and ._+-", fits=lambda text: _NAME.fullmatch(text) is not None
     )
@@ -129,10 +132,10 @@ def _workload(numbered: TomlTable, folder: Path, projects: Mapping[str, Project]
     source = table.text("source", "a folder", default="")
     run = table.texts("run", "words")
     if not run and build:
-        raise table.entry_error("run", "the words that run it")
+        raise table.entry_error("run", "the program and its arguments")
     return Workload(
         name=name,
-        kind=table.text("kind", "what it is, in a word", default=""),
+        kind=table.text("kind", "a word for the kind of program", default=""),
         projects=tuple(projects[one] for one in names),
         driver=driver,
         drivers=(folder / "drivers").absolute(),
@@ -152,6 +155,7 @@ def _is_format(text: str) -> bool:
 
 
 def _input(table: TomlTable) -> Input:
+    """Check one [[workload.input]]."""
     table.check_keys(set(Input.__dataclass_fields__))
     kind = table.text("kind", f"one of {', '.join(INPUT_KINDS)}", fits=lambda text: text in INPUT_KINDS)
     return Input(

@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from mlgokit.files import writing
-from mlgokit.manifest import digest_value, signed_config, write_manifest
+from mlgokit.manifest import digest_value, read_config, write_manifest
 
 
 def outside_of(place: Path) -> Path:
@@ -33,7 +33,7 @@ def outside(place: Path, *, anew: bool = False) -> Path:
     top = folder.parent
     with writing(folder):
         for other in top.iterdir() if top.is_dir() else ():
-            owner = signed_config(other).get("place")
+            owner = read_config(other).get("place")
             if (anew and other == folder) or (isinstance(owner, str) and not Path(owner).is_dir()):
                 shutil.rmtree(other, ignore_errors=True)
     write_manifest(folder, kind="outside", config={"place": place.resolve()}, toolchain=None, inputs={})

@@ -13,7 +13,7 @@ from mlgokit.compiler.limits import PlainCosts
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.recheck import Recheck
 from mlgokit.compiler.request import CompileRequest
-from mlgokit.files import digest_once
+from mlgokit.files import digest_cached
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
 
@@ -147,7 +147,7 @@ def pack(compiler: ClangCompiler, setup: Setup, module: Module, request: Compile
         setup=setup,
         module=module,
         request=request,
-        files=files | {str(path): digest_once(path) for path in read},
+        files=files | {str(path): digest_cached(path) for path in read},
         costs=compiler.limits.costs_of(module.name),
         deadline=compiler.limits.deadline(module.name, compiler.timeout_seconds),
     )

@@ -24,7 +24,7 @@ from mlgokit.compiler.sandbox import open_sandbox
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import MlgokitError, ToolError
-from mlgokit.files import atomic_write, digest_once
+from mlgokit.files import atomic_write, digest_cached
 from mlgokit.manifest import package_version
 
 KEPT_SECONDS = 7 * 24 * 3600.0
@@ -92,7 +92,7 @@ class Shelf:
         if stored in self._seen:
             return stored.exists()
         try:
-            same = digest_once(stored) == digest
+            same = digest_cached(stored) == digest
         except OSError:
             return False
         if same:

@@ -48,7 +48,7 @@ def toolchain_trials(
     yield "sandbox", functools.partial(_enter_sandbox, toolchain), False
     for name, attempt in (("interactive", _open_channel), ("training log", _write_log), ("embedded", _use_embedded)):
         for problem in PROBLEMS.values():
-            if problem.is_llvms:
+            if problem.has_llvm_advisor:
                 yield f"{name} {problem.name}", functools.partial(attempt, toolchain, problem, folder), False
     if plugin:
         yield "plugin", functools.partial(_load_plugin, toolchain, folder), True

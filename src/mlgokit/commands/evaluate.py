@@ -37,7 +37,7 @@ from mlgokit.evaluation.compare import Intervals, compare_builds
 from mlgokit.evaluation.explain import explain_differences
 from mlgokit.evaluation.page import evaluation_page, symbols_of
 from mlgokit.evaluation.records import Evaluation
-from mlgokit.evaluation.verdict import VerdictRules, chosen_measure, judge
+from mlgokit.evaluation.verdict import VerdictRules, choose_measure, judge
 from mlgokit.files import atomic_write
 from mlgokit.manifest import package_version
 from mlgokit.pages.html import check_json_name, write_page
@@ -266,7 +266,7 @@ def _links(config: Evaluate, database: Path) -> list[tuple[str, Path]]:
 
 def _conclude(config: Evaluate, found: Evaluation, *, allocates_only: bool, toolchain: Toolchain) -> Evaluation:
     """The evaluation with its verdict and what made it, written to ``--output``."""
-    measure = chosen_measure(config.rules, allocates_only=allocates_only and not found.before.options)
+    measure = choose_measure(config.rules, allocates_only=allocates_only and not found.before.options)
     source = config.compile_commands or config.corpus
     found = dataclasses.replace(
         found,

@@ -27,7 +27,7 @@ from mlgokit.corpus.info import CorpusInfo, corpus_info
 from mlgokit.corpus.sources.projects import Project, choose_projects
 from mlgokit.errors import InputError, MlgokitError, UsageError
 from mlgokit.evaluation.program import ProgramComparison, compare_program
-from mlgokit.evaluation.records import Evaluation, without_rows
+from mlgokit.evaluation.records import Evaluation, drop_rows
 from mlgokit.evaluation.run import (
     RESULTS_NAME,
     RoundReport,
@@ -245,7 +245,7 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
         corpus=_counts(corpus_info(corpus)),
         stages=tuple(clock.stages),
         rounds=tuple(_round(result) for result in rounds_of(trained.learned.rows)),
-        evaluation=without_rows(evaluation),
+        evaluation=drop_rows(evaluation),
         control=None,
         program=program,
         policy=f"{trained.policy} (sha256 {digest_file(trained.policy)})",

@@ -17,7 +17,7 @@ from mlgokit.compiler.request import HEURISTIC, PLAIN, Compiler, CompileRequest,
 from mlgokit.compiler.shared_store import SharedStore
 from mlgokit.compiler.store import compilation_in, load_compilation, save_compilation
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.files import atomic_write, digest_once
+from mlgokit.files import atomic_write, digest_cached
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
@@ -67,7 +67,7 @@ class CachingCompiler:
     def identity(self) -> str:
         """Digest of compiler and plugin, by content."""
         plugin = self.compiler.plugin
-        return digest_value([KEY_VERSION, self.loaded.facts, None if plugin is None else digest_once(plugin)])
+        return digest_value([KEY_VERSION, self.loaded.facts, None if plugin is None else digest_cached(plugin)])
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
         """Read a compilation from the cache, or compile.
@@ -167,8 +167,8 @@ class CachingCompiler:
             if use is None:
                 return key
             ((problem, policy),) = use.policies.items()
-            key |= {"plugin": None if plugin is None else digest_once(plugin), "problem": problem}
-            key |= {"policy": policy if policy.startswith(":") else digest_once(Path(policy))}
+            key |= {"plugin": None if plugin is None else digest_cached(plugin), "problem": problem}
+            key |= {"policy": policy if policy.startswith(":") else digest_cached(Path(policy))}
         except OSError:
             # The compiler will say what is missing.
             return None

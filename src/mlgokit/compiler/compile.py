@@ -34,7 +34,7 @@ from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import InputError, UsageError
-from mlgokit.files import digest_once, writing
+from mlgokit.files import digest_cached, writing
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 
@@ -190,7 +190,7 @@ class ClangCompiler:
             return ""
         plugin = use.plugin or self.plugin
         try:
-            return digest_value([module_facts(module), None if plugin is None else digest_once(plugin)])
+            return digest_value([module_facts(module), None if plugin is None else digest_cached(plugin)])
         except OSError:
             # The compiler will say what is missing.
             return ""

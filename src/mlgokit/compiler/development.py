@@ -116,7 +116,7 @@ def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
         >>> development_options(PROBLEMS["regalloc-eviction"], Path("/l"), ":default")
         ['-mllvm', '-regalloc-enable-advisor=development', '-mllvm', '-regalloc-training-log=/l']
     """
-    if not problem.is_llvms:
+    if not problem.has_llvm_advisor:
         raise UsageError(f"{problem.name}: expected a problem of LLVM's own, found one that only the plugin has")
     options = [problem.channel_options[0].replace("=release", "=development"), f"{problem.log_option}={log}"]
     if policy != HEURISTIC:

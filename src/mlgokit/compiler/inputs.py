@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from mlgokit.files import digest_once
+from mlgokit.files import digest_cached
 from mlgokit.module import Module
 
 _ENDS = ",;:"
@@ -31,7 +31,7 @@ def named_files(command_line: tuple[str, ...]) -> Mapping[str, str]:
     for path in _candidates(command_line):
         # Not through Path, which takes ten times as long, and is asked for a hundred words before each compilation.
         if os.path.isfile(path):  # noqa: PTH113
-            digests[path] = digest_once(Path(path))
+            digests[path] = digest_cached(Path(path))
     return MappingProxyType(digests)
 
 
@@ -50,8 +50,8 @@ def module_facts(module: Module) -> dict[str, object]:
     """
     index = module.thinlto_index
     return {
-        "bitcode": digest_once(module.bitcode),
-        "thinlto_index": None if index is None else digest_once(index),
+        "bitcode": digest_cached(module.bitcode),
+        "thinlto_index": None if index is None else digest_cached(index),
         "command_line": module.command_line,
         "files": dict(named_files(module.command_line)),
     }

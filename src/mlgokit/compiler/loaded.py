@@ -18,7 +18,7 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.errors import ToolError
-from mlgokit.files import digest_once, stamp_of
+from mlgokit.files import digest_cached, stamp_of
 
 START_SECONDS = 30.0
 _PAUSE_SECONDS = 0.001
@@ -104,7 +104,7 @@ def inspect_compiler(clang: Path, *, version: str, target: str, environment: Map
 
 def _digest(path: Path) -> str:
     try:
-        return digest_once(path)
+        return digest_cached(path)
     except OSError:
         return ""
 

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from mlgokit.errors import UsageError
-from mlgokit.files import check_writable, digest_file, put_in_place, put_link, writing
+from mlgokit.files import check_writable, digest_file, move_into_place, replace_by_link, writing
 from mlgokit.manifest import digest_value
 
 _DIGITS = 12
@@ -61,8 +61,8 @@ def publish_plugin(plugin: Path, output: Path) -> Path:
         earlier = digest_file(output) if output.is_file() else digest
         path = _path(output, digest)
         plugin.chmod(0o755)
-        put_in_place(plugin, path, durable=True)
-        put_link(path.name, output)
+        move_into_place(plugin, path, durable=True)
+        replace_by_link(path.name, output)
         if earlier != digest:
             _remove_versions(output, kept={digest, earlier})
     return path

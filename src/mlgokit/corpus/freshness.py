@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.files import whole_file
-from mlgokit.unpacking import inflated
+from mlgokit.unpacking import inflate
 
 SUFFIX = ".dep"
 DEPENDENCIES = ("-sys-header-deps", "-MT", "module", "-dependency-file")
@@ -159,7 +159,7 @@ def _read(path: Path) -> dict[str, Any]:
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return {}
-            found: object = json.loads(inflated(file.read(_MOST_BYTES), most_bytes=_MOST_BYTES))
+            found: object = json.loads(inflate(file.read(_MOST_BYTES), most_bytes=_MOST_BYTES))
     except (OSError, ValueError, RecursionError, zlib.error):
         return {}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -16,7 +16,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents, content_of, read_contents
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.errors import CorpusError
-from mlgokit.files import digest_file, digest_once
+from mlgokit.files import digest_cached, digest_file
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 
@@ -93,7 +93,7 @@ def digest_modules(modules: Sequence[Module]) -> str:
 
 def _digest_of(module: Module) -> str | None:
     try:
-        return digest_once(module.bitcode)
+        return digest_cached(module.bitcode)
     except OSError:
         return module.bitcode_sha256
 

@@ -15,7 +15,7 @@ from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSIO
 from mlgokit.corpus.split_assignment import NOTHING_ASSIGNED, SplitAssignments, earlier_assignments
 from mlgokit.disk import Room
 from mlgokit.errors import CorpusError, StorageError
-from mlgokit.files import put_in_place, remove_leftovers, temporary_beside, writing
+from mlgokit.files import move_into_place, remove_leftovers, temporary_beside, writing
 from mlgokit.module import Module
 from mlgokit.progress import Report
 
@@ -162,10 +162,10 @@ def corpus_writer(
                 facts.write("]}\n")
         with writing(folder):
             if writer.described or writer.failures:
-                put_in_place(scratch / "facts", folder / SIDECAR_NAME, durable=True)
+                move_into_place(scratch / "facts", folder / SIDECAR_NAME, durable=True)
             else:
                 (folder / SIDECAR_NAME).unlink(missing_ok=True)
-            put_in_place(scratch / "names", folder / DESCRIPTION_NAME, durable=True)
+            move_into_place(scratch / "names", folder / DESCRIPTION_NAME, durable=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -188,7 +188,7 @@ def _keep_facts(writer: CorpusWriter, partial: Path) -> None:
         writer.add_earlier(path)
         writer.facts.write('},\n "failures": []}\n')
         writer.facts.flush()
-        put_in_place(partial, path)
+        move_into_place(partial, path)
 
 
 def write_corpus(

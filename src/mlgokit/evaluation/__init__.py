@@ -1,1 +1,1 @@
-"""How much a policy gives: comparisons, statistics, reports."""
+"""Evaluation: two builds of projects compared, the verdict whether to ship, and reports."""

@@ -1,7 +1,7 @@
-"""Why a module's object is larger or smaller: call sites, what LLVM and a policy decide there, and what that weighs.
+"""Explains why a module's object is larger or smaller than LLVM's, by call sites that are decided differently.
 
-A byte belongs to a function, and a function to a component of the call graph: the decisions that differ and can explain
-it (:mod:`mlgokit.algorithms.credit`). A single decision has bytes of its own only where its component has no other.
+A byte belongs to a function, and a function to a component of the call graph, whose differing decisions can explain its
+change (:mod:`mlgokit.algorithms.credit`). A change is due to a single decision only if its component has no other.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Credit, attribute, scored_build
+from mlgokit.algorithms.credit import Credit, attribute, make_scored_build
 from mlgokit.builds.images import FunctionBytes
 from mlgokit.builds.pair import BuildPair, VariantPair
 from mlgokit.builds.variant import Variant, VariantRecord, describe_inactive_policies, modules_of_variant
@@ -54,38 +54,40 @@ from mlgokit.traces.log import function_id
 FORMAT = "mlgokit explanation"
 FORMAT_VERSION = 1
 MOST_DEPTH = 12
-"""Calls below one another that are shown."""
+"""Maximum depth of a call tree."""
 MOST_TREES = 10
-"""Functions that grew most which get a call tree, and as many that shrank most."""
+"""Maximum functions that grew most with a call tree, and as many that shrank most."""
 MOST_LINES = 16
-"""Calls of one tree."""
+"""Maximum calls in one call tree."""
 MOST_FEATURES = 4
-"""Features of one decision."""
+"""Maximum features that are stored for one decision in a call tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A module built by LLVM's heuristic and by another side; bytes are what llvm-size calls text.
+    """A module built by LLVM's heuristic and by a candidate; bytes are what llvm-size calls text.
 
     ``change`` is the sum of the components' changes, ``unexplained``, ``elsewhere`` and ``allocation``.
 
     Attributes:
-        module: its name.
-        project: whose it is.
-        left_alone: which policies leave the module to LLVM because of its processor, a sentence each.
-        side: what was judged.
-        failure: why there is nothing to explain, else empty.
+        module: name of the module.
+        project: name of its project.
+        side: the candidate.
+        failure: why there is nothing to explain; empty if there is an explanation.
+        left_alone: a sentence for each policy that leaves the module to LLVM because of its architecture.
         before: bytes of the plain object.
-        after: bytes of the judged one.
-        unexplained: bytes gained by functions that no difference can have reached.
+        after: bytes of the candidate's object.
+        unexplained: bytes gained by functions that no differing decision can have changed.
         elsewhere: bytes gained outside of functions.
-        allocation: bytes gained by what a plugin allocates otherwise; all others are those of the object without that.
-        components: those that grew most first.
-        functions: those that changed, those that grew most first.
-        sites: every call site, in the order of the judged build's questions, then those of the plain one alone.
-        source: the corpus.
-        mlgokit_version: of this package.
-        toolchain: tool name -> version.
+        allocation: bytes gained by the plugin's decisions about register allocation; all other bytes are of an object
+            without these decisions.
+        components: components of differing decisions, those that grew most first.
+        functions: functions that changed, those that grew most first.
+        sites: every call site, in the order in which the candidate's build asked about them, then those that only the
+            plain build asked about.
+        source: path of the corpus.
+        mlgokit_version: version of mlgokit that explained.
+        toolchain: version of each tool.
     """
 
     module: str
@@ -111,7 +113,7 @@ class Explanation:
         return self.after - self.before
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation as plain JSON values, see ``docs/formats.md``."""
+        """Convert the explanation to plain JSON values, see ``docs/formats.md``."""
         return {"format": FORMAT, "format_version": FORMAT_VERSION, **finite_json(plain_json(self))}
 
 
@@ -124,20 +126,20 @@ def explain_module(
     names: Iterable[str] = (),
     report: Report = say_nothing,
 ) -> Explanation:
-    """Compile a module by LLVM's heuristic and as the side says, and set their decisions and bytes side by side.
+    """Compile a module by LLVM's heuristic and by a candidate, and compare their inlining decisions and bytes.
 
-    A compilation that fails is an explanation with the reason.
+    If a compilation fails, the explanation has the reason.
 
     Args:
-        module: what to compile.
-        compiler: with a plugin.
-        side: what is judged; its policies or its plugin decide inlining.
-        policy: the policy file that decides there, for preferences and features.
-        names: functions of the module. Those that neither object has are shown as numbers otherwise.
-        report: progress.
+        module: module to compile.
+        compiler: compiler with a plugin.
+        side: the candidate; its policies or its plugin decide inlining.
+        policy: policy that decides inlining for the candidate, for preferences and features; ``None`` if a plugin does.
+        names: names of the module's functions; without them, functions that neither object has are shown as numbers.
+        report: receives the progress.
 
     Raises:
-        UsageError: the side has nothing to decide inlining with.
+        UsageError: the candidate has neither a policy nor a plugin that decides inlining.
     """
     if side.use is None or (side.use.plugin is None and INLINE_SIZE.name not in side.use.policies):
         raise UsageError(
@@ -150,10 +152,10 @@ def explain_module(
         logs=(INLINE_SIZE.name,),
         any_level=side.use.any_level,
     )
-    judged_use = dataclasses.replace(side.use, logs=(INLINE_SIZE.name,))
-    uses = [plain_use, judged_use]
+    candidate_use = dataclasses.replace(side.use, logs=(INLINE_SIZE.name,))
+    uses = [plain_use, candidate_use]
     if side.use.plugin is not None:
-        uses.append(_without_allocations(judged_use))
+        uses.append(_drop_allocations(candidate_use))
     plain, whole, *rest = parallel(
         lambda use: compiler.compile(module, CompileRequest(use=use, keep="all")),
         uses,
@@ -173,11 +175,12 @@ def explain_module(
 
 
 def _decides(policy: Policy | None, module: Module) -> bool:
+    """Whether there is a policy, and it is for the module's architecture."""
     return policy is not None and module.architecture in ("", *policy.targets)
 
 
-def _without_allocations(use: PluginUse) -> PluginUse:
-    """The same with register allocation as LLVM does it, whatever the plugin has inside for that."""
+def _drop_allocations(use: PluginUse) -> PluginUse:
+    """Leave register allocation to LLVM, also if the plugin has tables or policies for it."""
     own = {name: HEURISTIC for name, problem in PROBLEMS.items() if problem.by_regalloc_cost}
     return dataclasses.replace(use, allocations=override_bytes(ALLOCATIONS, {}), policies={**use.policies, **own})
 
@@ -185,13 +188,16 @@ def _without_allocations(use: PluginUse) -> PluginUse:
 def _fill_explanation(
     found: Explanation, plain: Compilation, judged: Compilation, policy: Policy | None, names: Iterable[str]
 ) -> Explanation:
+    """Fill in the explanation from the compilations of the plain build and of the candidate."""
     known = {function_id(name): name for name in names}
     for done in (plain, judged):
         known |= {function_id(name): name for name in done.measured.function_names}
     sites = _call_sites(plain.decisions, judged.decisions, known)
     differ = np.array([one.differs for one in sites[: len(judged.decisions)]], np.bool_)
     builds = [
-        scored_build(done, *function_scores(done.measured, {}, objective=Objective.OBJECT_TEXT)[:2], flipped=flipped)
+        make_scored_build(
+            done, *function_scores(done.measured, {}, objective=Objective.OBJECT_TEXT)[:2], flipped=flipped
+        )
         for done, flipped in ((plain, np.zeros(len(plain.decisions), np.bool_)), (judged, differ))
     ]
     credit = attribute(builds[0], builds[1])
@@ -217,6 +223,7 @@ def _fill_explanation(
 
 
 def _call_sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int, str]) -> list[ExplainedSite]:
+    """List the call sites of both builds, those of the candidate first, with the decisions about them."""
     before = plain.by_site
     heuristic = [None] * len(judged) if judged.heuristic is None else judged.heuristic.tolist()
     by_table = [False] * len(judged) if judged.by_table is None else judged.by_table.tolist()
@@ -258,7 +265,11 @@ def _call_sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int
 def _components(
     credit: Credit, rows: Iterable[FunctionComparison]
 ) -> tuple[tuple[ExplainedFunction, ...], tuple[ExplainedComponent, ...], dict[int, int]]:
-    """Functions that changed, components by growth, and the numbers of the latter by those that ``credit`` has."""
+    """Explain the changes of functions by components.
+
+    Returns:
+        Functions that changed, components by decreasing growth, and the new number of each component of ``credit``.
+    """
     reached = dict(zip(credit.reached.tolist(), credit.reached_by.tolist(), strict=True))
     order: list[int] = np.argsort(-credit.change, kind="stable").tolist()
     number = {own: place for place, own in enumerate(order)}
@@ -286,7 +297,7 @@ def _components(
 
 
 def _ask_policy(sites: list[ExplainedSite], judged: InlineDecisions, policy: Policy) -> None:
-    """What the policy and its members answer, everywhere; what its features do, where it makes a difference."""
+    """Add the policy's preference and its members' votes to all sites, and its features to those that differ."""
     if not len(judged):
         return
     values: npt.NDArray[Any] = judged.values[:, [judged.names.index(name) for name in policy.features]]
@@ -319,17 +330,19 @@ def _ask_policy(sites: list[ExplainedSite], judged: InlineDecisions, policy: Pol
 
 
 def largest_changes(found: Explanation, count: int) -> tuple[list[ExplainedFunction], list[ExplainedFunction]]:
-    """At most ``count`` functions that grew, the worst first, and as many that shrank, the best first."""
+    """Select at most ``count`` functions that grew, the most first, and as many that shrank, the most first."""
     grown = sorted((one for one in found.functions if one.change > 0), key=lambda one: (-one.change, one.function))
     shrunk = sorted((one for one in found.functions if one.change < 0), key=lambda one: (one.change, one.function))
     return grown[:count], shrunk[:count]
 
 
-def call_tree(found: Explanation, function: ExplainedFunction) -> list[TreeLine]:
-    """The differences of the function's component that are in it, in what it has inlined, or in calls of it.
+def list_call_tree(found: Explanation, function: ExplainedFunction) -> list[TreeLine]:
+    """List the differing decisions that can explain a function's change, as a tree of calls.
 
-    Where there are none, all of the component, those of the function's callers first. A call that is no difference is
-    there if it is inlined on either side and has a difference below. A function is opened once.
+    These are the differences of the function's component inside the function and inside calls that it inlines, and
+    those at calls of the function. If there are none, all differences of the component are listed, those in the
+    function's callers first. An inlined call that does not differ is listed if there is a difference below it. The
+    calls of each function are listed once.
     """
     if function.component is None:
         return []
@@ -345,7 +358,7 @@ def call_tree(found: Explanation, function: ExplainedFunction) -> list[TreeLine]
 
 
 def _calls_by_caller(found: Explanation, differ: Sequence[ExplainedSite]) -> dict[str, list[ExplainedSite]]:
-    """By caller, its differences, and one call of each function that it inlines and that leads to a difference."""
+    """Map each caller to its differences, and to one call of each function that it inlines and that has one below."""
     inlined = [one for one in found.sites if one.plain or one.decided]
     above: dict[str, set[str]] = defaultdict(set)
     for one in inlined:
@@ -363,6 +376,7 @@ def _calls_by_caller(found: Explanation, differ: Sequence[ExplainedSite]) -> dic
 
 
 def _calls_below(root: str, of_caller: dict[str, list[ExplainedSite]]) -> list[TreeLine]:
+    """List the calls in a function and in what it inlines, depth first, as far as they lead to differences."""
     lines: list[TreeLine] = []
     opened = {root}
     todo = [(0, one) for one in reversed(of_caller.get(root, ()))]
@@ -376,6 +390,7 @@ def _calls_below(root: str, of_caller: dict[str, list[ExplainedSite]]) -> list[T
 
 
 def _transitive_callers(start: set[str], above: dict[str, set[str]]) -> set[str]:
+    """Collect functions and all functions that inline them, directly or transitively."""
     seen, todo = set(start), list(start)
     while todo:
         for caller in above.get(todo.pop(), ()):
@@ -386,7 +401,7 @@ def _transitive_callers(start: set[str], above: dict[str, set[str]]) -> set[str]
 
 
 def _keep_differences(lines: Sequence[TreeLine]) -> list[TreeLine]:
-    """The lines that are differences or have one below: what was opened elsewhere already leads nowhere."""
+    """Keep the lines that are differences or have one below; the rest calls functions that are listed elsewhere."""
     kept: list[TreeLine] = []
     wanted = -1
     for one in reversed(lines):
@@ -400,14 +415,14 @@ def _keep_differences(lines: Sequence[TreeLine]) -> list[TreeLine]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferingFunction:
-    """A function that is not the same on both sides; its copies in several objects are one if they are alike.
+    """A function whose bytes or cost differ between the builds; equal copies in several objects are one.
 
     Attributes:
-        function: its name.
-        project: whose it is.
-        before: bytes on the side that is compared with, or ``None`` where it is absent.
-        after: likewise on the side that is judged.
-        where: modules, or images where an optimizing link leaves functions in these alone.
+        function: name of the function.
+        project: name of its project.
+        before: bytes and cost in the baseline; ``None`` if the function is absent there.
+        after: bytes and cost in the candidate; ``None`` if the function is absent there.
+        where: names of the modules with this function, or of the images if link-time optimization generated it.
     """
 
     function: str
@@ -423,13 +438,13 @@ class DifferingFunction:
 
     @property
     def dearer(self) -> float:
-        """Executed cost gained."""
+        """Gained cost of register allocation."""
         before, after = (one.cost if one is not None and one.cost is not None else 0.0 for one in self._sides)
         return after - before
 
     @property
     def has_costs(self) -> bool:
-        """Whether costs are known."""
+        """Whether the function has a cost of register allocation on either side."""
         return any(one is not None and one.cost is not None for one in self._sides)
 
     @property
@@ -440,7 +455,7 @@ class DifferingFunction:
 def differing_functions(
     projects: Iterable[ProjectComparison], *, by_cost: bool = False
 ) -> tuple[DifferingFunction, ...]:
-    """All that differ, the worst first: by bytes, or by cost; equal ones by their names."""
+    """List the functions of all projects that differ, by decreasing growth in bytes or in cost, then by name."""
     copies: dict[tuple[str, str, FunctionBytes | None, FunctionBytes | None], list[str]] = defaultdict(list)
     for project in projects:
         modules = [(row.module, row.differing) for row in project.module_rows if row.differing]
@@ -458,13 +473,13 @@ def differing_functions(
 def explain_differences(
     found: Evaluation, pair: BuildPair, *, seconds: float, report: Report = say_nothing
 ) -> Evaluation:
-    """The evaluation with call trees of the functions that changed most, or with the reason why it has none.
+    """Add call trees of the functions that changed most to an evaluation, or the reason why it has none.
 
     Args:
-        found: the evaluation of ``pair``.
-        pair: both builds, before their context ends.
-        seconds: after which no module is compiled for trees; 0 for none.
-        report: progress.
+        found: evaluation of ``pair``.
+        pair: both builds, whose files still exist.
+        seconds: time after which no further module is compiled for call trees; 0 for no trees.
+        report: receives the progress.
     """
     variants = pair.variants
     if why := _why_no_trees(variants, seconds):
@@ -495,7 +510,7 @@ def explain_differences(
 
 
 def _why_no_trees(variants: VariantPair, seconds: float) -> str:
-    """Why call trees are not made; empty if they are."""
+    """Say why call trees cannot be made; empty if they can."""
     before, after = variants.before, variants.after
     if not seconds:
         return "--explain-seconds 0 was given"
@@ -509,10 +524,10 @@ def _why_no_trees(variants: VariantPair, seconds: float) -> str:
 
 
 def inlining_policy(side: Variant) -> Policy | None:
-    """The policy of a variant that decides inlining; ``None`` if a rule or a plugin does.
+    """Load the policy of a variant that decides inlining; ``None`` if a rule or a plugin decides.
 
     Raises:
-        PolicyError: its file is no usable policy.
+        PolicyError: the policy file is not usable.
     """
     chosen = side.record.policies.get(INLINE_SIZE.name, ":")
     return None if chosen.startswith(":") else load_policy(Path(chosen), problem=INLINE_SIZE.name)
@@ -529,18 +544,18 @@ def explain_largest_changes(
     seconds: float,
     report: Report = say_nothing,
 ) -> tuple[FunctionTree, ...]:
-    """Explain, by their call trees, why the functions changed whose size changed most.
+    """Make call trees of the functions whose size changed most.
 
     Their modules are compiled again. Functions that grew come first, then those that shrank, each by decreasing change.
-    A function for which the time does not suffice has that as its ``failure``.
+    If the time is over before a function's module is compiled, the function's tree has that as its ``failure``.
 
     Args:
         functions: all functions that differ, those that grew most first.
-        modules: the modules by name.
-        compiler: a compiler with a plugin.
+        modules: modules by name.
+        compiler: compiler with a plugin.
         side: the candidate, which is compared with LLVM's own inlining.
-        policy: see :func:`~mlgokit.evaluation.explain.explain_module`.
-        names: lists the functions of a module, including those that are in no object.
+        policy: policy that decides inlining for the candidate, as for :func:`explain_module`.
+        names: function that lists the functions of a module, including those that are in no object.
         seconds: time after which no further module is compiled.
         report: receives the progress.
     """
@@ -549,7 +564,7 @@ def explain_largest_changes(
     deadline = time.monotonic() + seconds
     explained: dict[str, Explanation] = {}
     found: dict[int, FunctionTree] = {}
-    # Both ends alike, should the time not be enough.
+    # Alternating, so that the time is spent on both equally if it does not suffice.
     both = [one for pair in itertools.zip_longest(grown, shrunk) for one in pair if one is not None]
     for done, one in enumerate(both):
         report(done, len(both), "call trees")
@@ -571,13 +586,14 @@ def explain_largest_changes(
 
 
 def _fill_tree(blank: FunctionTree, explanation: Explanation) -> FunctionTree:
+    """Fill in the tree of a function from the explanation of its module."""
     if explanation.failure:
         return dataclasses.replace(blank, failure=explanation.failure)
     row = next((one for one in explanation.functions if one.function == blank.function), None)
     if row is None:
-        # Allocations of a plugin, or a module that LLVM's own advisor stops in because it has doubled.
-        return dataclasses.replace(blank, failure="its inlining is the same, so what differs is something else")
-    lines = call_tree(explanation, row)
+        # Register allocation by a plugin, or a module in which LLVM's advisor stops as its IR has doubled.
+        return dataclasses.replace(blank, failure="its inlining is the same, so something else differs")
+    lines = list_call_tree(explanation, row)
     shown = [
         dataclasses.replace(line, site=dataclasses.replace(line.site, features=line.site.features[:MOST_FEATURES]))
         for line in lines[:MOST_LINES]

@@ -1,11 +1,11 @@
-"""An evaluation, and the explanation of one module, as pages: the verdict, what each project adds, what is worst."""
+"""Makes the pages of an evaluation and of the explanation of one module: verdict, projects, modules, functions."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from mlgokit.builds.images import LINKED, BuiltImage, FunctionBytes
 from mlgokit.builds.variant import VariantRecord
-from mlgokit.evaluation.explain import Explanation, call_tree, differing_functions, largest_changes
+from mlgokit.evaluation.explain import Explanation, differing_functions, largest_changes, list_call_tree
 from mlgokit.evaluation.records import (
     BITCODE,
     COST,
@@ -54,11 +54,11 @@ from mlgokit.statistics import FEW_PROJECTS
 from mlgokit.terminal import counted
 
 MOST_FUNCTIONS = 1000
-"""Functions on the page that grew most, and as many that shrank most; the JSON has all."""
+"""Maximum functions in the table that grew most, and as many that shrank most; the JSON has all."""
 MOST_CALLS = 12
-"""Calls of one function that an explanation shows in the terminal."""
+"""Maximum calls of a call tree that the terminal shows of an explanation."""
 LOUDEST = 3
-"""Features of one decision that an explanation shows."""
+"""Maximum features of one decision that an explanation shows: those that speak most for it."""
 _FEATURES = ("speaks for it", "here", "typically", "by")
 _DECIDED = {True: "inlined", False: "not inlined", None: "not asked"}
 
@@ -67,12 +67,12 @@ _DECIDED = {True: "inlined", False: "not inlined", None: "not asked"}
 
 
 def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = None, extra: Sequence[Part] = ()) -> Page:
-    """The page of an evaluation.
+    """Make the page of an evaluation.
 
     Args:
-        evaluation: what was found.
-        names: those that people read, by symbol, see :func:`symbols_of`.
-        extra: parts that come before the functions, such as which features decide.
+        evaluation: evaluation to show.
+        names: demangled names of functions by symbol, for all symbols of :func:`symbols_of`.
+        extra: parts that are inserted before the functions, such as feature importance.
     """
     names = names or {}
     verdict = evaluation.verdict
@@ -95,7 +95,7 @@ def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = No
 def comparison_parts(
     evaluation: Evaluation, names: Mapping[str, str] | None = None, extra: Sequence[Part] = ()
 ) -> list[Part | None]:
-    """Summary, projects, images, modules, trees and functions, as in :func:`evaluation_page`; some may be missing."""
+    """Make the parts of an evaluation: summary, projects, images, modules, trees, functions; ``None`` where empty."""
     measure, projects = _measure(evaluation), _worst_projects(evaluation)
     rows = [(project.project, row) for project in projects for row in project.module_rows]
     return [
@@ -111,14 +111,14 @@ def comparison_parts(
 
 
 def comparison_sentences(evaluation: Evaluation) -> Iterable[str]:
-    """What the tables of :func:`comparison_parts` do not say."""
+    """Say what the tables of :func:`comparison_parts` do not show: few projects, and objects that are not compared."""
     groups = (evaluation.overall, *evaluation.summary.values())
     if any(1 < change.projects < FEW_PROJECTS for group in groups for change in group.values()):
         yield f"Intervals from fewer than {FEW_PROJECTS} projects are too narrow."
     for project in evaluation.projects:
         if project.costs is not None and project.costs.unread:
             yield f"{project.project}: cost of register allocation {project.costs.unread}."
-        for status, what in (("passed_by", "alike on both sides"), ("left_out", "not compared")):
+        for status, what in (("passed_by", "the same on both sides"), ("left_out", "not compared")):
             rows = [row for row in project.module_rows if row.after.status == status]
             if rows:
                 named = f"such as {rows[0].module}: {rows[0].after.reason}"
@@ -126,7 +126,7 @@ def comparison_sentences(evaluation: Evaluation) -> Iterable[str]:
 
 
 def symbols_of(evaluation: Evaluation) -> set[str]:
-    """Names of functions that the page has, as objects have them."""
+    """Collect the symbols of all functions on the page, for demangling."""
     sites = [line.site for tree in evaluation.trees for line in tree.lines]
     functions = differing_functions(evaluation.projects, by_cost=_measure(evaluation) == COST)
     shown = {one.function for one in (*functions[:MOST_FUNCTIONS], *functions[-MOST_FUNCTIONS:])}
@@ -138,13 +138,13 @@ def symbols_of(evaluation: Evaluation) -> set[str]:
 
 
 def compile_time_ratio(evaluation: Evaluation) -> float:
-    """Processor time of all compilations under the policy over that of the plain ones; NaN if unknown."""
+    """Divide the processor time of the candidate's compilations by that of the baseline's; NaN if unknown."""
     before = sum(project.user_seconds_before for project in evaluation.projects)
     return sum(project.user_seconds_after for project in evaluation.projects) / before if before else math.nan
 
 
 def side_facts(name: str, side: VariantRecord) -> Iterable[tuple[str, str]]:
-    """What a side was built with, by name."""
+    """List the policies, plugin and options that a side was built with, as facts of a page."""
     yield name, side.label
     yield from ((f"{name}: policy for {problem}", policy) for problem, policy in side.policies.items())
     if side.plugin:
@@ -157,21 +157,23 @@ def side_facts(name: str, side: VariantRecord) -> Iterable[tuple[str, str]]:
 
 
 def _measure(evaluation: Evaluation) -> str:
-    """What was judged."""
+    """Return the measure of the verdict; the linked image without a verdict."""
     return "image" if evaluation.verdict is None else evaluation.verdict.measure
 
 
 def _worst_projects(evaluation: Evaluation) -> list[ProjectComparison]:
+    """Sort the projects: those that could not be compared first, then by decreasing growth."""
     measure = _measure(evaluation)
     return sorted(evaluation.projects, key=lambda project: _worst_first(change_of(project, measure)))
 
 
 def _worst_first(change: float | None) -> float:
-    """A key to sort by: what could not be compared, then the largest growth."""
+    """Make a sort key by which changes that are not known come first, then the largest growth."""
     return -math.inf if change is None or math.isnan(change) else -change
 
 
 def _headline(evaluation: Evaluation, measure: str) -> str:
+    """Say the verdict, or the mean change without one."""
     if evaluation.verdict is not None:
         return evaluation.verdict.sentence.removeprefix("Do not ship: ").removeprefix("Ship: ")
     change = evaluation.overall.get(measure)
@@ -185,7 +187,7 @@ def _sentences(evaluation: Evaluation, failures: int) -> Iterable[str]:
     differing = sum(len(row.differing) for project in evaluation.projects for row in project.module_rows)
     yield (
         f"{len(evaluation.projects):,} projects, {modules:,} modules, {differing:,} functions that differ, "
-        f"{failures:,} failures. A change is after / before less 1, so negative is smaller."
+        f"{failures:,} failures. A change is after / before - 1, so negative is smaller."
     )
     if evaluation.baseline:
         yield f"Baseline: {evaluation.baseline}."
@@ -222,7 +224,7 @@ def _summary_table(evaluation: Evaluation) -> Table:
 
 
 def _waterfall(projects: Sequence[ProjectComparison], measure: str) -> Bars | None:
-    """What each project adds to the bytes of all; costs of register allocation are ratios, which do not add up."""
+    """Draw what each project adds to the change of all; for costs of register allocation, which do not add up, bars."""
     compared = [(project, change) for project in projects if (change := change_of(project, measure)) is not None]
     if measure != COST:
         steps = [
@@ -286,7 +288,7 @@ def _project_table(projects: Sequence[ProjectComparison], measure: str) -> Table
 
 
 def _sizes(project: ProjectComparison, measure: str) -> Cell:
-    """Before and after; linked sizes are missing where nothing was linked."""
+    """Make the cell of a project's sizes before and after; linked sizes are missing where nothing was linked."""
     if measure in {"text", "image"} and not project.is_linked:
         return "not linked" if project.modules else "not compiled"
     before, after = getattr(project.before, measure), getattr(project.after, measure)
@@ -297,7 +299,7 @@ def _sizes(project: ProjectComparison, measure: str) -> Cell:
 
 
 def _image_table(projects: Sequence[ProjectComparison]) -> Table:
-    """Where projects have several images, or the link optimized: two images may differ in who had the plugin."""
+    """Make the table of images; empty if every project has one image and none is of a link-time optimization."""
     images = [(project, image) for project in projects for image in project.images]
     if len(images) == len({project.project for project, _ in images}) and not any(one.after.lto for _, one in images):
         images = []
@@ -330,11 +332,13 @@ def _image_table(projects: Sequence[ProjectComparison]) -> Table:
 
 
 def _image_change(image: ImageComparison) -> float | None:
+    """Compute the relative change of an image; ``None`` if it was not linked in both builds."""
     both = image.before.status == image.after.status == LINKED
     return relative_change(image.before.image, image.after.image) if both else None
 
 
 def _image_cell(image: BuiltImage) -> Cell:
+    """Make the cell of an image: its bytes, or why it was not linked."""
     return image.image if image.status == LINKED else image.status
 
 
@@ -397,7 +401,7 @@ def _facts(evaluation: Evaluation) -> Iterable[tuple[str, str]]:
 
 
 def _module_parts(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]:
-    """The scatter plot and the table that it points into; link-time optimization leaves no sizes of objects."""
+    """Make the scatter plot and the table of modules; only the table if objects have no sizes, as with LTO."""
     rows = sorted(rows, key=lambda pair: _failed_first(pair[1]))
     both = [row.before.status == row.after.status == OK for _, row in rows]
     table = Table(
@@ -435,17 +439,18 @@ def _module_parts(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]
 
 
 def _failed_first(row: ModuleComparison) -> tuple[bool, int]:
-    """A key to sort by: failures first, then by growth in bytes."""
+    """Make a sort key by which failures come first, then the largest growth in bytes."""
     compiled = {row.before.status, row.after.status} <= {OK, BITCODE}
     return compiled, row.before.objects - row.after.objects
 
 
 def _module_cell(module: BuiltModule) -> Cell:
+    """Make the cell of a module: bytes of its object, or how its compilation ended."""
     return module.objects if module.status == OK else module.status.replace("_", " ")
 
 
 def _function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> Table:
-    """Functions that differ, those in the middle left out if there are many."""
+    """Make the table of functions that differ; if there are many, those that changed least are left out."""
     differing = differing_functions(projects, by_cost=by_cost)
     has_costs = any(one.has_costs for one in differing)
     listed = (
@@ -496,11 +501,11 @@ def _cost_cell(function: FunctionBytes | None) -> Cell:
 
 
 def explanation_page(explanation: Explanation, *, functions: int) -> Page:
-    """Why a module is larger or smaller: its sums, and the call trees of the functions that changed most.
+    """Make the page of an explanation: sums of bytes, and the call trees of the functions that changed most.
 
     Args:
-        explanation: the module, both ways.
-        functions: how many that grew are shown, and as many that shrank.
+        explanation: explanation to show.
+        functions: maximum number of functions that grew, and as many that shrank.
     """
     module, side = explanation.module, explanation.side.label
     title = f"{module} by {side}"
@@ -541,7 +546,7 @@ def explanation_page(explanation: Explanation, *, functions: int) -> Page:
 
 
 def _explained_tree(explanation: Explanation, function: ExplainedFunction, summed: set[int]) -> Tree:
-    """The call tree of a function; ``summed`` has the components whose sums are on the page already."""
+    """Make the call tree of a function; ``summed`` has the components whose sums are on the page already."""
     component = None if function.component is None else explanation.components[function.component]
     note = _component_note(component)
     if component is not None and component.number in summed:
@@ -553,12 +558,12 @@ def _explained_tree(explanation: Explanation, function: ExplainedFunction, summe
         change=f"{function.change:+,} bytes ({_bytes_both(function.before, function.after)})",
         tone="larger" if function.change > 0 else "smaller",
         notes=(note,),
-        branches=_branches(call_tree(explanation, function), {}, with_sites=True),
+        branches=_branches(list_call_tree(explanation, function), {}, with_sites=True),
     )
 
 
 def _tree_parts(trees: Sequence[FunctionTree], left_out: str, names: Mapping[str, str]) -> list[Trees]:
-    """Functions that grew, and functions that shrank; with a reason alone, that."""
+    """Make the trees of functions that grew, and of those that shrank; or a note why there are none."""
     if left_out:
         return [Trees(title="Why functions changed", trees=(), note=f"There are no call trees: {left_out}.")]
     return [
@@ -579,7 +584,8 @@ def _tree_parts(trees: Sequence[FunctionTree], left_out: str, names: Mapping[str
 
 
 def _tree(tree: FunctionTree, names: Mapping[str, str]) -> Tree:
-    note = f"Nothing is known: {tree.failure}." if tree.failure else _component_note(tree.component)
+    """Make the call tree of a function in an evaluation."""
+    note = f"There is no explanation: {tree.failure}." if tree.failure else _component_note(tree.component)
     more = (f"{tree.more:,} more calls; mlgokit explain shows them.",) if tree.more else ()
     sizes = "" if tree.failure else f" ({_bytes_both(tree.before, tree.after)})"
     return Tree(
@@ -592,13 +598,14 @@ def _tree(tree: FunctionTree, names: Mapping[str, str]) -> Tree:
 
 
 def _bytes_both(before: int | None, after: int | None) -> str:
+    """Format the bytes before and after; ``None`` is an absent function."""
     return " -> ".join("absent" if one is None else f"{one:,}" for one in (before, after))
 
 
 def _component_note(component: ExplainedComponent | None) -> str:
-    """The bytes of a component, and how many differences share them."""
+    """Say the bytes of a component, and how many differing decisions share them."""
     if component is None:
-        return "No call that is decided otherwise reaches it."
+        return "No call that is decided differently can have changed this function."
     if component.differences == 1:
         return f"Component {component.number}: {component.change:+,} bytes by one difference."
     return (
@@ -610,7 +617,7 @@ def _component_note(component: ExplainedComponent | None) -> str:
 def _branches(
     lines: Sequence[TreeLine], names: Mapping[str, str], *, depth: int = 0, with_sites: bool = False
 ) -> tuple[Branch, ...]:
-    """The lines of that depth, each with the deeper ones that follow it."""
+    """Nest the lines of a call tree: those of ``depth``, each with the deeper lines that follow it."""
     starts = [place for place, line in enumerate(lines) if line.depth == depth]
     ends = [*starts[1:], len(lines)]
     return tuple(
@@ -625,7 +632,7 @@ def _branches(
 
 
 def _branch(line: TreeLine, below: tuple[Branch, ...], names: Mapping[str, str], *, with_sites: bool) -> Branch:
-    """One call; an explanation names its site and its loudest features, an evaluation has room for all that it kept."""
+    """Make the branch of one call; ``with_sites`` adds the key of its call site and limits its features."""
     site = line.site
     how, symbol = {
         "below": ("calls", site.callee),
@@ -649,14 +656,14 @@ def _branch(line: TreeLine, below: tuple[Branch, ...], names: Mapping[str, str],
 
 
 def _decisions(site: ExplainedSite) -> tuple[str, ...]:
-    """What LLVM did and what is done now, in one mark if that is the same and no difference."""
+    """Make the marks of LLVM's decision and of the candidate's; one mark if they are the same."""
     if not site.differs and site.llvm == site.decided:
         return (_DECIDED[site.llvm],)
     return f"LLVM: {_DECIDED[site.llvm]}", f"now: {_DECIDED[site.decided]}"
 
 
 def _reason(site: ExplainedSite) -> str:
-    """Who decided, and how surely; empty where that is not known."""
+    """Say whether a table or the policy decided, and with what preference; empty if that is not known."""
     if site.by_table:
         return "decided by the plugin's table"
     if site.preference is None:

@@ -1,4 +1,4 @@
-"""Builds one real program twice, as a user would: ``clang -Oz`` without and with ``-fpass-plugin``; runs both."""
+"""Builds one real program twice, with plain ``clang -Oz`` and with ``-fpass-plugin``, and compares runs of both."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -28,15 +28,15 @@ RUN_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramComparison:
-    """A real program that clang itself linked with ``--gc-sections`` and that was run.
+    """A real program that was built twice, linked by clang with ``--gc-sections``, and run.
 
     Attributes:
-        name: of the program.
-        before: sizes under plain ``-Oz``.
-        after: sizes under the policy.
-        runs: how often each of the two was run.
-        same_behaviour: whether all those runs gave the same output and exit code.
-        differences: the command lines for which they did not, at most ten.
+        name: name of the program.
+        before: sizes with plain ``-Oz``.
+        after: sizes with the plugin.
+        runs: number of runs of each build.
+        same_behaviour: whether both builds had the same output and exit code in all runs.
+        differences: arguments of the runs that differ, at most ten.
     """
 
     name: str
@@ -56,7 +56,7 @@ def compare_program(
     workers: int,
     report: Report = say_nothing,
 ) -> ProgramComparison:
-    """Build the program of ``project`` twice from source, run both builds, compare.
+    """Build the program of ``project`` twice from source, and compare the sizes and the runs of both builds.
 
     Raises:
         CorpusError: the project has no program, or a source does not compile.
@@ -114,7 +114,7 @@ def compare_program(
                 image=totals.llvm_size_text,
             )
         commands = [command for run in project.program.runs for command in _commands(run, root)]
-        differences = _different(folder, commands, root, report)
+        differences = _run_both(folder, commands, root, report)
     return ProgramComparison(
         name=project.program.name,
         before=sizes["before"],
@@ -126,15 +126,14 @@ def compare_program(
 
 
 def expect_linker(toolchain: Toolchain, what: str) -> None:
-    """Refuse to begin without a linker; ``what`` needs it.
+    """Check that the toolchain has a linker, which ``what`` needs.
 
     Raises:
-        ToolError: the toolchain has none.
+        ToolError: the toolchain has no linker.
     """
     if toolchain.lld is None:
-        raise ToolError(
-            f"{what}: expected ld.lld of LLVM {toolchain.major}, found none; apt-get install lld-{toolchain.major}"
-        )
+        apt = f"apt-get install lld-{toolchain.major}"
+        raise ToolError(f"{what}: expected ld.lld of LLVM {toolchain.major}, found none; run `{apt}`")
 
 
 def link_program(
@@ -150,11 +149,11 @@ def link_program(
 
     Args:
         words: options, objects and libraries.
-        output: where the program goes.
-        toolchain: whose clang and linker.
-        is_cxx: whether it needs the C++ library.
-        timeout_seconds: deadline.
-        env: the driver's variables; this process's if not given.
+        output: path of the program.
+        toolchain: toolchain with clang and the linker.
+        is_cxx: whether the program needs the C++ library.
+        timeout_seconds: deadline of the link.
+        env: environment variables of the driver; this process's if not given.
     """
     driver = toolchain.clangxx if is_cxx else toolchain.clang
     argv = [driver, f"--ld-path={toolchain.lld}", "-Wl,--gc-sections", *words, "-o", output]
@@ -162,6 +161,7 @@ def link_program(
 
 
 def _link(project: Project, toolchain: Toolchain, objects: Sequence[Path], output: Path) -> None:
+    """Link the program of a project from its objects."""
     program: Program | None = project.program
     libraries = program.libraries if program is not None else ()
     is_cxx = project.language == "c++"
@@ -177,7 +177,7 @@ def _link(project: Project, toolchain: Toolchain, objects: Sequence[Path], outpu
 
 
 def _commands(run: ProgramRun, root: Path) -> list[tuple[tuple[str, ...], bytes]]:
-    """Arguments and standard input of each run: one for each file, or one."""
+    """List arguments and standard input of each run: a run for each matching file, or one run."""
     files = sorted({path for pattern in run.files for path in root.glob(pattern) if path.is_file()})
     stdin = run.stdin.encode()
     if not run.files:
@@ -185,9 +185,8 @@ def _commands(run: ProgramRun, root: Path) -> list[tuple[tuple[str, ...], bytes]
     return [((*run.arguments, path.relative_to(root).as_posix()), stdin) for path in files]
 
 
-def _different(
-    folder: Path, commands: Sequence[tuple[tuple[str, ...], bytes]], root: Path, report: Report
-) -> list[str]:
+def _run_both(folder: Path, commands: Sequence[tuple[tuple[str, ...], bytes]], root: Path, report: Report) -> list[str]:
+    """Run both builds with each command; returns the arguments of the commands whose output or exit code differs."""
     different: list[str] = []
     for number, (arguments, stdin) in enumerate(commands):
         outcomes = [

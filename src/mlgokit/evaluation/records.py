@@ -1,7 +1,7 @@
-"""What an evaluation found, as values: what ``evaluation.json`` has, and what reports are made of.
+"""The results of an evaluation, as values, which ``evaluation.json`` has, and from which reports are made.
 
-``before`` is the side that is compared with, plain unless something else was asked for; ``after`` is the side that is
-judged. Sizes are bytes, times are seconds.
+``before`` is the baseline, plain unless another is asked for; ``after`` is the candidate. Sizes are bytes, times are
+seconds.
 """
 
 import dataclasses
@@ -11,15 +11,15 @@ from typing import Any, Literal
 
 from mlgokit.builds.images import BuiltImage, FunctionBytes
 from mlgokit.builds.variant import VariantRecord
-from mlgokit.decode import decode, of_format, read_json
+from mlgokit.decode import check_format, decode, read_json
 from mlgokit.manifest import finite_json, plain_json
 
 FORMAT = "mlgokit evaluation"
 FORMAT_VERSION = 1
 MEASURES = ("objects", "link_aware", "text", "image")
-"""The sizes that projects are compared by."""
+"""The sizes by which projects are compared; fields of :class:`Sizes`."""
 COST = "cost"
-"""The measure of register allocation, which is there if it was asked for."""
+"""The measure by the cost of register allocation, which is recorded if it was asked for."""
 TITLES = {
     "objects": "Objects",
     "link_aware": "Objects, link-aware",
@@ -29,7 +29,7 @@ TITLES = {
 }
 LANGUAGES = {"c++": "C++", "c": "C"}
 OK, BITCODE = "ok", "bitcode"
-"""How a compilation ended well; the object of a link-time optimization is bitcode, which has no sizes."""
+"""Statuses of successful compilations; the object of a link-time optimization is bitcode, which has no sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class Sizes:
         objects: sum over the objects of what llvm-size calls text.
         link_aware: sum over the objects of the link-aware score.
         text: machine code of the linked, garbage-collected image.
-        rodata: its read-only data, exception tables included.
-        eh_frame: its unwind tables.
+        rodata: read-only data of the image, exception tables included.
+        eh_frame: unwind tables of the image.
         image: text + rodata + eh_frame.
     """
 
@@ -55,7 +55,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFailure:
-    """A module that one of the two builds could not compile, and why; it is left out of both."""
+    """A module that one of the two builds could not compile, and why; it is left out of the sums of both."""
 
     module: str
     build: str
@@ -64,7 +64,7 @@ class ModuleFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionComparison:
-    """A function that is not the same in both builds; ``None`` where a build has none of that name."""
+    """A function whose bytes or cost differ; ``before`` or ``after`` is ``None`` if that build has no such function."""
 
     function: str
     before: FunctionBytes | None
@@ -74,18 +74,18 @@ class FunctionComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModule:
-    """One side of a module.
+    """A module as one of the two builds compiled it.
 
     Attributes:
         status: ``ok``, ``bitcode``, ``absent`` (this build made no such object), or how the compiler failed.
         reason: the compiler's first error.
-        plugin: whether the compiler had loaded the plugin.
-        objects: what llvm-size calls text: ``text`` + ``rodata`` + ``eh_frame``.
+        plugin: whether the compiler loaded the plugin.
+        objects: bytes of the object that llvm-size calls text: ``text`` + ``rodata`` + ``eh_frame``.
         text: executable sections.
         rodata: read-only data, exception tables included.
         eh_frame: unwind tables.
         data: writable bytes.
-        link_aware: the link-aware score, by the weights of the build before.
+        link_aware: link-aware score, by the baseline's weights of COMDAT signatures.
         user_seconds: processor time of the compiler.
     """
 
@@ -106,11 +106,11 @@ class ModuleComparison:
     """A module, and those of its functions that differ.
 
     Attributes:
-        module: its name in the corpus, or the path of its object in the build.
-        before: one side.
-        after: the other.
-        functions: how many names of functions the two objects have together.
-        differing: those whose bytes or costs are not the same.
+        module: name of the module in the corpus, or path of its object in the build.
+        before: the module in the baseline.
+        after: the module in the candidate.
+        functions: number of different function names in both objects together.
+        differing: functions whose bytes or costs differ.
     """
 
     module: str
@@ -125,11 +125,11 @@ class ImageComparison:
     """A linked image, and those of its functions that differ, if it has a symbol table.
 
     Attributes:
-        image: its path in the build, or the project's name.
-        before: one side.
-        after: the other.
-        functions: how many names of functions the two images have together.
-        differing: those whose code is not of the same size.
+        image: path of the image in the build, or name of the project.
+        before: the baseline's image.
+        after: the candidate's image.
+        functions: number of different function names in both images together.
+        differing: functions whose code differs in size.
     """
 
     image: str
@@ -141,16 +141,17 @@ class ImageComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostComparison:
-    """What register allocation costs a project's functions, each by itself.
+    """The costs of register allocation of a project's functions, compared function by function.
 
     Attributes:
-        functions: those with a cost in either build.
-        change: geometric mean over them of the ratios of costs, less 1.
-        cheaper: functions that cost less after.
-        dearer: functions that cost more after.
-        counts_before: instructions in the code, by kind; see :data:`mlgokit.compiler.regalloc_cost.COUNTS`.
-        counts_after: likewise.
-        unread: why the costs of some functions, or of all, are not there; else empty.
+        functions: number of functions with a cost in either build.
+        change: geometric mean of the functions' cost ratios, minus 1.
+        cheaper: number of functions that cost less in the candidate.
+        dearer: number of functions that cost more in the candidate.
+        counts_before: number of instructions in the baseline's code, by kind; see
+            :data:`mlgokit.compiler.regalloc_cost.COUNTS`.
+        counts_after: number of instructions in the candidate's code, by kind.
+        unread: why the costs of some or all functions are missing; empty if none is.
     """
 
     functions: int
@@ -164,22 +165,22 @@ class CostComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectComparison:
-    """One project, both ways.
+    """One project, compared between the two builds.
 
     Attributes:
-        project: its name.
+        project: name of the project.
         language: ``c`` or ``c++``.
-        modules: number of modules in both builds.
-        before: sizes of the side that is compared with.
-        after: sizes of the side that is judged.
-        larger_modules: modules whose object grew.
-        user_seconds_before: processor time of the compilations of the one.
-        user_seconds_after: processor time of the compilations of the other.
-        link_failure: why the images could not be linked, else empty; their sizes are 0 then.
-        failures: modules left out of the sums.
-        module_rows: every module, those that failed as well.
-        images: what was linked.
-        costs: of register allocation, if that was asked for and there were any.
+        modules: number of modules that compiled in both builds.
+        before: sizes in the baseline.
+        after: sizes in the candidate.
+        larger_modules: number of modules whose object is larger in the candidate.
+        user_seconds_before: processor time of the baseline's compilations.
+        user_seconds_after: processor time of the candidate's compilations.
+        link_failure: why the images could not be linked, and then their sizes are 0; empty if they were.
+        failures: modules that one of the builds could not compile.
+        module_rows: every module, also those that failed.
+        images: linked images.
+        costs: costs of register allocation; ``None`` if they were not asked for.
     """
 
     project: str
@@ -198,19 +199,19 @@ class ProjectComparison:
 
     @property
     def is_linked(self) -> bool:
-        """Whether the project counts in the summary: something was compiled, and all images were linked."""
+        """Whether the project counts in the summary: it has modules or images, and all images were linked."""
         return (self.modules > 0 or bool(self.images)) and not self.link_failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureWeight:
-    """What one feature does to one decision.
+    """The effect of one feature on one decision.
 
     Attributes:
-        feature: its name.
-        value: what it is at the call site.
-        typical: what :func:`~mlgokit.policy.normaliser.typical_values` says.
-        change: the preference, less the one with the typical value in place of this one; positive for inlining.
+        feature: name of the feature.
+        value: value at the call site.
+        typical: typical value, by :func:`~mlgokit.policy.normaliser.typical_values`.
+        change: preference minus the preference with the typical value instead; positive speaks for inlining.
     """
 
     feature: str
@@ -224,18 +225,18 @@ class ExplainedSite:
     """A call site about which the inliner was asked in one of the two builds, or in both.
 
     Attributes:
-        site: its key in hexadecimal.
-        caller: the function with the call.
-        callee: the function called.
-        plain: whether LLVM inlined it in the plain build; nothing if it was not asked there.
-        heuristic: whether LLVM would have inlined it in the judged build; nothing if it was not asked there.
-        decided: whether it was inlined in the judged build; nothing likewise.
+        site: key of the call site in hexadecimal.
+        caller: name of the function with the call.
+        callee: name of the function that is called.
+        plain: whether LLVM inlined the call in the plain build; ``None`` if LLVM did not ask about it there.
+        heuristic: whether LLVM would have inlined it in the candidate's build; ``None`` if LLVM did not ask there.
+        decided: whether it was inlined in the candidate's build; ``None`` if LLVM did not ask about it there.
         by_table: whether the decision table of a tuned plugin decided.
-        component: of a difference, the number of its component; else nothing.
-        preference: the policy's, positive for inlining, after its gate; nothing where no policy file decided.
-        members: networks of the policy; 0 likewise.
-        agree: how many of them, asked alone and before gate and doubt, decide so.
-        features: of a difference, those that speak for the decision, the loudest first.
+        component: number of the component, if the decisions differ; else ``None``.
+        preference: the policy's preference after its gate, positive for inlining; ``None`` if no policy file decided.
+        members: number of networks of the policy; 0 if no policy file decided.
+        agree: number of these networks that decide so alone, before gate and doubt.
+        features: features that speak for the decision, the strongest first, if the decisions differ.
     """
 
     site: str
@@ -253,24 +254,24 @@ class ExplainedSite:
 
     @property
     def llvm(self) -> bool | None:
-        """What LLVM did in the plain build, or would have done in the judged one if it was not asked there."""
+        """LLVM's decision: in the plain build, or if it was not asked there, what it would do in the candidate's."""
         return self.heuristic if self.plain is None else self.plain
 
     @property
     def differs(self) -> bool:
-        """Whether the judged build decided otherwise than LLVM."""
+        """Whether the candidate decided otherwise than LLVM."""
         return self.decided is not None and self.llvm is not None and self.decided != self.llvm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedComponent:
-    """Differences whose effects cannot be separated.
+    """A component: differing decisions whose effects in bytes cannot be separated.
 
     Attributes:
-        number: by which call sites and functions name it, from 0.
-        change: bytes that its functions gained together.
-        differences: call sites.
-        functions: whose sizes changed.
+        number: number of the component from 0, by which call sites and functions refer to it.
+        change: bytes that the component's functions gained together.
+        differences: number of call sites that are decided differently.
+        functions: number of functions whose sizes changed.
     """
 
     number: int
@@ -281,13 +282,14 @@ class ExplainedComponent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedFunction:
-    """A function whose bytes are not the same in both objects; ``None`` where an object has none of that name.
+    """A function whose bytes differ between the two objects.
 
     Attributes:
-        function: its name.
-        before: bytes in the plain object: code, jump tables, exception table and unwind information.
-        after: bytes in the judged one.
-        component: the number of the one whose differences explain the change; nothing if none does.
+        function: name of the function.
+        before: bytes in the plain object: code, jump tables, exception table and unwind information; ``None`` if the
+            object has no such function.
+        after: bytes in the candidate's object; ``None`` if the object has no such function.
+        component: number of the component whose differences can explain the change; ``None`` if there is none.
     """
 
     function: str
@@ -303,13 +305,13 @@ class ExplainedFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLine:
-    """One call of a tree.
+    """One call in a call tree of a function.
 
     Attributes:
-        depth: calls above it, from 0.
-        site: the call.
-        where: in the function or in what is inlined there; a call of the function; or elsewhere in its component, as
-            when a function lives on because its callers do.
+        depth: number of calls above this one in the tree.
+        site: the call site.
+        where: ``below``: in the function or in what is inlined there; ``above``: a call of the function; ``elsewhere``:
+            in another function of its component, as when a function survives because its callers do.
     """
 
     depth: int
@@ -319,19 +321,19 @@ class TreeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTree:
-    """A function that grew or shrank much, and why, as a report shows it.
+    """The call tree of a function that grew or shrank much, as a report shows it.
 
     Attributes:
-        function: its name.
-        module: where it was looked at; other modules may have copies.
-        project: whose module that is.
-        growth: bytes gained in the evaluation; negative for those that shrank.
-        failure: why nothing is known, else empty; then all below is empty.
-        before: bytes in the plain object; nothing if it has no such function.
-        after: bytes in the judged one, likewise.
-        component: of the differences that can explain the change; nothing if none does.
-        lines: the call tree, the first ones of it.
-        more: how many lines were left out.
+        function: name of the function.
+        module: module that was compiled again for the tree; other modules may have copies of the function.
+        project: name of the module's project.
+        growth: bytes gained in the evaluation; negative for a function that shrank.
+        failure: why there is no explanation, and then the fields below are empty; empty if there is one.
+        before: bytes in the plain object; ``None`` if it has no such function.
+        after: bytes in the candidate's object; ``None`` if it has no such function.
+        component: component whose differences can explain the change; ``None`` if there is none.
+        lines: the first lines of the call tree.
+        more: number of lines that were left out.
     """
 
     function: str
@@ -348,7 +350,7 @@ class FunctionTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Geometric mean of ratios less 1 (negative is smaller), with its interval over projects."""
+    """The mean change over projects: geometric mean of ratios minus 1 (negative is smaller), with its interval."""
 
     mean: float
     low: float
@@ -358,13 +360,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether to ship the side that is judged.
+    """The verdict whether to ship the candidate.
 
     Attributes:
-        ship: the answer.
-        measure: what was judged.
-        sentence: the answer and the figures that it rests on.
-        reasons: why not, one sentence each; none if it ships.
+        ship: whether to ship.
+        measure: measure by which projects were compared.
+        sentence: the verdict and the figures that it rests on.
+        reasons: reasons not to ship, one sentence each; empty for ``ship``.
     """
 
     ship: bool
@@ -375,27 +377,27 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """All projects, and the summary by language and measure.
+    """The comparison of all projects, and their mean changes.
 
     Attributes:
-        policy: what was judged, in words.
-        projects: one comparison each.
-        summary: language -> measure (``objects``, ``link_aware``, ``text``, ``image``, ``cost``) -> change.
-        compilations: compilations spent.
-        overall: measure -> change, over the projects of all languages.
-        before: the side that is compared with.
-        after: the side that is judged.
-        baseline: compiler, version and levels that both sides have in common.
-        level: probability that the intervals are made for.
-        seed: of the intervals.
-        left_alone: which policies leave code to LLVM because of the processor that it is for, a sentence each.
-        verdict: if it was asked for.
-        trees: why the functions are larger or smaller that changed most, those that grew first.
-        no_trees: why there are none, if they were wanted.
-        source: the corpus or the build.
-        command: what was typed.
-        mlgokit_version: of this package.
-        toolchain: tool name -> version.
+        policy: label of the candidate.
+        projects: comparison of each project.
+        summary: mean change by language, then by measure (``objects``, ``link_aware``, ``text``, ``image``, ``cost``).
+        compilations: number of compilations.
+        overall: mean change by measure, over the projects of all languages.
+        before: the baseline.
+        after: the candidate.
+        baseline: compiler, version and optimization levels that both builds have in common.
+        level: confidence level of the intervals.
+        seed: random seed of the intervals.
+        left_alone: a sentence for each policy that leaves modules to LLVM because of their architecture.
+        verdict: verdict whether to ship; ``None`` if it was not asked for.
+        trees: call trees of the functions that changed most, those that grew first.
+        no_trees: why there are no call trees, if they were asked for.
+        source: path of the corpus or the build.
+        command: command line of the evaluation.
+        mlgokit_version: version of mlgokit that evaluated.
+        toolchain: version of each tool.
     """
 
     policy: str
@@ -418,17 +420,19 @@ class Evaluation:
     toolchain: dict[str, str] = field(default_factory=dict[str, str])
 
     def to_json(self) -> dict[str, Any]:
-        """The evaluation as plain JSON values, as in ``evaluation.json``; a number that is not finite is ``None``."""
+        """Convert the evaluation to the JSON values of ``evaluation.json``; a number that is not finite is ``None``."""
         return {"format": FORMAT, "format_version": FORMAT_VERSION, **finite_json(plain_json(self))}
 
     @classmethod
     def from_json(cls, value: object) -> "Evaluation":
-        """The evaluation that :meth:`to_json` gave; keys that are not known are ignored.
+        """Decode what :meth:`to_json` encoded; unknown keys are ignored.
 
         Raises:
-            InputError: another format or version, a missing key, or a value of another type.
+            InputError: the value has another format or version, lacks a key, or has a value of another type.
         """
-        given = of_format(value, FORMAT, FORMAT_VERSION, where="evaluation", remedy="evaluate again with this version")
+        given = check_format(
+            value, FORMAT, FORMAT_VERSION, where="evaluation", remedy="evaluate again with this version"
+        )
         return decode(cls, given, "evaluation")
 
 
@@ -436,12 +440,12 @@ def read_evaluation(path: Path) -> Evaluation:
     """Read what ``mlgokit evaluate --output`` wrote.
 
     Raises:
-        InputError: the file cannot be read, or is no such file.
+        InputError: the file cannot be read, or is no evaluation.
     """
     return Evaluation.from_json(read_json(path, expected="an evaluation", remedy="evaluate again"))
 
 
-def without_rows(evaluation: Evaluation) -> Evaluation:
-    """The same without modules, images and functions: what a summary needs."""
+def drop_rows(evaluation: Evaluation) -> Evaluation:
+    """Drop modules, images and functions from an evaluation, which a summary does not need."""
     projects = tuple(dataclasses.replace(one, module_rows=(), images=()) for one in evaluation.projects)
     return dataclasses.replace(evaluation, projects=projects, trees=())

@@ -1,4 +1,4 @@
-"""Rows of modules, functions and register allocation, from the compilations of both sides."""
+"""Compares the modules, functions, images and costs of register allocation of two builds, as rows of an evaluation."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ _STATUS = {status: status.name.lower() for status in CompileStatus}
 
 
 def built_module(done: Compilation | None, weights: Mapping[str, int], *, plugin: bool) -> BuiltModule:
-    """One side of a module; ``weights`` are those of COMDAT signatures in the build before."""
+    """Make one build's half of a module's row; ``weights`` are the baseline's, of COMDAT signatures."""
     if done is None:
         return BuiltModule(status="absent", reason="this build made no such object", plugin=plugin)
     if done.status is not CompileStatus.OK:
@@ -51,17 +51,17 @@ def compare_module(
     weights: Mapping[str, int],
     plugins: tuple[bool, bool] = (False, False),
 ) -> ModuleComparison:
-    """A module's row, with the functions that differ.
+    """Compare a module of two builds, with the functions that differ.
 
     Args:
-        name: the module's.
-        builds: before and after; ``None`` where a build made no such object.
-        weights: of COMDAT signatures in the build before.
-        plugins: whether the compilers had the plugin.
+        name: name of the module.
+        builds: compilations in the baseline and the candidate; ``None`` if a build made no such object.
+        weights: number of the baseline's modules that define each COMDAT signature.
+        plugins: whether the compilers of the two builds had the plugin.
     """
     before, after = (_function_sizes(done) for done in builds)
     measured = [done.sizes for done in builds if done is not None and done.sizes is not None]
-    comdat = {one for sizes in measured for one in _in_groups(sizes)}
+    comdat = {one for sizes in measured for one in _comdat_functions(sizes)}
     first, second = builds
     return ModuleComparison(
         module=name,
@@ -76,7 +76,13 @@ def compare_module(
 def differing_functions(
     before: Mapping[str, FunctionBytes], after: Mapping[str, FunctionBytes], comdat: set[str]
 ) -> tuple[FunctionComparison, ...]:
-    """The functions that are not the same in both, those that grew most first."""
+    """List the functions whose bytes or costs differ, those that grew most first.
+
+    Args:
+        before: functions of the baseline by name.
+        after: functions of the candidate by name.
+        comdat: names of functions in COMDAT groups.
+    """
     found = [
         FunctionComparison(function=name, before=before.get(name), after=after.get(name), comdat=name in comdat)
         for name in dict.fromkeys((*before, *after))
@@ -86,7 +92,7 @@ def differing_functions(
 
 
 def growth(function: FunctionComparison) -> int:
-    """Bytes that a function gained."""
+    """Compute the bytes that a function gained."""
     before, after = (0 if one is None else one.total for one in (function.before, function.after))
     return after - before
 
@@ -94,10 +100,10 @@ def growth(function: FunctionComparison) -> int:
 def compare_costs(
     pairs: Sequence[tuple[RegallocCosts | None, RegallocCosts | None]], *, unread: str = ""
 ) -> CostComparison | None:
-    """What register allocation costs the functions of a project's modules; ``None`` if it was not asked for.
+    """Compare the costs of register allocation of a project's functions; ``None`` if costs were not asked for.
 
-    Each function counts against itself: LLVM's frequencies are relative to its own entry. ``unread`` says why some are
-    missing.
+    Each function is compared with itself, since LLVM's block frequencies are relative to the function's entry.
+    ``unread`` says why costs of some functions are missing.
     """
     known = [(first, second) for first, second in pairs if first is not None and second is not None]
     if not known:
@@ -121,7 +127,7 @@ def compare_costs(
 
 
 def _function_sizes(done: Compilation | None) -> dict[str, FunctionBytes]:
-    """Sizes and cost of each function by name; those of functions with equal names, such as local ones, are added."""
+    """Sum the sizes of functions by name, and add their costs; local functions may have equal names."""
     if done is None or done.sizes is None:
         return {}
     costs = None
@@ -140,12 +146,13 @@ def _function_sizes(done: Compilation | None) -> dict[str, FunctionBytes]:
     }
 
 
-def _in_groups(sizes: ObjectSizes) -> list[str]:
+def _comdat_functions(sizes: ObjectSizes) -> list[str]:
+    """List the functions of an object that are in COMDAT groups."""
     return [sizes.function_names[index] for index in np.flatnonzero(sizes.function_signature >= 0).tolist()]
 
 
 def compare_image(name: str, before: WeighedImage, after: WeighedImage) -> ImageComparison:
-    """An image's row, with the functions that differ; a stripped image has none."""
+    """Compare an image of two builds, with the functions that differ; a stripped image has none."""
     both = before.row.status == after.row.status == LINKED
     return ImageComparison(
         image=name,
@@ -157,7 +164,7 @@ def compare_image(name: str, before: WeighedImage, after: WeighedImage) -> Image
 
 
 def link_costs(before: WeighedImage, after: WeighedImage) -> list[tuple[RegallocCosts | None, RegallocCosts | None]]:
-    """Costs of a link-time optimization, pair by pair; nothing if one side's were not read, or not all of them."""
+    """Pair the costs of two link-time optimizations by part; empty if the costs of a part are missing on one side."""
     if before.costs.keys() != after.costs.keys():
         return []
     return [(costs, after.costs[part]) for part, costs in before.costs.items()]

@@ -1,4 +1,4 @@
-"""What a whole run gave, and its page: the held-out projects, a real program, the training, where the time went."""
+"""The results of a quickstart run and their page: held-out projects, a real program, the training, and the times."""
 
 import json
 import math
@@ -53,8 +53,8 @@ _WORDS = {
     ".rodata": "Read-only data in the linked image, exception tables included.",
     ".eh_frame": "Unwind tables in the linked image: a few dozen bytes for every function, so that inlining a function "
     "away for good saves them.",
-    "Change": "after / before less 1; negative is smaller. Over several projects it is that of the geometric mean of "
-    "their ratios, so every project counts the same.",
+    "Change": "after / before - 1; negative is smaller. Over several projects it is the geometric mean of their ratios "
+    "minus 1, so every project counts the same.",
     "95 % interval": "Bootstrap over projects: where the change would lie for other projects like these.",
     "Held-out": "No module of the project was used in training.",
     "Control": "The plugin answering with LLVM's own decision every time. Differences come from LLVM's advisor for "
@@ -62,25 +62,26 @@ _WORDS = {
     "Flip": "One inlining decision inverted for exploration.",
     "Component": "Functions that depend on one another through flips, with their change in size: one label of the "
     "regression.",
-    "Correlation": "Of the predicted and the measured changes, on projects that the network did not learn from.",
-    "Unattributed": "Part of all measured change that no flip explains.",
+    "Correlation": "Correlation of the predicted and the measured changes, on projects that the network was not fitted "
+    "on.",
+    "Unattributed": "Share of all measured changes that no flip explains.",
     "Processor seconds": "Time in user mode of the compilers, all cores added up.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundReport:
-    """One round of training.
+    """The numbers of one round of training.
 
     Attributes:
-        round: counted from 0.
-        compilations: compilations of the round.
-        user_seconds: their processor time.
-        flips: flipped decisions collected so far.
-        components: labels made of them.
-        correlation: of predicted and measured changes on projects not learned from; NaN if unknown.
-        unattributed_share: part of all measured change that no flip explains, 0 to 1.
-        failures: compilations that failed.
+        round: number of the round, from 0.
+        compilations: number of compilations in the round.
+        user_seconds: processor time of these compilations.
+        flips: number of flipped decisions collected so far.
+        components: number of components of flips, which are the labels, so far.
+        correlation: correlation of predicted and measured changes on projects outside the fit; NaN if unknown.
+        unattributed_share: share of all measured changes that no flip explains, 0 to 1.
+        failures: number of compilations that failed.
     """
 
     round: int
@@ -95,7 +96,7 @@ class RoundReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """What a stage of the run cost; ``reused`` if an earlier run had done it."""
+    """The time and compilations of a stage of the run; ``reused`` if an earlier run did it."""
 
     stage: str
     seconds: float
@@ -105,23 +106,24 @@ class StageTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """Everything that a run gave, and what makes it repeatable.
+    """All results of a quickstart run, and the settings that repeat it.
 
     Attributes:
-        command: what was typed.
-        mlgokit_version: of this package.
-        toolchain: tool name -> version.
+        command: command line of the run.
+        mlgokit_version: version of mlgokit that ran.
+        toolchain: version of each tool.
         seed: random seed.
-        corpus: what was counted (``projects``, ``modules``, ``c++ modules``, ``failures``) -> number.
-        stages: in the order in which they ran.
-        rounds: of training.
-        evaluation: the policy on projects held out of training.
-        control: the heuristic echoed through the plugin on the same projects; about 0 everywhere.
-        program: a real program, or ``None`` if none was built.
-        policy: file of the policy.
-        plugin: file for ``clang -fpass-plugin=``.
+        corpus: numbers of ``projects``, ``modules``, ``c++ modules`` and ``failures`` of the corpus, by these names.
+        stages: stages in the order in which they ran.
+        rounds: numbers of each round of training.
+        evaluation: evaluation of the policy on projects held out of training.
+        control: evaluation of the plugin when it repeats the heuristic's decisions on the same projects; its changes
+            are about 0.
+        program: comparison of a real program with the trained policy; ``None`` if none was built.
+        policy: path and digest of the policy file.
+        plugin: path of the plugin for ``clang -fpass-plugin=``.
         peak_bytes: largest resident memory of the run.
-        shipped: the same program by the policies that come with the package, before anything is trained, or ``None``.
+        shipped: comparison of the same program with the pretrained policies of the package, or ``None``.
     """
 
     command: str
@@ -141,19 +143,19 @@ class RunReport:
 
     @property
     def policy_file(self) -> str:
-        """Its path, without the digest behind it."""
+        """Path of the policy file, without the digest."""
         return self.policy.partition(" (sha256 ")[0]
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain JSON values; a number that is not finite is ``None``."""
+        """Convert the report to plain JSON values; a number that is not finite is ``None``."""
         return {"format": FORMAT, "format_version": FORMAT_VERSION, **finite_json(plain_json(self))}
 
     @classmethod
     def from_json(cls, value: object) -> "RunReport":
-        """The report that :meth:`to_json` gave; keys that are not known are ignored.
+        """Decode what :meth:`to_json` encoded; unknown keys are ignored.
 
         Raises:
-            InputError: another format version, a missing key, or a value of another type.
+            InputError: the value has another format version, lacks a key, or has a value of another type.
         """
         version = cast("dict[str, Any]", value).get("format_version") if isinstance(value, dict) else None
         if version != FORMAT_VERSION:
@@ -165,7 +167,7 @@ class RunReport:
 
 
 def program_sentence(program: ProgramComparison) -> str:
-    """What became of the real program, in one sentence."""
+    """Say in one sentence how the program's size changed, and whether its behaviour is the same."""
     change = percent(relative_change(program.before.image, program.after.image))
     sizes = f"{program.name}: linked image {program.before.image:,} -> {program.after.image:,} bytes ({change})"
     if program.runs == 0:
@@ -174,8 +176,8 @@ def program_sentence(program: ProgramComparison) -> str:
     return f"{sizes}; {behaviour} in {counted(program.runs, 'run')}."
 
 
-def failures(report: RunReport) -> list[tuple[str, str, str]]:
-    """Everything that went wrong: where, what, and why."""
+def list_failures(report: RunReport) -> list[tuple[str, str, str]]:
+    """List everything that failed in a run: module or project, step, and reason."""
     rows: list[tuple[str, str, str]] = []
     for label, evaluation in (("policy", report.evaluation), ("control", report.control)):
         for project in evaluation.projects if evaluation is not None else ():
@@ -191,12 +193,15 @@ def failures(report: RunReport) -> list[tuple[str, str, str]]:
     ]
     for program in (report.shipped, report.program):
         if program is not None:
-            rows += [(program.name, "run", f"other behaviour of: {difference}") for difference in program.differences]
+            rows += [
+                (program.name, "run", f"different behaviour with the arguments: {difference}")
+                for difference in program.differences
+            ]
     return rows
 
 
 def headline(evaluation: Evaluation) -> str:
-    """The result in one sentence: linked image of the held-out C++ projects."""
+    """Say the result in one sentence: the change of the linked images of the held-out C++ projects."""
     change = evaluation.summary.get("c++", {}).get("image")
     if change is None:
         return "No held-out C++ project could be built and linked, so there is no result for C++."
@@ -219,7 +224,7 @@ def headline(evaluation: Evaluation) -> str:
 
 
 def control_sentence(control: Evaluation) -> str:
-    """How far the plugin alone, echoing the heuristic, is from plain ``-Oz``."""
+    """Say how the sizes differ from plain ``-Oz`` when the plugin only repeats the heuristic's decisions."""
     compared = [project for project in control.projects if project.modules]
     different = [project.project for project in compared if project.before != project.after]
     if not different:
@@ -234,7 +239,7 @@ def control_sentence(control: Evaluation) -> str:
 
 
 def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
-    """The page of a whole run, with parts of another making after those of the training."""
+    """Make the page of a quickstart run, with ``extra`` parts after those of the training."""
     evaluation, program = report.evaluation, report.program
     parts: list[Part | None] = [
         *comparison_parts(evaluation),
@@ -264,10 +269,10 @@ def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
 
 
 def write_report(report: RunReport, folder: Path, extra: Sequence[Part] = ()) -> Path:
-    """Write ``results.json``, ``report.html`` and ``results.md`` into ``folder``; gives the path of the HTML.
+    """Write ``results.json``, ``report.html`` and ``results.md`` into ``folder``; returns the path of the HTML file.
 
     Raises:
-        StorageError: the disk is full or the place is not writable.
+        StorageError: the disk is full or the folder is not writable.
     """
     page = run_page(report, extra)
     html, markdown = render_html(page), render_markdown(page)
@@ -297,9 +302,9 @@ def _sentences(report: RunReport) -> Iterable[str]:
 
 
 def _section_table(projects: Sequence[ProjectComparison]) -> Table:
-    """What linked images are made of."""
+    """Make the table of sections of the linked images."""
     return Table(
-        title="What linked images are made of",
+        title="Sections of the linked images",
         columns=(
             *text_columns("project"),
             *count_columns(*(f"{name}, {side}" for name in _SECTIONS.values() for side in ("before", "after"))),
@@ -328,12 +333,13 @@ def _program_table(program: ProgramComparison, title: str) -> Table:
 
 
 def _training_parts(rounds: Sequence[RoundReport]) -> list[Part]:
+    """Make the plot of correlations and the table of training rounds."""
     points = tuple((one.round + 1.0, one.correlation) for one in rounds if math.isfinite(one.correlation))
     curves = Curves(
-        title="How well effects are foreseen",
+        title="How well effects are predicted",
         axes=("round", "correlation"),
         curves=(Curve(name="correlation", points=points),),
-        note="Of the predicted and the measured changes, on projects not learned from.",
+        note="Correlation of the predicted and the measured changes, on projects outside the fit.",
     )
     table = Table(
         title="Training",
@@ -361,6 +367,7 @@ def _training_parts(rounds: Sequence[RoundReport]) -> list[Part]:
 
 
 def _time_parts(stages: Sequence[StageTime]) -> list[Part]:
+    """Make the bars and the table of the times of all stages."""
     if not stages:
         return []
     seconds, compilations = sum(one.seconds for one in stages), sum(one.compilations for one in stages)
@@ -398,7 +405,7 @@ def _time_parts(stages: Sequence[StageTime]) -> list[Part]:
 
 
 def _failure_table(report: RunReport) -> Table:
-    found = failures(report)
+    found = list_failures(report)
     return Table(
         title="Failures",
         columns=text_columns("where", "what", "reason"),

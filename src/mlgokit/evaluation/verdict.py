@@ -1,4 +1,4 @@
-"""Whether to ship: rules, and what they say of an evaluation."""
+"""The verdict whether to ship the candidate of an evaluation, and its rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,23 +15,24 @@ Measure = Literal["auto", "image", "text", "objects", "link_aware", "cost"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictRules:
-    """When the judged side is worth shipping."""
+    """Limits by which the verdict is to ship the candidate, or not."""
 
     measure: Measure = "auto"
     """Measure for the verdict: linked image, its code, objects, link-aware score, or register-allocation cost. By
     default the image, or the cost if the candidate has only register-allocation policies."""
     worst_project: float = 0.3
-    """Per cent by which no project may be larger."""
+    """Maximum growth of any project, in per cent."""
     upper_end: float = 0.0
-    """Per cent that the upper end of the interval over projects must lie below; with a single project, its change."""
+    """Change in per cent below which the upper end of the interval over projects must lie; with a single project, its
+    change."""
     new_failures: int = 0
-    """Number of compilations and links that may fail with the candidate alone."""
+    """Maximum number of compilations and links that fail with the candidate alone."""
 
     def check(self) -> None:
-        """Refuse numbers that say nothing.
+        """Check the ranges of the limits.
 
         Raises:
-            UsageError: one is none, or negative where it may not be.
+            UsageError: a limit is out of range.
         """
         for name, value in (("worst-project", self.worst_project), ("upper-end", self.upper_end)):
             if not -100 <= value < float("inf"):
@@ -40,15 +41,15 @@ class VerdictRules:
             raise UsageError(f"--rules.new-failures: expected 0 or more, found {self.new_failures}; correct it")
 
 
-def chosen_measure(rules: VerdictRules, *, allocates_only: bool) -> str:
-    """The measure that the rules mean."""
+def choose_measure(rules: VerdictRules, *, allocates_only: bool) -> str:
+    """Resolve the measure ``auto``: cost if the candidate has policies for register allocation only, else image."""
     if rules.measure != "auto":
         return rules.measure
     return COST if allocates_only else "image"
 
 
 def change_of(project: ProjectComparison, measure: str) -> float | None:
-    """A project's change by a measure; ``None`` if it was not measured by it."""
+    """Compute a project's relative change by a measure; ``None`` if the project was not measured by it."""
     if measure == COST:
         return None if project.costs is None or not project.costs.functions else project.costs.change
     if not project.is_linked:
@@ -57,8 +58,8 @@ def change_of(project: ProjectComparison, measure: str) -> float | None:
     return relative_change(before, after) if before else None
 
 
-def new_failures(projects: Sequence[ProjectComparison]) -> list[str]:
-    """What failed on the judged side alone, in words."""
+def list_new_failures(projects: Sequence[ProjectComparison]) -> list[str]:
+    """List the modules and images that failed with the candidate alone, with reasons."""
     found: list[str] = []
     for project in projects:
         found += [
@@ -75,12 +76,12 @@ def new_failures(projects: Sequence[ProjectComparison]) -> list[str]:
 
 
 def judge(evaluation: Evaluation, rules: VerdictRules, measure: str) -> Verdict:
-    """What the rules say.
+    """Apply the rules to an evaluation.
 
     Args:
-        evaluation: whose ``overall`` has the intervals.
-        rules: when to ship.
-        measure: of :func:`chosen_measure`.
+        evaluation: evaluation with mean changes and their intervals in ``overall``.
+        rules: limits by which to ship.
+        measure: measure to compare projects by, from :func:`choose_measure`.
     """
     title = TITLES[measure]
     changes = {
@@ -88,7 +89,7 @@ def judge(evaluation: Evaluation, rules: VerdictRules, measure: str) -> Verdict:
         for project in evaluation.projects
         if (change := change_of(project, measure)) is not None
     }
-    failed = new_failures(evaluation.projects)
+    failed = list_new_failures(evaluation.projects)
     reasons: list[str] = []
     if len(failed) > rules.new_failures:
         reasons.append(f"{len(failed)} compilations or links fail with {evaluation.after.label} alone: {failed[0]}.")
@@ -116,17 +117,19 @@ def judge(evaluation: Evaluation, rules: VerdictRules, measure: str) -> Verdict:
 
 
 def _is_lost(project: ProjectComparison) -> bool:
-    """Whether the judged build of a project ended with an error that no row has."""
+    """Whether the candidate's build of a project failed as a whole, so that no module or image has the reason."""
     rows = [row.after.reason for row in project.module_rows] + [image.after.reason for image in project.images]
     return project.link_failure.startswith("after: ") and not any(rows)
 
 
 def _sentence(reasons: Sequence[str], figures: str) -> str:
+    """Join the verdict, its figures and the reasons against shipping."""
     answer = "Ship" if not reasons else "Do not ship"
     return f"{answer}: {' '.join([*([figures] if figures else []), *reasons])}"
 
 
 def _figures(change: Change, title: str, level: float) -> str:
+    """Say the mean change and its interval."""
     if change.projects == 1:
         return f"{title} {percent(change.mean)} (one project, so without an interval)."
     few = f", too narrow with fewer than {FEW_PROJECTS}" if change.projects < FEW_PROJECTS else ""

@@ -1,1 +1,1 @@
-"""Exports: policies as plugins, as models for builds of LLVM, and tuned decisions as replay files."""
+"""Exports policies as plugins and as models for builds of LLVM, and tuned decisions as replay files."""

@@ -28,9 +28,9 @@ class ExportedPlugin:
 
     Attributes:
         plugin: path of the shared library, as requested; a symbolic link to ``versioned``.
-        versioned: path of the file itself, whose name contains its digest; builds load this one.
+        versioned: path of the file itself, whose name contains its digest; builds load this file.
         size_bytes: size of the shared library.
-        flag: clang option that loads it.
+        flag: clang option that loads the plugin.
         targets: for each problem, the architectures that its policy decides for; LLVM decides for all others.
     """
 
@@ -41,7 +41,7 @@ class ExportedPlugin:
     targets: dict[str, tuple[str, ...]]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Convert the facts to plain JSON values."""
         return asdict(self)
 
 
@@ -56,16 +56,17 @@ def export_plugin(
     """Link ``policies`` into a plugin for ``toolchain`` at ``output``, and compile one small file with it.
 
     Args:
-        toolchain: the clang that is to load it.
+        toolchain: toolchain whose clang is to load the plugin.
         policies: policy files, at most one for each problem.
         output: path of the plugin.
-        doubt: replaces the doubt of the effect policy, in the plugin only.
-        targets: replace the architectures that the policies decide for, in the plugin only.
+        doubt: doubt of policies that predict effects in bytes, in place of their own; see
+            :class:`~mlgokit.policy.network.Policy`.
+        targets: architectures that all policies decide for, in place of their own.
 
     Raises:
         PolicyError: a policy file is not usable.
         UsageError: there is no policy, or there are two for one problem; ``doubt`` is negative, not finite, or given
-            without an effect policy; or a target is not an architecture.
+            without a policy that predicts effects; or a target is not an architecture.
         ToolError: the plugin cannot be built, or clang cannot compile with it.
     """
     by_problem: dict[str, Path] = {}
@@ -101,7 +102,7 @@ def export_plugin(
         )
         if done.returncode != 0:
             raise ToolError(
-                f"{output}: expected {toolchain.clang} to compile with it, found: {first_error(done.stderr)}; "
+                f"{output}: expected {toolchain.clang} to compile with the plugin, found: {first_error(done.stderr)}; "
                 "train a policy for this compiler, or export for the compiler that it was trained with"
             )
         versioned = publish_plugin(plugin, output)
@@ -136,7 +137,9 @@ def check_doubt(doubt: float, policies: Iterable[Policy]) -> None:
         UsageError: the number is negative or not finite, or no policy predicts effects.
     """
     if not (math.isfinite(doubt) and doubt >= 0):
-        raise UsageError(f"doubt: expected a number that is not negative, found {doubt:g}; 0 believes the mean")
+        raise UsageError(
+            f"doubt: expected a number that is not negative, found {doubt:g}; give 0 to use the mean alone"
+        )
     if all(policy.output is not OutputKind.EFFECT_BYTES for policy in policies):
         raise UsageError(
             f"doubt: expected a policy of effects, with the output {OutputKind.EFFECT_BYTES.value}, found none; "

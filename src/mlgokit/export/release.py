@@ -41,12 +41,12 @@ class ExportedModel:
     """An exported model; all but ``size_bytes`` are paths or command-line options.
 
     Attributes:
-        header: declares the class that LLVM's advisor includes.
-        source: from which the object file was compiled.
-        object: the object file that LLVM links.
+        header: C++ header with the class that LLVM's advisor includes.
+        source: C++ source from which the object file was compiled.
+        object: object file that LLVM links.
         size_bytes: size of the object file.
         build: CMake option that configures a build of LLVM with the model; empty if LLVM has none for this problem.
-        flag: clang options with which a compiler built so lets the model decide.
+        flag: clang options with which that build of LLVM lets the model decide.
     """
 
     header: str
@@ -57,7 +57,7 @@ class ExportedModel:
     flag: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Convert the facts to plain JSON values."""
         return asdict(self)
 
 
@@ -74,18 +74,20 @@ def export_release(
     """Compile ``policies`` into one model; write its header, source and object file into the folder ``output``.
 
     Args:
-        toolchain: its clang compiles the source, which includes no LLVM header, so any major will do.
+        toolchain: toolchain whose clang compiles the source; it includes no LLVM header, so any major will do.
         policies: policy files, all of one problem.
-        output: the folder; other models in it are kept.
+        output: output folder; other models in it are kept.
         names: model selectors, one for each policy; optional if there is one policy.
         name: class name; by default the one that LLVM's advisor expects.
         target: triple of the host that the compiler with the model runs on; by default this machine's.
-        doubt: replaces the doubt of the policies, which must be effect policies.
+        doubt: standard deviations by which an effect must exceed zero before the model overrides LLVM's decision, in
+            place of the policies' own; all policies must predict effects in bytes.
 
     Raises:
         PolicyError: a policy is not usable, or needs features that LLVM does not supply.
         ToolError: the source does not compile.
-        UsageError: the policies are for different problems, a name is missing or invalid, or ``doubt`` is invalid.
+        UsageError: the policies are for different problems, a selector or the class name is missing or invalid, or
+            ``doubt`` is invalid.
     """
     read = {path: _load_exportable(path, doubt) for path in policies}
     problem = _common_problem(read, policies, names)
@@ -111,7 +113,7 @@ def export_release(
 
 
 def _selector_flag(names: Sequence[str]) -> list[str]:
-    """The clang options that select the first of several policies."""
+    """Make the clang options that select the first of several policies."""
     return ["-mllvm", f"-ml-inliner-model-selector={names[0]}"] if names else []
 
 
@@ -132,10 +134,11 @@ def _common_problem(read: dict[Path, Policy], policies: Sequence[Path], names: S
     if len(problems) != 1:
         listed = " and ".join(problems) or "none"
         raise UsageError(
-            f"policies: expected one or more for the same problem, found {listed}; export one model for each problem"
+            f"policies: expected policies for the same problem, found {listed}; export one model for each problem"
         )
     if len(read) != len(policies):
-        raise UsageError("policies: expected each file once, found one twice; leave it out")
+        twice = next(path for path in policies if policies.count(path) > 1)
+        raise UsageError(f"policies: expected each file once, found {twice} twice; leave it out")
     if len(policies) > 1 and not names:
         raise UsageError(
             f"names: expected a model selector for each of {len(policies)} policies, found none; give --names A B"
@@ -182,11 +185,12 @@ def _compile(toolchain: Toolchain, source: str, header: str, cpp_class: str, tar
         )  # fmt: skip
         if done.returncode != 0:
             remedy = (
-                f"check that libstdc++-dev beside {toolchain.clangxx} is whole"
+                f"check that the development files of the C++ library of {toolchain.clangxx} are installed"
                 if target is None
                 else f"install the C++ library for {target}, or compile the source of an export for the host there"
             )
             raise ToolError(
-                f"{cpp_class}: expected {toolchain.clangxx} to compile it, found: {first_error(done.stderr)}; {remedy}"
+                f"{cpp_class}.cpp: expected {toolchain.clangxx} to compile the model, found: "
+                f"{first_error(done.stderr)}; {remedy}"
             )
         return (folder / f"{cpp_class}.o").read_bytes()

@@ -32,7 +32,7 @@ _LINE = re.compile(
 
 
 class ReplayLine(NamedTuple):
-    """One inlining decision; LLVM matches it by callee and call site, not by caller."""
+    """One inlining decision of a replay; LLVM matches it by callee and call site, not by caller."""
 
     callee: str
     caller: str
@@ -61,8 +61,8 @@ class ReplayFiles:
     """Paths of an exported replay.
 
     Attributes:
-        lines: file of the decisions, one a line.
-        config: file of the options that make clang (a configuration file) or rustc (an argument file) read them.
+        lines: file with the decisions, one a line.
+        config: file with the options that make clang (a configuration file) or rustc (an argument file) read them.
     """
 
     lines: Path
@@ -83,8 +83,7 @@ def parse_replay_lines(data: bytes, origin: str) -> list[ReplayLine]:
         read = _LINE.fullmatch(line)
         if read is None:
             raise InputError(
-                f"{origin}: expected a decision of the inliner in line {number}, found {line[:100]!r}; "
-                "report this sentence"
+                f"{origin}: expected an inlining decision in line {number}, found {line[:100]!r}; report this as a bug"
             )
         lines.append(ReplayLine(read["callee"], read["caller"], read["site"], read["decided"] == "inlined"))
     return lines
@@ -99,7 +98,7 @@ def write_replay(folder: Path, lines: Iterable[ReplayLine], *, rust: bool = Fals
         rust: write options for rustc in place of clang.
 
     Raises:
-        StorageError: the disk is full or the place is not writable.
+        StorageError: the disk is full or the folder is not writable.
         UsageError: the folder's path cannot be written in a configuration file.
     """
     files = _replay_files(folder, rust=rust)
@@ -114,7 +113,7 @@ def remove_replay(folder: Path, *, rust: bool = False) -> ReplayFiles:
     """Delete the files of an earlier export, because there is no decision to replay; return their paths.
 
     Raises:
-        StorageError: the place is not writable.
+        StorageError: the folder is not writable.
     """
     files = _replay_files(folder, rust=rust)
     with writing(folder):
@@ -124,20 +123,20 @@ def remove_replay(folder: Path, *, rust: bool = False) -> ReplayFiles:
 
 
 def _replay_files(folder: Path, *, rust: bool) -> ReplayFiles:
-    """The paths of an export into ``folder``, which are checked for characters that the options cannot contain."""
+    """Make the paths of an export into ``folder``, and check them for characters that the options cannot contain."""
     root = folder.absolute()
     if _CONTROL_CHARACTERS.search(str(root)):
-        raise UsageError(f"{str(root)!r}: expected a folder without line breaks in its name; name another --output")
+        raise UsageError(f"{str(root)!r}: expected a path without control characters, found one; name another --output")
     if rust and " " in str(root):
         raise UsageError(
-            f"{str(root)!r}: expected a folder without spaces in its path, where rustc takes options for LLVM apart; "
-            "name another --output"
+            f"{str(root)!r}: expected a folder without spaces in its path, at which rustc splits options for LLVM, "
+            "found a space; name another --output"
         )
     return ReplayFiles(lines=root / LINES_NAME, config=root / (ARGUMENTS_NAME if rust else CONFIG_NAME))
 
 
 def config_lines(lines: Path) -> list[str]:
-    """The lines of clang's configuration file."""
+    """List the lines of clang's configuration file for a replay."""
     quoted = str(lines).replace("\\", "\\\\").replace('"', '\\"')
     return [
         "# Tuned inlining decisions without a plugin: clang --config=<this file>. Made by `mlgokit export replay`.",
@@ -148,10 +147,10 @@ def config_lines(lines: Path) -> list[str]:
 
 
 def rustc_options(lines: Path) -> list[str]:
-    """The lines of rustc's argument file (``@FILE``), one option each."""
+    """List the lines of rustc's argument file (``@FILE``) for a replay, one option each."""
     return [MANGLING, *(f"-Cllvm-args={option}" for option in (f"-cgscc-inline-replay={lines}", *_SCOPE_OPTIONS))]
 
 
 def config_words(files: ReplayFiles) -> tuple[str, str]:
-    """The clang option that names the configuration file, as two arguments: clang 14 and 15 lack ``--config=``."""
+    """Return the clang option that names the configuration file, as two words: clang 14 and 15 lack ``--config=``."""
     return "--config", str(files.config)

@@ -24,7 +24,7 @@ class ExportedModel:
     """An exported TFLite model.
 
     Attributes:
-        folder: contains the model and the specification of its outputs.
+        folder: folder with the model and the specification of its outputs.
         problem: name of the problem that the model decides.
         model_bytes: size of the model.
         inputs: number of input tensors.
@@ -38,7 +38,7 @@ class ExportedModel:
     outputs: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Convert the facts to plain JSON values."""
         return asdict(self)
 
 
@@ -48,9 +48,10 @@ def export_tflite(
     """Convert the policy at ``path`` to TFLite and write it into ``folder``.
 
     Args:
-        path: a policy file.
-        folder: for ``model.tflite`` and ``output_spec.json``; other files in it are kept.
-        collect: sample decisions and output their logits, like ``saved_collect_policy`` of google/ml-compiler-opt.
+        path: path of the policy file.
+        folder: output folder for ``model.tflite`` and ``output_spec.json``; other files in it are kept.
+        collect: whether the model samples decisions and outputs their logits, as ``saved_collect_policy`` of
+            google/ml-compiler-opt.
         columns: number of eviction candidates, for an eviction policy.
         heuristic: for a policy that leaves some decisions to LLVM's heuristic: ``refuse`` raises an error, ``input``
             makes the heuristic's decision an input of the model.

@@ -23,7 +23,7 @@ from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.targets import check_exportable_to_llvm
 from mlgokit.policy.tflite.graph import Array
-from mlgokit.policy.tflite.steps import Steps, whole_inputs
+from mlgokit.policy.tflite.steps import Steps, integer_inputs
 from mlgokit.policy.tflite.write_policy import EXACT_FLOAT, digits_of
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, Feature, Problem
 
@@ -45,7 +45,7 @@ class ExportedTosa:
         inputs: number of features that the model takes.
         model_bytes: size of the file.
         build: CMake option that configures a build of LLVM 24 with the model.
-        flag: clang options with which a compiler built so lets the model decide.
+        flag: clang options with which that build of LLVM lets the model decide.
     """
 
     model: str
@@ -55,7 +55,7 @@ class ExportedTosa:
     flag: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Convert the facts to plain JSON values."""
         return asdict(self)
 
 
@@ -94,8 +94,8 @@ def tosa_text(policy: Policy, *, origin: str = "policy") -> str:
     if problem.name not in NAMES or policy.asks_heuristic or policy.caution:
         unsupported = "caution" if policy.caution else "a gate or doubt" if problem.name in NAMES else problem.name
         raise UsageError(
-            f"policy {origin}: expected one of {' or '.join(NAMES)} without gate, doubt and caution, "
-            f"found {unsupported}; `mlgokit export llvm` takes it"
+            f"policy {origin}: expected a policy for {' or '.join(NAMES)} without gate, doubt and caution, "
+            f"found {unsupported}; use `mlgokit export llvm`"
         )
     body = _Body()
     arguments = {feature.name: body.argument(feature) for feature in _features(policy, problem)}
@@ -121,7 +121,7 @@ def tosa_text(policy: Policy, *, origin: str = "policy") -> str:
 
 
 def _features(policy: Policy, problem: Problem) -> list[Feature]:
-    """The features that the policy needs, in LLVM's order."""
+    """List the features that the policy needs, in LLVM's order."""
     return [feature for feature in problem.features if feature.name in {*policy.features, policy.mask}]
 
 
@@ -203,12 +203,14 @@ class _Body:
         return name
 
     def _constant(self, kind: _Type, value: str) -> str:
+        """Append a constant; returns the name of its value."""
         name = f"v{len(self.lines)}"
         self.lines.append(f'%{name} = "tosa.const"() {{values = dense<{value}> : {kind.text}}} : () -> {kind.text}')
         self.types[name] = kind
         return name
 
     def _append(self, operation: str, values: Sequence[str], types: Sequence[str], result: _Type) -> str:
+        """Append an operation; returns the name of its result."""
         name = f"v{len(self.lines)}"
         given = ", ".join(f"%{value}" for value in values)
         self.lines.append(f"%{name} = tosa.{operation} {given} : ({', '.join(types)}) -> {result.text}")
@@ -229,8 +231,8 @@ def _first_layer(body: _Body, policy: Policy, arguments: dict[str, str]) -> list
         if not whole:
             # A policy maps NaN to a number of its own; NaN does not equal itself.
             value = body.select(body.add("equal", [value, value], kind=_BIT), value, body.constant(np.array([nan])))
-        steps = whole_inputs(policy.normaliser, layer, index, whole_numbers=whole)
-        inputs.append(_quantized(body, value, steps))
+        steps = integer_inputs(policy.normaliser, layer, index, whole_numbers=whole)
+        inputs.append(_quantize(body, value, steps))
         orders.append([each * index + part for part in range(each)])
     outputs: list[str] = []
     for weight, bias, unit in zip(layer.weight, layer.bias, layer.unit, strict=True):
@@ -247,7 +249,7 @@ def _first_layer(body: _Body, policy: Policy, arguments: dict[str, str]) -> list
     return outputs
 
 
-def _quantized(body: _Body, value: str, steps: Steps) -> str:
+def _quantize(body: _Body, value: str, steps: Steps) -> str:
     """Append the quantized value of a feature: the lowest value, plus what each boundary that it reaches adds."""
     values = steps.values.reshape(len(steps.values), -1)
     added: Array = np.diff(values, axis=0)

@@ -1,1 +1,1 @@
-"""The loop of the learners: compile what they ask for, tell them how it went, until the budget is spent."""
+"""Training: the loop that compiles what a learner asks for and tells it the results, until the budget is spent."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.credit import ScoredBuild
-from mlgokit.algorithms.effects import project_weights, weighted_build
+from mlgokit.algorithms.effects import project_weights, score_functions
 from mlgokit.algorithms.learner import Actor, Detail
 from mlgokit.algorithms.rewards import relative_reward
 from mlgokit.compiler.compilation import Compilation, Keep
@@ -38,15 +38,15 @@ class Baselines:
     """M modules that compile and have decisions, for training or validation.
 
     Attributes:
-        compiler: compiles all of them; it should cache.
-        problem: whose decisions are learned.
+        compiler: compiler of all modules; it should cache.
+        problem: problem whose decisions are learned.
         objective: which bytes count, for inlining.
-        modules: [M].
-        defaults: [M] compilations under the heuristic, without their logs.
-        weights: by project, of COMDAT signatures.
+        modules: [M] the modules.
+        defaults: [M] compilation of each module under the heuristic, without its log.
+        weights: for each project, the number of its modules that define each COMDAT signature.
         available: names of the features that the compiler sends, in order.
         rows: [N, number of features] a sample of feature values under the heuristic; N is 0 if none was requested.
-        left_out: reason to number of modules that did not compile or have no decision.
+        left_out: number of modules that did not compile or have no decision, by reason.
         place: int64 [M] index of each module among all modules that compile.
         compiled: number of modules that compile, those without decisions included.
     """
@@ -64,17 +64,17 @@ class Baselines:
     compiled: int
 
     def score(self, index: int, run: Compilation) -> float:
-        """Score a module; smaller is better. For register allocation, the sum over its functions."""
+        """Score a compilation of a module, in bytes, or for register allocation in cost summed over functions."""
         if self.problem.by_regalloc_cost:
             return 0.0 if run.regalloc is None else float(run.regalloc.scores.sum())
         return size_score(run.measured, self.weights[self.modules[index].project], objective=self.objective)
 
     def score_build(self, index: int, run: Compilation) -> ScoredBuild:
         """Score the functions of a compilation, for credit assignment of inlining."""
-        return weighted_build(run, self.weights[self.modules[index].project], self.objective)
+        return score_functions(run, self.weights[self.modules[index].project], self.objective)
 
     def reward(self, index: int, run: Compilation) -> float:
-        """Relative improvement over the heuristic; for register allocation, the mean over functions."""
+        """Compute the relative improvement over the heuristic; for register allocation, the mean over functions."""
         default = self.defaults[index]
         if not self.problem.by_regalloc_cost:
             before, after = np.array([self.score(index, default)]), np.array([self.score(index, run)])
@@ -96,15 +96,15 @@ def compile_defaults(
     """Compile every module under the heuristic.
 
     Args:
-        compiler: compiles them.
-        modules: what to compile.
-        problem: whose decisions are learned.
+        compiler: compiler to use.
+        modules: modules to compile.
+        problem: problem whose decisions are learned.
         objective: which bytes count, for inlining.
         with_rows: whether to sample values of features, to fit a normaliser to.
         report: receives the progress.
 
     Raises:
-        CorpusError: none compiles and has a decision.
+        CorpusError: no module compiles and has a decision.
     """
     most = max(50, FIT_ROWS // max(len(modules), 1))
     detail: Detail = "all" if with_rows or problem is not INLINE_SIZE else "scores"
@@ -165,14 +165,14 @@ def compile_once(
     """Compile a module under a policy.
 
     Args:
-        compiler: compiles it.
-        module: to compile.
-        problem: whose decisions are learned.
-        policy: a policy file or a rule.
-        exploration: how decisions deviate from the policy at random.
+        compiler: compiler to use.
+        module: module to compile.
+        problem: problem whose decisions are learned.
+        policy: path of a policy file, or name of a rule.
+        exploration: how decisions depart from the policy at random.
         detail: which decisions to return; all of them for problems other than inlining.
-        decisions: a decision table, which overrides the policy.
-        flips: entries of the table that count as flips: their keys, with the decision in bit 0.
+        decisions: bytes of a decision table, which overrides the policy.
+        flips: keys of the entries of the table that count as flips, with the decision in bit 0.
     """
     use = PluginUse(
         policies={problem.name: policy},

@@ -1,4 +1,4 @@
-"""Conversion of the decisions that the plugin logged in one compilation to the arrays of an experience."""
+"""Converts the decisions that the plugin logged in one compilation to the arrays of an experience."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -34,14 +34,14 @@ class DecisionBatch:
     """The N decisions of one compilation in X contexts, as :class:`mlgokit.algorithms.learner.Experience` has them.
 
     Attributes:
-        features: [N, F], or [N, C, F] with columns.
-        mask: bool [N, C], with columns.
-        decisions: int64 [N], or float64 [N] unit numbers.
-        defaults: as ``decisions``.
-        log_probability: float64 [N].
-        sites: int64 [N].
-        context: int64 [N].
-        context_names: [X] functions, or one empty name where the module is the context.
+        features: [N, F] raw features, or [N, C, F] with columns.
+        mask: bool [N, C] the columns that may be chosen; ``None`` without columns.
+        decisions: int64 [N] decisions, or float64 [N] unit numbers.
+        defaults: [N] the heuristic's decisions, as in ``decisions``.
+        log_probability: float64 [N] log-probability of each decision.
+        sites: int64 [N] identity of each question across compilations of the module.
+        context: int64 [N] position of each decision's context.
+        context_names: [X] names of functions, or one empty name where the module is the context.
     """
 
     features: npt.NDArray[Any]
@@ -80,6 +80,7 @@ def feature_rows(problem: Problem, log: Log, features: Sequence[str]) -> npt.NDA
 
 
 def _check_features(problem: Problem, features: Sequence[str], columns: Iterable[str]) -> None:
+    """Raise a UsageError if a feature is not among the columns that the compiler sent."""
     known = set(columns)
     missing = [name for name in features if name not in known]
     if missing:
@@ -90,10 +91,10 @@ def _check_features(problem: Problem, features: Sequence[str], columns: Iterable
 
 
 def batch_of_flips(found: InlineDecisions, features: Sequence[str]) -> DecisionBatch:
-    """Make the batch of the inliner's decisions whose features were kept, without a log.
+    """Make the batch of those inlining decisions whose features the compilation kept, which are its flips.
 
     Raises:
-        UsageError: the compiler does not send a feature.
+        UsageError: the compiler does not send one of ``features``.
     """
     _check_features(INLINE_SIZE, features, found.names)
     count = len(found.rows)
@@ -117,9 +118,9 @@ def batch_of_log(problem: Problem, log: Log, features: Sequence[str], *, heurist
     Left out are masked choices that were answered with a masked-out column, as the heuristic may.
 
     Args:
-        problem: of the log.
-        log: of the compilation.
-        features: to stack.
+        problem: problem of the log.
+        log: log of the compilation.
+        features: names of the features of the batch.
         heuristic: whether LLVM's heuristic decided, whose priorities have a greater range than a policy's.
     """
     count = log.observation_count
@@ -194,10 +195,10 @@ def compute_greedy_decisions(
     For a rule other than the heuristic, these are the decisions that were taken.
 
     Args:
-        problem: that is decided.
-        actor: a policy or a rule.
-        features: names of the columns of ``found.features``.
-        found: the questions.
+        problem: problem that is decided.
+        actor: policy or rule.
+        features: names of the features in ``found.features``.
+        found: decisions with their features.
     """
     if not isinstance(actor, Policy):
         return found.defaults if actor == DEFAULT_RULE else found.decisions

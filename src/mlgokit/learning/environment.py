@@ -44,7 +44,7 @@ class Score:
     regalloc: RegallocCosts | None
 
     def reward(self, default: "Score") -> float:
-        """Relative improvement over ``default``; for register allocation, the mean over functions."""
+        """Compute the relative improvement over ``default``; for register allocation, the mean over functions."""
         if self.regalloc is None or default.regalloc is None:
             return 1 - self.text_bytes / max(default.text_bytes, 1.0)
         return mean_change(default.regalloc, self.regalloc)
@@ -63,7 +63,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
     last step. If the compiler fails, that step is truncated, and ``info["detail"]`` says why.
 
     Attributes:
-        problem: what is decided.
+        problem: problem whose decisions are the actions.
         features: names of the F features.
     """
 
@@ -96,7 +96,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         """Start to compile a module, and return the first observation.
 
         Raises:
-            UsageError: there is no such module, or no module has a decision.
+            UsageError: no module has the position ``options["module"]``, or no module has a decision.
         """
         super().reset(seed=seed)
         given = (options or {}).get("module")
@@ -147,7 +147,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         self._end()
 
     def _begin(self, index: int) -> None:
-        """Start a compiler for the module with that index."""
+        """Start a compiler for module ``index``, and wait for its first question."""
         self._end()
         self._module = index
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mlgokit-")))
@@ -162,10 +162,12 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         self._asked = self._session.next()
 
     def _end(self) -> None:
+        """Stop the compiler, and delete its folder."""
         self._asked = self._session = None
         self._stack.close()
 
     def _observation(self) -> Inputs:
+        """Make the features of the compiler's question, [F] or [C, F]."""
         assert self._asked is not None  # noqa: S101  (looked at by the callers)
         rows = [np.broadcast_to(self._asked.values[name].ravel(), (self._columns,)) for name in self.features]
         # LLVM divides by the maximum of a row, which may be 0 or infinite. Policies get no NaN either.
@@ -173,6 +175,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         return found if self.problem.mask is not None else found[0]
 
     def _info(self) -> dict[str, Any]:
+        """Make gymnasium's ``info`` of the compiler's question: module, function, and mask."""
         assert self._asked is not None  # noqa: S101  (looked at by the callers)
         facts: dict[str, Any] = {"module": self._modules[self._module].name, "function": self._asked.context}
         if self.problem.mask is not None:
@@ -192,6 +195,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         return (chosen, False) if chosen in legal else (legal[0], True)
 
     def _score(self, folder: Path) -> Score | None:
+        """Score the object of the episode; ``None`` if it cannot be measured."""
         try:
             sizes = measure_object(folder / "module.o")
             record = folder / "module.opt.yaml"
@@ -201,7 +205,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         return Score(text_bytes=size_score(sizes, {}), regalloc=costs)
 
     def _default(self) -> Score | None:
-        """The score of the module under LLVM's heuristic, computed once."""
+        """Score the module under LLVM's heuristic, once; ``None`` if it does not compile."""
         if self._module not in self._defaults:
             module = self._modules[self._module]
             compiler = ClangCompiler(toolchain=self._toolchain, timeout_seconds=self._timeout_seconds)
@@ -219,7 +223,7 @@ def open_environment(
     """Open an environment; the first module with a decision determines the features and the number of candidates.
 
     Args:
-        toolchain: its clang compiles.
+        toolchain: toolchain whose clang compiles.
         modules: modules of a corpus.
         problem: the problem whose decisions are the actions.
         timeout_seconds: limit for a whole compilation, including the caller's time.
@@ -248,7 +252,7 @@ def open_environment(
 
 
 def _actions(problem: Problem, columns: int) -> Any:
-    """The action space of a problem."""
+    """Make the action space of a problem."""
     match problem.advice_kind:
         case AdviceKind.BINARY:
             return spaces.Discrete(2)
@@ -267,6 +271,7 @@ def _start(
     *,
     timeout_seconds: float,
 ) -> Session:
+    """Start clang on a module with an interactive channel for the problem."""
     record = folder / "module.opt.yaml" if problem.by_regalloc_cost else None
     argv = command(toolchain, module, folder / "module.o", None, record=record)
     return stack.enter_context(

@@ -1,4 +1,4 @@
-"""Compilation of a learner's proposals, and credit assignment: which decision caused which change in score."""
+"""Compiles a learner's proposals, and assigns credit: which decision caused which change in score."""
 
 import tempfile
 from collections import Counter
@@ -27,9 +27,9 @@ from mlgokit.spec import AdviceKind
 from mlgokit.tables.decisions import find_flipped_keys, site_table, strong_names
 
 MODULES_FOR_ROWS = 16
-"""Number of modules per worker from which on one worker makes all compilations of a module.
+"""With at least so many modules per worker, one worker makes all compilations of a module.
 
-The compiler then stays resident, but some workers are idle at the end of a turn."""
+The compiler then stays resident, but some workers are idle at the end of an iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ class Collected:
     """The results of compiling a learner's proposals.
 
     Attributes:
-        experiences: of the successful compilations, in the order of the request.
-        rewards: [number of experiences] as :meth:`Baselines.reward`.
+        experiences: experiences of the successful compilations, in the order of the proposals.
+        rewards: [number of experiences] reward of each, as by :meth:`Baselines.reward`.
         compilations: number of compilations that were asked for.
         failures: number of failed compilations by reason.
         user_seconds: processor time of the compilers, cached compilations included.
@@ -53,7 +53,13 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One requested compilation: its proposal, its position there, and its module in the baselines."""
+    """One requested compilation.
+
+    Attributes:
+        proposal: position of the proposal in the request.
+        position: position of the compilation in the proposal.
+        index: position of the module in the baselines.
+    """
 
     proposal: int
     position: int
@@ -64,26 +70,31 @@ def check_proposal(problem: Problem, proposal: Proposal) -> None:
     """Check that the plugin can follow a proposal that forces or draws decisions at single call sites.
 
     Raises:
-        UsageError: the problem has no such sites, the plugin would flip forced decisions, or a base is missing.
+        UsageError: the problem does not take decisions for single call sites, the plugin would flip forced decisions,
+            or a base is missing.
     """
     flips = proposal.flip_probability
-    single = bool(proposal.forced) or proposal.independent > 0
-    if single and (not problem.takes_sites or (proposal.forced and flips.any())):
+    if (proposal.forced or proposal.independent > 0) and not problem.takes_sites:
         raise UsageError(
-            f"training: expected decisions of single sites only for {INLINE_SIZE.name} and without flips, found "
-            f"them for {problem.name} with flip probabilities up to {flips.max():g}; leave one of them out"
+            f"training: expected proposals of decisions for single call sites for {INLINE_SIZE.name} only, found one "
+            f"for {problem.name}; propose a temperature or flip probabilities"
+        )
+    if proposal.forced and flips.any():
+        raise UsageError(
+            "training: expected a proposal of forced decisions or of random flips, found both (flip probabilities up "
+            f"to {flips.max():g}); set the flip probabilities to 0"
         )
     if proposal.independent and (proposal.base is None or proposal.forced):
         raise UsageError(
-            "training: a proposal that explores by independent moves needs a base and no decisions of its own; "
-            "set the base, and remove the decisions"
+            "training: expected a proposal that explores by independent moves to have a base and no forced decisions, "
+            f"found {'no base' if proposal.base is None else 'forced decisions'}; set the base, and force nothing"
         )
 
 
 def compile_proposals(
     baselines: Baselines,
     task: Task,
-    taught: Sequence[int],
+    training_indices: Sequence[int],
     proposals: Sequence[Proposal],
     *,
     report: Report = say_nothing,
@@ -93,19 +104,19 @@ def compile_proposals(
 
     Args:
         baselines: the modules, compiled under the heuristic.
-        task: of the learner.
-        taught: position in the baselines of each module of the task.
-        proposals: the request.
+        task: task of the learner.
+        training_indices: position in the baselines of each module of the task.
+        proposals: proposals to compile.
         report: receives the progress.
-        label: of the progress.
+        label: label of the progress.
 
     Raises:
-        UsageError: as :func:`check_proposal`.
+        UsageError: :func:`check_proposal` refuses a proposal.
     """
     for proposal in proposals:
         check_proposal(baselines.problem, proposal)
     items = [
-        _Item(number, position, taught[int(module)])
+        _Item(number, position, training_indices[int(module)])
         for number, proposal in enumerate(proposals)
         for position, module in enumerate(proposal.modules)
     ]
@@ -122,7 +133,7 @@ def compile_proposals(
             base = bases.run(proposal, item)
             given = proposal.forced[item.position] if proposal.forced else None
             if proposal.independent and base is not None and _is_addressable(base):
-                given = _independent(proposal, item, base, bases)
+                given = _draw_flips(proposal, item, base, bases)
                 drawn.add(item)
             return compile_once(
                 baselines.compiler,
@@ -137,7 +148,7 @@ def compile_proposals(
 
         runs = _compile_all(work, items, proposals, bases, report=report, label=label)
     worked = [item for item in items if item in runs and runs[item].ok and runs[item].decision_count]
-    distinct = _without_repeats(worked, runs, drawn)
+    distinct = _drop_repeats(worked, runs, drawn)
     failures = Counter(run.reason or run.status.value for run in runs.values() if not run.ok)
     return Collected(
         experiences=tuple(
@@ -150,7 +161,7 @@ def compile_proposals(
     )
 
 
-def _independent(proposal: Proposal, item: _Item, base: Compilation, bases: "_Bases") -> ForcedDecisions:
+def _draw_flips(proposal: Proposal, item: _Item, base: Compilation, bases: "_Bases") -> ForcedDecisions:
     """Draw flips of decisions of ``base``, no two of which can change the same function."""
     sites, seed = base.decisions.sites.view(np.int64), int(proposal.seeds[item.position])
     return independent_flips(bases.score(proposal, item), sites, most=proposal.independent, seed=seed)
@@ -165,7 +176,7 @@ def _compile_all(
     report: Report,
     label: str,
 ) -> dict[_Item, Compilation]:
-    """Run ``work`` on all items, except those whose base failed; results that are bases are added to ``bases``."""
+    """Run ``work`` on all items, except those whose base failed; compilations that are bases are added to ``bases``."""
     compiler = bases.baselines.compiler
     finished: list[_Item] = []
     waits = [_needs_base(proposals[item.proposal]) for item in items]
@@ -199,7 +210,7 @@ def group_into_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: i
 
     Args:
         modules: module of each compilation.
-        waits: whether each compilation needs a base.
+        waits: whether each compilation must wait for that of its base.
         workers: number of rows that run at once.
 
     Returns:
@@ -223,9 +234,7 @@ def _can_be_made(proposal: Proposal, item: _Item, bases: "_Bases") -> bool:
     return bool(proposal.forced) or bases.run(proposal, item) is not None
 
 
-def _without_repeats(
-    items: Sequence[_Item], runs: Mapping[_Item, Compilation], drawn: AbstractSet[_Item]
-) -> list[_Item]:
+def _drop_repeats(items: Sequence[_Item], runs: Mapping[_Item, Compilation], drawn: AbstractSet[_Item]) -> list[_Item]:
     """Drop ``drawn`` items that flip the same decisions as an earlier one, as happens in modules with few decisions."""
     seen: dict[tuple[int, int], list[Compilation]] = {}
     kept: list[_Item] = []
@@ -255,18 +264,18 @@ def _is_addressable(base: Compilation) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Bases:
-    """Base compilations, by position of the proposal and module of the baselines."""
+    """Base compilations, by position of the proposal and position of the module in the baselines."""
 
     baselines: Baselines
     runs: dict[tuple[int, int], Compilation] = field(default_factory=dict[tuple[int, int], Compilation])
     _scored: dict[tuple[int, int], ScoredBuild] = field(default_factory=dict[tuple[int, int], ScoredBuild])
 
     def run(self, proposal: Proposal, item: _Item) -> Compilation | None:
-        """The base of an item of ``proposal``; ``None`` if there is none or it failed."""
+        """Look up the base compilation of an item of ``proposal``; ``None`` if there is none or it failed."""
         return None if proposal.base is None else self.runs.get((proposal.base, item.index))
 
     def score(self, proposal: Proposal, item: _Item) -> ScoredBuild:
-        """The scored build of a base."""
+        """Score the functions of the base of an item, once."""
         key = proposal.base or 0, item.index
         if key not in self._scored:
             self._scored[key] = self.baselines.score_build(item.index, self.runs[key])
@@ -274,7 +283,7 @@ class _Bases:
 
 
 def _exploration(task: Task, proposal: Proposal, position: int) -> Exploration:
-    """The exploration of a compilation; real-valued advice is never flipped."""
+    """Make the exploration of one compilation of a proposal; real-valued advice is never flipped."""
     flip = 0.0 if task.kind is AdviceKind.REAL else float(proposal.flip_probability[position])
     if not flip and not proposal.temperature:
         # Without exploration the seed has no effect, and must not split entries of the store.
@@ -338,6 +347,7 @@ _NO_CREDIT = _Credit()
 
 
 def _costs(run: Compilation, found: DecisionBatch) -> Floats:
+    """Look up the cost of register allocation of each context (function), [X]; 0 if the compilation has none."""
     return np.zeros(len(found.context_names)) if run.regalloc is None else run.regalloc.score_of(found.context_names)
 
 

@@ -40,8 +40,9 @@ REFUSED_NAME = "refused.policy"
 """File of a policy that was refused because it does not help on projects outside its training set."""
 TRIAL_SECONDS = 10.0
 """Limit on the processor time of one trial."""
-_KEPT_FOLDER = "trials"
+_TRIALS_FOLDER = "trials"
 _COMPLETED = ("reward", "reward_least", "reward_most", "validation_gain")
+"""Columns of the last row that are set by the validation if trials of single decisions gave no reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Cost:
 
     Attributes:
         compilations: number of compilations.
-        user_seconds: their processor time.
+        user_seconds: processor time of the compilations.
     """
 
     compilations: int = 0
@@ -59,12 +60,13 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitted:
-    """The result of one turn.
+    """The result of one turn of learning from trials.
 
     Attributes:
-        state: the learner's state after the turn.
-        numbers: the learner's metrics, by name.
-        rewards: [P] in percent, if the turn tried P policies; ``None`` if it tried single decisions.
+        state: state of the learner after the turn.
+        numbers: metrics of the learner, by name.
+        rewards: [P] reward of each policy in percent, if the turn tried P policies; ``None`` if it tried single
+            decisions.
         cost: cost of the trials.
     """
 
@@ -129,12 +131,14 @@ class TrialProblem:
 
     Attributes:
         algorithm: name of the only algorithm that can be used.
-        open_trials: compiles what every turn needs; takes the state of an interrupted run, if there is one.
+        open_trials: function that compiles what every turn needs; takes the state of an interrupted run, if there is
+            one.
         size_setting: name of the setting that limits the number of trials, for error messages.
-        accepted_options: which of the options about features and objective apply.
-        positive_settings: settings that must be at least 1.
-        check_settings: raises a :class:`~mlgokit.errors.UsageError` for settings that contradict problem or options.
-        must_pay: whether a policy is refused that validates no better than LLVM's heuristic.
+        accepted_options: names of the options about features and objective that apply.
+        positive_settings: names of settings that must be at least 1.
+        check_settings: function that raises a :class:`~mlgokit.errors.UsageError` for settings that contradict the
+            problem or other options.
+        must_pay: whether a policy that is no better than LLVM's heuristic in validation is refused.
     """
 
     algorithm: str
@@ -146,10 +150,10 @@ class TrialProblem:
     must_pay: bool = False
 
     def check(self, problem: Problem, algorithm: str, config: Learning) -> Any:
-        """Return the settings of the algorithm.
+        """Check the options of a training, and return the settings of its algorithm.
 
         Raises:
-            UsageError: another algorithm, or an option that does not apply.
+            UsageError: another algorithm is chosen, an option does not apply, or a setting is out of range.
         """
         if algorithm != self.algorithm:
             raise UsageError(
@@ -159,15 +163,15 @@ class TrialProblem:
         for name in sorted({"excluded", "features", "normaliser", "objective"} - set(self.accepted_options)):
             if getattr(config, name) != getattr(LIKE_PRESET, name):
                 raise UsageError(
-                    f"--{name}: expected it to be left out for {problem.name}, where it decides nothing, found "
-                    f"{getattr(config, name)}; `mlgokit train --help` says which settings there are"
+                    f"--{name}: expected no such option for {problem.name}, where it has no effect, found "
+                    f"{getattr(config, name)}; leave it out"
                 )
         given = {"--start": config.start, "--vocab": config.vocab, "--compilations": config.compilations}
         for option, value in given.items():
             if value is not None:
                 raise UsageError(
-                    f"{option}: expected none for {problem.name}, whose trials are made once and fitted once, found "
-                    f"{value}; leave it out, and give --setting {self.size_setting}=N for fewer trials"
+                    f"{option}: expected no such option for {problem.name}, whose trials are made once and fitted "
+                    f"once, found {value}; leave it out, and give --setting {self.size_setting}=N for fewer trials"
                 )
         settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
         for name in self.positive_settings:
@@ -178,10 +182,10 @@ class TrialProblem:
         return settings
 
     def open(self, training: Training, checkpoint: State | None) -> "TrialRun":
-        """Find the functions to try on.
+        """Find the functions for the trials, and make the run.
 
         Raises:
-            CorpusError: there is nothing to learn from.
+            CorpusError: the corpus has no function to learn from.
         """
         return TrialRun(training=training, trials=self.open_trials(training, checkpoint), must_pay=self.must_pay)
 
@@ -191,9 +195,9 @@ class TrialRun:
     """A training from trials.
 
     Attributes:
-        training: the configuration.
-        trials: the trials of its problem.
-        must_pay: whether a policy is refused that validates no better than LLVM's heuristic.
+        training: configuration of the training.
+        trials: trials of the problem.
+        must_pay: whether a policy that is no better than LLVM's heuristic in validation is refused.
     """
 
     training: Training
@@ -210,7 +214,7 @@ class TrialRun:
         turn = counters.turn + 1
         fitted = self.trials.fit(state, turn)
         counters = dataclasses.replace(
-            _with_cost(counters, fitted.cost), turn=turn, seconds=counters.seconds + time.monotonic() - begin
+            _add_cost(counters, fitted.cost), turn=turn, seconds=counters.seconds + time.monotonic() - begin
         )
         return fitted.state, counters, _row(counters, fitted)
 
@@ -232,12 +236,12 @@ class TrialRun:
             refused = training.folder / REFUSED_NAME
             save_policy(restrict_to_targets(choice.policy, training.modules), refused)
             raise UsageError(
-                f"{training.problem.name}: the trained policy does not pay on validation projects "
-                f"({-100 * validation.gain:+.2f} % on {len(validation.modules)} modules); leave the decision to "
-                f"LLVM, or train on more projects. The refused policy is in {refused}"
+                f"{training.problem.name}: expected a policy that improves on LLVM in validation projects, found "
+                f"{-100 * validation.gain:+.2f} % on {len(validation.modules)} modules; leave the decision to LLVM, or "
+                f"train on more projects. The refused policy is in {refused}"
             )
         counters = dataclasses.replace(
-            _with_cost(counters, choice.cost),
+            _add_cost(counters, choice.cost),
             evaluations=counters.evaluations + evaluations,
             best_turn=counters.turn,
             best_gain=validation.gain,
@@ -253,7 +257,7 @@ class TrialRun:
         )
 
 
-def _with_cost(counters: Counters, cost: Cost) -> Counters:
+def _add_cost(counters: Counters, cost: Cost) -> Counters:
     return dataclasses.replace(
         counters,
         compilations=counters.compilations + cost.compilations,
@@ -262,6 +266,7 @@ def _with_cost(counters: Counters, cost: Cost) -> Counters:
 
 
 def _row(counters: Counters, fitted: Fitted) -> Row:
+    """Make the row of a turn in the table of the run."""
     rewards = np.array([math.nan]) if fitted.rewards is None else fitted.rewards
     return {
         "turn": counters.turn,
@@ -315,7 +320,7 @@ def load_or_make(kind: type[T], folder: Path, module: Module, make: Callable[[],
     Raises:
         StorageError: the disk is full or not writable.
     """
-    path = folder / _KEPT_FOLDER / part / f"{_digest(module).hex()[:24]}.npz"
+    path = folder / _TRIALS_FOLDER / part / f"{_digest(module).hex()[:24]}.npz"
     trials = None
     with contextlib.suppress(OSError):
         trials = kind.from_bytes(read_bounded(path, MOST_BYTES))
@@ -332,6 +337,7 @@ def module_generator(module: Module, *numbers: int) -> np.random.Generator:
 
 
 def _digest(module: Module) -> bytes:
+    """Digest a module's name."""
     return hashlib.sha256(module.name.encode("utf-8", "surrogateescape")).digest()
 
 
@@ -341,10 +347,10 @@ def compile_logged(
     """Compile a module with LLVM's own decisions; return the compilation and the log of the problem, if any.
 
     Args:
-        compiler: compiles.
-        module: to compile.
-        problem: whose questions are logged.
-        stage: where functions are listed.
+        compiler: compiler to use.
+        module: module to compile.
+        problem: problem whose questions are logged.
+        stage: stage of the compilation at which the functions for trials are listed.
     """
     use = PluginUse(policies={problem.name: HEURISTIC}, logs=(problem.name,), trials=TrialRequest(stages=stage))
     done = compiler.compile(module, CompileRequest(use=use, keep="log"))
@@ -363,17 +369,17 @@ def compile_trials(
     policy: str = HEURISTIC,
     policies: Sequence[bytes] = (),
 ) -> Compilation:
-    """Compile a module once, and make all trials of its functions in copies of the compiler.
+    """Compile a module once, and make all trials of its functions in forked copies of the compiler.
 
     Args:
-        compiler: compiles.
-        module: whose functions they are.
-        problem: that is decided.
-        series: the trials.
-        stage: where they are made.
-        weights: [9] of what a trial measures.
-        policy: decides what a trial does not.
-        policies: files of policies that trials name.
+        compiler: compiler to use.
+        module: module of the functions.
+        problem: problem that is decided.
+        series: the trials, a series for each function.
+        stage: stage of the compilation at which the compiler is forked.
+        weights: [9] weights of the :data:`~mlgokit.compiler.reuse.trials.MEASURES` in the score of a trial.
+        policy: policy file or rule for the decisions that a trial does not set.
+        policies: contents of the policy files that trials refer to by number.
     """
     trials = TrialRequest(
         series=tuple(series), stages=stage, seconds=TRIAL_SECONDS, weights=weights, policies=tuple(policies)

@@ -1,4 +1,4 @@
-"""Trials of policies for priorities and spill weights: the functions that they are tried on, and their measurements.
+"""Trials of policies for priorities and spill weights: which functions they allocate, and what is measured.
 
 Each module is compiled once to log the decisions about its live ranges. A few policies that use a single feature show
 which functions' scores depend on the policy. The other functions give no labels, until the search reaches policies that
@@ -18,7 +18,7 @@ import numpy as np
 
 from mlgokit.algorithms.config import RangeTrialsConfig
 from mlgokit.algorithms.learner import Floats
-from mlgokit.algorithms.live_range_search import GATES, AllocationScore, in_score, linear_policy, single_weights
+from mlgokit.algorithms.live_range_search import GATES, AllocationScore, additive_scores, linear_policy, single_weights
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
@@ -44,7 +44,7 @@ from mlgokit.policy.store import policy_bytes
 from mlgokit.problems import REGALLOC_PRIORITY, Problem
 
 _PROBES = ("li_size", "weight")
-"""A function is tried on if a policy that uses one of these features alone, with either sign, changes its score."""
+"""A function is a training function if a policy of one of these features alone, with either sign, changes its score."""
 _NORMALISER_ROWS = 400
 """Number of decisions of a module that the normaliser is fitted to."""
 _LEAST_CHANGE = 1e-9
@@ -76,9 +76,9 @@ def log_live_ranges(
     """Compile a module with LLVM's own decisions; return the compilation, and the decisions if there are any.
 
     Args:
-        compiler: compiles.
-        module: to compile.
-        problem: whose decisions are logged.
+        compiler: compiler to use.
+        module: module to compile.
+        problem: problem whose decisions are logged.
         rows: maximum size of the sample of decisions.
         seed: random seed of the sample.
     """
@@ -101,9 +101,9 @@ class RangeTrials:
     """The trials of one module under P policies.
 
     Attributes:
-        measured: for each function, by trial key, measures [1 + P, 9]: under LLVM's heuristic, then under each policy;
-            NaN where a trial failed.
-        user_seconds: processor time.
+        measured: for each function, by trial key, its :data:`~mlgokit.compiler.reuse.trials.MEASURES` [1 + P, 9]: under
+            LLVM's heuristic, then under each policy; NaN where a trial failed.
+        user_seconds: processor time of the compilations.
     """
 
     measured: Mapping[int, Floats]
@@ -116,11 +116,11 @@ def try_ranges(
     """Allocate registers under each policy; functions whose trial under LLVM's heuristic fails are left out.
 
     Args:
-        compiler: compiles.
-        module: the module of the functions.
-        problem: the problem that the policies are for.
+        compiler: compiler to use.
+        module: module of the functions.
+        problem: problem that the policies are for.
         keys: trial keys of the functions.
-        policies: the P policies.
+        policies: P policies.
     """
     by_cost: dict[int, list[int]] = {0: []}
     for index, policy in enumerate(policies):
@@ -185,8 +185,8 @@ class RangeFunctions:
             first generation on.
         validation: modules of the validation projects, with their functions.
         left_out: the reason for each module that was left out.
-        compilations: number of compilations that it took to find them.
-        user_seconds: processor time of these.
+        compilations: number of compilations by which the functions were found.
+        user_seconds: processor time of these compilations.
     """
 
     problem: Problem
@@ -274,12 +274,12 @@ def find_functions(training: Training, dependent: frozenset[FunctionId] | None) 
             training,
             modules,
             [linear_policy(problem, features, normaliser, row, gate=gate) for row in probes],
-            label="which functions depend on them",
+            label="find functions that depend on policies",
         )
     if not dependent:
         raise CorpusError(
-            "training: expected functions that what live ranges get makes better or worse, found none; add projects "
-            "to the corpus, at Oz for the score bytes, at another level for the others"
+            "training: expected functions whose score a policy about live ranges changes, found none; add projects to "
+            "the corpus, compiled at -Oz for the score bytes, or at another level for the other scores"
         )
     return RangeFunctions(
         problem=problem,
@@ -296,7 +296,7 @@ def find_functions(training: Training, dependent: frozenset[FunctionId] | None) 
 
 
 def _features(sent: Sequence[str], config: Learning, gate: Gate) -> tuple[tuple[str, ...], Gate | None]:
-    """The input features of a policy, and its gate if the gate's feature is allowed and sent by the compiler."""
+    """Select the input features of a policy, and its gate if the gate's feature is sent and allowed."""
     allowed = _LLVM_FEATURES if config.features == "llvm" else sent
     kept = gate if gate.feature in allowed else None
     features = tuple(
@@ -325,7 +325,7 @@ def changed_functions(
     for index, one in enumerate(trials):
         for key, measured in one.measured.items():
             default = np.repeat(measured[:1], len(measured) - 1, axis=0)
-            before, after = in_score(default, np.where(np.isfinite(measured[1:]), measured[1:], default), score)
+            before, after = additive_scores(default, np.where(np.isfinite(measured[1:]), measured[1:], default), score)
             if np.any(np.abs(after - before) > _LEAST_CHANGE):
                 changed.add((index, key))
     return frozenset(changed), sum(one.user_seconds for one in trials)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.config import RangeTrialsConfig
 from mlgokit.algorithms.learner import Floats, State
-from mlgokit.algorithms.live_range_search import FAILED, rewards, single_weights
+from mlgokit.algorithms.live_range_search import FAILURE_FACTOR, rewards, single_weights
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.errors import CorpusError, UsageError
@@ -38,9 +38,9 @@ from mlgokit.policy.store import MOST_COST
 from mlgokit.problems import REGALLOC_WEIGHT, Problem
 
 _DEPENDENT = "depending"
-"""State array [D, 2] of the functions that give labels from the first generation on: index of the module, and key."""
+"""Name of the state array [D, 2] of the first training functions: position of the module, and key of the function."""
 _JOINED = "joined"
-"""State array [J, 2] of the functions that joined later, in the same form."""
+"""Name of the state array [J, 2] of the training functions that were added later: position of the module, and key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,8 +48,8 @@ class RangeLearning:
     """A search for a policy for live ranges.
 
     Attributes:
-        training: the configuration.
-        functions: the functions that policies are tried on.
+        training: configuration of the training.
+        functions: functions that policies are tried on.
     """
 
     training: Training
@@ -77,7 +77,7 @@ class RangeLearning:
         rng = np.random.default_rng([self.training.config.seed, 0])
         single = self.settings.opening * single_weights(len(self.functions.features))
         parts = self.functions.draw(self.functions.dependent, self.settings.functions, rng)
-        gained, _, _ = self._rewards(parts, single, rng, "policies by one feature")
+        gained, _, _ = self._rewards(parts, single, rng, "try policies of one feature")
         best = single[int(np.nanargmax(gained))]
         state = cma.start(best, spread=self.settings.spread, population=self.settings.population)
         counters = Counters(
@@ -104,7 +104,7 @@ class RangeLearning:
                 self.training,
                 self.functions.training,
                 [self.functions.policy(state["centre"])],
-                label=f"{label}, which functions join",
+                label=f"{label}, find more functions",
             )
             joined = _from_rows(state, _JOINED) | (changed - self.functions.dependent)
             state = {**state, _JOINED: _to_rows(joined)}
@@ -128,7 +128,7 @@ class RangeLearning:
         policies = [dataclasses.replace(policy, csr_first_time_cost=cost) for cost in costs]
         rng = np.random.default_rng([self.training.config.seed, 0, 2])
         parts = self.functions.draw_modules(self.settings.cost_modules, rng)
-        gained, _, user_seconds = self._try(parts, policies, "what callee-saved registers cost")
+        gained, _, user_seconds = self._try(parts, policies, "try costs of callee-saved registers")
         policy = policies[int(np.argmax(gained))]
         return Choice(
             policy=policy,
@@ -144,7 +144,7 @@ class RangeLearning:
             trials = try_ranges(self.training.compiler, module, self.training.problem, keys, [policy])
             measured = np.array(list(trials.measured.values())).reshape(-1, 2, len(MEASURES))
             before, after = measured.swapaxes(0, 1)
-            return before, np.where(np.isfinite(after), after, FAILED * before)
+            return before, np.where(np.isfinite(after), after, FAILURE_FACTOR * before)
 
         validation = validate_functions(
             self.functions.validation,
@@ -156,7 +156,7 @@ class RangeLearning:
         return validation, len(validation.modules)
 
     def training_modules(self, state: State, turn: int) -> int:
-        """The number of modules from which the functions of the last generation were drawn."""
+        """Count the modules from which the functions of the last generation were drawn."""
         return len(self._draw(state, turn))
 
     def _draw(self, state: State, turn: int) -> tuple[ModuleFunctions, ...]:
@@ -217,12 +217,13 @@ def open_ranges(training: Training, checkpoint: State | None) -> RangeLearning:
 
 
 def _check(problem: Problem, config: Learning, settings: RangeTrialsConfig) -> None:
+    """Check the costs of callee-saved registers in the settings."""
     del config
     costs = settings.csr_first_time_costs
     if costs and problem is not REGALLOC_WEIGHT:
         raise UsageError(
-            f"--setting csr_first_time_costs: expected none for {problem.name}, found {costs}; only a policy of "
-            f"{REGALLOC_WEIGHT.name} says what callee-saved registers cost"
+            f"--setting csr_first_time_costs: expected no costs for {problem.name}, as only a policy of "
+            f"{REGALLOC_WEIGHT.name} sets the cost of callee-saved registers, found {costs}; leave the setting out"
         )
     if any(not 1 <= cost <= MOST_COST for cost in costs):
         raise UsageError(
@@ -232,11 +233,13 @@ def _check(problem: Problem, config: Learning, settings: RangeTrialsConfig) -> N
 
 
 def _from_rows(state: State, name: str) -> frozenset[FunctionId]:
+    """Read a state array [N, 2] of functions."""
     rows: list[list[int]] = state[name].tolist()
     return frozenset((index, key) for index, key in rows)
 
 
 def _to_rows(functions: Iterable[FunctionId]) -> npt.NDArray[Any]:
+    """Store functions as a state array [N, 2]."""
     return np.array(sorted(functions), np.uint64).reshape(-1, 2)
 
 

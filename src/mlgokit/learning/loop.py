@@ -1,6 +1,6 @@
 """The loop of every training; each turn collects labels, fits the policy, and stores the state.
 
-Where labels come from is a value (:class:`~mlgokit.learning.training.LabelSource`), which :data:`FROM_TRIALS` names.
+Labels come from a :class:`~mlgokit.learning.training.LabelSource`, which :func:`source_of` chooses.
 """
 
 import math
@@ -41,7 +41,7 @@ others are learned from rollouts."""
 
 
 def source_of(problem: Problem, preset: str) -> LabelSource:
-    """Look up where the labels of a problem come from.
+    """Choose the source of labels for a problem and a preset: trials of functions, or rollouts.
 
     Example:
         >>> from mlgokit.problems import INLINE_SIZE
@@ -65,21 +65,21 @@ def learn(
     """Learn a policy until the budget is spent; an interrupted run in ``folder`` is continued.
 
     Args:
-        compiler: compiles; it should cache, or an interrupted training repeats compilations.
-        modules: to learn from; a part of them may be kept apart for validation.
-        problem: whose decisions are learned.
-        algorithm: a name in ``LEARNERS``.
+        compiler: compiler to use; it should cache, or an interrupted training repeats compilations.
+        modules: modules to learn from; a part of them may be kept apart for validation.
+        problem: problem whose decisions are learned.
+        algorithm: name of the algorithm in ``LEARNERS``.
         config: settings of the loop.
-        folder: for the checkpoint, the metrics, the events and the best policy.
+        folder: folder for the checkpoint, the metrics, the events and the best policy.
         report: receives the progress.
-        deadline: on :func:`time.monotonic`'s clock; no turn but the first begins after it.
+        deadline: time of :func:`time.monotonic` after which no turn begins, except for the first.
 
     Raises:
         BusyError: another process works in the folder.
-        CorpusError: there is nothing to learn from.
+        CorpusError: the modules have no decisions to learn from.
         InputError: the checkpoint or the policy to start from cannot be used.
         ToolError: JAX is not installed.
-        UsageError: the settings contradict themselves or do not apply, or no policy pays.
+        UsageError: the settings contradict themselves or do not apply, or no policy improves on LLVM.
     """
     check_learning(config)
     source = source_of(problem, config.preset)
@@ -97,11 +97,11 @@ def learn(
         deadline=deadline,
     )
     with locked(folder):
-        return _run_to_the_end(source, training)
+        return _run_turns(source, training)
 
 
-def _run_to_the_end(source: LabelSource, training: Training) -> Learned:
-    """Run turns from the checkpoint, if there is one, until the budget is spent."""
+def _run_turns(source: LabelSource, training: Training) -> Learned:
+    """Run turns until the budget is spent, from the checkpoint if there is one; store each turn in the folder."""
     folder, algorithm = training.folder, training.algorithm
     checkpoint = load_checkpoint(folder, algorithm)
     run = source.open(training, checkpoint[0] if checkpoint else None)
@@ -127,5 +127,6 @@ def _run_to_the_end(source: LabelSource, training: Training) -> Learned:
 
 
 def _event(row: Row) -> bytes:
+    """Encode the finite numbers of a turn as a TensorBoard event."""
     numbers = {name: value for name, value in row.items() if name not in ("turn", "time") and math.isfinite(value)}
     return event(int(row["turn"]), numbers, wall_seconds=row["time"])

@@ -29,19 +29,20 @@ from mlgokit.pages.model import (
 _COUNTS = {"flips", "components"}
 """Learner metrics that are shown in the table of turns only, not as a plot."""
 _MOST_PLOTS = 6
+"""Maximum learner metrics that are plotted."""
 
 
 def training_page(record: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
     """Make the page of a training.
 
     Args:
-        record: of the training.
-        extra: parts before the last tables, such as feature importance.
+        record: record of the training.
+        extra: parts that are inserted before the last tables, such as feature importance.
     """
     parts: list[Part | None] = [
         _gain_plot(record.rounds),
         *_number_plots(record.rounds),
-        *_judged_parts(record.judged_modules),
+        *_validation_parts(record.judged_modules),
         *extra,
         _turn_table(record.rounds),
         _gate_table(record.rounds),
@@ -58,6 +59,7 @@ def training_page(record: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
 
 
 def _headline(record: TrainingRecord) -> str:
+    """Say the best gain in validation, and in which turn it was."""
     judged = [turn for turn in record.rounds if math.isfinite(turn.validation_gain)]
     if judged:
         best = max(judged, key=lambda turn: turn.validation_gain)
@@ -69,6 +71,7 @@ def _headline(record: TrainingRecord) -> str:
 
 
 def _sentences(record: TrainingRecord) -> Iterable[str]:
+    """Say the number of modules and the cost of the training."""
     counters = record.counters
     yield (
         f"{record.taught:,} training modules, {record.judged:,} validation modules. "
@@ -80,6 +83,7 @@ def _sentences(record: TrainingRecord) -> Iterable[str]:
 
 
 def _gain_plot(rounds: Sequence[Round]) -> Curves | None:
+    """Plot the change of the score by turn, in validation and while exploring."""
     values = {
         "in validation": [(turn.round + 1, -100 * turn.validation_gain) for turn in rounds],
         "while exploring, mean of the turn": [(turn.round + 1, -100 * turn.reward) for turn in rounds],
@@ -111,7 +115,8 @@ def _number_plots(rounds: Sequence[Round]) -> list[Curves]:
     return plots[:_MOST_PLOTS]
 
 
-def _judged_parts(rows: Sequence[ValidatedModule]) -> list[Part | None]:
+def _validation_parts(rows: Sequence[ValidatedModule]) -> list[Part | None]:
+    """Make the waterfall by project, the scatter plot and the table of the validation modules."""
     if not rows:
         return []
     by_project: dict[str, list[ValidatedModule]] = defaultdict(list)
@@ -152,6 +157,7 @@ def _judged_parts(rows: Sequence[ValidatedModule]) -> list[Part | None]:
 
 
 def _turn_table(rounds: Sequence[Round]) -> Table:
+    """Make the table of turns with all metrics."""
     names = list(dict.fromkeys(name for turn in rounds for name in turn.numbers))
     return Table(
         title="Turns",
@@ -178,6 +184,7 @@ def _turn_table(rounds: Sequence[Round]) -> Table:
 
 
 def _gate_table(rounds: Sequence[Round]) -> Table:
+    """Make the table of the evidence on each side of the gate, by turn."""
     rows = tuple(
         (
             f"{turn.round + 1}",
@@ -213,6 +220,7 @@ def _gate_table(rounds: Sequence[Round]) -> Table:
 
 
 def _left_out_table(record: TrainingRecord) -> Table:
+    """Count the modules that were left out and the compilations that failed, by reason."""
     failures: dict[str, int] = defaultdict(int)
     for turn in record.rounds:
         for why, count in turn.failures.items():
@@ -221,7 +229,7 @@ def _left_out_table(record: TrainingRecord) -> Table:
     rows += [(why, "compilation, failed", count) for why, count in failures.items()]
     return Table(
         title="Modules left out, and failed compilations",
-        columns=(*text_columns("reason", "what"), *count_columns("how many")),
+        columns=(*text_columns("reason", "what"), *count_columns("number")),
         rows=tuple(rows),
     )
 
@@ -235,6 +243,7 @@ def _facts(record: TrainingRecord) -> Iterable[tuple[str, str]]:
 
 
 def _finite(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Keep the points whose value is finite."""
     return tuple(point for point in points if math.isfinite(point[1]))
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build, with_changes
+from mlgokit.algorithms.credit import Credit, ScoredBuild, append_changes, attribute, make_scored_build
 from mlgokit.algorithms.search import independent_moves
 from mlgokit.compiler.arrays import DAMAGE, arrays_in
 from mlgokit.compiler.compilation import Compilation
@@ -44,6 +44,7 @@ from mlgokit.traces import Log
 from mlgokit.traces.log import function_id
 
 _LEAST_EXECUTED = 1e-9
+"""Bound of the executed instructions by which a slowdown is divided."""
 _AT_ONCE = 256
 """Maximum number of passes that are skipped in one compilation."""
 _OPTIMIZER_DRAWS = 1
@@ -58,9 +59,9 @@ class FunctionQuestions:
     Attributes:
         key: trial key of the function.
         name: name of the function.
-        values: [Q, F] features.
-        passes: [Q] indices in :data:`DECIDED_PASSES`.
-        occurrences: [Q] how many times each pass has run on the function before.
+        values: [Q, F] features of each decision.
+        passes: [Q] the pass, as a position in :data:`DECIDED_PASSES`.
+        occurrences: [Q] how many times the pass has run on the function before.
     """
 
     key: int
@@ -103,13 +104,13 @@ class ModuleTrials:
     """The N trials of one module's functions that succeeded.
 
     Attributes:
-        values: int64 [N, F] features.
-        change: float64 [N] bytes of the function, without the pass minus with it.
+        values: int64 [N, F] features of each decision that was tried.
+        change: float64 [N] change of the function in bytes: without the pass minus with it.
         slowdown: float64 [N] added share of executed instructions, by LLVM's estimate.
         size: float64 [N] bytes of the function with all passes.
         trials: number of trials, failed ones included.
-        compilations: number of compilations that they took.
-        user_seconds: processor time of these.
+        compilations: number of compilations for the trials.
+        user_seconds: processor time of these compilations.
         reason: why the module did not compile; empty if it did.
     """
 
@@ -123,14 +124,14 @@ class ModuleTrials:
     reason: str = ""
 
     def to_bytes(self) -> bytes:
-        """Return the file that keeps them."""
+        """Encode the trials as a .npz file."""
         out = io.BytesIO()
-        numbers = {name: getattr(self, name) for name in _KEPT}
+        numbers = {name: getattr(self, name) for name in _STORED}
         np.savez(out, **numbers, reason=np.array(self.reason))
         return out.getvalue()
 
     def join(self, other: "ModuleTrials") -> "ModuleTrials":
-        """Join two kinds of trials of a module."""
+        """Join trials of codegen passes and of optimizer passes of one module."""
         return ModuleTrials(
             **{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in _COLUMNS},
             trials=self.trials + other.trials,
@@ -141,9 +142,9 @@ class ModuleTrials:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ModuleTrials | None":
-        """Read a file; ``None`` if it is damaged."""
+        """Decode the file that :meth:`to_bytes` encoded; ``None`` if it is damaged."""
         try:
-            arrays = arrays_in(data, {*_KEPT, "reason"})
+            arrays = arrays_in(data, {*_STORED, "reason"})
             return cls(
                 values=arrays["values"].astype(np.int64).reshape(-1, len(PASS_SELECTION.features)),
                 change=arrays["change"].astype(np.float64),
@@ -159,7 +160,7 @@ class ModuleTrials:
 
 
 _COLUMNS = ("values", "change", "slowdown", "size")
-_KEPT = (*_COLUMNS, "trials", "compilations", "user_seconds")
+_STORED = (*_COLUMNS, "trials", "compilations", "user_seconds")
 
 
 def try_passes(
@@ -168,12 +169,12 @@ def try_passes(
     """Skip each codegen pass of each function, one at a time.
 
     Args:
-        compiler: compiles.
-        module: the module of the functions.
-        functions: some of those that :func:`log_passes` returned.
-        weights: [9] weights of a trial's measures, in bytes; that of executed instructions must not be 0.
+        compiler: compiler to use.
+        module: module of the functions.
+        functions: functions whose passes are tried, as :func:`log_passes` returned them.
+        weights: [9] weights of a trial's measures, in bytes; the weight of executed instructions must not be 0.
     """
-    functions = [_questions_of_generator(function) for function in functions]
+    functions = [_select_codegen(function) for function in functions]
     series = [_series(function) for function in functions if len(function.passes)]
     done = compile_trials(compiler, module, PASS_SELECTION, series, stage=Stage.PASSES, weights=weights)
     by_key = {function.key: function for function in functions}
@@ -196,8 +197,8 @@ def try_passes(
     )
 
 
-def _questions_of_generator(function: FunctionQuestions) -> FunctionQuestions:
-    """The decisions about codegen passes only."""
+def _select_codegen(function: FunctionQuestions) -> FunctionQuestions:
+    """Select the decisions about codegen passes."""
     mine = function.passes < len(GENERATOR_PASSES)
     return dataclasses.replace(
         function,
@@ -259,9 +260,9 @@ def try_optimizer(
     """Skip optimizer passes in functions that they changed; LLVM's heuristic decides about inlining.
 
     Args:
-        compiler: compiles.
-        module: the module of the functions.
-        functions: some of those that :func:`log_passes` returned.
+        compiler: compiler to use.
+        module: module of the functions.
+        functions: functions whose passes are tried, as :func:`log_passes` returned them.
         objective: which bytes of functions count.
         rounds: maximum number of compilations.
         seed: random seed of the order in which passes are skipped.
@@ -276,8 +277,8 @@ def try_optimizer(
 
     def with_moves(build: Compilation, moves: Sequence[_Move], *, made: bool) -> ScoredBuild:
         ids = np.array([function_id(move.function.name) for move in moves], np.int64)
-        scored = scored_build(build, build.measured.function_names, _bytes(build, objective))
-        return with_changes(scored, ids, made=made)
+        scored = make_scored_build(build, build.measured.function_names, _bytes(build, objective))
+        return append_changes(scored, ids, made=made)
 
     labels: list[tuple[Ints, float, float, float]] = []
     single = [(len(base.decisions) + index,) for index in range(len(moves))]
@@ -335,13 +336,16 @@ def _moves(functions: Sequence[FunctionQuestions], base: Compilation) -> list[_M
 
 
 def _bytes(build: Compilation, objective: Objective) -> Floats:
-    """Bytes of each function [F]: its code, and if the objective counts them, its read-only data and unwind tables."""
+    """Sum the bytes of each function, [F]: code, and if the objective counts them, read-only data and unwind tables."""
     columns = build.measured.function_bytes.astype(np.float64)
     return columns[:, TEXT - 1] if objective is Objective.LINK_AWARE_TEXT else columns.sum(axis=1)
 
 
 def _isolated_moves(credit: Credit, moves: Sequence[_Move], *, first: int) -> list[tuple[_Move, float]]:
-    """The moves that are the only one of their component, with the component's change in bytes."""
+    """Select the moves that are alone in their component; returns each with the component's change in bytes.
+
+    ``first`` is the position of the first move among the flips of the build.
+    """
     sizes = np.bincount(credit.component, minlength=len(credit.change))
     return [
         (moves[position - first], float(credit.change[component]))
@@ -353,6 +357,7 @@ def _isolated_moves(credit: Credit, moves: Sequence[_Move], *, first: int) -> li
 def _trials(
     labels: Sequence[tuple[Ints, float, float, float]], compiled: Sequence[Compilation], reason: str = ""
 ) -> ModuleTrials:
+    """Make the trials of a module from labels (features, change in bytes, slowdown, size) and their compilations."""
     columns = np.array([label[1:] for label in labels], np.float64).reshape(-1, 3).T
     return ModuleTrials(
         values=np.array([label[0] for label in labels], np.int64).reshape(len(labels), len(PASS_SELECTION.features)),

@@ -37,14 +37,15 @@ _POLICY, _FITTED_ON = "policy", "fitted_on"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassLearning:
-    """Trials of passes, all of which have been run.
+    """A training of pass selection, whose trials have all been run.
 
     Attributes:
-        training: the configuration.
+        training: configuration of the training.
         modules: modules with trials.
-        trials: the trials of each of these modules.
-        left_out: the reason for each module that was left out.
+        trials: trials of each of these modules.
+        left_out: reason for each module that was left out.
         counters: counters that include the cost of the trials.
+        turns: number of turns; all trials are fitted in one.
     """
 
     training: Training
@@ -67,7 +68,7 @@ class PassLearning:
         """Fit an ensemble to all trials.
 
         Raises:
-            UsageError: no trial succeeded, or no pass is worth skipping.
+            UsageError: no trial succeeded, or skipping saves bytes for no pass.
         """
         del state, turn
         labels = _concatenate_labels(self.modules, self.trials, self.projects)
@@ -109,14 +110,14 @@ class PassLearning:
         policies: list[tuple[Policy, Sequence[int]]] = []
         for number, project in enumerate(self.projects):
             indices = [index for index, module in enumerate(baselines.modules) if module.project == project]
-            members = policy.of_members(~fitted_on[:, number]) if indices else None
+            members = policy.select_members(~fitted_on[:, number]) if indices else None
             if members is not None:
                 policies.append((members, indices))
         validation = validate_policies(baselines, policies, report=self.training.report)
         return validation, 2 * len(validation.modules)
 
     def training_modules(self, state: State, turn: int) -> int:
-        """The number of modules with trials."""
+        """Count the modules with trials."""
         del state, turn
         return len(self.modules)
 
@@ -135,7 +136,7 @@ def open_passes(training: Training, checkpoint: State | None) -> PassLearning:
         training.modules,
         workers=training.compiler,
         report=training.report,
-        label="what passes ask about",
+        label="log decisions about passes",
     )
     plan = _draw_functions(
         training.modules, [functions for _, functions in asked], settings.functions, training.config.seed
@@ -181,16 +182,17 @@ def _draw_functions(
 def _try_functions(
     training: Training, plan: Sequence[tuple[Module, Sequence[FunctionQuestions]]]
 ) -> list[ModuleTrials]:
+    """Run the trials of codegen passes and of optimizer passes on the functions of each module."""
     compiler, folder, config = training.compiler, training.folder, training.config
     settings: PassTrialsConfig = training.settings
     weights = executed_weights(CODE_BYTES if config.objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES)
 
     def try_module(part: tuple[Module, Sequence[FunctionQuestions]]) -> ModuleTrials:
         module, functions = part
-        of_generator = load_or_make(
+        codegen = load_or_make(
             ModuleTrials, folder, module, lambda: try_passes(compiler, module, functions, weights=weights)
         )
-        of_optimizer = load_or_make(
+        optimizer = load_or_make(
             ModuleTrials,
             folder,
             module,
@@ -199,7 +201,7 @@ def _try_functions(
             ),
             part="optimizer",
         )
-        return of_generator.join(of_optimizer)
+        return codegen.join(optimizer)
 
     return parallel(try_module, plan, workers=compiler, report=training.report, label="try functions without a pass")
 
@@ -220,9 +222,10 @@ def _concatenate_labels(
 
 
 def _check(problem: Problem, config: Learning, settings: PassTrialsConfig) -> None:
+    """Check the choice of features, and the names of the passes that are never left out."""
     if config.features == "llvm":
         raise UsageError(
-            f"--features llvm: expected all for {problem.name}, about which LLVM has no features of its own; "
+            f"--features: expected all for {problem.name}, for which LLVM has no features of its own, found llvm; "
             "leave it out"
         )
     unknown = sorted(set(settings.kept) - set(DECIDED_PASSES))

@@ -1,16 +1,16 @@
-"""The record of a finished training, as read from ``metrics.json``; its report is made from it."""
+"""The record of a finished training, which is read from ``metrics.json``, and from which its report is made."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from mlgokit.decode import decode, of_format
+from mlgokit.decode import check_format, decode
 from mlgokit.learning.validation import ValidatedModule
 
 FORMAT = "mlgokit training"
 FORMAT_VERSION = 1
-_OF_ALL = ("round", "compilations", "user_seconds", "wall_seconds", "failures", "validation_gain", "reward", "gate")
+_ROUND_KEYS = ("round", "compilations", "user_seconds", "wall_seconds", "failures", "validation_gain", "reward", "gate")
 """Keys that every round has; all others are metrics of the learner."""
 
 
@@ -34,12 +34,12 @@ class Round:
     Attributes:
         round: number of the turn, from 0.
         compilations: number of compilations.
-        user_seconds: their processor time.
+        user_seconds: processor time of the compilations.
         wall_seconds: elapsed time of the turn.
         failures: number of failed compilations by reason.
-        validation_gain: of the policy after the turn; NaN if it was not validated.
-        reward: mean over the turn's compilations.
-        numbers: metrics of the learner.
+        validation_gain: gain of the policy after the turn in validation; NaN if it was not validated.
+        reward: mean reward of the turn's compilations.
+        numbers: metrics of the learner by name.
         gate: statistics of each side of the gate.
     """
 
@@ -59,20 +59,20 @@ class TrainingRecord:
     """A finished training.
 
     Attributes:
-        policy: the file of the policy.
-        counters: how far it went.
+        policy: name of the policy file.
+        counters: progress of the run by name, as in :class:`mlgokit.learning.run_folder.Counters`.
         taught: number of training modules.
         judged: number of validation modules.
-        left_out: reason to number of modules that could not be used.
-        rounds: one each.
+        left_out: number of modules that could not be used, by reason.
+        rounds: metrics of each turn.
         judged_modules: scores of the validation modules under the best policy.
         algorithm: name of the algorithm.
         problem: name of the problem.
-        settings: by name.
-        source: the corpus.
-        command: the command line.
-        mlgokit_version: of this package.
-        toolchain: tool name -> version.
+        settings: settings by name.
+        source: path of the corpus.
+        command: command line of the training.
+        mlgokit_version: version of mlgokit that trained.
+        toolchain: version of each tool.
     """
 
     policy: str
@@ -95,27 +95,27 @@ class TrainingRecord:
         """Decode ``metrics.json``; unknown keys are ignored.
 
         Raises:
-            InputError: another format or version, a missing key, or a value of another type.
+            InputError: the value has another format or version, lacks a key, or has a value of another type.
         """
-        given = of_format(value, FORMAT, FORMAT_VERSION, where="training", remedy="train again with this version")
+        given = check_format(value, FORMAT, FORMAT_VERSION, where="training", remedy="train again with this version")
         rounds = given.get("rounds")
         if isinstance(rounds, list):
-            given = given | {"rounds": [_with_numbers(one) for one in cast("list[object]", rounds)]}
+            given = given | {"rounds": [_collect_numbers(one) for one in cast("list[object]", rounds)]}
         return decode(cls, given, "training")
 
 
-def _with_numbers(one: object) -> object:
+def _collect_numbers(one: object) -> object:
     """Move the learner's metrics of a round into ``numbers``, and decode its gate."""
     if not isinstance(one, dict):
         return one
     found = cast("Mapping[str, Any]", one)
-    kept = {name: found[name] for name in _OF_ALL if name in found}
-    numbers = {name: value for name, value in found.items() if name not in _OF_ALL}
-    sides = [_with_margin(side) for side in cast("list[object]", kept.get("gate") or [])]
+    kept = {name: found[name] for name in _ROUND_KEYS if name in found}
+    numbers = {name: value for name, value in found.items() if name not in _ROUND_KEYS}
+    sides = [_decode_margin(side) for side in cast("list[object]", kept.get("gate") or [])]
     return kept | {"numbers": numbers, "gate": sides}
 
 
-def _with_margin(side: object) -> object:
+def _decode_margin(side: object) -> object:
     """Decode a missing margin as infinite, which means a closed gate."""
     if not isinstance(side, dict):
         return side

@@ -1,7 +1,7 @@
-"""Labels from rollouts: compile modules under a learner's policies, and tell the learner what that did to the score.
+"""Labels from rollouts: compile modules under a learner's policies, and tell the learner the changes of their scores.
 
-Every random draw of turn t comes from a generator made of [seed, t], and the checkpoint of a turn holds all that the
-learner knows. So an interrupted run ends with the same bits as one that was not interrupted, except for times.
+Every random draw of turn t comes from a generator with the seed [seed, t], and the checkpoint of a turn holds the whole
+state of the learner. So an interrupted run ends with the same bits as one that was not interrupted, except for times.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ class Rollouts:
     """The label source of all learners in ``LEARNERS``, on all problems that they can learn."""
 
     def check(self, problem: Problem, algorithm: str, config: Learning) -> Any:
-        """Return the settings of the algorithm.
+        """Check the options of a training, and return the settings of its algorithm.
 
         Raises:
             UsageError: there is no such algorithm or setting, or the algorithm cannot learn the problem.
@@ -57,8 +57,8 @@ class Rollouts:
 
         Raises:
             CorpusError: no module compiles and has a decision.
-            PolicyError: the policy to start from does not fit.
-            UsageError: no feature is left, or the learner cannot learn the task.
+            PolicyError: the policy to start from does not fit the problem, the learner or the compiler.
+            UsageError: no feature is left, or the learner cannot learn the problem.
         """
         del checkpoint
         config = training.config
@@ -70,13 +70,18 @@ class Rollouts:
             with_rows=not LEARNERS[training.algorithm].fits_normaliser,
             report=training.report,
         )
-        taught, judged = split_modules(baselines, config)
-        task = make_task(baselines, taught, config, algorithm=training.algorithm)
+        training_indices, validation_indices = split_modules(baselines, config)
+        task = make_task(baselines, training_indices, config, algorithm=training.algorithm)
         learner = make_learner(training.algorithm, task, training.settings)
-        if not judged and learner.without is not None and config.evaluate_every:
-            judged = _draw_validation_modules(task, taught, config)
+        if not validation_indices and learner.best_without is not None and config.evaluate_every:
+            validation_indices = _draw_validation_modules(task, training_indices, config)
         return RolloutRun(
-            training=training, baselines=baselines, task=task, learner=learner, taught=taught, judged=judged
+            training=training,
+            baselines=baselines,
+            task=task,
+            learner=learner,
+            training_indices=training_indices,
+            validation_indices=validation_indices,
         )
 
 
@@ -85,27 +90,27 @@ class RolloutRun:
     """A training from rollouts.
 
     Attributes:
-        training: the configuration.
-        baselines: the modules, compiled under the heuristic.
-        task: the learner's task.
-        learner: proposes compilations, and learns from their results.
-        taught: indices of the training modules in the baselines.
-        judged: indices of the validation modules in the baselines.
+        training: configuration of the training.
+        baselines: modules, compiled under the heuristic.
+        task: task of the learner.
+        learner: learner that proposes compilations.
+        training_indices: positions of the training modules in the baselines.
+        validation_indices: positions of the validation modules in the baselines.
     """
 
     training: Training
     baselines: Baselines
     task: Task
     learner: Learner
-    taught: Sequence[int]
-    judged: Sequence[int]
+    training_indices: Sequence[int]
+    validation_indices: Sequence[int]
 
     def start(self) -> tuple[State, Counters]:
         """Make the learner's first state."""
         return self.learner.start(np.random.default_rng([self.training.config.seed, 0])), Counters()
 
     def step(self, state: State, counters: Counters) -> tuple[State, Counters, Row]:
-        """Perform one turn: ask the learner for proposals, compile them, tell it the results; validate if it is due."""
+        """Perform one turn: ask the learner for proposals, compile them, tell it the results; validate when due."""
         begin = time.monotonic()
         turn = counters.turn + 1
         rng = np.random.default_rng([self.training.config.seed, turn])
@@ -113,7 +118,7 @@ class RolloutRun:
         asked = sum(len(proposal.modules) for proposal in proposals)
         title = f"train {self.training.algorithm} · turn {turn}"
         report = self._report_of_all_turns(counters, asked, title)
-        collected = compile_proposals(self.baselines, self.task, self.taught, proposals, report=report)
+        collected = compile_proposals(self.baselines, self.task, self.training_indices, proposals, report=report)
         state, metrics = self.learner.tell(state, proposals, collected.experiences, rng)
         counters = dataclasses.replace(
             counters,
@@ -123,7 +128,7 @@ class RolloutRun:
             user_seconds=counters.user_seconds + collected.user_seconds,
         )
         validation = math.nan
-        if self.judged and turn % (self.training.config.evaluate_every or 1) == 0:
+        if self.validation_indices and turn % (self.training.config.evaluate_every or 1) == 0:
             validation, counters = self._validate(state, counters)
         counters = dataclasses.replace(counters, seconds=counters.seconds + time.monotonic() - begin)
         row = self._row(counters, collected, metrics, validation=validation)
@@ -142,36 +147,36 @@ class RolloutRun:
         )
 
     def finish(self, state: State, counters: Counters, rows: Sequence[Row]) -> Learned:
-        """Choose the policy that validated best."""
+        """Choose the policy that was best in validation, and summarise the run."""
         return Learned(
             policy=self._choose_policy(state, counters, rows),
             counters=counters,
             rows=tuple(rows),
-            taught=len(self.taught),
-            judged=len(self.judged),
+            taught=len(self.training_indices),
+            judged=len(self.validation_indices),
             left_out=self.baselines.left_out,
             judged_modules=read_validated(self.training.folder) if counters.best_turn else (),
         )
 
-    def _validation_of(self, state: State) -> Validation:
+    def _validate_policy(self, state: State) -> Validation:
         """Validate the policy, or on training modules those members that were not fitted on their projects."""
-        positions = {index: position for position, index in enumerate(self.taught)}
+        positions = {index: position for position, index in enumerate(self.training_indices)}
         groups: dict[int, list[int]] = {}
-        for index in self.judged:
+        for index in self.validation_indices:
             project = int(self.task.project[positions[index]]) if index in positions else -1
             groups.setdefault(project, []).append(index)
         policies: list[tuple[Policy, Sequence[int]]] = []
         for project, indices in groups.items():
-            without = self.learner.without
-            policy = self.learner.best(state) if project < 0 or without is None else without(state, project)
+            best_without = self.learner.best_without
+            policy = self.learner.best(state) if project < 0 or best_without is None else best_without(state, project)
             if policy is not None:
                 policies.append((policy, indices))
         return validate_policies(self.baselines, policies)
 
     def _validate(self, state: State, counters: Counters) -> tuple[float, Counters]:
         """Validate the policy, store it if it is the best so far, and return its gain."""
-        validation = self._validation_of(state)
-        counters = dataclasses.replace(counters, evaluations=counters.evaluations + len(self.judged))
+        validation = self._validate_policy(state)
+        counters = dataclasses.replace(counters, evaluations=counters.evaluations + len(self.validation_indices))
         if validation.gain <= counters.best_gain:
             return validation.gain, dataclasses.replace(counters, stale=counters.stale + 1)
         folder = self.training.folder
@@ -189,13 +194,17 @@ class RolloutRun:
         then chosen unless another one is better by a margin.
         """
         last = self.learner.best(state)
-        if not self.judged:
+        if not self.validation_indices:
             return last
         gains = [row["validation_gain"] for row in rows if math.isfinite(row["validation_gain"])]
-        if set(self.judged) <= set(self.taught) and gains and counters.best_gain <= gains[-1] + INNER_MARGIN:
+        if (
+            set(self.validation_indices) <= set(self.training_indices)
+            and gains
+            and counters.best_gain <= gains[-1] + INNER_MARGIN
+        ):
             return last
         is_validated = counters.turn % (self.training.config.evaluate_every or 1) == 0
-        if not is_validated and self._validation_of(state).gain > counters.best_gain:
+        if not is_validated and self._validate_policy(state).gain > counters.best_gain:
             return last
         return load_policy(self.training.folder / BEST_NAME) if counters.best_turn else last
 
@@ -213,6 +222,7 @@ class RolloutRun:
         return report
 
     def _row(self, counters: Counters, collected: Collected, metrics: dict[str, float], *, validation: float) -> Row:
+        """Make the row of a turn in the table of the run."""
         rewards = collected.rewards
         share = _spent_share(self.training.config, counters)
         left = counters.seconds * (1 / share - 1) if share else math.inf
@@ -234,7 +244,7 @@ class RolloutRun:
         return row | {f"learner/{name}": value for name, value in metrics.items()}
 
 
-def _draw_validation_modules(task: Task, taught: Sequence[int], config: Learning) -> list[int]:
+def _draw_validation_modules(task: Task, training_indices: Sequence[int], config: Learning) -> list[int]:
     """Draw training modules for validation, the same in all turns.
 
     The 5 % with the most decisions are left out: they take long to compile, and would dominate the sum of scores.
@@ -242,11 +252,11 @@ def _draw_validation_modules(task: Task, taught: Sequence[int], config: Learning
     decisions = np.zeros(task.modules) if task.decisions is None else task.decisions
     quick = np.flatnonzero(decisions <= np.quantile(decisions, 0.95))
     drawn = np.random.default_rng([config.seed, 0, task.modules]).permutation(quick)[:VALIDATION_MODULES]
-    return [taught[module] for module in np.sort(drawn).tolist()]
+    return [training_indices[module] for module in np.sort(drawn).tolist()]
 
 
 def _spent_share(config: Learning, counters: Counters) -> float:
-    """The share of the budget of turns or compilations that has been spent."""
+    """Compute the share of the budget of turns or compilations that has been spent."""
     shares = [counters.turn / config.iterations] if config.iterations else []
     shares += [counters.compilations / config.compilations] if config.compilations else []
     return min(1.0, max(shares, default=0.0))

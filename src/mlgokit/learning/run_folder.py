@@ -57,13 +57,13 @@ class Counters:
     Attributes:
         turn: number of finished turns.
         compilations: compilations that the learner asked for, including failed and cached ones.
-        failed: number of these that failed.
-        evaluations: compilations for validation; they do not count against the budget.
+        failed: number of these compilations that failed.
+        evaluations: number of compilations for validation; they do not count against the budget.
         user_seconds: processor time of the learner's compilations.
         seconds: elapsed time of all turns.
-        best_turn: the turn whose policy validated best; 0 if none was validated.
-        best_gain: the gain of that policy.
-        stale: number of validations since then.
+        best_turn: number of the turn whose policy was best in validation; 0 if none was validated.
+        best_gain: gain of that policy in validation.
+        stale: number of validations since the best one.
     """
 
     turn: int = 0
@@ -93,7 +93,7 @@ def load_checkpoint(folder: Path, algorithm: str) -> tuple[State, Counters] | No
     """Read the state and the counters of the checkpoint; ``None`` if there is no checkpoint.
 
     Raises:
-        InputError: the checkpoint is damaged, or another learner's.
+        InputError: the checkpoint is damaged, or was written by another learner.
     """
     path = folder / CHECKPOINT_NAME
     try:
@@ -113,6 +113,7 @@ def load_checkpoint(folder: Path, algorithm: str) -> tuple[State, Counters] | No
 
 
 def _read_counters(stored: State) -> Counters:
+    """Read the counters from the arrays of a checkpoint, checking their types."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(Counters):
         value = stored[_COUNTERS + field.name].item()
@@ -139,10 +140,10 @@ def write_metrics(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def read_metrics(folder: Path) -> list[Row]:
-    """Read the rows.
+    """Read the rows of metrics that :func:`write_metrics` wrote as JSON.
 
     Raises:
-        InputError: the file is missing or holds something else.
+        InputError: the file is missing or malformed.
     """
     path = folder / ROWS_NAME
     try:
@@ -156,6 +157,7 @@ def read_metrics(folder: Path) -> list[Row]:
 
 
 def _number(value: object) -> float:
+    """Decode a number of a row; null is NaN."""
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -164,10 +166,10 @@ def _number(value: object) -> float:
 
 
 def rows_up_to(turn: int, folder: Path) -> list[Row]:
-    """Read the rows of the finished turns; a run that was killed may have written one more.
+    """Read the rows of the finished turns; a run that was killed may have written one more, which is dropped.
 
     Raises:
-        InputError: they are not the rows of these turns.
+        InputError: the file does not have one whole row for each of these turns.
     """
     rows = [row for row in read_metrics(folder) if row.get("turn", 0) <= turn] if turn else []
     if [row.get("turn") for row in rows] != list(range(1, turn + 1)) or any(_REQUIRED - row.keys() for row in rows):
@@ -196,14 +198,14 @@ def rounds_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
             return row[name] - before.get(name, 0)
 
         known = {name: value for name, value in row.items() if not math.isnan(value)}
-        numbers = _with_prefix("learner/", known)
+        numbers = _select_prefix("learner/", known)
         rounds.append(
             {
                 "round": int(row["turn"]) - 1,
                 "compilations": int(spent("compilations")),
                 "user_seconds": spent("user_seconds"),
                 "wall_seconds": spent("seconds"),
-                "failures": {reason: int(count) for reason, count in _with_prefix("failed/", known).items()},
+                "failures": {reason: int(count) for reason, count in _select_prefix("failed/", known).items()},
                 "validation_gain": row.get("validation_gain", math.nan),
                 "reward": row.get("reward", math.nan),
                 **{name: int(value) if value.is_integer() else value for name, value in numbers.items()
@@ -214,13 +216,14 @@ def rounds_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return rounds
 
 
-def _with_prefix(prefix: str, row: Row) -> dict[str, float]:
+def _select_prefix(prefix: str, row: Row) -> dict[str, float]:
+    """Select the numbers whose name has a prefix, without the prefix."""
     return {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
 
 
 def _gate(numbers: Row) -> list[dict[str, Any]]:
     """Collect the statistics of each side of a gate; a closed side has an infinite margin."""
-    sides = {side: _with_prefix(f"gate/{side}/", numbers) for side in ("unset", "set")}
+    sides = {side: _select_prefix(f"gate/{side}/", numbers) for side in ("unset", "set")}
     return [
         {
             "feature_is_set": side == "set",
@@ -258,7 +261,7 @@ def start_events(path: Path, events: Iterable[bytes]) -> None:
 
 
 def append_event(path: Path, record: bytes) -> None:
-    """Append a record, which a running TensorBoard picks up.
+    """Append an event to an event file, where a running TensorBoard picks it up.
 
     Raises:
         StorageError: the disk is full or not writable.

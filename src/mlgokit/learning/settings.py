@@ -60,7 +60,7 @@ class Learning:
     """Consecutive validations without improvement after which training stops; 0 for never."""
 
     def resolve(self, algorithm: str) -> "Learning":
-        """Fill in the preset's defaults for what is not given."""
+        """Replace settings that are not given by the preset's defaults."""
         loop = LEARNERS[algorithm].loop(self.preset)
         iterations = loop.iterations if self.iterations is None and self.compilations is None else self.iterations
         every, share = self.evaluate_every, self.validation_share
@@ -72,7 +72,7 @@ class Learning:
         )
 
     def identity_settings(self) -> dict[str, Any]:
-        """The settings that identify a run. Budgets are not among them, since they may be raised later.
+        """Collect the settings that identify a run. Budgets are not among them, since they may be raised later.
 
         Raises:
             InputError: the policy to start from, or a vocabulary file, cannot be read.
@@ -87,7 +87,7 @@ class Learning:
             vocab = {path.name: digest_file(path) for path in files if path.is_file()}
         except OSError as error:
             raise InputError(
-                f"{error.filename}: expected to read what training starts from, found: {error.strerror}; "
+                f"{error.filename}: expected a readable policy or vocabulary, found: {error.strerror}; "
                 "check --start and --vocab"
             ) from error
         return values | {"start": start, "vocab": vocab}
@@ -126,7 +126,7 @@ def find_replaced_option(words: Sequence[str]) -> str | None:
 
 
 def check_learning(config: Learning) -> None:
-    """Check the ranges of all numbers.
+    """Check the ranges of all numbers in the settings of the loop.
 
     Raises:
         UsageError: a number is out of range.
@@ -144,7 +144,10 @@ def check_learning(config: Learning) -> None:
             f"--validation-share: expected a share from 0 to below 1, found {config.validation_share:g}; correct it"
         )
     if config.patience and config.evaluate_every == 0:
-        raise UsageError("--patience: expected evaluations to wait for, found --evaluate-every 0; give one above 0")
+        raise UsageError(
+            "--patience: expected validations to count, found none because of --evaluate-every 0; set --evaluate-every "
+            "to 1 or more"
+        )
 
 
 def check_ready(modules: Sequence[Module]) -> None:
@@ -185,7 +188,7 @@ def settings_of(algorithm: str, preset: str, changes: Sequence[str], *, problem:
 
 
 def _replace_setting(settings: Any, name: str, value: str, *, shown: str) -> Any:
-    """Replace one setting, which may be inside another, by the value in a user's text."""
+    """Replace a setting by the value that the user typed; a name with a dot is a setting inside another."""
     first, _, rest = name.partition(".")
     fields = [field.name for field in dataclasses.fields(settings)]
     if first not in fields:

@@ -35,7 +35,7 @@ def split_modules(baselines: Baselines, config: Learning) -> tuple[list[int], li
     )
 
 
-def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, algorithm: str) -> Task:
+def make_task(baselines: Baselines, training_indices: Sequence[int], config: Learning, *, algorithm: str) -> Task:
     """Make the task of a learner.
 
     Raises:
@@ -59,9 +59,9 @@ def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, 
                 "exclude fewer, or make the vocabulary of a trace of this problem"
             )
         normaliser = _fit_normaliser(baselines, features, config, known, algorithm=algorithm)
-    projects = [baselines.modules[index].project for index in taught]
+    projects = [baselines.modules[index].project for index in training_indices]
     numbers = {name: number for number, name in enumerate(sorted(set(projects)))}
-    place = baselines.place[list(taught)]
+    place = baselines.place[list(training_indices)]
     # Validation modules are not drawn for training.
     places = np.union1d(place, np.setdiff1d(np.arange(baselines.compiled), baselines.place))
     return Task(
@@ -72,7 +72,7 @@ def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, 
         project=np.array([numbers[name] for name in projects], np.int64),
         start=start,
         mask=problem.mask or "",
-        decisions=np.array([baselines.defaults[index].decision_count for index in taught], np.int64),
+        decisions=np.array([baselines.defaults[index].decision_count for index in training_indices], np.int64),
         seed=config.seed,
         place=np.searchsorted(places, place),
         compiled=len(places),
@@ -108,7 +108,7 @@ def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Polic
     if missing:
         raise PolicyError(
             f"policy {config.start}: expected features that this compiler sends, found {missing[0]!r}; "
-            "start from a policy that was made for it"
+            "start from a policy that was made for this compiler"
         )
     if policy.output is not OutputKind.EFFECT_BYTES or algorithm == "effect-regression":
         return policy

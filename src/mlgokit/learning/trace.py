@@ -1,6 +1,7 @@
-"""Traces: the log of every module under the heuristic or a policy, and its score next to the heuristic's.
+"""Traces: the training log of every module under the heuristic or a policy, and its score next to the heuristic's.
 
-The files are those of google/ml-compiler-opt's ``generate_default_trace``; docs/formats.md, "A trace folder", has them.
+The files are those of google/ml-compiler-opt's ``generate_default_trace``; docs/formats.md, "A trace folder", describes
+them.
 """
 
 import csv
@@ -34,14 +35,14 @@ PERFORMANCE = "performance.csv"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A selection of modules to compile, and of their keys to write.
+    """Which modules to compile, and which of their keys (functions, or whole modules) to write.
 
     Attributes:
-        modules: regular expression that a module's name must begin with.
-        keys: regular expression that a key must begin with: the name of a function, or for a problem that decides per
-            module that of the module.
-        listed: if not empty, a key must also be one of these.
-        share: share of the remaining modules to draw at random.
+        modules: regular expression that must match the beginning of a module's name.
+        keys: regular expression that must match the beginning of a key: the name of a function, or for a problem whose
+            context is the module that of the module.
+        listed: set of keys to write; empty for all.
+        share: share of the matching modules to draw at random.
         seed: random seed of the draw.
     """
 
@@ -52,25 +53,26 @@ class Selection:
     seed: int
 
     def draw(self, modules: Sequence[Module]) -> list[Module]:
-        """Select the modules, in their order.
+        """Select the modules to compile, in their order.
 
         Raises:
-            UsageError: none is left.
+            UsageError: no module is selected.
         """
         matching = [module for module in modules if self.modules.match(module.name)]
         count = int(len(matching) * self.share)
         if not count:
             raise UsageError(
-                f"trace: expected modules, found {len(matching)} of {len(modules)} that {self.modules.pattern!r} fits, "
-                f"and none in a share of {self.share:g}; give another filter or a larger share"
+                f"trace: expected at least one module, found {len(matching)} of {len(modules)} that match "
+                f"{self.modules.pattern!r}, and none in a share of {self.share:g}; give another filter or a larger "
+                "share"
             )
         if count == len(matching):
             return matching
         chosen = np.random.default_rng(self.seed).choice(len(matching), count, replace=False)
         return [matching[index] for index in sorted(chosen.tolist())]
 
-    def has(self, key: str) -> bool:
-        """Whether a key is to be written."""
+    def selects(self, key: str) -> bool:
+        """Whether a key is selected for writing."""
         return self.keys.match(key) is not None and (not self.listed or key in self.listed)
 
 
@@ -97,6 +99,7 @@ def select(*, modules: str, keys: str, keys_file: Path | None, share: float, see
 
 
 def _expression(text: str, what: str) -> re.Pattern[str]:
+    """Compile a user's regular expression; ``what`` names the filter in the error."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -177,14 +180,14 @@ def count_masked_defaults(path: Path, problem: Problem) -> int:
 
 
 def _module_scores(base: Compilation, run: Compilation) -> dict[str, tuple[float, float]]:
-    """The text sizes of both objects, as llvm-size reports them."""
+    """Return the text sizes of both objects, as llvm-size reports them, under the key of the whole module."""
     if base.sizes is None or run.sizes is None:
         return {}
     return {WHOLE_MODULE: (base.sizes.llvm_size_text, run.sizes.llvm_size_text)}
 
 
 def _function_scores(base: Compilation, run: Compilation) -> dict[str, tuple[float, float]]:
-    """Costs of register allocation of each function for which either compilation has one."""
+    """Return the costs of register allocation of each function for which either compilation has one."""
     if base.regalloc is None or run.regalloc is None:
         return {}
     names, before, after = scores_of_both(base.regalloc, run.regalloc)
@@ -192,7 +195,7 @@ def _function_scores(base: Compilation, run: Compilation) -> dict[str, tuple[flo
 
 
 def write_performance(path: Path, traces: Sequence[ModuleTrace], selection: Selection) -> int:
-    """Write lines ``module,key,default,policy`` without a header; return their number.
+    """Write ``performance.csv``, lines ``module,key,default,policy`` of scores without a header; return their number.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -202,7 +205,7 @@ def write_performance(path: Path, traces: Sequence[ModuleTrace], selection: Sele
     count = 0
     for trace in traces:
         for key, (default, policy) in trace.scores.items():
-            if selection.has(_filter_key(key, trace.module)):
+            if selection.selects(_filter_key(key, trace.module)):
                 lines.writerow([trace.module.name, key, default, policy])
                 count += 1
     atomic_write(path, text.getvalue().encode("utf-8", "backslashreplace"))
@@ -210,6 +213,7 @@ def write_performance(path: Path, traces: Sequence[ModuleTrace], selection: Sele
 
 
 def _filter_key(key: str, module: Module) -> str:
+    """Return the name by which a key is selected: that of the module for a whole module."""
     return module.name if key == WHOLE_MODULE else key
 
 
@@ -218,7 +222,7 @@ def write_training_set(
 ) -> int:
     """Write the observations of all modules to one TFRecord file; return their number.
 
-    A log that cannot be read any more makes its module a failure.
+    The trace of a module whose log cannot be read any more becomes a failure.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -245,7 +249,7 @@ def _records(trace: ModuleTrace, problem: Problem, folder: Path, selection: Sele
         counts[span.name or WHOLE_MODULE] += span.stop - span.start
     wanted = [*problem.feature_names, problem.default_decision, problem.decision]
     names = [name for name in wanted if name in log.columns]
-    keys = [key for key, count in counts.items() if count and selection.has(_filter_key(key, trace.module))]
+    keys = [key for key, count in counts.items() if count and selection.selects(_filter_key(key, trace.module))]
     # A function without costs in either object is in neither record: it scores 0.
     scores = np.array([trace.scores.get(key, (0.0, 0.0)) for key in keys]).reshape(-1, 2)
     rewards = dict(zip(keys, relative_changes(scores[:, 0], scores[:, 1]).tolist(), strict=True))

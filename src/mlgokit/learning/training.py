@@ -23,15 +23,15 @@ class Training:
     """The configuration of a training, fully resolved.
 
     Attributes:
-        compiler: compiles; it should cache, or an interrupted training repeats compilations.
-        modules: to learn from; a part of them may be kept apart for validation.
-        problem: whose decisions are learned.
-        algorithm: a name in ``LEARNERS``.
+        compiler: compiler to use; it should cache, or an interrupted training repeats compilations.
+        modules: modules to learn from; a part of them may be kept apart for validation.
+        problem: problem whose decisions are learned.
+        algorithm: name of the algorithm in ``LEARNERS``.
         config: settings of the loop, with all defaults of the preset filled in.
         settings: settings of the algorithm.
-        folder: for the checkpoint, the metrics, the events and the best policy.
+        folder: folder for the checkpoint, the metrics, the events and the best policy.
         report: receives the progress.
-        deadline: on :func:`time.monotonic`'s clock; no turn but the first begins after it.
+        deadline: time of :func:`time.monotonic` after which no turn begins, except for the first.
     """
 
     compiler: Compiler
@@ -50,10 +50,10 @@ class Learned:
     """The result of a training.
 
     Attributes:
-        policy: the policy that validated best. It is the last policy if none was validated, or if members of an
+        policy: policy that was best in validation. It is the last policy if none was validated, or if members of an
             ensemble were validated on training modules and the last policy is not clearly worse.
-        counters: how far the run went.
-        rows: the numbers of each turn.
+        counters: progress of the run.
+        rows: metrics of each turn.
         taught: number of training modules.
         judged: number of validation modules: modules kept apart, or training modules on which those members of an
             ensemble were validated that were not fitted on their projects.
@@ -70,7 +70,7 @@ class Learned:
     judged_modules: tuple[ValidatedModule, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, without the policy."""
+        """Convert the result to plain JSON values, without the policy."""
         plain = {
             "counters": dataclasses.asdict(self.counters),
             "last_turn": dict(self.rows[-1]) if self.rows else {},
@@ -84,7 +84,7 @@ class Learned:
 
 
 class Run(Protocol):
-    """A training under way; its methods change nothing but the folder."""
+    """A training in progress; its methods change nothing but the files in its folder."""
 
     def start(self) -> tuple[State, Counters]:
         """Make the state before the first turn."""
@@ -102,7 +102,7 @@ class Run(Protocol):
         """Choose and validate the policy.
 
         Raises:
-            UsageError: the policy does not help on validation projects; it is kept under another name.
+            UsageError: the policy does not improve on LLVM in validation projects; it is kept under another name.
         """
         ...
 
@@ -111,7 +111,7 @@ class LabelSource(Protocol):
     """Where a learner's labels come from: rollouts of its policies, or trials of single functions."""
 
     def check(self, problem: Problem, algorithm: str, config: Learning) -> Any:
-        """Return the settings of the algorithm, before anything is compiled.
+        """Check the options of a training before anything is compiled; return the settings of its algorithm.
 
         Raises:
             UsageError: the settings contradict themselves, or do not apply.
@@ -122,6 +122,6 @@ class LabelSource(Protocol):
         """Compile what every turn needs; ``checkpoint`` is the state of an interrupted run.
 
         Raises:
-            CorpusError: there is nothing to learn from.
+            CorpusError: the modules have no decisions to learn from.
         """
         ...

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.algorithms.live_range_search import AllocationScore, in_score
+from mlgokit.algorithms.live_range_search import AllocationScore, additive_scores
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.pool import Workers, parallel
 from mlgokit.compiler.reuse.trials import Floats
@@ -47,7 +47,7 @@ class Validation:
     Attributes:
         gain: relative reduction of the sum of all scores against the heuristic; for register allocation, whose scores
             cannot be added, the mean over modules. Minus infinity if no module compiled.
-        modules: the modules that compiled.
+        modules: scores of the modules that compiled.
     """
 
     gain: float
@@ -66,7 +66,7 @@ def write_validated(folder: Path, modules: Sequence[ValidatedModule]) -> None:
 def read_validated(folder: Path) -> tuple[ValidatedModule, ...]:
     """Read the validation scores; empty if the file is missing or damaged, since only the report needs them."""
     try:
-        value = read_json(folder / JUDGED_NAME, expected="modules that judged", remedy="train again")
+        value = read_json(folder / JUDGED_NAME, expected="scores of validation modules", remedy="train again")
         return decode(tuple[ValidatedModule, ...], value, JUDGED_NAME)
     except InputError:
         return ()
@@ -82,10 +82,11 @@ def validate_policies(
     """Compile modules under policies that were not fitted on them.
 
     Args:
-        baselines: the modules, compiled under the heuristic.
-        policies: pairs of a policy and its modules; one pair, unless members of an ensemble are validated separately.
+        baselines: modules, compiled under the heuristic.
+        policies: pairs of a policy and the positions of its modules in the baselines; one pair, unless members of an
+            ensemble are validated separately.
         report: receives the progress.
-        label: of the progress.
+        label: label of the progress.
     """
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         files = [
@@ -129,22 +130,22 @@ def validate_functions(
     """Validate a policy of register allocation on single functions; the gain is the mean over projects.
 
     Args:
-        parts: the modules with their functions.
-        measure: returns two arrays [N, 9], measures of a module's functions under LLVM's heuristic and under the
-            policy, without the functions that failed.
-        score: the score to validate; that of a module is the sum over its functions.
+        parts: modules with trial keys of their functions.
+        measure: function that returns the :data:`~mlgokit.compiler.reuse.trials.MEASURES` [N, 9] of a module's N
+            functions under LLVM's heuristic, and those under the policy, without the functions that failed.
+        score: score to validate; that of a module is the sum over its functions.
         workers: number of modules at once.
         report: receives the progress.
     """
 
     def validate(part: ModuleFunctions) -> ValidatedModule:
         module, keys = part
-        before, after = in_score(*measure(module, keys), score)
+        before, after = additive_scores(*measure(module, keys), score)
         return ValidatedModule(
             module=module.name, project=module.project, before=float(before.sum()), after=float(after.sum())
         )
 
-    done = parallel(validate, parts, workers=workers, report=report, label="judge")
+    done = parallel(validate, parts, workers=workers, report=report, label="validate")
     modules = tuple(module for module in done if module.before)
     by_project: dict[str, list[ValidatedModule]] = {}
     for module in modules:

@@ -1,1 +1,1 @@
-"""Policies: the network, its file, and how decisions may depart from it."""
+"""Policies: the network, its file, and exploration, by which decisions depart from it."""

@@ -24,7 +24,7 @@ from mlgokit.problems import PASS_FEATURES, PASS_SELECTION, PROBLEMS, header_def
 from mlgokit.spec import AdviceKind
 
 _LARGEST_PRIORITY = 4294967040
-"""The largest float below 2**32, in which an answer is told."""
+"""The largest 32-bit float below 2**32; LLVM's priorities are 32-bit numbers, and the answer is a float."""
 
 
 @final
@@ -41,15 +41,15 @@ class PolicyAdvisor:
     _departures: dict[str, int] = field(default_factory=dict[str, int], init=False, repr=False, compare=False)
 
     def advise(self, observation: Observation) -> Advice:
-        """The decision; see :meth:`decide`."""
+        """Answer an observation with a decision; see :meth:`decide`."""
         return self.decide(observation)[0]
 
     def decide(self, observation: Observation) -> tuple[Advice, float]:
-        """The decision, and the natural logarithm of its probability (of its density for a number).
+        """Decide, and compute the natural logarithm of the decision's probability (of its density for a number).
 
         Raises:
-            PolicyError: the compiler does not send what the policy needs.
-            UsageError: decisions of this kind are not explored so.
+            PolicyError: the compiler does not send a feature that the policy needs.
+            UsageError: the exploration has a flip probability, and the decision is a number, which cannot be flipped.
         """
         policy, exploration = self.policy, self.exploration
         first = context_seed(exploration.seed, policy.problem, observation.context)
@@ -64,7 +64,7 @@ class PolicyAdvisor:
                 return int(decision), logarithm
             case AdviceKind.MASKED_CHOICE:
                 if policy.mask not in observation.values:
-                    raise self._misfit(observation)
+                    raise self._missing_features(observation)
                 mask = observation.values[policy.mask].ravel()
                 default = self._default_number(observation)
                 if default is not None and not mask[default]:
@@ -81,18 +81,18 @@ class PolicyAdvisor:
                 return column, logarithm
             case AdviceKind.REAL:
                 row, default = self._rows(observation, 1), self._default_number(observation)
-                if default is not None and not policy.opens(row)[0]:
+                if default is not None and not policy.gate_opens(row)[0]:
                     return float(np.float32(min(default, _LARGEST_PRIORITY))), 0.0
                 draw = draw_priority if policy.output is OutputKind.PRIORITY else draw_factor
                 return draw(float(policy.units(row)[0]), exploration, choice, flip)
 
     def _knows_pass(self, observation: Observation) -> bool:
-        """Whether the policy decides about the pass that asks: it has that pass's feature, or none for passes."""
+        """Whether the policy decides about the pass of this observation: it has that pass's feature, or none of any."""
         known = [name for name in self.policy.features if name in PASS_FEATURES]
         return not known or any(observation.values[name].any() for name in known if name in observation.values)
 
     def _heuristic(self, observation: Observation) -> npt.NDArray[np.bool_] | None:
-        """LLVM's default decision, if the policy's gate or doubt needs it."""
+        """Read LLVM's default decision from the observation, if the policy's gate or doubt needs it."""
         if not self.policy.asks_heuristic:
             return None
         name = PROBLEMS[self.policy.problem].default_decision
@@ -105,7 +105,7 @@ class PolicyAdvisor:
         return value.ravel() != 0
 
     def _default_number(self, observation: Observation) -> int | None:
-        """The heuristic's column or number, if the policy needs it."""
+        """Read the heuristic's column or number from the observation, if the policy needs it."""
         if not self.policy.asks_heuristic:
             return None
         value = observation.values.get(PROBLEMS[self.policy.problem].default_decision)
@@ -117,14 +117,14 @@ class PolicyAdvisor:
         return int(value.ravel()[0])
 
     def _logits(self, observation: Observation, mask: Values, default: int | None) -> list[float]:
-        """Logits of all columns; those of masked columns are not computed, as they are never read."""
+        """Compute the logits of all columns; those of masked columns are left at 0, as they are never read."""
         legal = mask != 0
         logits = np.zeros(len(mask))
         if not legal.any():
             return logits.tolist()
         given = {name: observation.values.get(name) for name in base_names(self.policy.features)}
         if any(value is None or value.size not in (1, len(mask)) for value in given.values()):
-            raise self._misfit(observation)
+            raise self._missing_features(observation)
         raw = {name: value.reshape(1, -1) for name, value in given.items() if value is not None}
         column = None if default is None else np.array([default])
         rows = column_values(self.policy.features, raw, legal[None], column)
@@ -134,16 +134,17 @@ class PolicyAdvisor:
         return logits.tolist()
 
     def _rows(self, observation: Observation, columns: int) -> npt.NDArray[np.float64]:
-        """The policy's raw inputs [C, F]; a scalar feature is repeated in every column."""
+        """Collect the policy's raw inputs [C, F]; a scalar feature is repeated in every column."""
         rows = np.empty((columns, len(self.policy.features)))
         for column, name in enumerate(self.policy.features):
             value = observation.values.get(name)
             if value is None or value.size not in (1, columns):
-                raise self._misfit(observation)
+                raise self._missing_features(observation)
             rows[:, column] = value.ravel()
         return rows
 
-    def _misfit(self, observation: Observation) -> PolicyError:
+    def _missing_features(self, observation: Observation) -> PolicyError:
+        """Make the error for a compiler that does not send the features of the policy."""
         name = self.policy.problem
         defect = f"{name}: expected one of {', '.join(PROBLEMS)}; train it for a problem that there is"
         if name in PROBLEMS:

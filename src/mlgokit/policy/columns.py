@@ -1,7 +1,7 @@
-"""Features of an eviction policy that compare a column with others.
+"""Features of an eviction policy that compare a column (an eviction candidate) with other columns.
 
-A feature's name says whose value it is: ``nr_urgent`` the column's own, ``default:nr_urgent`` that of the column which
-LLVM's heuristic takes; ``least:``, ``mean:`` and ``most:`` stand for all columns that may be chosen together.
+A feature's name says which column its value is from: ``nr_urgent`` from the column itself, ``default:nr_urgent`` from
+the column that LLVM's heuristic takes; ``least:``, ``mean:`` and ``most:`` are over all columns that may be chosen.
 ``plugin/regalloc/ColumnFeatures.cpp`` is the twin.
 """
 
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def base_name(feature: str) -> str:
-    """The name of the value that a feature is computed from.
+    """Strip the prefix from a feature's name: the name of the value that the feature is computed from.
 
     Example:
         >>> base_name("mean:nr_urgent"), base_name("progress")
@@ -34,12 +34,12 @@ def base_name(feature: str) -> str:
 
 
 def prefix_of(feature: str) -> str:
-    """The prefix of a feature, which names the column it is taken from; empty for the column's own value."""
+    """Find the prefix of a feature's name, which says what columns its value is from; empty for the column itself."""
     return next((prefix for prefix in (DEFAULT, *POOLED) if feature.startswith(prefix)), "")
 
 
 def base_names(features: Sequence[str]) -> list[str]:
-    """The names of all values from which features are computed, each once.
+    """List the names of all values from which features are computed, each once.
 
     Example:
         >>> base_names(("nr_urgent", "mean:nr_urgent", "progress", "is_itself"))
@@ -56,16 +56,16 @@ def needs_default(features: Sequence[str]) -> bool:
 def column_values(
     features: Sequence[str], given: Mapping[str, Values], mask: Bools, default: Ints | None = None
 ) -> Doubles:
-    """The policy's inputs [T, C, F], raw.
+    """Compute the raw inputs [T, C, F] of an eviction policy for T questions with C columns.
 
     Args:
-        features: [F] names.
-        given: by :func:`base_name`, values [T, C], or [T, 1] of what is the same in every column.
+        features: [F] names of the policy's features.
+        given: values by :func:`base_name`, [T, C], or [T, 1] where every column has the same.
         mask: [T, C] which columns may be chosen.
-        default: [T] the column that the heuristic takes, where features are about it.
+        default: [T] the column that the heuristic takes; needed for features with the prefix ``default:``.
 
     Raises:
-        KeyError: a feature is made of something that is not given.
+        KeyError: the value that a feature is computed from is not in ``given``, or ``default`` is missing.
 
     Example:
         >>> given = {"a": np.array([[3.0, 1.0, 8.0]])}
@@ -96,7 +96,7 @@ def column_values(
 
 
 def _pool_columns(values: Doubles, mask: Bools, legal: Ints, prefix: str) -> Doubles:
-    """Minimum, mean or maximum [T] over the legal columns; 0 if there are none."""
+    """Compute the minimum, mean or maximum [T] of ``values`` [T, C] over the legal columns; 0 if there are none."""
     if prefix == "mean:":
         # One column after the other: the plugin's order of additions.
         total = np.zeros(len(values))

@@ -15,12 +15,13 @@ from mlgokit.errors import UsageError
 _MASK = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
 UNIT_BOUND = 16.0
-"""Unit numbers beyond this have the same priority as the bound itself."""
+"""Outputs of a priority policy ("unit numbers") beyond this bound have the same priority as the bound itself."""
 PRIORITIES_PER_UNIT = 2.0**26
+"""By how much a priority grows when the unit number grows by 1."""
 LARGEST_PRIORITY = 2147483520.0
 """The largest 32-bit float below 2**31."""
 FACTOR_BOUND = 8.0
-"""No factor of a live range's weight is beyond two to the power of this, either way."""
+"""Bound of the binary logarithm of the factor by which a live range's spill weight is multiplied."""
 _SQRT_TWO_PI = 2.5066282746310002
 
 
@@ -29,10 +30,10 @@ class Exploration:
     """How decisions depart from the policy's preference.
 
     Attributes:
-        seed: of the random numbers; each module and repetition should have its own.
-        temperature: of the distribution from which a decision is drawn, in the policy's units: logistic for yes or no,
-            softmax over columns, Gaussian around a unit number; 0 follows the policy.
-        flip_probability: probability that a decision is flipped after that: the opposite, or another column.
+        seed: seed of the random numbers; each module and repetition should have its own.
+        temperature: spread of the distribution from which a decision is drawn, in the policy's units: logistic for yes
+            or no, softmax over columns, Gaussian around a unit number; 0 follows the policy.
+        flip_probability: probability that the drawn decision is then flipped: to the opposite, or to another column.
     """
 
     seed: int = 0
@@ -50,7 +51,7 @@ def mix_state(state: int) -> float:
 
 
 class UniformStream:
-    """SplitMix64, as in the plugin's ``shared/Exploration.cpp``: numbers in [0, 1).
+    """A stream of uniform random numbers in [0, 1): SplitMix64, as in the plugin's ``shared/Exploration.cpp``.
 
     Example:
         >>> UniformStream(0).next()
@@ -64,15 +65,15 @@ class UniformStream:
         self._state = seed & _MASK
 
     def next(self) -> float:
-        """The next number."""
+        """Draw the next number."""
         self._state = (self._state + _STEP) & _MASK
         return mix_state(self._state)
 
 
 def context_seed(seed: int, problem: str, context: str) -> int:
-    """The seed of one function's stream, so that functions and problems of one compilation explore independently.
+    """Derive the seed of one function's stream, so that functions and problems of a compilation explore independently.
 
-    The seed, exclusive-or the low 64 bits of the MD5 of ``<problem>/<context>``; the seed itself for the empty context.
+    It is ``seed`` XOR the low 64 bits of the MD5 of ``<problem>/<context>``; for the empty context, ``seed`` itself.
 
     Example:
         >>> hex(context_seed(1, "regalloc-eviction", "main"))
@@ -85,7 +86,7 @@ def context_seed(seed: int, problem: str, context: str) -> int:
 
 
 def draws(first: int, index: int) -> tuple[float, float]:
-    """``choice`` and ``flip`` of the observation with this number, of a stream that begins at ``first``.
+    """Draw two numbers in [0, 1) for observation ``index`` of a stream with the seed ``first``: for choice and flip.
 
     Example:
         >>> stream = UniformStream(7)
@@ -96,7 +97,7 @@ def draws(first: int, index: int) -> tuple[float, float]:
 
 
 def decide(preference: float, exploration: Exploration, stream: UniformStream) -> tuple[bool, float]:
-    """The decision and the natural logarithm of its probability, with the next two numbers of ``stream``.
+    """Decide yes or no with the next two numbers of ``stream``; also returns the natural logarithm of the probability.
 
     Example:
         >>> decide(2.0, Exploration(), UniformStream(0))
@@ -107,7 +108,14 @@ def decide(preference: float, exploration: Exploration, stream: UniformStream) -
 
 
 def decide_binary(preference: float, exploration: Exploration, choice: float, flip: float) -> tuple[bool, float]:
-    """Yes or no, and the natural logarithm of its probability."""
+    """Decide yes or no by a preference; also returns the natural logarithm of the decision's probability.
+
+    Args:
+        preference: positive for yes, in the policy's units.
+        exploration: how the decision may depart from the preference.
+        choice: uniform random number in [0, 1) for the temperature.
+        flip: uniform random number in [0, 1) for the flip.
+    """
     if exploration.temperature > 0:
         scaled = preference / exploration.temperature
         chance = 1 / (1 + math.exp(-scaled)) if scaled > -700 else 0.0
@@ -123,9 +131,9 @@ def decide_binary(preference: float, exploration: Exploration, choice: float, fl
 def choose_column(
     logits: Sequence[float], mask: Sequence[float], exploration: Exploration, choice: float, flip: float
 ) -> tuple[int, float]:
-    """A column whose mask is not 0, and the natural logarithm of its probability.
+    """Choose a column whose mask is not 0; also returns the natural logarithm of its probability.
 
-    If every column is masked out, the last one: in LLVM the live range itself, so that nothing is evicted.
+    If every column is masked out, the last one is chosen: in LLVM the live range itself, so that nothing is evicted.
 
     Example:
         >>> choose_column([5.0, 1.0, 9.0, 9.0], [1, 1, 0, 1], Exploration(), 0.5, 0.5)
@@ -160,7 +168,9 @@ def choose_column(
 
 
 def priority_of(unit: float) -> float:
-    """The priority of a unit number: monotone, a whole number that a 32-bit float holds, from 0 to below 2**31.
+    """Turn a unit number (a policy's output) into a priority for LLVM, monotonically.
+
+    A priority is a whole number from 0 to below 2**31 that a 32-bit float holds.
 
     Example:
         >>> [priority_of(unit) for unit in (-99.0, -15.5, 0.0, 99.0, float("nan"))]
@@ -171,7 +181,9 @@ def priority_of(unit: float) -> float:
 
 
 def draw_priority(unit: float, exploration: Exploration, choice: float, flip: float) -> tuple[float, float]:
-    """A priority, and the natural logarithm of the density of the unit number that it was made of (0 if not drawn).
+    """Draw a priority around a unit number; also returns the natural logarithm of the drawn unit number's density.
+
+    The logarithm is 0 if the temperature is 0, as nothing is drawn then.
 
     Raises:
         UsageError: the exploration flips decisions, and a number has no opposite.
@@ -185,7 +197,7 @@ def draw_priority(unit: float, exploration: Exploration, choice: float, flip: fl
 
 
 def factor_of(unit: float) -> float:
-    """The binary logarithm of a live range's factor: the unit number within bounds, as a 32-bit float.
+    """Turn a unit number into the binary logarithm of a spill weight's factor: clipped, as a 32-bit float.
 
     Example:
         >>> [factor_of(unit) for unit in (-99.0, 0.5, 99.0, float("nan"))]
@@ -195,10 +207,10 @@ def factor_of(unit: float) -> float:
 
 
 def draw_factor(unit: float, exploration: Exploration, choice: float, flip: float) -> tuple[float, float]:
-    """A factor's binary logarithm, and that of the density as of :func:`draw_priority`.
+    """Draw the binary logarithm of a spill weight's factor around a unit number; also returns its log-density.
 
     Raises:
-        UsageError: as :func:`draw_priority` does.
+        UsageError: the exploration flips decisions, and a number has no opposite.
 
     Example:
         >>> draw_factor(-0.25, Exploration(), 0.5, 0.5)
@@ -209,7 +221,7 @@ def draw_factor(unit: float, exploration: Exploration, choice: float, flip: floa
 
 
 def _draw_unit(unit: float, exploration: Exploration, choice: float, flip: float) -> tuple[float, float]:
-    """A unit number, and the natural logarithm of its density; 0 if not drawn."""
+    """Draw from a Gaussian around a unit number; also returns the log-density, 0 if the temperature is 0."""
     if exploration.flip_probability > 0:
         raise UsageError(
             f"exploration of numbers: expected a flip probability of 0, found {exploration.flip_probability}; "
@@ -223,4 +235,5 @@ def _draw_unit(unit: float, exploration: Exploration, choice: float, flip: float
 
 
 def _logarithm(probability: float) -> float:
+    """Compute the natural logarithm, minus infinity for 0."""
     return math.log(probability) if probability > 0 else -math.inf

@@ -1,8 +1,8 @@
 """Which features decide a policy: permutation importance, and Shapley values by sampling, on the numpy policy.
 
-Permutation importance (Breiman, 2001) asks what happens if a feature is another observation's; Shapley values
-(Strumbelj and Kononenko, 2014) share the distance between two answers out among all features. The page of both is here,
-too.
+Permutation importance (Breiman, 2001) replaces a feature's value by that of another observation; Shapley values
+(Strumbelj and Kononenko, 2014) divide the difference of two answers among all features. The page that shows both is in
+this file too.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +19,11 @@ from mlgokit.policy.normaliser import typical_values
 from mlgokit.spec import AdviceKind
 
 _CHUNK = 4096
+"""Observations that a policy answers at once."""
 SHOWN = 30
-"""Features that have a bar; the table has all."""
+"""Number of features that are shown as bars; the table has all."""
 _WEAK = 0.1
-"""Correlation below which a feature leads neither up nor down."""
+"""Correlation below which a larger value neither raises nor lowers the answer."""
 _UNITS = {
     AdviceKind.BINARY: ("the preference for inlining", "share of decisions that change"),
     AdviceKind.MASKED_CHOICE: ("the logit above the mean of the legal columns", "share of decisions that change"),
@@ -32,11 +33,11 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """N observations.
+    """N observations that a policy answers.
 
     Attributes:
-        values: [N, F] raw, or [N, C, F] with columns, in the order of the policy's features.
-        mask: bool [N, C] the columns that may be chosen; nothing without columns.
+        values: [N, F] raw features, or [N, C, F] with columns, in the order of the policy's features.
+        mask: bool [N, C] the columns that may be chosen; ``None`` without columns.
     """
 
     values: npt.NDArray[Any]
@@ -48,13 +49,13 @@ class Questions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importance:
-    """What F features do to N answers.
+    """How much F features matter to a policy's answers to N observations.
 
     Attributes:
-        problem: the policy's.
-        features: [F] names.
-        observations: N.
-        changed: [F] share of decisions that are other ones if the feature is another observation's; for real advice
+        problem: name of the policy's problem.
+        features: [F] names of the features.
+        observations: number of observations N.
+        changed: [F] share of decisions that change if the feature's value is another observation's; for real advice
             the mean change of the unit number, in standard deviations of the unit numbers.
         shapley: [F] mean absolute Shapley value, in the unit of the policy's answer.
         direction: [F] correlation of the feature's values with its Shapley values; 0 with columns.
@@ -68,15 +69,15 @@ class Importance:
     direction: tuple[float, ...]
 
     def order_features(self) -> list[int]:
-        """Positions of the features, the most important first by Shapley value."""
+        """List the positions of the features, the most important first by Shapley value."""
         return sorted(range(len(self.features)), key=lambda index: -self.shapley[index])
 
 
 def check_explained(policy: Policy) -> None:
-    """Make sure that a policy can be explained.
+    """Check that the importance of a policy's features can be measured.
 
     Raises:
-        UsageError: it measures effects against another column.
+        UsageError: the policy predicts effects against the heuristic's column.
     """
     if policy.output is OutputKind.COLUMN_EFFECT:
         raise UsageError(
@@ -88,17 +89,18 @@ def check_explained(policy: Policy) -> None:
 def measure_importance(
     policy: Policy, questions: Questions, rng: np.random.Generator, *, orders: int = 8, explained: int = 256
 ) -> Importance:
-    """Both measures.
+    """Measure permutation importance and Shapley values of a policy's features.
 
     Args:
-        policy: which policy.
-        questions: the observations; the other observation that a value is taken from is drawn from them.
-        rng: for everything that is drawn.
-        orders: in which features are exchanged, for each explained observation; half of them are the others reversed.
-        explained: observations with Shapley values, drawn if there are more.
+        policy: the policy.
+        questions: the observations; replaced values are taken from other observations among them.
+        rng: generator of all random draws.
+        orders: number of orders in which features are replaced, for each explained observation; half of them are the
+            reverse of the other half.
+        explained: maximum number of observations with Shapley values, drawn if there are more.
 
     Raises:
-        UsageError: there are fewer than two observations, or the policy measures effects against another column.
+        UsageError: there are fewer than two observations, or the policy predicts effects against another column.
     """
     check_explained(policy)
     if len(questions) < 2:
@@ -121,7 +123,7 @@ def measure_importance(
 
 
 def measure_permutations(policy: Policy, questions: Questions, rng: np.random.Generator) -> Doubles:
-    """[F] as :attr:`Importance.changed`."""
+    """Measure the permutation importance [F] of each feature, as in :attr:`Importance.changed`."""
     real = policy.output.advice_kind is AdviceKind.REAL
     before = _decisions(policy, questions)
     scale = max(float(before.std()), 1e-12) if real else 1.0
@@ -137,10 +139,10 @@ def measure_permutations(policy: Policy, questions: Questions, rng: np.random.Ge
 def shapley_values(
     policy: Policy, questions: Questions, rng: np.random.Generator, *, orders: int, explained: int
 ) -> tuple[Doubles, npt.NDArray[np.int64]]:
-    """Shapley values [E, F], and the positions [E] of the observations that they explain.
+    """Estimate the Shapley values [E, F] of E observations; also returns the positions [E] of these observations.
 
     The answer that is explained is the preference, the unit number, or by how much the logit of the column that the
-    policy chooses is above the mean of all legal ones.
+    policy chooses is above the mean over all legal columns.
     """
     count = len(questions)
     rows = np.sort(rng.permutation(count)[:explained]).astype(np.int64)
@@ -166,15 +168,15 @@ def shapley_values(
 
 
 def changes_from_typical(policy: Policy, values: npt.NDArray[Any]) -> Doubles:
-    """What each feature by itself does to each preference.
+    """Compute how each preference changes if one feature's value is replaced by a typical value.
 
     Args:
-        policy: which decides yes or no.
-        values: raw [N, F].
+        policy: a policy that decides yes or no.
+        values: [N, F] raw features.
 
     Returns:
-        [N, F] the preference, less the one with that feature's typical value in place of its own, before gate and
-        doubt. Positive speaks for yes. Features that only speak together have no share in it, and shares do not add up.
+        [N, F] the preference minus the preference with that feature's typical value, before gate and doubt. Positive
+        speaks for yes. Effects that need two features at once are in no entry, and entries do not add up.
     """
     own = policy.preferences(values)
     changes = np.zeros(values.shape)
@@ -186,6 +188,7 @@ def changes_from_typical(policy: Policy, values: npt.NDArray[Any]) -> Doubles:
 
 
 def _decisions(policy: Policy, questions: Questions) -> npt.NDArray[Any]:
+    """Compute the decision [N] for each observation: yes or no, a column, or a unit number."""
     parts = [
         _part_decisions(policy, questions.values[begin : begin + _CHUNK], questions.mask, begin)
         for begin in range(0, len(questions), _CHUNK)
@@ -196,6 +199,7 @@ def _decisions(policy: Policy, questions: Questions) -> npt.NDArray[Any]:
 def _part_decisions(
     policy: Policy, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None, begin: int
 ) -> npt.NDArray[Any]:
+    """Compute the decisions for a chunk of observations, which begins at position ``begin``."""
     match policy.output.advice_kind:
         case AdviceKind.BINARY:
             return policy.preferences(values) > 0
@@ -208,6 +212,7 @@ def _part_decisions(
 
 
 def _legal_logits(policy: Policy, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None) -> Doubles:
+    """Compute logits [N, C], minus infinity for columns that may not be chosen."""
     logits = policy.column_logits(values)
     return logits if mask is None else np.where(mask, logits, -np.inf)
 
@@ -215,7 +220,7 @@ def _legal_logits(policy: Policy, values: npt.NDArray[Any], mask: npt.NDArray[np
 def _explained_answer(
     policy: Policy, own: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None
 ) -> Callable[[npt.NDArray[Any]], Doubles]:
-    """The function of raw values whose change is shared out."""
+    """Make the function from raw values to answers whose differences Shapley values divide among the features."""
     kind = policy.output.advice_kind
     if kind is AdviceKind.BINARY:
         return policy.preferences
@@ -234,7 +239,7 @@ def _explained_answer(
 
 
 def draw_questions(parts: Sequence[Questions], count: int, rng: np.random.Generator) -> Questions:
-    """``count`` observations of all, each as likely as any other, in their order."""
+    """Draw ``count`` of all observations in ``parts``, uniformly without replacement; they keep their order."""
     values = np.concatenate([part.values for part in parts])
     masks = [part.mask for part in parts if part.mask is not None]
     keep = np.sort(rng.permutation(len(values))[:count])
@@ -242,7 +247,7 @@ def draw_questions(parts: Sequence[Questions], count: int, rng: np.random.Genera
 
 
 def importance_parts(measured: Importance, output: OutputKind) -> list[Part]:
-    """A bar for each feature that matters most, and all of them as a table."""
+    """Make the parts of a page: bars of the most important features, and a table of all features."""
     answer, change = _UNITS[output.advice_kind]
     order = measured.order_features()
     bars = tuple(
@@ -285,7 +290,7 @@ def importance_parts(measured: Importance, output: OutputKind) -> list[Part]:
 def importance_page(
     measured: Importance, output: OutputKind, *, name: str, command: str = "", facts: tuple[tuple[str, str], ...] = ()
 ) -> Page:
-    """A page of its own."""
+    """Make the page of ``mlgokit importance``."""
     first = ", ".join(measured.features[place] for place in measured.order_features()[:3])
     return Page(
         title=f"{name} ({measured.problem})",
@@ -298,6 +303,7 @@ def importance_page(
 
 
 def _direction(correlation: float) -> str:
+    """Say whether a larger value raises or lowers the answer, by its correlation with the Shapley value."""
     if abs(correlation) < _WEAK:
         return "neither"
     return "raises" if correlation > 0 else "lowers"

@@ -27,11 +27,11 @@ _LARGEST = float(np.finfo(np.float32).max)
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 LOGIT_BOUND = 1e30
-"""No column's logit leaves [-LOGIT_BOUND, LOGIT_BOUND]; a network that overflows still gives numbers to compare."""
+"""Logits of columns are clipped to [-LOGIT_BOUND, LOGIT_BOUND], so that they compare even if a network overflows."""
 
 
 HEURISTIC_PREFERENCE = 2.0
-"""Units for what the heuristic decides, where gate or doubt leave it to that: hardly a temperature explores it."""
+"""Preference for the heuristic's decision where gate or doubt leave it to LLVM: so high that it is rarely explored."""
 
 
 USUAL_TARGETS = ("x86_64",)
@@ -46,11 +46,11 @@ class FirstLayer:
     takes a matrix product: of doubles, which hold every sum exactly. docs/formats.md, "The arithmetic", has the rules.
 
     Attributes:
-        bound: no input is beyond it.
+        bound: inputs are clipped to [-bound, bound].
         input_scale: the power of two by which inputs are multiplied.
         weight: [K, I, O] whole numbers.
         bias: [K, O] whole numbers.
-        unit: [K] what 1 in a member's sums stands for.
+        unit: [K] by what a member's integer sums are multiplied to give its outputs.
     """
 
     bound: float
@@ -60,7 +60,7 @@ class FirstLayer:
     unit: Doubles
 
     def apply(self, inputs: Floats) -> Floats:
-        """Outputs [K, N, O] for ``inputs`` [N, I]."""
+        """Compute the outputs [K, N, O] for ``inputs`` [N, I]."""
         whole = np.rint(np.clip(inputs.astype(np.float64), -self.bound, self.bound) * self.input_scale)
         outputs = np.empty((len(self.weight), len(inputs), self.bias.shape[1]), np.float32)
         with np.errstate(over="ignore"):
@@ -70,10 +70,10 @@ class FirstLayer:
 
 
 def scale_layer(weight: npt.NDArray[Any], bias: npt.NDArray[Any], bound: float) -> FirstLayer:
-    """The layer ``weight`` [K, I, O], ``bias`` [K, O] for inputs that are not beyond ``bound``.
+    """Convert a first layer to integers: ``weight`` [K, I, O], ``bias`` [K, O], for inputs in [-bound, bound].
 
-    Each member has the largest power of two with which no weight takes more than 16 bits, and no sum more than 32,
-    whatever the inputs are.
+    Each member is multiplied by the largest power of two with which no weight takes more than 16 bits, and no sum more
+    than 32, whatever the inputs are.
 
     Example:
         >>> layer = scale_layer(np.array([[[0.5], [-0.25]]]), np.array([[1.0]]), 4.0)
@@ -98,7 +98,7 @@ def scale_layer(weight: npt.NDArray[Any], bias: npt.NDArray[Any], bound: float) 
 
 
 def _scale_member(weight: Doubles, bias: Doubles, input_exponent: int) -> tuple[Doubles, Doubles, int]:
-    """``weight`` [I, O] and ``bias`` [O] as whole numbers, and the power of two by which weights were multiplied."""
+    """Round a member's ``weight`` [I, O] and ``bias`` [O], scaled by a power of two; also returns its exponent."""
     largest = (math.frexp(float(np.abs(values).max(initial=0.0)))[1] for values in (weight, bias))
     exponent = min(15 - next(largest), 31 - input_exponent - next(largest))
     while True:
@@ -111,7 +111,7 @@ def _scale_member(weight: Doubles, bias: Doubles, input_exponent: int) -> tuple[
 
 
 class OutputKind(enum.Enum):
-    """What the last layer means."""
+    """What the output of a policy's last layer means."""
 
     EFFECT_BYTES = "effect-bytes"
     """One number: the change of the score in bytes when the call site is inlined rather than not."""
@@ -120,7 +120,7 @@ class OutputKind(enum.Enum):
     COLUMN_LOGIT = "column-logit"
     """One number for each column, of networks that see one column at a time: its unnormalised log-probability."""
     COLUMN_EFFECT = "column-effect"
-    """One number for each column but the heuristic's: the change of the score when it is chosen in that one's place."""
+    """One number for each column but the heuristic's: the change of the score if it is chosen instead of the latter."""
     PRIORITY = "priority"
     """One number, which :func:`mlgokit.policy.exploration.priority_of` turns into a priority."""
     LOG2_FACTOR = "log2-factor"
@@ -128,7 +128,7 @@ class OutputKind(enum.Enum):
 
     @property
     def advice_kind(self) -> AdviceKind:
-        """What a policy with this output answers."""
+        """Kind of advice that a policy with this output gives."""
         match self:
             case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
                 return AdviceKind.BINARY
@@ -139,12 +139,12 @@ class OutputKind(enum.Enum):
 
     @property
     def width(self) -> int:
-        """Outputs of the last layer."""
+        """Number of outputs of the last layer."""
         return 2 if self is OutputKind.LOGITS else 1
 
     @classmethod
-    def of_numbers(cls, problem: str) -> "OutputKind":
-        """The output kind of a policy that gives one number for a problem."""
+    def for_numbers(cls, problem: str) -> "OutputKind":
+        """Return the output kind of policies that answer this problem with a real number."""
         return cls.LOG2_FACTOR if problem == REGALLOC_WEIGHT.name else cls.PRIORITY
 
 
@@ -153,8 +153,8 @@ class Layer:
     """One dense layer of each of K networks.
 
     Attributes:
-        weight: float32 [K, I, O].
-        bias: float32 [K, O].
+        weight: float32 [K, inputs, outputs].
+        bias: float32 [K, outputs].
     """
 
     weight: npt.NDArray[np.float32]
@@ -163,12 +163,12 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """Where a policy leaves the decision to LLVM: effects that are not beyond a margin.
+    """Where a policy leaves decisions to LLVM: where the predicted effect is not larger than a margin.
 
     Attributes:
-        feature: the one of the policy's features that says which margin counts.
-        margins: bytes, not negative: where the feature is 0, and where it is not. No effect is beyond infinity, and
-            where it is infinite, no live range is a policy's.
+        feature: name of the feature of the policy that selects one of the two margins.
+        margins: margins in bytes, not negative, where the feature is 0 and where it is not. Where a margin is infinite,
+            all decisions are LLVM's, also those of policies whose output is no effect.
     """
 
     feature: str
@@ -177,28 +177,28 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Decides from features: call sites, columns or live ranges, as its output says.
+    """An ensemble of networks that decides from features about call sites, columns or live ranges, as its output says.
 
     Attributes:
-        problem: name of the problem it was trained for.
-        features: names of its inputs, in the order of the normaliser's rows.
+        problem: name of the problem that the policy was trained for.
+        features: names of the features, in the order of the normaliser's rows.
         normaliser: turns raw values into inputs.
         layers: dense layers with ReLU between them.
         output: meaning of the last layer.
-        bytes_per_unit: bytes, or what else a score is in, that make one unit of preference (effects only).
-        caution: standard deviations of the members by which a column's logit is made worse (column-logit only).
-        doubt: standard deviations of the members that an effect must exceed, beyond the gate's margin if there is one,
-            before LLVM's own decision gives way to it; 0 for believing the mean (effects only).
-        margin: what an effect must exceed before the heuristic's column gives way to it (column-effect only).
-        most_departures: how often it departs from the heuristic in one function; 0 for any number (column-effect only).
-        csr_first_time_cost: what the first use of a callee-saved register costs in a function, where 2**14 is one
-            execution of its entry, as LLVM's option ``-regalloc-csr-first-time-cost`` has it; 0 leaves it to LLVM
+        bytes_per_unit: bytes (or other units of the score) in one unit of preference (effects only).
+        caution: standard deviations of the members that are subtracted from a column's logit (column-logit only).
+        doubt: standard deviations of the members that an effect must exceed, in addition to the gate's margin if there
+            is one, before the policy overrides LLVM's decision; 0 to use the mean alone (effects only).
+        margin: effect that a column must exceed before it is chosen over the heuristic's column (column-effect only).
+        most_departures: maximum departures from the heuristic in one function; 0 for no limit (column-effect only).
+        csr_first_time_cost: cost of the first use of a callee-saved register in a function, where 2**14 is one
+            execution of its entry, as in LLVM's option ``-regalloc-csr-first-time-cost``; 0 leaves it to LLVM
             (log2-factor only).
-        mask: the feature that says which columns may be chosen (columns only).
-        gate: how sure an answer must be before LLVM's own decision gives way to it (effect-bytes), or whether it does
-            at all (priority, log2-factor).
-        targets: architectures that it decides for, as :func:`mlgokit.module.architecture_of` names them; for all others
-            every decision is LLVM's.
+        mask: name of the feature that says which columns may be chosen (columns only).
+        gate: margin that an effect must exceed before the policy overrides LLVM's decision (effect-bytes), or which
+            live ranges the policy decides about at all (priority, log2-factor).
+        targets: architectures that the policy decides for, as :func:`mlgokit.module.architecture_of` names them; for
+            all others every decision is LLVM's.
     """
 
     problem: str
@@ -222,18 +222,21 @@ class Policy:
         """Number of networks in the ensemble."""
         return len(self.layers[0].weight)
 
-    def of_members(self, chosen: npt.NDArray[np.bool_]) -> "Policy | None":
-        """The ensemble of the ``chosen`` [K] members alone; nothing if there are none."""
+    def select_members(self, chosen: npt.NDArray[np.bool_]) -> "Policy | None":
+        """Make the policy with the ``chosen`` [K] members alone; ``None`` if none is chosen."""
         layers = tuple(Layer(layer.weight[chosen], layer.bias[chosen]) for layer in self.layers)
         return replace(self, layers=layers) if chosen.any() else None
 
     @property
     def asks_heuristic(self) -> bool:
-        """Whether some decisions are left to LLVM, so that its decision is needed."""
+        """Whether the policy may leave decisions to LLVM's heuristic, so that the heuristic's decision is needed."""
         return self.gate is not None or self.doubt > 0 or self.output is OutputKind.COLUMN_EFFECT
 
     def answers(self, values: Values) -> Doubles:
-        """Each member's answer [K, N] for raw ``values`` [N, F]: effects in bytes, logit differences, or outputs."""
+        """Compute each member's answer [K, N] for raw ``values`` [N, F].
+
+        An answer is an effect in bytes, the difference of the two logits, or the output itself.
+        """
         hidden = self.integer_layer().apply(self.normaliser.apply(values))
         with np.errstate(over="ignore", invalid="ignore"):
             for layer in self.layers[1:]:
@@ -247,11 +250,11 @@ class Policy:
             return wide[:, :, 1] - wide[:, :, 0] if self.output is OutputKind.LOGITS else wide[:, :, 0]
 
     def preferences(self, values: Values, heuristic: npt.NDArray[np.bool_] | None = None) -> Doubles:
-        """Preference for inlining [T] for raw ``values`` [T, F]; positive means inline.
+        """Compute preferences [T] for raw ``values`` [T, F]; positive means yes: inline, or leave the pass out.
 
         Args:
-            values: the features.
-            heuristic: [T] what LLVM itself would decide. Without it, the preference before gate and doubt.
+            values: [T, F] raw features.
+            heuristic: [T] what LLVM itself would decide; if not given, gate and doubt are not applied.
 
         Raises:
             UsageError: the policy does not decide yes or no.
@@ -271,22 +274,22 @@ class Policy:
         return np.where(believed, preferences, np.where(heuristic, HEURISTIC_PREFERENCE, -HEURISTIC_PREFERENCE))
 
     def column_logits(self, values: Values, default: npt.NDArray[np.int64] | None = None) -> Doubles:
-        """Logits [T, C] for raw ``values`` [T, C, F], every one finite; the mask is the caller's.
+        """Compute the logits [T, C] of columns for raw ``values`` [T, C, F], all finite; the caller applies the mask.
 
         Args:
-            values: the features.
-            default: [T] the heuristic's column, to which effects give a logit of 0.
+            values: [T, C, F] raw features.
+            default: [T] the heuristic's column; policies of effects need it, and give it the logit 0.
 
         Raises:
-            UsageError: the policy does not choose a column, or measures effects against a column that is not given.
+            UsageError: the policy does not choose a column, or needs ``default`` and it is not given.
         """
         self._expect(AdviceKind.MASKED_CHOICE)
         average, deviation = self._summary(values.reshape(-1, values.shape[-1]))
         if self.output is OutputKind.COLUMN_EFFECT:
             if default is None:
                 raise UsageError(
-                    f"policy for {self.problem}: expected the heuristic's column, against which it measures effects, "
-                    "found none; ask a compiler that loads the plugin"
+                    f"policy for {self.problem}: expected the heuristic's column, against which the policy predicts "
+                    "effects, found none; ask a compiler that loads the plugin"
                 )
             with np.errstate(over="ignore", invalid="ignore"):
                 believed = -average > self.margin + self.doubt * deviation
@@ -300,29 +303,30 @@ class Policy:
         return logits.reshape(values.shape[:-1])
 
     def units(self, values: Values) -> Doubles:
-        """Unit numbers [T] for raw ``values`` [T, F], before the gate; none is NaN.
+        """Compute the real outputs ("unit numbers") [T] for raw ``values`` [T, F], before the gate; none is NaN.
 
-        A live range with a greater one is allocated earlier, or defends its register harder.
+        A live range with a greater unit number is allocated earlier, or has a greater spill weight.
 
         Raises:
-            UsageError: the policy does not give numbers.
+            UsageError: the policy's output is not a real number.
         """
         self._expect(AdviceKind.REAL)
         average, _ = self._summary(values)
         return np.where(np.isnan(average), 0.0, average)
 
-    def opens(self, values: Values) -> npt.NDArray[np.bool_]:
-        """[T] whether the gate lets the policy decide at all for raw ``values`` [T, F]."""
+    def gate_opens(self, values: Values) -> npt.NDArray[np.bool_]:
+        """Evaluate the gate [T] for raw ``values`` [T, F]: whether the policy may decide at all."""
         if self.gate is None:
             return np.ones(len(values), bool)
         return np.isfinite(self._margins(self.gate, values))
 
     def _margins(self, gate: Gate, values: Values) -> Doubles:
-        elsewhere, there = gate.margins
-        return np.where(values[:, self.features.index(gate.feature)] != 0, there, elsewhere)
+        """Look up the gate's margin [T] for raw ``values`` [T, F]."""
+        unset, is_set = gate.margins
+        return np.where(values[:, self.features.index(gate.feature)] != 0, is_set, unset)
 
     def _summary(self, values: Values) -> tuple[Doubles, Doubles]:
-        """Average and standard deviation [N] of the members' answers."""
+        """Compute the average and the standard deviation [N] of the members' answers for raw ``values`` [N, F]."""
         total = np.zeros(len(values))
         squares = np.zeros(len(values))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -334,13 +338,14 @@ class Policy:
         return average, np.sqrt(np.where(variance > 0, variance, 0.0))
 
     def integer_layer(self) -> FirstLayer:
-        """The first layer in integers; made once, since an advisor asks for one row at a time."""
+        """Convert the first layer to integers, once, since an advisor asks for one row at a time."""
         if self._first is None:
             first = self.layers[0]
             object.__setattr__(self, "_first", scale_layer(first.weight, first.bias, self.normaliser.bound))
         return cast("FirstLayer", self._first)
 
     def _expect(self, kind: AdviceKind) -> None:
+        """Raise a UsageError if the policy's output is not of this kind of advice."""
         if self.output.advice_kind is not kind:
             raise UsageError(
                 f"policy for {self.problem}: expected an output of kind {kind.value}, found "

@@ -1,8 +1,8 @@
 """Normalisers: raw feature values -> network inputs (float32), the same to the last bit as in the plugin.
 
 Values are integers or floats; both are taken as doubles (:func:`to_finite_doubles`).
-``SignedLog`` is ours: sign(v) * log(1 + |v|), standardised and clipped. ``Quantile`` is the reference's: the rank of
-the value among quantile boundaries and its square (google/ml-compiler-opt, ``feature_ops``).
+``SignedLog`` is ours: sign(v) * log(1 + |v|), standardised and clipped. ``Quantile`` is google/ml-compiler-opt's
+(``feature_ops``): the rank of the value among quantile boundaries, and its square.
 """
 
 import math
@@ -18,13 +18,15 @@ Values = npt.NDArray[np.integer[Any] | np.floating[Any]]
 Inputs = npt.NDArray[np.float32]
 LARGEST = float(np.finfo(np.float32).max)
 BELOW_LARGEST = float(np.nextafter(np.float32(LARGEST), np.float32(0)))
-"""As much as a finite value gives in a row whose last boundaries only infinity reaches; the next float is LARGEST."""
+"""The float below :data:`LARGEST`: the largest value that is below boundaries which only infinity reaches."""
 LARGEST_LOG = 89.0
-"""No value's :func:`signed_log` is beyond it."""
+"""Bound of the absolute value of :func:`signed_log` for any float."""
 
 
 def to_finite_doubles(values: Values, *, nan: float = 0.0) -> npt.NDArray[np.float64]:
-    """``values`` as doubles that every normaliser can take: -0 is 0, the rest is bounded to finite floats, NaN ``nan``.
+    """Convert values to doubles that every normaliser can take.
+
+    -0 becomes 0, infinities become the largest finite floats, and NaN becomes ``nan``.
 
     Example:
         >>> to_finite_doubles(np.array([np.nan, -0.0, np.inf, -np.inf, 7], np.float32)).tolist()
@@ -37,7 +39,7 @@ def to_finite_doubles(values: Values, *, nan: float = 0.0) -> npt.NDArray[np.flo
 
 
 def signed_log(values: Values) -> npt.NDArray[np.float64]:
-    """sign(v) * log(1 + |v|), through the C library's ``log1p`` as the plugin computes it.
+    """Compute sign(v) * log(1 + |v|) by the C library's ``log1p``, as the plugin does.
 
     numpy's own vectorised ``log1p`` differs from the C library's in the last bit on some machines.
 
@@ -52,12 +54,12 @@ def signed_log(values: Values) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedLog:
-    """(signed_log(v) - mean) * scale, clipped to [-clip, clip].
+    """The normaliser (signed_log(v) - mean) * scale, clipped to [-clip, clip].
 
     Attributes:
-        mean: float32 [F].
-        scale: float32 [F], the inverse of the standard deviation.
-        clip: the bound, at least as large as any value that training saw often.
+        mean: float32 [F] mean of each feature on the signed-log scale.
+        scale: float32 [F] inverse of each feature's standard deviation on that scale.
+        clip: bound of the inputs, at least as large as any value that training saw often.
     """
 
     mean: Inputs
@@ -71,25 +73,26 @@ class SignedLog:
 
     @property
     def bound(self) -> float:
-        """No input is beyond it: the clip, or what the largest float becomes."""
+        """Bound of the absolute value of all inputs: the clip, or what the largest float becomes if that is less."""
         farthest = (LARGEST_LOG + np.abs(self.mean.astype(np.float64))) * np.abs(self.scale.astype(np.float64))
         return min(self.clip, float(farthest.max()))
 
     def apply(self, values: Values) -> Inputs:
-        """Normalise ``values`` [T, F] to [T, F]."""
+        """Normalise raw ``values`` [T, F] to inputs [T, F]."""
         scaled = (signed_log(values) - self.mean.astype(np.float64)) * self.scale.astype(np.float64)
         return np.clip(scaled, -self.clip, self.clip).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile:
-    """[x, x * x] with x = (number of boundaries <= v) / (number of boundaries), feature by feature.
+    """The normaliser [x, x * x] with x = (number of boundaries <= v) / (number of boundaries), feature by feature.
 
     Attributes:
-        boundaries: float32 [F, Q], every row ascending.
-        lengths: how many of each row are boundaries, where rows differ: each row is filled up with its last one.
-            Nothing if all of all rows are.
-        nan: what NaN counts as. A model of TFLite takes it for more than all boundaries, :data:`BELOW_LARGEST`.
+        boundaries: float32 [F, Q] boundaries of each feature, every row ascending.
+        lengths: [F] number of boundaries of each feature; a shorter row is padded with its last boundary. ``None`` if
+            all rows have Q boundaries.
+        nan: the value that NaN is replaced by. TFLite models take NaN for more than all boundaries, which is
+            :data:`BELOW_LARGEST`.
     """
 
     boundaries: Inputs
@@ -103,14 +106,14 @@ class Quantile:
 
     @property
     def bound(self) -> float:
-        """No input is beyond it."""
+        """Bound of the absolute value of all inputs."""
         return 1.0
 
     def apply(self, values: Values) -> Inputs:
-        """Normalise ``values`` [T, F] to [T, 2 F]."""
+        """Normalise raw ``values`` [T, F] to inputs [T, 2 F]."""
         features, most = self.boundaries.shape
         lengths = (most,) * features if self.lengths is None else self.lengths
-        # A row has few ranks: what they become is worked out once, in double precision as in the plugin.
+        # A row has few ranks, so the input of each rank is computed once, in double precision as in the plugin.
         inputs: dict[int, Inputs] = {}
         for count in set(lengths):
             ranks = np.arange(count + 1, dtype=np.float64) / count
@@ -126,9 +129,9 @@ Normaliser = SignedLog | Quantile
 
 
 def typical_values(normaliser: Normaliser) -> npt.NDArray[np.float64]:
-    """[F] a raw value of each feature in the middle of what the normaliser was fitted to.
+    """Compute a typical raw value of each feature, [F].
 
-    That is what lies at the mean on the signed-log scale, or the boundary in the middle.
+    That is the value at the mean on the signed-log scale, or the median boundary.
 
     Example:
         >>> typical_values(fit_signed_log(np.array([[0, 5], [3, 5]]))).round(3).tolist()
@@ -144,7 +147,9 @@ def typical_values(normaliser: Normaliser) -> npt.NDArray[np.float64]:
 
 
 def fit_signed_log(values: Values, *, clip: float = 4.0) -> SignedLog:
-    """Mean and spread of each feature of ``values`` [T, F] on the signed-log scale; a constant feature becomes 0.
+    """Fit a normaliser to raw ``values`` [T, F], by mean and spread on the signed-log scale.
+
+    A constant feature becomes 0.
 
     Raises:
         UsageError: there are no values to fit.
@@ -162,7 +167,7 @@ def fit_signed_log(values: Values, *, clip: float = 4.0) -> SignedLog:
 
 
 def fit_quantile(values: Values, *, count: int = 1000) -> Quantile:
-    """``count`` equally spaced quantiles of each feature of ``values`` [T, F].
+    """Fit a normaliser to raw ``values`` [T, F], by ``count`` equally spaced quantiles of each feature.
 
     Raises:
         UsageError: there are no values to fit.

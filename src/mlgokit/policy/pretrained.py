@@ -6,9 +6,9 @@ from pathlib import Path
 from mlgokit.errors import UsageError
 
 BUILTIN = "builtin:"
-"""How the name of such a policy begins, where a file could stand."""
+"""Prefix of the name of a pretrained policy, by which it is told from a file."""
 SETS = {"Oz": ("size", "passes", "regalloc", "weights-size")}
-"""Names that stand for several policies, which one plugin holds: all that come with the package for a level."""
+"""Names of sets of pretrained policies, which are exported into one plugin: all policies for one optimization level."""
 _FOLDER = Path(__file__).parent / "pretrained"
 
 
@@ -16,7 +16,7 @@ def policy_file(named: str | Path) -> Path:
     """Resolve a policy argument: a path, or ``builtin:NAME`` for a pretrained policy of the package.
 
     Raises:
-        UsageError: no such policy comes with it, or the name stands for several.
+        UsageError: the package has no policy of this name, or the name stands for several policies.
 
     Example:
         >>> policy_file("builtin:size").name, policy_file("my.policy").name
@@ -39,7 +39,7 @@ def policy_file(named: str | Path) -> Path:
 
 
 def policy_name(path: Path) -> str:
-    """The name of a policy file in messages: ``builtin:NAME`` for one of the package, else its path.
+    """Name a policy file in messages: ``builtin:NAME`` for a pretrained policy of the package, else its path.
 
     Example:
         >>> policy_name(policy_file("builtin:size")), policy_name(Path("my.policy"))
@@ -52,7 +52,7 @@ def policy_files(named: Sequence[str | Path]) -> tuple[Path, ...]:
     """Resolve policy arguments, where ``builtin:Oz`` stands for all pretrained policies of that level.
 
     Raises:
-        UsageError: no such policy comes with the package.
+        UsageError: the package has no policy of such a name.
 
     Example:
         >>> [path.stem for path in policy_files(["my.policy", "builtin:Oz"])]

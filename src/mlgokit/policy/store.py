@@ -19,23 +19,23 @@ from mlgokit.spec import AdviceKind
 
 FORMAT_VERSION = 1
 GATED_FORMAT_VERSION = 2
-"""Of a policy with a gate, which a reader of version 1 would leave out without a word."""
+"""Version of files with a gate, which a reader of version 1 would ignore silently."""
 ROWS_FORMAT_VERSION = 3
-"""Of a policy whose rows of boundaries differ in length, which earlier readers would take for equally long."""
+"""Version of files whose features have different numbers of boundaries; earlier readers would count the padding too."""
 DOUBT_FORMAT_VERSION = 4
-"""Of a policy with doubt, with or without a gate and rows of their own lengths; earlier readers would not doubt."""
+"""Version of files with doubt; earlier readers would ignore it. They may have all fields of earlier versions."""
 EXTENDED_FORMAT_VERSION = 5
-"""Of a policy for other architectures than x86-64 alone, or to which NaN is another number than 0, with or without all
-others; earlier readers would decide for all, and take 0."""
+"""Version of files with targets other than x86-64, or in which NaN is replaced by another number than 0; earlier
+readers would decide for all targets, and take NaN for 0. They may have all fields of earlier versions."""
 COST_FORMAT_VERSION = 6
-"""Of a policy that says what the first use of a callee-saved register costs, with or without all others; earlier
-readers would leave that to LLVM."""
+"""Version of files with a cost of the first use of a callee-saved register; earlier readers would leave that cost to
+LLVM. They may have all fields of earlier versions."""
 MOST_COST = 2**32 - 1
-"""LLVM's option is that wide."""
+"""Maximum cost of the first use of a callee-saved register; LLVM's option has 32 bits."""
 DEEPEST_JSON = 16
-"""Levels; a policy has three."""
+"""Maximum levels of nesting of the JSON in a policy file; a policy has three."""
 MOST_FEATURES = 1024
-"""The plugin makes a table of 1 kB for each; LLVM supplies less than a hundred."""
+"""Maximum features of a policy. The plugin makes a table of 1 kB for each; LLVM supplies less than a hundred."""
 _KEY = "mlgokit.policy"
 _TARGET = re.compile(r"[a-z0-9_]{1,32}")
 _MOST_TARGETS = 64
@@ -64,7 +64,7 @@ def policy_bytes(policy: Policy) -> bytes:
             description |= {"format_version": ROWS_FORMAT_VERSION, "lengths": list(policy.normaliser.lengths)}
     description |= _output_fields(policy)
     description |= _optional_fields(policy)
-    description |= _cost(policy)
+    description |= _cost_fields(policy)
     if policy.gate is not None:
         margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
         description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
@@ -75,7 +75,7 @@ def policy_bytes(policy: Policy) -> bytes:
 
 
 def _output_fields(policy: Policy) -> dict[str, Any]:
-    """The description's fields of the output kind."""
+    """Make the fields of a file's description that depend on the output kind."""
     match policy.output:
         case OutputKind.EFFECT_BYTES:
             doubt = {"format_version": DOUBT_FORMAT_VERSION, "doubt": policy.doubt} if policy.doubt else {}
@@ -96,7 +96,7 @@ def _output_fields(policy: Policy) -> dict[str, Any]:
 
 
 def _optional_fields(policy: Policy) -> dict[str, Any]:
-    """The description's optional fields: targets other than the default, and the treatment of NaN."""
+    """Make the optional fields of a file's description: targets other than the default, and the treatment of NaN."""
     extensions: dict[str, Any] = {} if policy.targets == USUAL_TARGETS else {"targets": list(policy.targets)}
     if isinstance(policy.normaliser, Quantile) and policy.normaliser.nan:
         extensions |= {"nan": policy.normaliser.nan}
@@ -106,15 +106,15 @@ def _optional_fields(policy: Policy) -> dict[str, Any]:
     return {"format_version": EXTENDED_FORMAT_VERSION, **extensions, **doubt}
 
 
-def _cost(policy: Policy) -> dict[str, Any]:
-    """The description's field of the cost of the first use of a callee-saved register."""
+def _cost_fields(policy: Policy) -> dict[str, Any]:
+    """Make the fields of a file's description for the cost of the first use of a callee-saved register, if set."""
     if not policy.csr_first_time_cost:
         return {}
     return {"format_version": COST_FORMAT_VERSION, "csr_first_time_cost": policy.csr_first_time_cost}
 
 
 def save_policy(policy: Policy, path: Path) -> None:
-    """Write ``policy`` to ``path``, atomically, and wait for the disk."""
+    """Write ``policy`` to the file ``path``, atomically and synced to disk."""
     atomic_write(path, policy_bytes(policy), durable=True)
 
 
@@ -123,10 +123,10 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
 
     Args:
         path: the file.
-        problem: when given, the problem that the policy must be for.
+        problem: name of the problem that the policy must be for; any if not given.
 
     Raises:
-        PolicyError: the file is missing, malformed, too new, or for another problem.
+        PolicyError: the file is missing, malformed, of a newer format, or for another problem.
     """
     try:
         data = path.read_bytes()
@@ -138,10 +138,10 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
 
 
 def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> Policy:
-    """Parse the bytes of a policy file, which errors call ``path``.
+    """Parse the bytes of a policy file; errors name it ``path``.
 
     Raises:
-        PolicyError: they are malformed, too new, or for another problem.
+        PolicyError: the bytes are malformed, of a newer format, or for another problem.
     """
     try:
         text = data[8 : 8 + int.from_bytes(data[:8], "little")].decode()
@@ -183,6 +183,7 @@ def _check_nesting(text: str) -> None:
 
 
 def _json_object(text: str) -> dict[str, Any]:
+    """Parse a JSON object of bounded nesting."""
     _check_nesting(text)
     value: object = json.loads(text)
     if not isinstance(value, dict):
@@ -191,6 +192,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _expect(tensors: dict[str, np.ndarray[Any, Any]], name: str, shape: tuple[int | None, ...]) -> Any:
+    """Look up a tensor of finite float32 numbers; ``None`` in ``shape`` stands for any size above 0."""
     tensor = tensors[name]
     fits = tensor.ndim == len(shape) and all(
         have > 0 and want in (None, have) for want, have in zip(shape, tensor.shape, strict=True)
@@ -201,6 +203,7 @@ def _expect(tensors: dict[str, np.ndarray[Any, Any]], name: str, shape: tuple[in
 
 
 def _number(description: dict[str, Any], key: str, *, above: float) -> float:
+    """Read a finite number of the description that must be greater than ``above``."""
     value = float(description[key])
     if not (math.isfinite(value) and value > above):
         raise ValueError(f"{key}: expected a number above {above:g}, found {value:g}")
@@ -208,22 +211,24 @@ def _number(description: dict[str, Any], key: str, *, above: float) -> float:
 
 
 def _gate(description: dict[str, Any], features: tuple[str, ...]) -> Gate | None:
+    """Read the gate of the description, if it has one."""
     version = description["format_version"]
     if version == FORMAT_VERSION or (version != GATED_FORMAT_VERSION and "gate_feature" not in description):
         return None
     feature, margins = description["gate_feature"], description["gate_margins"]
     if feature not in features:
         raise ValueError(f"gate_feature: expected one of the features, found {feature!r}")
-    elsewhere, there = (math.inf if margin is None else float(margin) for margin in margins)
-    if not (elsewhere >= 0 and there >= 0):
+    unset, is_set = (math.inf if margin is None else float(margin) for margin in margins)
+    if not (unset >= 0 and is_set >= 0):
         raise ValueError(f"gate_margins: expected null or numbers that are not negative, found {margins}")
-    return Gate(feature=feature, margins=(elsewhere, there))
+    return Gate(feature=feature, margins=(unset, is_set))
 
 
 def _doubt(description: dict[str, Any]) -> float:
+    """Read the doubt of a policy of effects; 0 in files older than doubt, which must then have no caution either."""
     if float(description.get("caution", 0)) != 0:
         raise ValueError(
-            f"caution: expected none but 0 beside effects, where it leaned to not inlining, found "
+            f"caution: expected 0 in a policy of effects, for which caution is no longer supported, found "
             f"{description['caution']!r}"
         )
     if description["format_version"] < DOUBT_FORMAT_VERSION:
@@ -232,6 +237,7 @@ def _doubt(description: dict[str, Any]) -> float:
 
 
 def _targets(description: dict[str, Any]) -> tuple[str, ...]:
+    """Read the architectures of the description; x86-64 in files that name none."""
     if description["format_version"] < EXTENDED_FORMAT_VERSION or "targets" not in description:
         return USUAL_TARGETS
     listed = description["targets"]
@@ -243,6 +249,7 @@ def _targets(description: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _not_negative(description: dict[str, Any], key: str) -> float:
+    """Read a finite number of the description that must be 0 or greater."""
     value = float(description[key])
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{key}: expected a number that is not negative, found {value:g}")
@@ -250,6 +257,7 @@ def _not_negative(description: dict[str, Any], key: str) -> float:
 
 
 def _count(description: dict[str, Any], key: str) -> int:
+    """Read a whole number of the description that must be 0 or greater."""
     value = description[key]
     if type(value) is not int or value < 0:
         raise ValueError(f"{key}: expected a whole number that is not negative, found {value!r}")
@@ -257,25 +265,27 @@ def _count(description: dict[str, Any], key: str) -> int:
 
 
 def _csr_first_time_cost(description: dict[str, Any], output: OutputKind) -> int:
+    """Read the cost of the first use of a callee-saved register; 0 in older files."""
     if description["format_version"] < COST_FORMAT_VERSION:
         return 0
     cost = _count(description, "csr_first_time_cost")
     if output is not OutputKind.LOG2_FACTOR or not 1 <= cost <= MOST_COST:
         raise ValueError(
-            f"csr_first_time_cost: expected a whole number from 1 to {MOST_COST}, beside log2-factor alone, "
-            f"found {cost}"
+            f"csr_first_time_cost: expected a whole number from 1 to {MOST_COST}, with the output log2-factor only, "
+            f"found {cost} with the output {output.value}"
         )
     return cost
 
 
 def _quantile(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]], count: int) -> Quantile:
+    """Read a normaliser of quantile boundaries for ``count`` features."""
     boundaries = _expect(tensors, "normaliser.boundaries", (count, None))
     if (np.diff(boundaries, axis=1) < 0).any():
-        raise ValueError("normaliser.boundaries: expected ascending rows")
+        raise ValueError("normaliser.boundaries: expected ascending rows, found one that descends")
     version = description["format_version"]
     nan = float(description.get("nan", 0)) if version >= EXTENDED_FORMAT_VERSION else 0.0
     if not abs(nan) <= LARGEST:
-        raise ValueError(f"nan: expected a number that a float holds, found {nan:g}")
+        raise ValueError(f"nan: expected a number within the range of a 32-bit float, found {nan:g}")
     if version < ROWS_FORMAT_VERSION or (version >= DOUBT_FORMAT_VERSION and "lengths" not in description):
         return Quantile(boundaries=boundaries, nan=nan)
     lengths = tuple(int(length) for length in description["lengths"])
@@ -285,6 +295,7 @@ def _quantile(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, An
 
 
 def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]) -> Policy:
+    """Make the policy of a file's description and tensors, and check every field."""
     features = tuple(str(name) for name in description["features"])
     count = len(features)
     members, depth = int(description["members"]), int(description["layers"])
@@ -307,13 +318,13 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
     output, problem = OutputKind(description["output"]), str(description["problem"])
     if problem in PROBLEMS and PROBLEMS[problem].advice_kind is not output.advice_kind:
         raise ValueError(
-            f"output: expected one of the kind {PROBLEMS[problem].advice_kind.value} for {problem}, "
+            f"output: expected an output of the kind {PROBLEMS[problem].advice_kind.value} for {problem}, "
             f"found {output.value!r}"
         )
     numbers = output.advice_kind is AdviceKind.REAL
-    if numbers and problem in PROBLEMS and output is not OutputKind.of_numbers(problem):
+    if numbers and problem in PROBLEMS and output is not OutputKind.for_numbers(problem):
         raise ValueError(
-            f"output: expected {OutputKind.of_numbers(problem).value} for {problem}, found {output.value!r}"
+            f"output: expected {OutputKind.for_numbers(problem).value} for {problem}, found {output.value!r}"
         )
     width = normaliser.width
     layers: list[Layer] = []

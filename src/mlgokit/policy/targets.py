@@ -11,7 +11,7 @@ from mlgokit.problems import PROBLEMS
 
 
 def restrict_to_targets(policy: Policy, modules: Iterable[Module]) -> Policy:
-    """Set the targets of a policy to the architectures of ``modules``; unchanged if no command line names one."""
+    """Set a policy's targets to the architectures of ``modules``; unchanged if no command line names one."""
     targets = tuple(sorted(architectures_of(modules)))
     return dataclasses.replace(policy, targets=targets) if targets else policy
 
@@ -20,7 +20,7 @@ def check_targets(targets: Sequence[str]) -> None:
     """Check that names are LLVM's names of architectures.
 
     Raises:
-        UsageError: there is no name, or one is a triple or an alias.
+        UsageError: the list is empty, or a name is a triple or an alias.
     """
     wrong = next((name for name in targets if architecture_of(name) != name or not name.isidentifier()), None)
     if wrong is not None or not targets:
@@ -40,8 +40,8 @@ def describe_other_targets(policies: Mapping[str, Policy], architectures: Mappin
     """Describe each policy that leaves modules of other architectures to LLVM, in a sentence.
 
     Args:
-        policies: by name.
-        architectures: number of modules for each.
+        policies: policies by name.
+        architectures: number of modules by architecture.
     """
     count, sentences = sum(architectures.values()), list[str]()
     for name, policy in policies.items():
@@ -96,25 +96,27 @@ def join_names(names: Iterable[str]) -> str:
 
 
 def check_exportable_to_llvm(policy: Policy, origin: str) -> None:
-    """Check that a policy works inside LLVM: its problem has a model there, and its features are LLVM's own.
+    """Check that a policy works inside LLVM without the plugin: LLVM has a model for its problem, and all its features.
 
     Args:
-        policy: any.
-        origin: what messages call it.
+        policy: the policy.
+        origin: name of the policy in error messages.
 
     Raises:
-        PolicyError: it is for another problem, or needs the plugin's features or the heuristic's column.
+        PolicyError: LLVM has no model for the problem, or the policy needs features of the plugin or the heuristic's
+            column.
     """
-    llvms = [problem.name for problem in PROBLEMS.values() if problem.is_llvms]
+    llvms = [problem.name for problem in PROBLEMS.values() if problem.has_llvm_advisor]
     if policy.problem not in llvms:
         raise PolicyError(
-            f"policy {origin}: LLVM has models only for {', '.join(llvms)}, and this policy is for "
+            f"policy {origin}: expected a policy for {' or '.join(llvms)}, for which LLVM has models, found one for "
             f"{policy.problem!r}; use it with `mlgokit export plugin`"
         )
     if policy.output is OutputKind.COLUMN_EFFECT:
         raise PolicyError(
-            f"policy {origin}: expected one that decides alone, found effects against the column of LLVM's heuristic, "
-            "which LLVM does not tell a model; use it with `mlgokit export plugin`"
+            f"policy {origin}: expected a policy that chooses by LLVM's features, found one that predicts effects "
+            "against the column of LLVM's heuristic, which LLVM does not pass to a model; use it with "
+            "`mlgokit export plugin`"
         )
     known = PROBLEMS[policy.problem].feature_names
     plugins = [name for name in (*policy.features, *filter(None, [policy.mask])) if name not in known]

@@ -1,8 +1,8 @@
-"""The reference's vocabularies: one ``<feature>.buckets`` file per feature, with its quantiles, and how to fit them.
+"""Vocabularies of google/ml-compiler-opt, read, written and fitted: one ``<feature>.buckets`` file per feature.
 
-The text is what google/ml-compiler-opt's ``generate_vocab`` writes, to the byte: each quantile's shortest decimal that
-reads back as the same double, one per line. Its shipped files have 999 lines, a few 9999; its tool writes 1000. The
-format is described in ``docs/formats.md``.
+A file has the feature's quantiles, and is byte for byte what google/ml-compiler-opt's ``generate_vocab`` writes: each
+quantile's shortest decimal that reads back as the same double, one per line. Its shipped files have 999 lines, a few
+9999; its tool writes 1000. The format is described in ``docs/formats.md``.
 """
 
 import math
@@ -35,7 +35,7 @@ def write_vocab(vocab: Mapping[str, Boundaries], folder: Path) -> None:
 
 
 def buckets_text(boundaries: Boundaries) -> str:
-    r"""The content of a file.
+    r"""Format the boundaries of one feature as the content of its ``.buckets`` file.
 
     Example:
         >>> buckets_text(np.array([2.0, 0.1, 1e22]))
@@ -45,10 +45,10 @@ def buckets_text(boundaries: Boundaries) -> str:
 
 
 def read_vocab(folder: Path) -> dict[str, Boundaries]:
-    """All files of ``folder``, by feature in alphabetical order; the files may have different lengths.
+    """Read all ``.buckets`` files of ``folder``, by feature in alphabetical order; they may have different lengths.
 
     Raises:
-        InputError: there is none, or one is not such a file.
+        InputError: there is no such file, or one is malformed.
     """
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
@@ -93,21 +93,21 @@ def read_buckets(path: Path) -> Boundaries:
 def fit_vocab(
     chunks: Callable[[], Iterable[Columns]], *, buckets: int = DEFAULT_BUCKETS, budget_values: int = 20_000_000
 ) -> dict[str, Boundaries]:
-    """``numpy.quantile(values, numpy.linspace(0, 1, buckets))`` of each feature, exactly, in bounded memory.
+    """Compute ``numpy.quantile(values, numpy.linspace(0, 1, buckets))`` of each feature, exactly, in bounded memory.
 
-    What is kept of a feature is how often each of its values occurs. Counters of compilers repeat so much that this is
-    small; where it grows beyond the budget, the features are done a few at a time, in further passes over the chunks.
+    Of each feature a histogram of its distinct values is kept, which is small, as most features are small counts. If
+    all together exceed the budget, the features are fitted a few at a time, in further passes over the chunks.
 
     Infinite values count as the feature's smallest and largest finite ones (the reference's tool would write ``nan``);
     NaN is left out. A feature without any finite value is 0 throughout.
 
     Args:
-        chunks: gives the data set from its beginning, as often as it is called.
-        buckets: quantiles of each feature.
-        budget_values: most different values held at once.
+        chunks: iterates over the data set from its beginning, each time it is called.
+        buckets: number of quantiles of each feature.
+        budget_values: maximum number of distinct values in memory at once.
 
     Raises:
-        UsageError: fewer than two buckets, no values, or one feature alone is beyond the budget.
+        UsageError: there are fewer than two buckets or no values, or one feature alone exceeds the budget.
     """
     if buckets < 2:
         raise UsageError(f"vocabulary: expected at least two buckets, found {buckets}; ask for more")
@@ -145,6 +145,7 @@ class _Counts:
 
 
 def _add(counts: _Counts | None, values: npt.NDArray[Any]) -> _Counts:
+    """Add the values of a chunk to the histogram of a feature, without NaN."""
     fresh, times = np.unique(np.asarray(values).ravel(), return_counts=True)
     known = ~np.isnan(fresh)
     if counts is None:
@@ -156,6 +157,7 @@ def _add(counts: _Counts | None, values: npt.NDArray[Any]) -> _Counts:
 
 
 def _quantiles(counts: _Counts, buckets: int) -> Boundaries:
+    """Compute the quantiles of a histogram as ``numpy.quantile`` computes those of the values themselves."""
     finite = np.isfinite(counts.values)
     if not finite.any():
         return np.zeros(buckets)
@@ -176,10 +178,10 @@ def _quantiles(counts: _Counts, buckets: int) -> Boundaries:
 
 
 def quantile_of(vocab: Mapping[str, Boundaries], features: tuple[str, ...]) -> Quantile:
-    """The normaliser of a policy with these features, in this order.
+    """Make the quantile normaliser of a policy with these features, in this order.
 
-    Rows may differ in length, as those that the reference ships do: a shorter one is filled up with its last boundary,
-    and its length is kept, so that ranks are what they are in the file alone.
+    Rows may differ in length, as those that google/ml-compiler-opt ships do: a shorter row is padded with its last
+    boundary, and its length is kept, so that the padding does not count.
 
     Raises:
         UsageError: a feature has no boundaries.
@@ -198,11 +200,11 @@ def quantile_of(vocab: Mapping[str, Boundaries], features: tuple[str, ...]) -> Q
 def reference_inputs(
     values: npt.NDArray[Any], boundaries: Boundaries, *, with_sqrt: bool = False, with_z_score: bool = False
 ) -> Inputs:
-    """The reference's inputs [..., 2 to 4] of one feature's ``values`` [...]: x, x * x, and as asked sqrt(x) and z.
+    """Compute google/ml-compiler-opt's inputs [..., 2 to 4] for one feature's ``values`` [...]: x, x * x, sqrt(x), z.
 
     x is the share of the boundaries that are not above the value; z is (value - mean) / (deviation + 1e-8) with the
-    boundaries' own mean and population deviation. For training and for checking imported policies: a policy file knows
-    x and x * x only.
+    boundaries' own mean and population deviation. sqrt(x) and z are optional, and only for training and for checking
+    imported policies: a policy file has x and x * x only.
 
     Example:
         >>> rows = np.array([2.0, 2, 2, 3, 4, 5, 8, 16, 51])

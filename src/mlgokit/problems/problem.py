@@ -1,4 +1,4 @@
-"""Problem descriptions: the facts about one kind of decision, and checks of the tensors that a compiler declares."""
+"""Problems: the facts about one kind of decision, and checks of the tensors that a compiler declares for it."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,13 @@ from mlgokit.spec import AdviceKind, TensorSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """How a compiler of one LLVM major is made to ask for advice over an interactive channel.
+    """Options that make a compiler of one LLVM major ask for advice over an interactive channel.
 
     Attributes:
         options: LLVM options, each of which clang takes after ``-mllvm``. ``{base}`` stands for the common path of the
             two pipes, to which LLVM appends ``.in`` and ``.out``.
-        overwritten: a feature in whose place the compiler sends another one, and the name of that other one.
+        overwritten: name of a feature in whose place the compiler sends another feature, and the latter's name;
+            ``None`` if there is none.
     """
 
     options: tuple[str, ...]
@@ -30,7 +31,7 @@ class Feature:
     Attributes:
         name: LLVM's name.
         type: LLVM's name of the element type, a key of :data:`mlgokit.spec.DTYPES`.
-        per_column: whether there is one element for each candidate that may be chosen, or a single one.
+        per_column: whether there is one element for each eviction candidate, or a single one.
     """
 
     name: str
@@ -46,19 +47,19 @@ class Problem:
         name: identifies the problem on the command line and in files.
         summary: one line for help texts.
         policy_variable: environment variable from which the plugin reads the policy to use.
-        log_variable: environment variable from which the plugin reads where to write the training log.
+        log_variable: environment variable from which the plugin reads the path of the training log to write.
         rules: policies that are built into the plugin, LLVM's heuristic first.
         log_option: LLVM's own option for a training log; empty if it has none.
         model_option: LLVM's own option for a TFLite model under training; empty if it has none.
         advice_kind: type of a decision.
-        decision: LLVM's name for the decision; the column of a log that holds the decision taken.
+        decision: LLVM's name for the decision; the column of a log with the decision that was made.
         default_decision: column of a log with the heuristic's decision. Logs of the plugin always have it; the channel
             has it only with ``default_option``.
-        context: the unit of one context of a log.
+        context: what one context of a log is: a module or a function.
         channel_options: as in :class:`Channel`, without the default decision; the first option makes LLVM ask an
             advisor. Empty if LLVM has no advisor for this problem.
         default_option: the option that makes the compiler send the default decision as a feature.
-        default_overwrites: majors before this number send the default decision in place of this feature.
+        default_overwrites: an LLVM major and a feature; older majors send the default decision in place of the feature.
         features: the features of LLVM 19 and 22, in their order, without the default decision. Readers of logs use the
             log's header, since another compiler may send other features, and the number of candidates depends on the
             target.
@@ -97,20 +98,20 @@ class Problem:
         return "regalloc-cost" in self.scores
 
     @property
-    def is_llvms(self) -> bool:
+    def has_llvm_advisor(self) -> bool:
         """Whether LLVM has an advisor for the problem, with a channel and a log; otherwise only the plugin has one."""
         return bool(self.channel_options)
 
     def channel_for(self, major: int, *, include_default: bool) -> Channel:
-        """Describe the channel for an LLVM major; ``include_default`` asks for the default decision as a feature.
+        """Return the channel options for an LLVM major; with ``include_default`` LLVM sends the default decision too.
 
         Raises:
             UsageError: LLVM has no advisor for this problem.
         """
-        if not self.is_llvms:
+        if not self.has_llvm_advisor:
             raise UsageError(
-                f"{self.name}: LLVM has no interactive channel for this problem, which only the plugin has; use a "
-                "policy"
+                f"{self.name}: expected a problem for which LLVM has an interactive channel, found one that only the "
+                "plugin decides; use a policy"
             )
         if not include_default or self.default_option is None:
             return Channel(options=self.channel_options)
@@ -135,10 +136,10 @@ def header_defect(
 
     Example:
         >>> from mlgokit.problems import REGALLOC_PRIORITY
-        >>> told = [TensorSpec(name="stage", type="int64_t", shape=(1,))]
-        >>> header_defect(REGALLOC_PRIORITY, told, needed=["weight"])
+        >>> declared = [TensorSpec(name="stage", type="int64_t", shape=(1,))]
+        >>> header_defect(REGALLOC_PRIORITY, declared, needed=["weight"])
         "regalloc-priority: expected a feature 'weight' from the compiler, found stage; ask for what it has"
-        >>> header_defect(REGALLOC_PRIORITY, told, needed=["stage"]) is None
+        >>> header_defect(REGALLOC_PRIORITY, declared, needed=["stage"]) is None
         True
     """
     sizes = {spec.name: math.prod(spec.shape) for spec in features}
@@ -160,11 +161,11 @@ def header_defect(
             expected = f"{problem.decision!r} of one {'floating-point number' if real else 'integer'}"
             return (
                 f"{problem.name}: expected the compiler to wait for {expected}, found {advice.name!r} of type "
-                f"{advice.type} and shape {list(advice.shape)}; give the channel to its own problem"
+                f"{advice.type} and shape {list(advice.shape)}; open the channel for the problem that it belongs to"
             )
     return None
 
 
 def column_count(problem: Problem, features: Sequence[TensorSpec]) -> int:
-    """The number of candidates of a decision: the elements of the mask, or 1 for a problem without a mask."""
+    """Count the candidates of a decision: the elements of the mask, or 1 for a problem without a mask."""
     return next((math.prod(spec.shape) for spec in features if spec.name == problem.mask), 1)

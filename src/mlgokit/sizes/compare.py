@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mlgokit.decode import decode, of_format
+from mlgokit.decode import check_format, decode
 from mlgokit.sizes.names import stable_name
 from mlgokit.sizes.record import GroupSize, Sizes
 
@@ -89,7 +89,7 @@ class SizeDifference:
             InputError: it is none.
         """
         remedy = "make it again with `mlgokit size BEFORE AFTER --output`"
-        return decode(cls, of_format(value, FORMAT, FORMAT_VERSION, where=where, remedy=remedy), where)
+        return decode(cls, check_format(value, FORMAT, FORMAT_VERSION, where=where, remedy=remedy), where)
 
 
 Bytes = dict[str, tuple[str, int, int]]

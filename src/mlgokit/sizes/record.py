@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.decode import decode, of_format
+from mlgokit.decode import check_format, decode
 
 FORMAT = "mlgokit sizes"
 FORMAT_VERSION = 1
@@ -152,7 +152,7 @@ class Sizes:
             InputError: it is none.
         """
         remedy = "make it again with `mlgokit size --output`"
-        return decode(cls, of_format(value, FORMAT, FORMAT_VERSION, where=where, remedy=remedy), where)
+        return decode(cls, check_format(value, FORMAT, FORMAT_VERSION, where=where, remedy=remedy), where)
 
 
 _ROWS = ("sections", "outside", "symbols", "sources", "libraries", "templates", "crates")

@@ -1,1 +1,1 @@
-"""The tables that a plugin holds: their file, decisions of call sites, allocations and passes of functions."""
+"""Tables of tuned decisions that a plugin holds: for call sites, register allocation and passes; and their files."""

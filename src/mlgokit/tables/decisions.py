@@ -28,11 +28,12 @@ class TableEntry:
     """The decisions of one module; S names, K keys.
 
     Attributes:
-        names: [S] ids of its externally visible functions, by which the compiler finds the entry.
+        names: [S] ids of the module's externally visible functions, by which the compiler finds the entry.
         keys: [K] ascending keys of call sites; bit 0 is the decision.
-        plain: the module is left to LLVM's own advisor; its keys only tell it from modules with the same names.
-        at_link: the module is what a full link-time optimization merged; the compiler looks for it there alone.
-        defers: the compile steps before that link inline nothing, so that it decides about all calls.
+        plain: whether the module is left to LLVM's own advisor; its keys then only tell it from modules with the same
+            names.
+        at_link: whether the module is the merged one of a full link-time optimization, where alone it is looked up.
+        defers: whether the compile steps before that link inline nothing, so that the link decides about all calls.
     """
 
     names: Keys
@@ -43,15 +44,16 @@ class TableEntry:
 
 
 def strong_names(sizes: ObjectSizes) -> Keys:
-    """Ids of the functions of an object outside of COMDAT groups, most of which no other module defines."""
-    return _unsigned(
+    """List the ids of an object's functions outside of COMDAT groups, which few other modules define."""
+    return _to_unsigned(
         function_id(name)
         for name, signature in zip(sizes.function_names, sizes.function_signature.tolist(), strict=True)
         if signature < 0
     )
 
 
-def _unsigned(ids: Iterable[int]) -> Keys:
+def _to_unsigned(ids: Iterable[int]) -> Keys:
+    """Reinterpret signed 64-bit ids as unsigned ones."""
     return np.array([number & (2**64 - 1) for number in ids], np.uint64)
 
 
@@ -60,11 +62,11 @@ class TuningSummary:
     """The measurements of the search that made a table.
 
     Attributes:
-        llvm: the major.
+        llvm: LLVM major.
         objective: which bytes counted, as in :class:`~mlgokit.compiler.objects.measure.Objective`.
         plain_bytes: size of the project in the baseline build.
-        tuned_bytes: its size with the table.
-        modules: names in the order of the entries.
+        tuned_bytes: size of the project with the table.
+        modules: names of the modules, in the order of the entries.
     """
 
     llvm: int
@@ -76,11 +78,11 @@ class TuningSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionTable:
-    """A table as read from its file.
+    """A decision table that was read from a file.
 
     Attributes:
-        entries: one for each module.
-        summary: measurements of the search that made it; ``None`` for tables that no search wrote.
+        entries: one entry for each module.
+        summary: measurements of the search that made the table; ``None`` for tables that no search wrote.
     """
 
     entries: tuple[TableEntry, ...]
@@ -98,13 +100,21 @@ def make_entry(
 ) -> TableEntry:
     """Make the entry that repeats the decisions of one compilation.
 
+    Args:
+        names: ids of the module's functions, as :func:`strong_names` lists them; signed or not.
+        sites: [K] keys of the call sites that were asked about.
+        inlined: [K] the decision at each of them.
+        plain: as in :class:`TableEntry`.
+        at_link: as in :class:`TableEntry`.
+        defers: as in :class:`TableEntry`.
+
     Example:
         >>> entry = make_entry([-1], np.array([8, 4], np.uint64), np.array([True, False]))
         >>> entry.keys.tolist()
         [4, 9]
     """
     keys = (sites & ~np.uint64(1)) | inlined.astype(np.uint64)
-    return TableEntry(names=_unsigned(names), keys=np.sort(keys), plain=plain, at_link=at_link, defers=defers)
+    return TableEntry(names=_to_unsigned(names), keys=np.sort(keys), plain=plain, at_link=at_link, defers=defers)
 
 
 def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> bytes:
@@ -122,6 +132,7 @@ def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = N
 
 
 def _flags_of(entry: TableEntry) -> int:
+    """Combine an entry's flags to a number."""
     return _PLAIN * entry.plain | _AT_LINK * entry.at_link | _DEFERS * entry.defers
 
 
@@ -133,7 +144,10 @@ def find_flipped_keys(base: InlineDecisions, forced: ForcedDecisions) -> npt.NDA
 
 
 def site_table(default: Compilation, forced: ForcedDecisions) -> bytes:
-    """Make the decision table of one compilation; its module is recognized by the functions of the object."""
+    """Make a decision table that forces ``forced`` in the module of ``default``, recognized by its object's functions.
+
+    The table is empty if nothing is forced, or the compilation has no object.
+    """
     if not len(forced.sites) or default.sizes is None:
         return b""
     return table_bytes([make_entry(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
@@ -149,7 +163,7 @@ def write_table(path: Path, entries: Sequence[TableEntry], summary: TuningSummar
 
 
 def renew_summary(path: Path, tuned_bytes: float) -> bool:
-    """Replace the summary of a table by a new measurement; returns whether it changed."""
+    """Set the tuned size in a decision table's summary to a new measurement; returns whether the file changed."""
     table = read_table(path)
     if table.summary is None or table.summary.tuned_bytes == tuned_bytes:
         return False
@@ -158,7 +172,7 @@ def renew_summary(path: Path, tuned_bytes: float) -> bool:
 
 
 def read_table(path: Path) -> DecisionTable:
-    """Read a decision table, by itself or inside the plugin that a tuning wrote.
+    """Read a decision table from a table file, or from a tuned plugin in which it is embedded.
 
     Raises:
         InputError: the file is missing, or has no decision table, or is damaged.
@@ -168,7 +182,7 @@ def read_table(path: Path) -> DecisionTable:
 
 
 def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
-    """Parse a table in memory as :func:`read_table` does; messages call it ``name``."""
+    """Parse a decision table in memory as :func:`read_table` does; error messages name it ``name``."""
     position = len(_MAGIC) + 4
     entries: list[TableEntry] = []
     for index in range(int.from_bytes(data[len(_MAGIC) : position], "little")):
@@ -200,6 +214,7 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
 
 
 def _summary_of(values: Any) -> TuningSummary:
+    """Make the summary of parsed JSON."""
     return TuningSummary(
         llvm=int(values["llvm"]),
         objective=Objective(values["objective"]).value,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 TABLES = ("decisions", "optimizer_passes", "passes", "allocations")
-"""What a tuned plugin may have inside."""
+"""Names of the tables that may be embedded in a tuned plugin."""
 _Summary = TypeVar("_Summary")
 
 
@@ -35,9 +35,9 @@ def read_summary(text: bytes, make: Callable[[Any], _Summary], *, what: str) -> 
     """Parse the summary at the end of a table; ``None`` if it is empty.
 
     Args:
-        text: of :func:`read_summary_text`.
-        make: makes the summary from the parsed values.
-        what: name of the table in errors.
+        text: text that :func:`read_summary_text` read.
+        make: function that makes the summary from the parsed JSON.
+        what: name of the table in error messages.
 
     Raises:
         InputError: the text is not a summary.
@@ -51,14 +51,14 @@ def read_summary(text: bytes, make: Callable[[Any], _Summary], *, what: str) -> 
 
 
 def finite_float(value: Any) -> float:
-    """Check a number of a summary.
+    """Convert a number of a summary to a finite float.
 
     Raises:
-        ValueError: it is not finite.
+        ValueError: the number is not finite.
     """
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"expected a number, found {number}")
+        raise ValueError(f"expected a finite number, found {number}")
     return number
 
 
@@ -72,10 +72,10 @@ def list_tables(plugin: Path) -> set[str]:
         data = plugin.read_bytes()
     except OSError as error:
         raise InputError(f"{plugin}: expected a readable file, found: {error.strerror}; check the path") from error
-    named = {name for name in TABLES if _ends(name)[0].encode() in data}
+    named = {name for name in TABLES if _boundary_symbols(name)[0].encode() in data}
     if not data.startswith(b"\x7fELF"):
         return named
-    # Some linkers, such as lld, keep the names of tables that are asked for and not there.
+    # Some linkers, such as lld, keep the names of undefined symbols, which the plugin has for tables that it lacks.
     return {name for name in named if read_plugin_data(data, name) is not None}
 
 
@@ -83,11 +83,11 @@ def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by
     """Read the bytes of a table from its magic number on, with at least a count after it.
 
     Args:
-        path: the table, or a plugin in which it is embedded.
-        name: of the table in the plugin, one of :data:`TABLES`.
-        called: name of the kind in messages.
+        path: path of the table file, or of a plugin in which the table is embedded.
+        name: name of the table in the plugin, one of :data:`TABLES`.
+        called: name of the kind of table in error messages.
         magic: first bytes of the table.
-        made_by: the command that makes such tables.
+        made_by: command that makes such tables.
 
     Raises:
         InputError: the file is missing, or has no such table.
@@ -98,22 +98,22 @@ def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by
     except OSError as error:
         raise InputError(f"{what}: expected a readable file, found: {error.strerror}; check the path") from error
     if data.startswith(b"\x7fELF"):
-        data = _inside(path, data, name)
+        data = _embedded_table(path, data, name)
     if not data.startswith(magic) or len(data) < len(magic) + 4:
         raise InputError(
-            f"{what}: expected a file that `{made_by}` wrote, found another "
-            "or one of another version of mlgokit; tune again"
+            f"{what}: expected a file that `{made_by}` of this version wrote, found {data[: len(magic)]!r} at its "
+            "beginning; tune again"
         )
     return data
 
 
 def read_plugin_data(plugin: bytes, name: str) -> bytes | None:
-    """Read the data that is linked into a plugin under a name; empty if the plugin lacks it, or is stripped.
+    """Read data that is embedded in a plugin under a name; ``None`` if the plugin lacks it, or is stripped.
 
     Raises:
-        InputError: the file is malformed.
+        InputError: the plugin is malformed.
     """
-    ends = _ends(name)
+    ends = _boundary_symbols(name)
     elf = read_elf(plugin)
     symbols = read_symbols(elf)
     places: dict[str, int] = {}
@@ -126,16 +126,17 @@ def read_plugin_data(plugin: bytes, name: str) -> bytes | None:
     return plugin[places[ends[0]] : places[ends[1]]] if set(places) == set(ends) else None
 
 
-def _inside(path: Path, plugin: bytes, name: str) -> bytes:
+def _embedded_table(path: Path, plugin: bytes, name: str) -> bytes:
+    """Read a table that must be embedded in a plugin."""
     content = read_plugin_data(plugin, name)
     if content is None:
         raise InputError(
-            f"{path}: expected a plugin that `mlgokit tune` wrote, found one without {name}, or without symbols; "
-            "give the file as it was written"
+            f"{path}: expected a plugin of `mlgokit tune` with the table {name!r}, found one without it, or without "
+            "symbols; give the file as it was written"
         )
     return content
 
 
-def _ends(name: str) -> tuple[str, str]:
-    """The names of the symbols at the table's start and end."""
+def _boundary_symbols(name: str) -> tuple[str, str]:
+    """Name the symbols at the start and the end of a table that is embedded in a plugin."""
     return f"mlgokit_{name}_begin", f"mlgokit_{name}_end"

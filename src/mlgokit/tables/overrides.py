@@ -27,10 +27,10 @@ class OverrideKind:
     """A kind of override table.
 
     Attributes:
-        table: its name in the plugin, one of :data:`mlgokit.tables.file.TABLES`.
-        called: name of the kind in messages.
-        magic: first bytes of its file.
-        lists: the fields of :class:`Overrides` in it.
+        table: name of the table in a plugin, one of :data:`mlgokit.tables.file.TABLES`.
+        called: name of the kind in error messages.
+        magic: first bytes of a table file.
+        lists: names of the fields of :class:`Overrides` that the table has, in their order.
     """
 
     table: str
@@ -42,21 +42,19 @@ class OverrideKind:
 ALLOCATIONS = OverrideKind(
     table="allocations", called="allocation table", magic=b"MLGORT1\n", lists=("evictions", "priorities")
 )
-"""How registers of functions are allocated."""
+"""Tables of evictions and priorities in the register allocation of functions."""
 PASSES = OverrideKind(table="passes", called="pass table", magic=b"MLGOPT1\n", lists=("passes",))
-"""Which optional passes do not run when code of functions is generated."""
+"""Tables of optional passes of the code generator that do not run on functions."""
 OPTIMIZER_PASSES = OverrideKind(
     table="optimizer_passes", called="pass table of the optimizer", magic=PASSES.magic, lists=PASSES.lists
 )
-"""Which optional passes of the optimizer do not run on functions, from the inliner on."""
-
+"""Tables of optional passes of the optimizer that do not run on functions, from the inliner on."""
 
 EACH_TIME = (1 << 16) - 1
-"""Stands for every question of a pass of the optimizer about a function, in place of the number of one."""
-
+"""In place of the number of one run: every run of an optimizer pass on a function."""
 
 LeftOut = tuple[int, int, int]
-"""The key of a function, the number of a pass, and of its question, or :data:`EACH_TIME`."""
+"""A skipped pass: the key of the function, the number of the pass, and the number of its run, or :data:`EACH_TIME`."""
 
 
 def group_by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
@@ -74,13 +72,13 @@ def group_by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideSummary:
-    """The measurements of the search that made a table.
+    """The measurements of the search that made an override table.
 
     Attributes:
-        llvm: the major.
-        functions: how many functions of the project were measured.
-        plain_score: sum of their scores without the table.
-        tuned_score: sum with the table.
+        llvm: LLVM major.
+        functions: number of functions of the project that were measured.
+        plain_score: sum of the functions' scores without the table.
+        tuned_score: sum of the functions' scores with the table.
     """
 
     llvm: int
@@ -91,12 +89,12 @@ class OverrideSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideTable:
-    """A table as read from its file.
+    """An override table that was read from a file.
 
     Attributes:
-        kind: of its overrides.
-        by_key: overrides by the key of the function.
-        summary: measurements of the search that made it; ``None`` for tables that no search wrote.
+        kind: kind of the table.
+        by_key: overrides of each function, by the function's key.
+        summary: measurements of the search that made the table; ``None`` for tables that no search wrote.
     """
 
     kind: OverrideKind
@@ -124,7 +122,7 @@ def override_bytes(
 def write_overrides(
     kind: OverrideKind, path: Path, by_key: Mapping[int, Overrides], summary: OverrideSummary | None = None
 ) -> None:
-    """Write a table, atomically.
+    """Write an override table, atomically.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -133,7 +131,7 @@ def write_overrides(
 
 
 def read_overrides(kind: OverrideKind, path: Path) -> OverrideTable:
-    """Read a table, by itself or inside the plugin that a tuning wrote.
+    """Read an override table from a table file, or from a tuned plugin in which it is embedded.
 
     Raises:
         InputError: the file is missing, or has no such table, or is damaged.
@@ -160,7 +158,7 @@ def read_overrides(kind: OverrideKind, path: Path) -> OverrideTable:
 
 
 def renew_scores(kind: OverrideKind, path: Path, plain_score: float, tuned_score: float) -> bool:
-    """Replace the summary of a table by a new measurement; returns whether it changed."""
+    """Set the scores in an override table's summary to a new measurement; returns whether the file changed."""
     table = read_overrides(kind, path)
     if table.summary is None:
         return False
@@ -171,7 +169,7 @@ def renew_scores(kind: OverrideKind, path: Path, plain_score: float, tuned_score
 
 
 def read_plugin_overrides(kind: OverrideKind, plugin: Path) -> Mapping[int, Overrides]:
-    """Read the overrides embedded in a plugin, by the key of the function; empty if it has no table of the kind.
+    """Read the overrides embedded in a plugin, by the function's key; empty if the plugin has no table of this kind.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -180,11 +178,12 @@ def read_plugin_overrides(kind: OverrideKind, plugin: Path) -> Mapping[int, Over
 
 
 def _head(kind: OverrideKind) -> struct.Struct:
-    """The format of a function's head: its key, and the number of records in each list."""
+    """Return the format of a function's head in a table: its key, and the number of records in each list."""
     return struct.Struct(f"<Q{len(kind.lists)}I")
 
 
 def _summary_of(values: Any) -> OverrideSummary:
+    """Make the summary of parsed JSON."""
     return OverrideSummary(
         llvm=int(values["llvm"]),
         functions=int(values["functions"]),
@@ -194,6 +193,7 @@ def _summary_of(values: Any) -> OverrideSummary:
 
 
 def _damage_error(kind: OverrideKind, path: Path, size: int) -> InputError:
+    """Make the error for a table file that ends too early."""
     return InputError(
         f"{kind.called} {path}: expected all functions and the length of the summary at the end, found {size} bytes; "
         "it is cut short, tune again with --continue"

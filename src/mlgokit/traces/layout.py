@@ -10,27 +10,27 @@ from numpy.typing import NDArray
 from mlgokit.traces.record import Header, LineForm
 
 SWEEP_LIMIT = 64
-"""Observations that a pattern matches at once."""
+"""Maximum observations that a pattern matches at once."""
 _FOUR_DIGITS = np.array([b"%04d" % number for number in range(10_000)], "S4").view("V4")
-"""The text of each number, to be looked up rather than divided out."""
+"""The four digits of each number below 10,000, as a table."""
 
 Offsets = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Offsets in an observation whose lines are spelled as LLVM writes them.
+    """Sizes and patterns of a log's observations, whose lines are spelled as LLVM writes them.
 
     Attributes:
-        features_bytes: of the header.
-        score_bytes: of the header's score; ``None`` without one.
+        features_bytes: bytes of the features of an observation.
+        score_bytes: bytes of a score; ``None`` if the header declares none.
         observation_form: spelling of the observation line.
         outcome_form: spelling of the outcome line.
-        fixed_bytes: of an observation with its outcome, less the digits of its number.
-        repeats: how often the number occurs.
-        observations: matches up to ``SWEEP_LIMIT`` observations, with any numbers.
-        context: matches a context line (group 1 is the name) with such observations (group 2).
-        counts: length of the first observations of a context, numbered from 0, to how many they are.
+        fixed_bytes: bytes of an observation with its outcome, without the digits of its number.
+        repeats: how often the number occurs in an observation with its outcome.
+        observations: pattern of up to ``SWEEP_LIMIT`` observations, with any numbers.
+        context: pattern of a context line (group 1 is the name) and up to ``SWEEP_LIMIT`` observations (group 2).
+        counts: number of observations by their total length in bytes, for observations numbered from 0.
     """
 
     features_bytes: int
@@ -43,8 +43,8 @@ class Layout:
     context: re.Pattern[bytes]
     counts: dict[int, int]
 
-    def begins(self, numbers: Offsets) -> Offsets:
-        """The offset of each numbered observation from observation 0."""
+    def starts(self, numbers: Offsets) -> Offsets:
+        """Compute the offset in bytes of each numbered observation from observation 0."""
         digits = numbers.copy()
         power, largest = 10, int(numbers.max(initial=0))
         while power <= largest:
@@ -53,7 +53,7 @@ class Layout:
         return self.fixed_bytes * numbers + self.repeats * digits
 
     def count(self, length: int, first: int) -> int:
-        """How many observations, numbered from ``first``, have this total length; -1 if no count fits."""
+        """Compute how many observations, numbered from ``first``, take ``length`` bytes; -1 if no number does."""
         if first == 0 and length in self.counts:
             return self.counts[length]
         number = first
@@ -103,7 +103,7 @@ def layout_of(header: Header, observation_form: LineForm, outcome_form: LineForm
 
 
 def number_lines(form: LineForm, numbers: Offsets, digits: int) -> NDArray[np.uint8]:
-    """Format the lines for numbers of equal length, as ``[count, length]`` bytes."""
+    """Format one line for each number, [count, line length] bytes; all ``numbers`` have ``digits`` digits."""
     at = len(form.prefix)
     template = b"%b%b%b\n" % (form.prefix, b"0" * digits, form.suffix)
     lines = np.full(len(numbers), np.void(template)).view(np.uint8).reshape(-1, len(template))
@@ -116,4 +116,5 @@ def number_lines(form: LineForm, numbers: Offsets, digits: int) -> NDArray[np.ui
 
 
 def _four_digits(numbers: Offsets) -> NDArray[np.uint8]:
+    """Look up the four digits of numbers below 10,000."""
     return _FOUR_DIGITS[numbers].view(np.uint8).reshape(-1, 4)

@@ -23,9 +23,9 @@ from mlgokit.traces.record import DAMAGED, Cursor, Header, context_line, fail
 from mlgokit.traces.scan import Piece, gather, scan_windows
 
 MOST_CONTEXTS = 2**20
-"""In one log, or one batch of it: a context takes a few bytes there, and ten times as many in memory."""
+"""Maximum contexts in one log, or one batch of it: a context takes ten times as many bytes in memory as in the file."""
 _SMALL_SCORE = 64
-"""Bytes of a score; an observation without one takes no more in memory than a few times what it has in the file."""
+"""Bytes of a score up to which an observation takes no more than a few times as much memory as it has in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +45,11 @@ class Log:
     """A training log with T observations.
 
     Attributes:
-        header: describes the columns; without features only for a damaged log whose header could not be read.
-        contexts: spans in the order of the log, without gaps, the first from 0.
+        header: description of the columns; without features only for a damaged log whose header could not be read.
+        contexts: spans of the contexts in the order of the log, without gaps, the first from 0.
         columns: for every feature an array ``[T, *shape]``; read-only views of one block of memory after reading.
-        scores: ``[T, *shape]``, or ``None`` if the header declares no score.
-        truncated: describes the damage after the last observation; ``None`` for a whole log.
+        scores: ``[T, *shape]`` score of each observation, or ``None`` if the header declares no score.
+        truncated: message about the damage after the last observation; ``None`` for a whole log.
     """
 
     header: Header
@@ -60,7 +60,7 @@ class Log:
 
     @property
     def observation_count(self) -> int:
-        """The T of the arrays' shapes."""
+        """Number of observations T."""
         return self.contexts[-1].stop if self.contexts else 0
 
 
@@ -68,9 +68,10 @@ def read_log(path: Path, *, partial: bool = False) -> Log:
     """Read a training log.
 
     Args:
-        path: the file.
-        partial: return the complete observations before the first damage, with the damage in :attr:`Log.truncated`,
-            instead of raising. An empty file then is a log without features; a missing file still is an error.
+        path: path of the log.
+        partial: whether to return the complete observations before the first damage, with the damage in
+            :attr:`Log.truncated`, instead of raising. An empty file then is a log without features; a missing file
+            still is an error.
 
     Raises:
         TraceError: the log is malformed or cut short, or its header declares a score and an observation has no
@@ -80,7 +81,7 @@ def read_log(path: Path, *, partial: bool = False) -> Log:
 
 
 def read_log_bytes(data: bytes, *, name: Path | str, partial: bool = False) -> Log:
-    r"""Read a training log in memory, as :func:`read_log`; messages call it ``name``.
+    r"""Read a training log in memory, as :func:`read_log` does; error messages name it ``name``.
 
     Example:
         >>> header = Header(features=(TensorSpec(name="a", type="int8_t", shape=(1,)),))
@@ -92,20 +93,20 @@ def read_log_bytes(data: bytes, *, name: Path | str, partial: bool = False) -> L
 
 
 def iter_log(path: Path, *, observations_per_batch: int, partial: bool = False) -> Iterator[Log]:
-    """Read a training log of any size in the memory of one batch.
+    """Read a training log of any size in batches, with one batch in memory at a time.
 
     Args:
-        path: the file.
-        observations_per_batch: the T of every log but the last.
-        partial: as for :func:`read_log`; only the last log may have :attr:`Log.truncated`.
+        path: path of the log.
+        observations_per_batch: number of observations of every batch but the last.
+        partial: as for :func:`read_log`; only the last batch may have :attr:`Log.truncated`.
 
     Yields:
-        The log in pieces, at least one, each an own :class:`Log`: its spans begin at 0 again, and a context that a
-        batch cuts in two is in both.
+        The batches, at least one, each a :class:`Log` of its own: its spans begin at 0 again, and a context that is
+        split between two batches is in both.
 
     Raises:
-        TraceError: as :func:`read_log`, after the batches before the damage.
-        UsageError: a batch is to have no observations.
+        TraceError: as for :func:`read_log`, after the batches before the damage.
+        UsageError: ``observations_per_batch`` is less than one.
     """
     if observations_per_batch < 1:
         raise UsageError(
@@ -115,6 +116,7 @@ def iter_log(path: Path, *, observations_per_batch: int, partial: bool = False) 
 
 
 def _open_logs(path: Path, *, limit: int | None, partial: bool) -> Iterator[Log]:
+    """Open a log file, and yield it in batches as :func:`_logs` does."""
     try:
         # Unbuffered, because a whole window is read at a time.
         with path.open("rb", buffering=0) as file:
@@ -125,7 +127,7 @@ def _open_logs(path: Path, *, limit: int | None, partial: bool) -> Iterator[Log]
 
 
 def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | None, partial: bool) -> Iterator[Log]:
-    """Yield the log in batches of ``limit`` observations; one batch for ``None``."""
+    """Yield the log in batches of ``limit`` observations; as one batch if ``limit`` is ``None``."""
     cursor = Cursor(name=name)
     batch: _Batch | None = None
     truncated: str | None = None
@@ -163,7 +165,7 @@ def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | N
 
 
 def _check_bounds(batch: "_Batch", piece: Piece, cursor: Cursor, size_bytes: int) -> None:
-    """Refuse headers and contexts that take little space in a file and much memory: empty contexts, large scores."""
+    """Raise for what is small in a file and large in memory: many empty contexts, and scores that are not there."""
     if len(batch.contexts) + len(piece.contexts) > MOST_CONTEXTS:
         fail(cursor.name, cursor.base, f"at most {MOST_CONTEXTS} contexts", "more", DAMAGED)
     score, count = batch.header.score, batch.count + piece.count
@@ -174,7 +176,7 @@ def _check_bounds(batch: "_Batch", piece: Piece, cursor: Cursor, size_bytes: int
 
 
 def _largest_count(header: Header, size_bytes: int) -> int:
-    """The largest number of observations with outcomes that fit into so many bytes."""
+    """Compute the largest number of observations with outcomes that fit into ``size_bytes``."""
     least = header.features_bytes + len('{"observation":0}\n\n')
     if header.score is not None and header.score.size_bytes > _SMALL_SCORE:
         least += header.score.size_bytes
@@ -186,11 +188,11 @@ class _Batch:
     """Observations that are being collected.
 
     Attributes:
-        header: of the log.
+        header: header of the log.
         contexts: name and first observation of each span.
-        payload: [capacity] features as opaque bytes.
-        scores: [capacity, *shape], if the header has a score.
-        count: observations so far.
+        payload: [capacity] features of each observation as opaque bytes.
+        scores: [capacity, *shape] score of each observation; empty if the header has no score.
+        count: number of observations so far.
     """
 
     header: Header
@@ -204,6 +206,7 @@ class _Batch:
         return len(self.payload)
 
     def add(self, piece: Piece, features_at: Offsets, score_at: Offsets) -> None:
+        """Copy the observations of a piece of the log whose features and scores are at these offsets."""
         begin, end = self.count, self.count + len(features_at)
         if end > self.capacity:
             # The file grows while it is read.
@@ -218,6 +221,7 @@ class _Batch:
         self.count = end
 
     def to_log(self, truncated: str | None) -> Log:
+        """Make the log of the observations so far."""
         columns = _columns(self.payload[: self.count], self.header.features)
         scores = None
         if self.header.score is not None:
@@ -285,14 +289,14 @@ def write_log(path: Path, log: Log) -> None:
     """Write a log byte for byte as LLVM would; it appears at ``path`` whole or not at all.
 
     Raises:
-        UsageError: as :func:`render_log`.
+        UsageError: columns, scores and contexts do not fit the header or each other.
         StorageError: the file cannot be written.
     """
     atomic_write(path, render_log(log))
 
 
 def _columns(payload: NDArray[np.void], features: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
-    """Views of each feature, by name, in an array of opaque observations."""
+    """Make a view of each feature, by name, in an array of opaque observations."""
     if not features:
         return {}
     # LLVM allows any name, numpy not.
@@ -302,6 +306,7 @@ def _columns(payload: NDArray[np.void], features: Sequence[TensorSpec]) -> dict[
 
 
 def _bytes_of(column: NDArray[Any] | None, spec: TensorSpec, count: int) -> NDArray[np.uint8]:
+    """View a column as the bytes [count, size] of its observations; raise a UsageError if it does not fit ``spec``."""
     shape = (count, *spec.shape)
     if column is None or column.dtype != spec.dtype or column.shape != shape:
         type_text = "none" if column is None else f"{column.dtype} of shape {list(column.shape)}"
@@ -314,7 +319,7 @@ def _bytes_of(column: NDArray[Any] | None, spec: TensorSpec, count: int) -> NDAr
 
 @functools.lru_cache(maxsize=200_000)
 def function_id(name: str) -> int:
-    """The id under which the plugin logs a function: the low 64 bits of the MD5 of its name, signed.
+    """Compute the id under which the plugin logs a function: the low 64 bits of the MD5 of its name, signed.
 
     Example:
         >>> function_id("main")

@@ -1,4 +1,4 @@
-"""Protobuf's messages from a table, without generated code: Google's library reads and writes the bytes."""
+"""Makes protobuf message classes from a table of fields, without generated code."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,11 @@ _LABELS = {"optional": _Field.LABEL_OPTIONAL, "repeated": _Field.LABEL_REPEATED}
 
 
 def message_classes(package: str, messages: Mapping[str, Mapping[int, str]]) -> Mapping[str, type[Any]]:
-    """Make a class for each message, with field presence and packed repeated numbers.
+    """Make a protobuf class for each message, with field presence and packed repeated numbers.
 
     Args:
-        package: namespace of the messages.
-        messages: for each message the fields by number, in the words of a ``.proto`` file.
+        package: protobuf package of the messages.
+        messages: for each message its fields by number, declared as in a ``.proto`` file.
 
     Example:
         >>> classes = message_classes("example", {"Point": {1: "repeated float at", 2: "optional string name"}})

@@ -19,9 +19,9 @@ from mlgokit.errors import InputError, TraceError
 from mlgokit.spec import TensorSpec
 
 MAX_LINE_BYTES = 2**20
-"""No line of text in a log is longer: the header of the largest known problem has 3 KB, a mangled name a few KB."""
+"""Maximum length of a line of text: the header of the largest known problem has 3 KB, a mangled name a few KB."""
 MAX_OBSERVATION_BYTES = 2**30
-"""No observation is larger; numpy could not hold one of 2 GiB as one item."""
+"""Maximum size of an observation; numpy could not hold one of 2 GiB as one item."""
 
 KILLED = "the compiler was probably killed"
 _HEADER = "a header line of JSON"
@@ -30,13 +30,13 @@ DAMAGED = "the log is damaged or not LLVM's training log, collect it again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """First line of a log: what each observation holds.
+    """First line of a log, which describes the tensors of its observations.
 
     Attributes:
         features: tensors of an observation, in the order of their bytes.
-        score: the tensor after each outcome line, if the log has them.
-        advice: the tensor that the compiler waits for; only channels declare it.
-        features_bytes: of all features of one observation.
+        score: tensor after each outcome line; ``None`` if the log has no outcomes.
+        advice: tensor with the decision that the compiler waits for; only interactive channels declare it.
+        features_bytes: bytes of all features of one observation.
     """
 
     features: tuple[TensorSpec, ...]
@@ -48,7 +48,7 @@ class Header:
         object.__setattr__(self, "features_bytes", sum(spec.size_bytes for spec in self.features))
 
     def to_line(self) -> bytes:
-        r"""The line as LLVM writes it: compact JSON and a newline.
+        r"""Format the header line as LLVM writes it: compact JSON and a newline.
 
         Example:
             >>> Header(features=(TensorSpec(name="a", type="float", shape=(2,)),)).to_line()
@@ -64,14 +64,14 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """The observations that follow belong to this context (a function; empty for a whole module)."""
+    """A context line: the observations after it belong to this context (a function; empty for a whole module)."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ObservationItem:
-    """An observation: its context, its number there, and the offsets of its bytes from the start of the log."""
+    """An observation: its context, its number in the context, and the offsets of its features and score in ``data``."""
 
     context: str
     index: int
@@ -81,13 +81,13 @@ class ObservationItem:
 
 @dataclass(frozen=True, slots=True)
 class LineForm:
-    """The text around the number in a line, so that other JSON spacings than LLVM's are checked as fast."""
+    """The text before and after the number in a line, so that other JSON spacings than LLVM's are checked as fast."""
 
     prefix: bytes
     suffix: bytes
 
     def line(self, number: int) -> bytes:
-        """The whole line with its newline."""
+        """Format the line for a number, with its newline."""
         return b"%b%d%b\n" % (self.prefix, number, self.suffix)
 
 
@@ -96,15 +96,15 @@ class Cursor:
     """The position in a log; :func:`read_item` advances it, unless it raises or needs more bytes.
 
     Attributes:
-        name: the file, or a description of the stream, for messages.
-        position: the byte of ``data`` at which the next item begins.
-        base: where ``data`` begins in the log, for messages.
-        header: known after the first item.
-        features_bytes: of the header; kept because adding the sizes up takes longer than reading an observation.
-        context: the current context; ``None`` before the first context line.
+        name: path of the file, or a description of the stream, for error messages.
+        position: offset in ``data`` at which the next item begins.
+        base: offset of ``data`` in the log, for error messages.
+        header: the header; ``None`` before the first item.
+        features_bytes: bytes of all features of an observation; kept because summing takes longer than reading one.
+        context: name of the current context; ``None`` before the first context line.
         next_index: number that the next observation of each context must have.
-        observation_form: how the last observation line was spelled.
-        outcome_form: how the last outcome line was spelled.
+        observation_form: spelling of the last observation line.
+        outcome_form: spelling of the last outcome line.
     """
 
     name: Path | str
@@ -122,15 +122,15 @@ def read_item(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header
     """Read the item at the cursor, checking every byte that is not a tensor.
 
     Args:
-        data: the bytes received so far, from byte ``cursor.base`` of the log on.
-        cursor: advanced past the item.
-        ended: no more bytes will come, so that an item cut short is an error.
+        data: bytes of the log received so far, from offset ``cursor.base`` on.
+        cursor: position of the item; it is advanced past the item.
+        ended: whether no more bytes will come, so that an incomplete item is an error.
 
     Returns:
         The item, or ``None`` if there is none: at the end of the log, or (unless ``ended``) before more bytes arrive.
 
     Raises:
-        TraceError: the item is malformed, or cut short and ``ended``.
+        TraceError: the item is malformed, or incomplete although the log has ``ended``.
     """
     if cursor.header is None:
         return _read_header(data, cursor, ended=ended)
@@ -180,7 +180,7 @@ def feature_decoder(header: Header) -> Callable[[bytes], dict[str, NDArray[Any]]
 
 
 def context_line(name: str) -> bytes:
-    r"""The line that begins a context.
+    r"""Format the line that begins a context.
 
     Example:
         >>> context_line("main")
@@ -190,12 +190,13 @@ def context_line(name: str) -> bytes:
 
 
 def fail(name: Path | str, offset: int, expected: str, found: str, advice: str) -> NoReturn:
-    """Raise the error for a defect of a log."""
+    """Raise the TraceError for a defect at byte ``offset`` of the log ``name``."""
     message = f"trace {name}: byte {offset}: expected {expected}, found {found}; {advice}"
     raise TraceError(message, path=name, offset=offset)
 
 
 def _damage(cursor: Cursor, position: int, expected: str, found: str, advice: str) -> NoReturn:
+    """Raise the TraceError for a defect at ``position`` of the cursor's data."""
     fail(cursor.name, cursor.base + position, expected, found, advice)
 
 
@@ -205,6 +206,7 @@ def quote(text: bytes) -> str:
 
 
 def _compact(value: Mapping[str, Any]) -> bytes:
+    """Encode JSON without spaces, as LLVM does."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -213,6 +215,7 @@ class _RefusedError(Exception):
 
 
 def _read_header(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header | None:
+    """Read the header line; ``None`` if it is incomplete and more bytes will come."""
     text = _read_line(data, cursor, cursor.position, _HEADER, ended=ended)
     if text is None:
         return None
@@ -261,20 +264,29 @@ def _header_of(text: bytes) -> Header:
 def _read_observation(
     data: bytes | bytearray, cursor: Cursor, header: Header, key: tuple[str, int], features_at: int, *, ended: bool
 ) -> ObservationItem | None:
-    """The bytes after an observation line, and the outcome if the header promises one; ``key`` is context and index."""
+    """Read the features after an observation line, and the outcome if the header declares a score.
+
+    Args:
+        data: bytes of the log from offset ``cursor.base`` on.
+        cursor: position of the observation line; it is advanced past the observation.
+        header: header of the log.
+        key: context of the observation, and its number there.
+        features_at: offset of the features in ``data``.
+        ended: whether no more bytes will come.
+    """
     context, index = key
-    end = _tensor_end(
+    end = _check_tensor(
         data, cursor, features_at, cursor.features_bytes, f"features for observation {index}", ended=ended
     )
     if end is None:
         return None
     score_at = None
     if header.score is not None:
-        body = _outcome_body(data, cursor, index, end, ended=ended)
+        body = _read_outcome_line(data, cursor, index, end, ended=ended)
         if body is None:
             return None
         score_at = body
-        end = _tensor_end(data, cursor, body, header.score.size_bytes, f"score for observation {index}", ended=ended)
+        end = _check_tensor(data, cursor, body, header.score.size_bytes, f"score for observation {index}", ended=ended)
         if end is None:
             return None
     cursor.next_index[context] = index + 1
@@ -282,8 +294,8 @@ def _read_observation(
     return ObservationItem(context, index, features_at, score_at)
 
 
-def _outcome_body(data: bytes | bytearray, cursor: Cursor, index: int, begin: int, *, ended: bool) -> int | None:
-    """The offset of the score after the outcome line at ``begin``; ``None`` if the line is incomplete."""
+def _read_outcome_line(data: bytes | bytearray, cursor: Cursor, index: int, begin: int, *, ended: bool) -> int | None:
+    """Read the outcome line at ``begin``; returns the offset of the score after it, ``None`` if it is incomplete."""
     line = cursor.outcome_form.line(index)
     if data.startswith(line, begin):
         return begin + len(line)
@@ -298,10 +310,13 @@ def _outcome_body(data: bytes | bytearray, cursor: Cursor, index: int, begin: in
     return begin + len(text) + 1
 
 
-def _tensor_end(
+def _check_tensor(
     data: bytes | bytearray, cursor: Cursor, begin: int, size_bytes: int, what: str, *, ended: bool
 ) -> int | None:
-    """The offset after ``size_bytes`` of tensors and their newline; ``None`` if they are incomplete."""
+    """Check that ``size_bytes`` of tensors and a newline begin at ``begin``; returns the offset after the newline.
+
+    ``None`` is returned if they are incomplete and more bytes will come.
+    """
     end = begin + size_bytes
     if end < len(data):
         if data[end] != ord("\n"):
@@ -315,6 +330,7 @@ def _tensor_end(
 
 
 def _read_line(data: bytes | bytearray, cursor: Cursor, begin: int, expected: str, *, ended: bool) -> bytes | None:
+    """Read the line at ``begin``, without its newline; ``None`` if it is incomplete and more bytes will come."""
     end = data.find(b"\n", begin, begin + MAX_LINE_BYTES)
     if end >= 0:
         return bytes(data[begin:end])
@@ -328,6 +344,7 @@ def _read_line(data: bytes | bytearray, cursor: Cursor, begin: int, expected: st
 
 
 def _parse_object(text: bytes, cursor: Cursor, offset: int, expected: str) -> dict[str, Any]:
+    """Parse the JSON object in a line; raise the TraceError if it is none."""
     value = _object_in(text)
     if value is None:
         _damage(cursor, offset, expected, quote(text), DAMAGED)
@@ -349,5 +366,6 @@ def _is_number(value: object, number: int) -> bool:
 
 
 def _form_of(text: bytes, number: int, otherwise: LineForm) -> LineForm:
+    """Split a line at its number into a form; ``otherwise`` if the number is spelled in another way."""
     prefix, digits, suffix = text.partition(b"%d" % number)
     return LineForm(prefix, suffix) if digits else otherwise

@@ -1,9 +1,9 @@
-"""Finding the observations of a training log in a stream of bytes, a window at a time.
+"""Finds the observations of a training log in a stream of bytes, a window at a time.
 
-Reading steps from item to item (:mod:`mlgokit.traces.record`) only where it must: at the header, at spellings that LLVM
-does not use, and at damage. Elsewhere two fast paths take many observations at once, and leave all that is not
-byte for byte as expected to the steps: one for contexts of few observations, as in register allocation, and one for
-long runs at a constant stride.
+There are three ways to read. :mod:`mlgokit.traces.record` reads item by item, which is needed for the header, for
+spellings that LLVM does not use, and for damage. Two fast paths read many observations at once, and stop where a byte
+is not as expected: one for contexts of few observations, as in register allocation, and one for long runs at a constant
+stride.
 """
 
 import io
@@ -19,12 +19,16 @@ from mlgokit.traces.layout import SWEEP_LIMIT, Layout, Offsets, layout_of, numbe
 from mlgokit.traces.record import ContextItem, Cursor, Header, ObservationItem, read_item
 
 WINDOW_BYTES = 2**21
-"""Read at a time: small enough to stay in a processor's second cache, where it is read twice."""
+"""Bytes that are read at once: small enough to stay in a processor's second-level cache, where they are read twice."""
 
 _FIRST_RUN = 2**8
+"""Observations that are compared at once at the beginning of a run."""
 _LARGEST_RUN = 2**14
+"""Maximum observations that are compared at once in a run."""
 _POOR_SWEEP = 8
+"""If the fast paths find fewer observations than this, some items are read singly before they are tried again."""
 _LONGEST_PAUSE = 256
+"""Maximum items that are read singly before the fast paths are tried again."""
 _NEWLINE = np.full((1, 1), ord("\n"), np.uint8)
 
 
@@ -33,12 +37,13 @@ class Piece:
     """The observations of one window of a log.
 
     Attributes:
-        data: the window.
-        contexts: name of each context that begins here, with the number of observations of the window before it.
-        features_at: where the features of each observation begin in ``data``, in parts.
-        score_at: where its score begins, -1 if the header declares none; parts like ``features_at``.
-        count: observations so far.
-        error: the damage behind the last observation.
+        data: bytes of the window.
+        contexts: name of each context line in the window, with the number of observations in the window before it.
+        features_at: offset in ``data`` of each observation's features, in several arrays.
+        score_at: offset in ``data`` of each observation's score, -1 if the header declares none; in arrays of the same
+            lengths as ``features_at``.
+        count: number of observations so far.
+        error: damage after the last observation.
     """
 
     data: bytes
@@ -87,13 +92,13 @@ def scan_windows(stream: BinaryIO, cursor: Cursor) -> Iterator[Piece]:
 
 def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
     """Find the observations of a window; those before any damage stay in ``piece``."""
-    stepped: list[ObservationItem] = []
+    single: list[ObservationItem] = []
 
     def flush() -> None:
-        at = [item.features_at for item in stepped]
-        scores = [-1 if item.score_at is None else item.score_at for item in stepped]
+        at = [item.features_at for item in single]
+        scores = [-1 if item.score_at is None else item.score_at for item in single]
         piece.add(np.array(at, np.int64), np.array(scores, np.int64))
-        stepped.clear()
+        single.clear()
 
     pause = left = 0
     try:
@@ -101,8 +106,8 @@ def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
             if left == 0 and cursor.header is not None and cursor.position < len(piece.data):
                 flush()
                 before = piece.count
-                _take_many(piece, cursor, cursor.header)
-                # Where shortcuts gain nothing, try them less and less often.
+                _read_fast(piece, cursor, cursor.header)
+                # Where the fast paths find few observations, they are tried less and less often.
                 pause = min(2 * pause + 1, _LONGEST_PAUSE) if piece.count - before < _POOR_SWEEP else 0
                 left = pause
             left = max(left - 1, 0)
@@ -111,34 +116,34 @@ def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
                 case None:
                     return
                 case ContextItem(context):
-                    piece.contexts.append((context, piece.count + len(stepped)))
+                    piece.contexts.append((context, piece.count + len(single)))
                 case ObservationItem():
-                    stepped.append(item)
+                    single.append(item)
                 case Header():
                     pass
     finally:
         flush()
 
 
-def _take_many(piece: Piece, cursor: Cursor, header: Header) -> None:
+def _read_fast(piece: Piece, cursor: Cursor, header: Header) -> None:
     """Apply both fast paths in turn, as long as one advances."""
     layout = layout_of(header, cursor.observation_form, cursor.outcome_form)
-    while _sweep(piece, cursor, layout) and cursor.context is not None:
-        while _skip_run(piece, cursor, layout, cursor.context):
+    while _read_contexts(piece, cursor, layout) and cursor.context is not None:
+        while _read_run(piece, cursor, layout, cursor.context):
             pass
 
 
 @dataclass(slots=True, kw_only=True)
 class _Stretch:
-    """Candidate contexts: their lengths fit, the numbers in their lines are not checked yet.
+    """Successive contexts whose lengths fit a number of observations; the numbers in their lines are not checked yet.
 
     Attributes:
-        names: of the contexts; the first may be the rest of one that began before.
-        lines_at: offset of the line of each; for a continued context, of its observations.
-        bodies_at: offset of the observations.
-        firsts: number of the first observation.
-        counts: how many.
-        end: behind the last one.
+        names: name of each context; the first may be the rest of a context that began before.
+        lines_at: offset of each context line; for a continued context, of its observations.
+        bodies_at: offset of each context's first observation.
+        firsts: number of each context's first observation.
+        counts: number of observations of each context.
+        end: offset after the last context.
     """
 
     names: list[str] = field(default_factory=list[str])
@@ -149,7 +154,7 @@ class _Stretch:
     end: int
 
     def add(self, name: str, body: int, end: int, cursor: Cursor, layout: Layout) -> bool:
-        """Append a context whose observations lie from ``body`` to ``end``, unless no number of them is that long."""
+        """Append a context with observations from offset ``body`` to ``end``; returns whether the length fits any."""
         first = cursor.next_index.get(name, 0)
         count = layout.count(end - body, first)
         if count < 0:
@@ -172,11 +177,11 @@ class _Stretch:
             del part[kept:]
 
 
-def _sweep(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
-    """Take the rest of the context and the contexts after it, each up to ``SWEEP_LIMIT`` observations.
+def _read_contexts(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
+    """Read the rest of the current context and the contexts after it, each up to ``SWEEP_LIMIT`` observations.
 
     Returns:
-        Whether the last context may have more, in long stretches.
+        Whether the last context may have more observations, for :func:`_read_run`.
     """
     stretch = _find_contexts(piece.data, cursor, layout)
     if not stretch.names:
@@ -185,7 +190,7 @@ def _sweep(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
     features_at, score_at, good = _check(piece.data, bodies, firsts, counts, layout)
     damaged = good < len(features_at)
     if damaged:
-        # Leave the context with the damage to the steps: they find its byte, or read what is only unusual.
+        # The context with the difference is read item by item, which finds the damaged byte, or an unusual spelling.
         stretch.truncate(int(np.searchsorted(np.cumsum(counts), good, side="right")), cursor)
         if not stretch.names:
             return False
@@ -201,7 +206,7 @@ def _sweep(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
 
 
 def _find_contexts(data: bytes, cursor: Cursor, layout: Layout) -> _Stretch:
-    """Contexts of usual spelling from the cursor on, up to one that is longer than ``SWEEP_LIMIT`` observations."""
+    """Find contexts in LLVM's spelling from the cursor on, up to one with more than ``SWEEP_LIMIT`` observations."""
     stretch = _Stretch(end=cursor.position)
     if cursor.context is not None:
         matched = layout.observations.match(data, cursor.position)
@@ -221,47 +226,51 @@ def _find_contexts(data: bytes, cursor: Cursor, layout: Layout) -> _Stretch:
 def _check(
     data: bytes, bodies: Offsets, firsts: Offsets, counts: Offsets, layout: Layout
 ) -> tuple[Offsets, Offsets, int]:
-    """Where features and scores lie if every line has the number that it must have, and how many at the front do.
+    """Check that the lines of successive observations have the numbers that they must have.
 
     Args:
-        data: the window.
-        bodies: [C] where the observations of each context begin.
-        firsts: [C] number of the first observation.
-        counts: [C] how many.
-        layout: of the log.
+        data: bytes of the window.
+        bodies: [C] offset of each context's first observation.
+        firsts: [C] number of each context's first observation.
+        counts: [C] number of observations of each context.
+        layout: layout of the log.
+
+    Returns:
+        Offsets of the features and of the scores of all observations if every line is right, and how many observations
+        are right before the first one that is not.
     """
     own = np.repeat(firsts - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()), dtype=np.int64)
-    at = np.repeat(bodies - layout.begins(firsts), counts) + layout.begins(own)
+    at = np.repeat(bodies - layout.starts(firsts), counts) + layout.starts(own)
     features_at, score_at = np.empty_like(at), np.full_like(at, -1)
     good = len(at)
     largest = int(own.max(initial=0))
     for digits in range(1, len(str(largest)) + 1):
-        those = np.flatnonzero((own < 10**digits) & (own >= (10 ** (digits - 1) if digits > 1 else 0)))
-        if not len(those):
+        same = np.flatnonzero((own < 10**digits) & (own >= (10 ** (digits - 1) if digits > 1 else 0)))
+        if not len(same):
             continue
-        begin = at[those]
+        begin = at[same]
         width = len(layout.observation_form.prefix) + digits + len(layout.observation_form.suffix) + 1
-        features_at[those] = begin + width
-        lines = number_lines(layout.observation_form, own[those], digits)
+        features_at[same] = begin + width
+        lines = number_lines(layout.observation_form, own[same], digits)
         matching = _count_equal_rows(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
         if layout.score_bytes is not None:
             begin = begin + width + layout.features_bytes + 1
             width = len(layout.outcome_form.prefix) + digits + len(layout.outcome_form.suffix) + 1
-            score_at[those] = begin + width
-            lines = number_lines(layout.outcome_form, own[those], digits)
+            score_at[same] = begin + width
+            lines = number_lines(layout.outcome_form, own[same], digits)
             matching = min(
                 matching, _count_equal_rows(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
             )
-        if matching < len(those):
-            good = min(good, int(those[matching]))
+        if matching < len(same):
+            good = min(good, int(same[matching]))
     return features_at, score_at, good
 
 
-def _skip_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> bool:
-    """Take the observations that lie at one stride from the cursor on, up to the first that is not exactly there.
+def _read_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> bool:
+    """Read observations at a constant stride from the cursor on, up to the first whose lines are not as expected.
 
     Returns:
-        Whether all up to the next number of digits were there, so that there may be more at another stride.
+        Whether all observations were read up to where numbers get one more digit, and so the stride grows.
     """
     index = cursor.next_index[context]
     digits = len(str(index))
@@ -304,7 +313,7 @@ def _skip_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> boo
 
 
 def _count_equal_rows(actual: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
-    """Count the leading rows that are equal."""
+    """Count the leading rows of ``actual`` that are equal to those of ``expected``."""
     differing = (np.ascontiguousarray(actual) != expected).reshape(-1)
     if not len(differing):
         return len(actual)
@@ -313,7 +322,7 @@ def _count_equal_rows(actual: NDArray[np.uint8], expected: NDArray[np.uint8]) ->
 
 
 def gather(data: bytes, offsets: Offsets, size_bytes: int) -> NDArray[np.void]:
-    """Gather ``size_bytes`` bytes from each offset, as ``[T]`` opaque items."""
+    """Copy ``size_bytes`` bytes at each of T offsets into an array [T] of opaque items."""
     if not len(offsets):
         return np.empty(0, f"V{size_bytes}")
     return np.ndarray(len(data) - size_bytes + 1, f"V{size_bytes}", data, strides=1)[offsets]

@@ -1,9 +1,9 @@
 """TensorFlow's ``SequenceExample``, to and from arrays, without TensorFlow. docs/formats.md, "TFRecord", has the bytes.
 
-The message definitions are in ``tensorflow/core/example/example.proto`` and ``feature.proto``. Two are spelled
-otherwise here, with the same bytes: a map is a list of entries, so that its order and the bytes of each value are
-known; and ``Merged`` has one feature where ``FeatureList`` has many. Protobuf joins the lists of a field that comes
-again, so it gives the values of all steps as one array, without a Python object for each step.
+The message definitions are in ``tensorflow/core/example/example.proto`` and ``feature.proto``. Two are declared
+differently here, with the same bytes: a map is a list of entries, so that its order and the bytes of each value are
+known; and ``Merged`` has one feature where ``FeatureList`` has many. Protobuf concatenates the lists of a field that is
+repeated, so ``Merged`` has the values of all steps as one array, without a Python object for each step.
 """
 
 import math
@@ -45,7 +45,7 @@ class SequenceExample:
     """One sequence of T steps.
 
     Attributes:
-        columns: for every feature list float32 or int64 ``[T, n]``; lists of no or of byte features are left out.
+        columns: for every feature list float32 or int64 ``[T, n]``; lists without values or of bytes are left out.
         labels: features of the whole sequence that are one text, such as its name.
     """
 
@@ -54,13 +54,13 @@ class SequenceExample:
 
 
 def encode_sequence(columns: Mapping[str, NDArray[Any]], *, labels: Mapping[str, str] | None = None) -> bytes:
-    """The message for columns of as many steps; integers become int64 lists, floats become float lists.
+    """Encode columns of T steps as a message; integers become int64 lists, floats become float lists.
 
     Names are sorted, so that equal columns give equal bytes.
 
     Args:
-        columns: ``[T, *shape]``, flattened in each step.
-        labels: texts about the whole sequence.
+        columns: ``[T, *shape]`` values of each feature, flattened in each step.
+        labels: texts about the whole sequence, by name.
 
     Raises:
         UsageError: a column has another number of steps than the others, or holds neither integers nor floats.
@@ -91,12 +91,12 @@ def encode_sequence(columns: Mapping[str, NDArray[Any]], *, labels: Mapping[str,
 
 
 def decode_sequence(data: bytes, *, path: Path | str, offset: int = 0) -> SequenceExample:
-    """Read a message.
+    """Decode a ``SequenceExample``.
 
     Args:
-        data: of the message.
-        path: of the file, for messages.
-        offset: where ``data`` begins there, for messages.
+        data: bytes of the message.
+        path: path of the file, for errors.
+        offset: offset of ``data`` in the file, for errors.
 
     Raises:
         TraceError: the message is malformed, or the steps of a feature have different numbers of values.
@@ -134,13 +134,14 @@ class _Uneven(Exception):  # noqa: N818  (never leaves this file)
 
 
 def _fail(path: Path | str, offset: int, expected: str, found: str) -> NoReturn:
+    """Raise the TraceError for a defect of a record."""
     advice = "the record is damaged or no SequenceExample: write it again"
     message = f"training set {path}: byte {offset}: expected {expected}, found {found}; {advice}"
     raise TraceError(message, path=path, offset=offset)
 
 
 def _column(name: str, data: bytes) -> NDArray[Any] | None:
-    """``[T, n]`` of a feature list; ``None`` if it holds no numbers at all."""
+    """Decode the values [T, n] of a feature list; ``None`` if it has no numbers."""
     merged = _Merged.FromString(data).feature
     kinds = [kind for kind in ("bytes", "float", "int64") if merged.HasField(kind)]
     if kinds in ([], ["bytes"]):
@@ -151,7 +152,7 @@ def _column(name: str, data: bytes) -> NDArray[Any] | None:
     values = np.array(getattr(merged, kind).value, _DTYPES[kind])
     steps: list[bytes] = list(_Steps.FromString(data).feature)
     width, rest = divmod(len(values), len(steps))
-    if rest or not width or not _is_surely_even(steps, width, kind):
+    if rest or not width or not _has_equal_widths(steps, width, kind):
         counts = {len(getattr(feature, kind).value) for feature in _FeatureList.FromString(data).feature}
         if len(counts) > 1 or not width:
             lengths = " and ".join(str(count) for count in sorted(counts)[:9])
@@ -159,12 +160,12 @@ def _column(name: str, data: bytes) -> NDArray[Any] | None:
     return values.reshape(len(steps), width)
 
 
-def _is_surely_even(steps: Sequence[bytes], width: int, kind: str) -> bool:
-    """Whether each step has ``width`` values, given that the mean is ``width``; conservative: may be falsely ``False``.
+def _has_equal_widths(steps: Sequence[bytes], width: int, kind: str) -> bool:
+    """Whether each step has ``width`` values, given that the mean is ``width``; may be ``False`` although it is so.
 
-    Every step is held against the shortest spelling of ``width`` values, one packed list. More values always take
-    more bytes, and more last bytes of varints (below 0x80; the list itself has four). So if no step has more than
-    that, then none has more values than ``width``, and none has less either.
+    Each step is compared with the shortest encoding of ``width`` values, one packed list. More values always take more
+    bytes, and have more varints, whose last bytes are below 0x80 (the list itself has four such bytes). So if no step
+    has more than that, none has more values than ``width``, and because of the mean none has fewer.
     """
     if kind == "float":
         shortest = _Feature(float={"value": [0.0] * width}).ByteSize()

@@ -14,7 +14,7 @@ from mlgokit.errors import TraceError
 from mlgokit.files import whole_file, writing
 
 MAX_RECORD_BYTES = 2**31
-"""No record is larger: protobuf takes no larger message."""
+"""Maximum size of a record: protobuf's limit of a message."""
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
@@ -25,14 +25,14 @@ _BUFFER_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record: its bytes, and at which byte of the file they begin."""
+    """One record: its bytes, and their offset in the file."""
 
     data: bytes
     offset: int
 
 
 def masked_checksum(data: bytes) -> int:
-    """The masked CRC-32C of TFRecord: rotated, plus a constant, so that data may contain checksums itself.
+    """Compute TFRecord's masked CRC-32C: rotated, plus a constant, so that data may contain checksums itself.
 
     Example:
         >>> hex(masked_checksum(b"123456789"))
@@ -82,7 +82,7 @@ def iter_records(path: Path) -> Iterator[Record]:
 
 
 def _length(path: Path, offset: int, before: bytes, size_bytes: int) -> int:
-    """The length of the record at ``offset``, checked against its checksum and the limit."""
+    """Decode the length of the record at ``offset``, and check it against its checksum, the limit and the file."""
     if len(before) != _BEFORE:
         _fail(path, offset, f"{_BEFORE} bytes before a record", f"{len(before)} before the end")
     length: int = _LENGTH.unpack_from(before)[0]
@@ -98,6 +98,7 @@ def _length(path: Path, offset: int, before: bytes, size_bytes: int) -> int:
 
 
 def _fail(path: Path, offset: int, expected: str, found: str, advice: str = "") -> NoReturn:
+    """Raise the TraceError for a defect at byte ``offset`` of the file."""
     advice = advice or "the file is damaged, cut short, compressed or no TFRecord file: write it again"
     message = f"training set {path}: byte {offset}: expected {expected}, found {found}; {advice}"
     raise TraceError(message, path=path, offset=offset)

@@ -1,4 +1,4 @@
-"""Training sets of the reference implementation, TFRecord files of SequenceExamples, to and from logs.
+"""Converts training sets of google/ml-compiler-opt, which are TFRecord files of SequenceExamples, to logs and back.
 
 docs/formats.md, "TFRecord", has the bytes. One record is one context: a module for inlining, a function for register
 allocation. Each tensor of a log is a feature list under its own name, the score is the list ``reward``.
@@ -19,10 +19,11 @@ from mlgokit.traces.sequence_example import SequenceExample, decode_sequence, en
 from mlgokit.traces.tfrecord import Record, iter_records
 
 REWARD = "reward"
-"""The feature list with the score of every step."""
+"""Name of the feature list with the score of every step."""
 WHOLE_MODULE = "default"
-"""The reference's key for what belongs to the module as a whole."""
+"""google/ml-compiler-opt's key of the record of a whole module."""
 OBSERVATIONS_PER_BATCH = 2**16
+"""Default number of observations up to which records are joined to one log."""
 
 _TYPES = {"f": "float", "i": "int64_t"}
 
@@ -30,17 +31,17 @@ _TYPES = {"f": "float", "i": "int64_t"}
 def to_sequences(
     log: Log, names: Sequence[str], *, module: str = "", rewards: Mapping[str, float] | None = None
 ) -> Iterator[bytes]:
-    """Convert a log to a record for each context with observations; several spans of a context are joined.
+    """Encode each context of a log that has observations as a record; several spans of a context are joined.
 
     Args:
         log: the log.
-        names: features to write, the decision among them; their tensors are flattened.
-        module: written as a label, which the reference implementation ignores.
-        rewards: of each context (:data:`WHOLE_MODULE` for one without a name), given to all of its steps; contexts
-            that are not there are left out. If ``None``, the log's scores are written.
+        names: names of the features to write, with the decision; their tensors are flattened.
+        module: name of the module, written as a label that google/ml-compiler-opt ignores.
+        rewards: reward of each context (:data:`WHOLE_MODULE` for one without a name), given to all of its steps; other
+            contexts are left out. If ``None``, the log's scores are written.
 
     Raises:
-        UsageError: the log has no such feature, or no score.
+        UsageError: the log lacks one of the features, or ``rewards`` is ``None`` and the log has no scores.
     """
     missing = [name for name in names if name not in log.columns]
     if missing:
@@ -75,10 +76,10 @@ def iter_training_set(
     """Read a training set as logs, a batch at a time.
 
     Args:
-        path: a TFRecord file.
-        header: which tensors to read, of which type and shape; other feature lists are passed over. If not given, it
-            is made from the first record: all features as ``float`` or ``int64_t`` of one dimension, by name.
-        observations_per_batch: records are put together until a log has as many observations.
+        path: path of a TFRecord file.
+        header: tensors to read, with types and shapes; other feature lists are ignored. If not given, it is made from
+            the first record: all features as ``float`` or ``int64_t`` of one dimension, by name.
+        observations_per_batch: number of observations up to which records are joined to one log.
 
     Yields:
         Logs with a span for each record. Its name is ``module:key``, or the record's number if it has no labels.
@@ -116,10 +117,12 @@ def iter_training_set(
 
 
 def _specs(header: Header) -> list[TensorSpec]:
+    """List the tensors of the features, and of the score if there is one."""
     return [*header.features, *([header.score] if header.score else [])]
 
 
 def _header_of(example: SequenceExample) -> Header | None:
+    """Make the header that describes a record; ``None`` if the record has no features."""
     specs = {
         name: TensorSpec(name=name, type=_TYPES[column.dtype.kind], shape=(column.shape[1],))
         for name, column in sorted(example.columns.items())
@@ -146,6 +149,7 @@ def _column(example: SequenceExample, spec: TensorSpec, path: Path, record: Reco
 
 
 def _log(header: Header, batch: Sequence[tuple[str, list[NDArray[Any]], int]]) -> Log:
+    """Join records (name, columns, number of steps) to a log with a span for each."""
     specs = _specs(header)
     columns = [np.concatenate(parts) for parts in zip(*(columns for _, columns, _ in batch), strict=True)]
     stops = np.cumsum([0, *(count for _, _, count in batch)]).tolist()
@@ -159,6 +163,7 @@ def _log(header: Header, batch: Sequence[tuple[str, list[NDArray[Any]], int]]) -
 
 
 def _fail(path: Path, record: Record, expected: str, found: str) -> NoReturn:
+    """Raise the TraceError for a record that does not fit the header."""
     advice = "read it as the problem that it was made for, or write it again"
     message = f"training set {path}: record at byte {record.offset}: expected {expected}, found {found}; {advice}"
     raise TraceError(message, path=path, offset=record.offset)

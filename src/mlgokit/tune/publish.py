@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from mlgokit.compiler.plugin_name import publish_plugin, versioned_path
-from mlgokit.files import atomic_write, digest_file, put_in_place, writing
+from mlgokit.files import atomic_write, digest_file, move_into_place, writing
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.verify import Verifier
 
@@ -85,7 +85,7 @@ def _follow(finished: Path, folder: Path) -> None:
         )
         for path in paths:
             if not path.name.endswith(".tmp"):
-                put_in_place(path, folder / path.relative_to(finished), durable=True)
+                move_into_place(path, folder / path.relative_to(finished), durable=True)
     shutil.rmtree(finished, ignore_errors=True)
 
 

@@ -11,7 +11,7 @@ from mlgokit.builds.measurement import Comparison
 from mlgokit.builds.recorded import TunedBuild
 from mlgokit.compiler.objects.link import LinkedImage
 from mlgokit.compiler.regalloc_cost import OFFSET
-from mlgokit.decode import decode, of_format
+from mlgokit.decode import check_format, decode
 from mlgokit.statistics import geometric_mean_change
 from mlgokit.tune.replay import ReplayResult
 from mlgokit.tune.search import CurvePoint
@@ -209,7 +209,7 @@ class Tuned:
         Raises:
             InputError: another format or version, a missing key, or a value of another type.
         """
-        given = of_format(value, FORMAT, FORMAT_VERSION, where="tuning", remedy="tune again with this version")
+        given = check_format(value, FORMAT, FORMAT_VERSION, where="tuning", remedy="tune again with this version")
         return decode(cls, given, "tuning")
 
 

@@ -36,7 +36,7 @@ from mlgokit.compiler.rust.wrapper import codegen_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import UsageError
-from mlgokit.files import digest_once, stamp_of, writing
+from mlgokit.files import digest_cached, stamp_of, writing
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 
@@ -124,7 +124,7 @@ class RustCompiler:
     def loaded(self) -> Loaded:
         """Digests of rustc and its LLVM."""
         paths = [path.resolve() for path in (self.rustc.program, self.rustc.library) if path is not None]
-        files = [LoadedFile(path=path, sha256=digest_once(path), stamp=stamp_of(path)) for path in paths]
+        files = [LoadedFile(path=path, sha256=digest_cached(path), stamp=stamp_of(path)) for path in paths]
         return Loaded(version=self.rustc.version, target="", files=tuple(files))
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
@@ -159,7 +159,7 @@ def _content_to_reuse(compiler: RustCompiler, module: Module, request: CompileRe
     wanted = request.reuse or (use is not None and use.trials is not None)
     if not wanted or plugin is None or (compiler.known is None and compiler.residents is None):
         return ""
-    return digest_value([module_facts(module), digest_once(plugin)])
+    return digest_value([module_facts(module), digest_cached(plugin)])
 
 
 def _compile(

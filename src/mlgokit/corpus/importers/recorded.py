@@ -21,7 +21,7 @@ from mlgokit.compiler.wrapping import WrappedCall
 from mlgokit.errors import InputError, ReuseError
 from mlgokit.files import atomic_write, writing
 from mlgokit.manifest import is_made_by_stage, write_manifest
-from mlgokit.unpacking import inflated
+from mlgokit.unpacking import inflate
 
 _SUFFIXES = {"cpp-output": ".i", "c++-cpp-output": ".ii"}
 _LONGEST_TEXT = 256 << 20
@@ -173,7 +173,7 @@ def _keep(packed: Path, folder: Path, name: str) -> Path:
         number += 1
         path = (folder / name).with_stem(f"{Path(name).stem}-{number}")
     try:
-        text = inflated(packed.read_bytes(), most_bytes=_LONGEST_TEXT)
+        text = inflate(packed.read_bytes(), most_bytes=_LONGEST_TEXT)
     except (ValueError, zlib.error) as error:
         raise InputError(
             f"{packed}: expected preprocessed text of at most {_LONGEST_TEXT} bytes, found: {error}; record again"

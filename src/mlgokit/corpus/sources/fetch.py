@@ -17,7 +17,7 @@ from mlgokit.compiler import process
 from mlgokit.corpus.sources.projects import Archive, Project
 from mlgokit.corpus.sources.unpack import MAX_BYTES, unpack_archive
 from mlgokit.errors import FetchError, ToolError
-from mlgokit.files import digest_file, put_in_place, temporary_beside, writing
+from mlgokit.files import digest_file, move_into_place, temporary_beside, writing
 from mlgokit.locks import locked
 from mlgokit.manifest import sign_new
 
@@ -65,7 +65,7 @@ def fetch_archive(
     try:
         _download(archive, partial, report=report or (lambda _done, _total: None), deadline=deadline)
         with writing(path):
-            put_in_place(partial, path)
+            move_into_place(partial, path)
     except FetchError as error:
         remedy = f"check the network, or put the file at {path} by hand"
         raise FetchError(f"{archive.file} ({archive.registry} {archive.package}): {error}; {remedy}") from error

@@ -1,7 +1,7 @@
-"""What stands before a model's first dense layer: numbers that each are a function of one feature.
+"""The part of a TFLite model before its first dense layer, where each number is a function of one feature.
 
-A cell is such a number. Operators that move elements move cells; those of numbers make new functions, once for each
-function and not for each cell.
+A cell is such a number, kept as its function. Operators that move elements move cells; operators of numbers make new
+functions, once for each function and not for each cell.
 """
 
 import math
@@ -16,11 +16,11 @@ from mlgokit.policy.tflite.graph import Array, Operator
 from mlgokit.policy.tflite.steps import INFINITY, Floats, Steps, merge_knots, representatives
 
 MOST_COLUMNS = 1024
-"""Elements of a feature."""
+"""Maximum elements of a feature."""
 MOST_CELLS = 1 << 16
-"""What one operator may make; eviction of 33 columns has 1,386."""
+"""Maximum cells that one operator may make; eviction of 33 columns has 1,386."""
 MOST_CATEGORIES = 256
-"""Rows of a table that is looked up by a raw value."""
+"""Maximum rows of an embedding table that is looked up by a raw feature value."""
 _MIRRORED = {
     "EQUAL": "EQUAL",
     "NOT_EQUAL": "NOT_EQUAL",
@@ -29,16 +29,16 @@ _MIRRORED = {
     "GREATER": "LESS",
     "GREATER_EQUAL": "LESS_EQUAL",
 }
-"""Comparisons, and what they are with both sides exchanged."""
+"""For each comparison the one that is equal to it with both operands exchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Raw:
-    """A feature's raw value.
+    """The function that returns a feature's raw value.
 
     Attributes:
-        absolute: whether it is taken without its sign.
-        infinite: what stands in the place of infinity, if something does.
+        absolute: whether the absolute value is returned.
+        infinite: number that replaces infinity; ``None`` if infinity is not replaced.
     """
 
     absolute: bool = False
@@ -47,17 +47,17 @@ class Raw:
 
 Function = Raw | Steps
 BOOLEAN = Steps(knots=np.array([1], np.float32), values=np.array([0, 1], np.float32))
-"""A raw value that is 0 or 1."""
+"""The function of a feature whose raw values are 0 and 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cell:
-    """A number that depends on one feature, or on none.
+    """A number that is a function of one element of one feature, or a constant.
 
     Attributes:
-        feature: its name; empty for a constant.
-        column: which element of the feature.
-        function: of the raw value.
+        feature: name of the feature; empty for a constant.
+        column: position of the element in the feature.
+        function: function of the element's raw value.
     """
 
     feature: str
@@ -66,26 +66,26 @@ class Cell:
 
 
 def input_cells(feature: str, shape: Sequence[int]) -> Array:
-    """The elements of an input, as cells.
+    """Make a cell of each element of an input.
 
     Raises:
-        ValueError: there are more than a compiler's decision has columns.
+        ValueError: the input has more than :data:`MOST_COLUMNS` elements.
     """
     raw = Raw()
     count = math.prod(check_size(shape))
     if count > MOST_COLUMNS:
-        raise ValueError(f"{feature[:80]!r} of {count} elements, expected at most {MOST_COLUMNS}")
-    return _objects([Cell(feature=feature, column=column, function=raw) for column in range(count)], shape)
+        raise ValueError(f"an input {feature[:80]!r} of {count} elements (at most {MOST_COLUMNS} can be read)")
+    return _cell_array([Cell(feature=feature, column=column, function=raw) for column in range(count)], shape)
 
 
 def constant_cells(values: Array) -> Array:
-    """Numbers as cells."""
+    """Make a cell of each number; equal numbers share one."""
     known: dict[float, Cell] = {}
-    return _objects([known.setdefault(value, constant(value)) for value in values.ravel().tolist()], values.shape)
+    return _cell_array([known.setdefault(value, constant(value)) for value in values.ravel().tolist()], values.shape)
 
 
 def constant(value: float) -> Cell:
-    """A number as a cell."""
+    """Make a cell of one number."""
     steps = Steps(knots=np.empty(0, np.float32), values=np.array([value], np.float32))
     return Cell(feature="", column=0, function=steps)
 
@@ -96,43 +96,44 @@ def is_cells(value: Array) -> bool:
 
 
 def as_cells(value: Array) -> Array:
-    """An array of either kind as cells."""
+    """Return ``value`` itself if it has cells, else its numbers as cells."""
     return value if is_cells(value) else constant_cells(value)
 
 
-class Workshop:
-    """Memoized functions by how they are computed: columns share them."""
+class CellOperators:
+    """Applies operators to cells. Functions are memoized by how they are computed, so that columns share them."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Any, ...], Any] = {}
 
     def apply(self, operator: Operator, inputs: Sequence[Array], dtype: np.dtype[Any]) -> Array:
-        """An operator of numbers on cells; ``dtype`` is of what it makes.
+        """Apply an operator of numbers to cells; ``dtype`` is the type of its output tensor.
 
         Raises:
-            ValueError: it does not fit, or what it makes is no function of one feature by steps.
+            ValueError: the operator does not fit its inputs, or its output is no step function of one feature.
         """
         match operator.kind:
             case "CAST":
-                cells = self._each(inputs[0], ("CAST", dtype.kind), lambda function: _cast(function, dtype))
+                cells = self._map(inputs[0], ("CAST", dtype.kind), lambda function: _cast(function, dtype))
             case "BUCKETIZE":
                 row = read_boundaries(operator)
-                cells = self._each(inputs[0], ("BUCKETIZE", row.tobytes()), lambda function: _ranks(function, row))
+                cells = self._map(inputs[0], ("BUCKETIZE", row.tobytes()), lambda function: _bucketize(function, row))
             case "GATHER":
                 cells = self._gather(operator, inputs)
             case "SELECT_V2":
                 cells = self._select(*(as_cells(value) for value in inputs))
             case kind if kind in UNARY:
-                cells = self._each(inputs[0], (kind,), lambda function: _unary(kind, function))
+                cells = self._map(inputs[0], (kind,), lambda function: _unary(kind, function))
             case kind:
                 left, right = (as_cells(value) for value in inputs)
-                cells = self._pairs(kind, left, right)
+                cells = self._combine(kind, left, right)
         if operator.options.get("FusedActivationFunction", 0):
-            return self._each(cells, ("RELU",), lambda steps: _activate(operator, steps))
+            return self._map(cells, ("RELU",), lambda steps: _activate(operator, steps))
         return cells
 
-    def _each(self, cells: Array, name: tuple[Any, ...], make: Callable[[Function], Function]) -> Array:
-        return _objects(
+    def _map(self, cells: Array, name: tuple[Any, ...], make: Callable[[Function], Function]) -> Array:
+        """Replace the function of each cell by what ``make`` makes of it; ``name`` identifies ``make``."""
+        return _cell_array(
             [
                 Cell(
                     feature=cell.feature,
@@ -144,7 +145,8 @@ class Workshop:
             cells.shape,
         )
 
-    def _pairs(self, kind: str, left: Array, right: Array) -> Array:
+    def _combine(self, kind: str, left: Array, right: Array) -> Array:
+        """Apply an operator of two numbers to pairs of cells."""
         check_size(np.broadcast_shapes(left.shape, right.shape))
         lefts, rights = np.broadcast_arrays(left, right)
         cells: list[Cell] = []
@@ -156,9 +158,10 @@ class Workshop:
                 lambda first=first, second=second: _binary(kind, first.function, second.function),
             )
             cells.append(Cell(feature=feature, column=column, function=function))
-        return _objects(cells, lefts.shape)
+        return _cell_array(cells, lefts.shape)
 
     def _select(self, condition: Array, yes: Array, no: Array) -> Array:
+        """Apply a SELECT_V2 to cells."""
         check_size(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
         parts = np.broadcast_arrays(condition, yes, no)
         cells: list[Cell] = []
@@ -169,9 +172,10 @@ class Workshop:
                 feature, ("SELECT_V2", *functions), lambda functions=functions: _choose(*functions)
             )
             cells.append(Cell(feature=feature, column=column, function=function))
-        return _objects(cells, parts[0].shape)
+        return _cell_array(cells, parts[0].shape)
 
     def _gather(self, operator: Operator, inputs: Sequence[Array]) -> Array:
+        """Look up rows of a constant matrix by cells."""
         table, places = inputs
         if (
             is_cells(table)
@@ -179,19 +183,20 @@ class Workshop:
             or operator.options.get("Axis", 0)
             or operator.options.get("BatchDims", 0)
         ):
-            raise ValueError("expected rows of a constant table")
+            raise ValueError("a GATHER that does not look up rows of a constant matrix (Axis 0, BatchDims 0)")
         check_size((*places.shape, table.shape[1]))
         rows: list[Cell] = []
         for cell in places.ravel().tolist():
             made = self._memoize(
                 cell.feature,
                 ("GATHER", table.tobytes(), cell.function),
-                lambda cell=cell: _rows(cell.function, table),
+                lambda cell=cell: _look_up(cell.function, table),
             )
             rows += [Cell(feature=cell.feature, column=cell.column, function=function) for function in made]
-        return _objects(rows, (*places.shape, table.shape[1]))
+        return _cell_array(rows, (*places.shape, table.shape[1]))
 
     def _memoize(self, feature: str, name: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """Return what ``make`` made under this name before, or make it; errors name the feature."""
         if name not in self._made:
             try:
                 with np.errstate(all="ignore"):
@@ -201,29 +206,31 @@ class Workshop:
         return self._made[name]
 
 
-def _objects(cells: Sequence[Cell], shape: Sequence[int]) -> Array:
+def _cell_array(cells: Sequence[Cell], shape: Sequence[int]) -> Array:
+    """Make an array of cells, of bounded size."""
     if len(cells) > MOST_CELLS:
-        raise ValueError(f"{len(cells)} numbers before the first dense layer, expected at most {MOST_CELLS}")
+        raise ValueError(f"{len(cells)} numbers before the first dense layer (at most {MOST_CELLS} can be read)")
     array = np.empty(len(cells), object)
     array[:] = cells
     return array.reshape(tuple(shape))
 
 
 def _shared_input(cells: Sequence[Cell]) -> tuple[str, int]:
-    """The one feature and column that cells depend on."""
+    """Find the feature and the column that all cells depend on; an empty name if all are constant."""
     inputs = {(cell.feature, cell.column) for cell in cells if cell.feature}
     if len(inputs) > 1:
         names = " and ".join(sorted({f"{feature}[{column}]" for feature, column in inputs}))
-        raise ValueError(f"{names} in one number before the first dense layer, expected one feature")
+        raise ValueError(f"a number before the first dense layer that depends on {names}, not on one feature alone")
     return next(iter(inputs), ("", 0))
 
 
-def _ranks(function: Function, row: Floats) -> Steps:
+def _bucketize(function: Function, row: Floats) -> Steps:
+    """Make the function that counts the boundaries ``row`` which are not above a cell's value."""
     if isinstance(function, Steps):
         values = np.searchsorted(row, function.values.astype(np.float32), side="right")
         return Steps(knots=function.knots, values=values.astype(np.float32))
     if function.absolute:
-        raise ValueError("the boundaries of a value without its sign")
+        raise ValueError("a BUCKETIZE of the absolute value of a feature")
     knots = merge_knots([row])
     if function.infinite is not None:
         knots = merge_knots([knots, INFINITY])
@@ -234,12 +241,14 @@ def _ranks(function: Function, row: Floats) -> Steps:
 
 
 def _cast(function: Function, dtype: np.dtype[Any]) -> Function:
+    """Make the function of a cell that is converted to another type."""
     if isinstance(function, Raw):
         return BOOLEAN if dtype.kind == "b" else function
     return Steps(knots=function.knots, values=function.values.astype(dtype).astype(np.float32), row=function.row)
 
 
 def _unary(kind: str, function: Function) -> Function:
+    """Make the function of an operator of one number."""
     if isinstance(function, Steps):
         return Steps(knots=function.knots, values=UNARY[kind](function.values).astype(np.float32), row=function.row)
     if kind == "ABS" and function.infinite is None:
@@ -250,12 +259,14 @@ def _unary(kind: str, function: Function) -> Function:
 
 
 def _activate(operator: Operator, function: Function) -> Function:
+    """Make the function of a cell after a fused activation."""
     if isinstance(function, Raw):
-        raise ValueError("an activation of a raw value")  # noqa: TRY004  (of the model, not of the call)
+        raise ValueError("an activation of a raw feature value")  # noqa: TRY004  (of the model, not of the call)
     return Steps(knots=function.knots, values=apply_activation(operator, function.values), row=function.row)
 
 
 def _binary(kind: str, left: Function, right: Function) -> Function:
+    """Make the function of an operator of two numbers that depend on the same feature."""
     if isinstance(left, Steps) and isinstance(right, Steps):
         knots = merge_knots([left.knots, right.knots])
         raw = representatives(knots)
@@ -271,7 +282,7 @@ def _binary(kind: str, left: Function, right: Function) -> Function:
 
 
 def _compare(kind: str, raw: Raw, number: float) -> Steps:
-    """Compare a raw value with a number."""
+    """Make the step function that compares a raw value with a number."""
     if math.isinf(number) and number > 0 and kind in {"EQUAL", "NOT_EQUAL"}:
         # The plugin's least value is that of minus infinity as well, which no feature has.
         return Steps(knots=INFINITY, values=np.array([0, 1] if kind == "EQUAL" else [1, 0], np.float32))
@@ -289,24 +300,28 @@ def _compare(kind: str, raw: Raw, number: float) -> Steps:
 
 
 def _choose(condition: Function, yes: Function, no: Function) -> Function:
+    """Make the function of a SELECT_V2: a step function, or a raw value in which a number replaces infinity."""
     if isinstance(condition, Raw):
         condition = BOOLEAN
     about_infinity = np.array_equal(condition.knots, INFINITY) and condition.values.tolist() == [0, 1]
     if about_infinity and isinstance(no, Raw) and isinstance(yes, Steps) and not len(yes.knots) and not no.absolute:
         return Raw(infinite=float(yes.values[0]))
     if isinstance(yes, Raw) or isinstance(no, Raw):
-        raise ValueError("a choice between raw values that is not about infinity")  # noqa: TRY004  (as above)
+        raise ValueError("a SELECT_V2 of a raw feature value that does more than replace infinity")  # noqa: TRY004  (as above)
     knots = merge_knots([condition.knots, yes.knots, no.knots])
     raw = representatives(knots)
     values = np.where(condition.at(raw) != 0, yes.at(raw), no.at(raw)).astype(np.float32)
     return Steps(knots=knots, values=values, row=max((yes.row, no.row), key=len))
 
 
-def _rows(function: Function, table: Array) -> list[Steps]:
-    """Each column of a table that is looked up by a feature, as a function of the feature."""
+def _look_up(function: Function, table: Array) -> list[Steps]:
+    """Make a step function of each column of an embedding table, whose row ``function`` selects."""
     if isinstance(function, Raw):
         if len(table) > MOST_CATEGORIES or function.absolute or function.infinite is not None:
-            raise ValueError(f"a table of {len(table)} rows by a raw value, expected at most {MOST_CATEGORIES}")
+            raise ValueError(
+                f"a table of {len(table)} rows that is looked up by a raw feature value (at most {MOST_CATEGORIES} can "
+                "be read)"
+            )
         knots, places = np.arange(1, len(table), dtype=np.float32), np.arange(len(table))
     else:
         knots, places = function.knots, function.values.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Compares a model and a policy on the same drawn observations."""
+"""Compares the decisions of a TFLite model and of a policy on the same random observations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from mlgokit.policy.tflite.read_policy import BOOLEANS, COUNTED
 from mlgokit.policy.tflite.steps import Floats, merge_knots
 from mlgokit.problems import PROBLEMS, Problem
 
-_AT_ONCE = 100
-"""Observations that a policy decides about together, which is quicker."""
+_BATCH = 100
+"""Observations that a policy decides about at once, which is quicker."""
 _NAN_SHARE = 0.05
-"""Of the values of a feature that is no whole number."""
+"""Share of NaN among the drawn values of a floating-point feature."""
 _MOST_COUNTS = 20
-"""Of counts that are read as they are; LLVM's are hardly larger."""
+"""Bound of the drawn values of features that are counts; LLVM's are hardly larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class Comparison:
     """How often a model and a policy agree.
 
     Attributes:
-        observations: how many were drawn.
-        differing: in how many the decisions were others.
+        observations: number of drawn observations.
+        differing: number of observations for which the two decide differently.
     """
 
     observations: int
@@ -38,35 +38,35 @@ class Comparison:
 
 
 def compare(graph: Graph, policy: Policy, rng: np.random.Generator, *, observations: int, origin: str) -> Comparison:
-    """Draw observations around the boundaries of the policy's features, and have both decide.
+    """Draw observations around the boundaries of the policy's features, and count where model and policy disagree.
 
     Args:
-        graph: the model; one that draws its decisions takes the likeliest here, and explores nothing.
-        policy: what :func:`~mlgokit.policy.tflite.read_policy.read_policy` made of it.
-        rng: for the observations.
-        observations: how many.
-        origin: what messages call the model.
+        graph: the model; if it draws its decisions, the likeliest decision is taken.
+        policy: the policy that :func:`~mlgokit.policy.tflite.read_policy.read_policy` made of the model.
+        rng: generator of the observations.
+        observations: number of observations.
+        origin: name of the model in error messages.
 
     Raises:
         InputError: the model cannot be evaluated.
     """
     differing = 0
-    for first in range(0, observations, _AT_ONCE):
-        drawn = draw_observations(graph, policy, rng, min(_AT_ONCE, observations - first))
+    for first in range(0, observations, _BATCH):
+        drawn = draw_observations(graph, policy, rng, min(_BATCH, observations - first))
         for values, decision in zip(drawn, decisions_of(policy, drawn), strict=True):
             differing += _decide(graph, values, origin) != decision
     return Comparison(observations=observations, differing=differing)
 
 
 def draw_observations(graph: Graph, policy: Policy, rng: np.random.Generator, count: int) -> list[dict[str, Array]]:
-    """``count`` observations for a model and a policy: raw values by feature, in the shapes of the model's inputs."""
+    """Draw ``count`` observations: raw values by feature, in the shapes of the model's inputs."""
     boundaries = _boundaries(policy)
     shapes = {graph.input_name(index).removeprefix(PREFIX): graph.tensors[index].shape for index in graph.inputs}
     return [_draw(PROBLEMS[policy.problem], shapes, boundaries, rng) for _ in range(count)]
 
 
 def decisions_of(policy: Policy, observations: Sequence[Mapping[str, Array]]) -> list[int]:
-    """What a policy of yes or no, or of columns, decides without exploration; raw values by feature."""
+    """Decide each observation (raw values by feature) by a policy of yes or no, or of columns, without exploration."""
     if policy.output is not OutputKind.COLUMN_LOGIT:
         rows = [[float(observation[name].ravel()[0]) for name in policy.features] for observation in observations]
         return [int(preference > 0) for preference in policy.preferences(np.array(rows))]
@@ -83,7 +83,7 @@ def decisions_of(policy: Policy, observations: Sequence[Mapping[str, Array]]) ->
 
 
 def _decide(graph: Graph, observation: Mapping[str, Array], origin: str) -> int:
-    """What the model decides."""
+    """Evaluate the model on one observation, and return its decision."""
     values = {f"{PREFIX}{name}": value for name, value in observation.items()}
     named = {graph.tensors[index].name: values.get(graph.input_name(index)) for index in graph.inputs}
     outputs = evaluate(graph, {name: value for name, value in named.items() if value is not None}, origin=origin)
@@ -97,6 +97,7 @@ def _decide(graph: Graph, observation: Mapping[str, Array], origin: str) -> int:
 
 
 def _boundaries(policy: Policy) -> dict[str, Floats]:
+    """Collect the boundaries of each feature of a policy with a quantile normaliser."""
     boundaries: dict[str, Floats] = {}
     if isinstance(policy.normaliser, Quantile):
         for name, row in zip(policy.features, policy.normaliser.boundaries, strict=True):
@@ -108,7 +109,7 @@ def _boundaries(policy: Policy) -> dict[str, Floats]:
 def _draw(
     problem: Problem, shapes: Mapping[str, tuple[int, ...]], boundaries: Mapping[str, Floats], rng: np.random.Generator
 ) -> dict[str, Array]:
-    """Raw values of all features: at boundaries and just below, and NaN; of what has none, 0 or 1."""
+    """Draw raw values of all features: boundaries, values just below them, and NaN; 0 or 1 without boundaries."""
     inputs: dict[str, Array] = {}
     for feature in problem.features:
         shape, whole = shapes.get(feature.name, (1,)), feature.type == "int64_t"

@@ -1,6 +1,6 @@
-"""The values of a graph in numpy: what TFLite computes, for the operators that policies have.
+"""Evaluates TFLite models in numpy, without TFLite, for the operators that policies have.
 
-It needs no TFLite. Sums of dense layers have another order than TFLite's, so their last bits may differ.
+Dense layers are summed in another order than TFLite's, so their last bits may differ.
 """
 
 import math
@@ -15,28 +15,28 @@ from mlgokit.policy.tflite.graph import Array, Graph, Operator
 
 Kernel = Callable[[Operator, Sequence[Array]], Array]
 MOST_WORK = 1 << 22
-"""Elements that all operators together may give."""
+"""Maximum elements of the outputs of all operators together."""
 RELU = 1
-"""The number of a fused activation; 0 is none."""
+"""Number of the fused activation RELU in the schema; 0 is none."""
 UNIFORM_DRAWS = frozenset(("RANDOM_UNIFORM", "CUSTOM 'RandomUniformInt'"))
-"""Operators by which a policy draws whether to explore, and what it does then. TFLite itself has only the first."""
+"""Operators by which a policy draws whether to explore, and a random decision. TFLite itself has only the first."""
 CHOICES = ("SELECT", "SELECT_V2")
 
 
 def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model") -> dict[str, Array]:
-    """The outputs of ``graph``, by name, without exploration.
+    """Compute the outputs of ``graph``, by name, without exploration.
 
-    ``MULTINOMIAL``, which draws a decision by logits, takes the largest. Where a uniform draw chooses between two
-    values of which one is drawn too, as it does in an epsilon-greedy policy, the other is taken: no decision is
-    likelier. Outputs that are still drawn are left out.
+    ``MULTINOMIAL``, which draws a decision by logits, takes the largest logit. Where a random number selects between a
+    random and a computed decision, as in an epsilon-greedy policy, the computed one is taken, which is the likeliest.
+    Outputs that depend on random numbers in other ways are left out.
 
     Args:
         graph: the model.
-        values: inputs by name, such as ``action_node_count:0``; those that are not there are 0.
-        origin: what messages call the model.
+        values: inputs by name, such as ``action_node_count:0``; missing inputs are 0.
+        origin: name of the model in error messages.
 
     Raises:
-        InputError: an operator is not known, or does not fit its inputs.
+        InputError: an operator is not supported, or does not fit its inputs.
     """
     known_values: dict[int, Array] = {}
     for index in graph.inputs:
@@ -63,7 +63,7 @@ def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model"
             value = report_shape_errors(KERNELS[operator.kind], origin)(operator, read)
             left -= value.size
             if left < 0:
-                raise misfit_error(operator, origin, "more work than a policy is")
+                raise misfit_error(operator, origin, f"more than {MOST_WORK} computed elements in the model")
             (output,) = operator.outputs
             known_values[output] = value.astype(graph.tensors[output].dtype, copy=False)
     known = (index for index in graph.outputs if index not in drawn)
@@ -71,10 +71,10 @@ def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model"
 
 
 def operands(graph: Graph, operator: Operator, values: Mapping[int, Array], origin: str) -> list[Array]:
-    """Look up the inputs of an operator with one output.
+    """Look up the values of an operator's inputs.
 
     Raises:
-        InputError: one has no value yet, or there are none or several outputs.
+        InputError: an input has no value yet, or the operator does not have exactly one output.
     """
     if len(operator.outputs) != 1:
         raise misfit_error(operator, origin, f"{len(operator.outputs)} outputs")
@@ -82,10 +82,10 @@ def operands(graph: Graph, operator: Operator, values: Mapping[int, Array], orig
 
 
 def operand(graph: Graph, index: int, values: Mapping[int, Array], origin: str) -> Array:
-    """The value of a tensor: a constant, or one computed before.
+    """Look up the value of a tensor: a constant, or one that was computed before.
 
     Raises:
-        InputError: it has none.
+        InputError: the tensor has no value yet.
     """
     tensor = graph.tensors[index]
     value = values.get(index, tensor.data)
@@ -98,7 +98,7 @@ def operand(graph: Graph, index: int, values: Mapping[int, Array], origin: str) 
 
 
 def unknown_operator_error(kind: str, known: Mapping[str, Any], origin: str) -> InputError:
-    """The error for an operator that is not among ``known``."""
+    """Make the error for an operator that is not among ``known``."""
     return InputError(
         f"model {origin}: operator {kind}: expected one of {', '.join(sorted(known))}, found another; "
         "convert a policy that is made of those"
@@ -106,7 +106,7 @@ def unknown_operator_error(kind: str, known: Mapping[str, Any], origin: str) -> 
 
 
 def misfit_error(operator: Operator, origin: str, what: object) -> InputError:
-    """The error for an operator whose inputs or options do not fit it."""
+    """Make the error for an operator whose inputs or options do not fit it; ``what`` says what was found."""
     return InputError(
         f"model {origin}: operator {operator.kind} with output {operator.outputs[:1]}: expected inputs and options "
         f"that fit it, found {what}; see docs/how-to/tflite.md for what can be read"
@@ -114,7 +114,7 @@ def misfit_error(operator: Operator, origin: str, what: object) -> InputError:
 
 
 def report_shape_errors(kernel: Kernel, origin: str) -> Kernel:
-    """Wrap ``kernel`` so that errors about shapes name the model."""
+    """Wrap ``kernel`` so that its exceptions about shapes and types become errors that name the model."""
 
     def call(operator: Operator, inputs: Sequence[Array]) -> Array:
         try:
@@ -129,14 +129,14 @@ def report_shape_errors(kernel: Kernel, origin: str) -> Kernel:
 
 
 def check_size(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return ``shape`` if its size is within the limit.
+    """Return ``shape`` if it has at most :data:`MOST_ELEMENTS` elements.
 
     Raises:
-        ValueError: it is larger.
+        ValueError: it has more, or a negative dimension.
     """
     sizes = tuple(int(size) for size in shape)
     if any(size < 0 for size in sizes) or math.prod(sizes) > MOST_ELEMENTS:
-        raise ValueError(f"shape {sizes[:8]}")
+        raise ValueError(f"shape {sizes[:8]}, which is negative or has more than {MOST_ELEMENTS} elements")
     return sizes
 
 
@@ -185,7 +185,7 @@ SHAPES: dict[str, Kernel] = {
     "SQUEEZE": _squeeze,
     "TILE": _tile,
 }
-"""Operators that only put elements elsewhere."""
+"""Operators that only move elements, of any type."""
 
 
 # --- Numbers ----------------------------------------------------------------------------------------------------------
@@ -236,14 +236,14 @@ def apply_activation(operator: Operator, value: Array) -> Array:
         case 1:
             return np.maximum(value, 0)
         case other:
-            raise ValueError(f"fused activation {other}, expected none or RELU")
+            raise ValueError(f"fused activation {other}, which is neither none (0) nor RELU (1)")
 
 
 def read_dense_weights(operator: Operator, inputs: Sequence[Array]) -> tuple[Array, Array]:
     """Read weights [I, O] and bias [O] of a ``FULLY_CONNECTED``.
 
     Raises:
-        ValueError: they are not float matrices.
+        ValueError: the weights are no float matrix, or the bias does not fit them.
     """
     weight = inputs[1]
     if weight.ndim != 2 or weight.dtype.kind != "f" or operator.options.get("WeightsFormat", 0):
@@ -265,10 +265,10 @@ def _dense(operator: Operator, inputs: Sequence[Array]) -> Array:
 def _gather(operator: Operator, inputs: Sequence[Array]) -> Array:
     table, places = inputs[0], inputs[1].astype(np.int64)
     if operator.options.get("Axis", 0) or operator.options.get("BatchDims", 0) or table.ndim == 0:
-        raise ValueError("an axis that is not the first")
+        raise ValueError("a GATHER along another axis than the first")
     check_size((*places.shape, *table.shape[1:]))
     if places.size and not (places.min() >= 0 and places.max() < len(table)):
-        raise ValueError(f"index {places.max()} of {len(table)}")
+        raise ValueError(f"a GATHER of rows {places.min()} to {places.max()} of {len(table)}")
     return table[places]
 
 
@@ -281,11 +281,11 @@ def read_boundaries(operator: Operator) -> Array:
     """Read the ascending boundaries of a ``BUCKETIZE``.
 
     Raises:
-        ValueError: they are not, or there are none.
+        ValueError: the boundaries descend or contain NaN, or there are none.
     """
     boundaries = np.asarray(operator.options.get("Boundaries", ()), np.float32)
     if not boundaries.size or np.isnan(boundaries).any() or (np.diff(boundaries) < 0).any():
-        raise ValueError("boundaries that do not ascend")
+        raise ValueError("a BUCKETIZE without boundaries, or with boundaries that do not ascend")
     return boundaries
 
 
@@ -293,7 +293,8 @@ def _arg_max(_: Operator, inputs: Sequence[Array]) -> Array:
     return np.argmax(inputs[0], axis=int(inputs[1].ravel()[0])).astype(np.int64)
 
 
-def _draw(_: Operator, inputs: Sequence[Array]) -> Array:
+def _multinomial(_: Operator, inputs: Sequence[Array]) -> Array:
+    """Take the largest logit of each row, where TFLite draws one."""
     return np.argmax(inputs[0], axis=-1).astype(np.int64)[:, None]
 
 
@@ -324,7 +325,7 @@ def _unary(kind: str) -> Kernel:
 def _select(operator: Operator, inputs: Sequence[Array]) -> Array:
     condition, yes, no = inputs
     if operator.kind == "SELECT" and not condition.shape == yes.shape == no.shape:
-        raise ValueError(f"a condition of shape {condition.shape} for shapes {yes.shape} and {no.shape}")
+        raise ValueError(f"a SELECT with a condition of shape {condition.shape} for shapes {yes.shape} and {no.shape}")
     check_size(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
     return np.where(condition, yes, no)
 
@@ -340,8 +341,8 @@ KERNELS: dict[str, Kernel] = {
     "FULLY_CONNECTED": _dense,
     "GATHER": _gather,
     "MEAN": _mean,
-    "MULTINOMIAL": _draw,
+    "MULTINOMIAL": _multinomial,
     **dict.fromkeys(CHOICES, _select),
     "SOFTMAX": _softmax,
 }
-"""What is known of each operator. The tensor that takes the value says of what type it is."""
+"""The implementation of each operator. The type of the output tensor is set by the caller."""

@@ -1,6 +1,6 @@
 """The file of a TFLite model: a flatbuffer, read and written with the schema's package (extra ``tflite``).
 
-What is read may be anybody's: every length is held against the file and against what a policy can need.
+Files may come from strangers: every length is checked against the size of the file and against what a policy can need.
 """
 
 import importlib
@@ -17,12 +17,12 @@ from mlgokit.policy.tflite.graph import Array, Graph, Operator, Tensor
 LARGEST_FILE = 1 << 28
 MOST_TENSORS = 1 << 14
 MOST_ELEMENTS = 1 << 20
-"""Of one tensor. The reference's largest has 9,999."""
+"""Maximum elements of one tensor. The largest in google/ml-compiler-opt's policies has 9,999."""
 DEEPEST_SHAPE = 8
 _SCHEMA_VERSION = 3
 _IDENTIFIER = b"TFL3"
 _SIGNATURE = b"action"
-"""The signature of the subgraph that decides. Without one, it is the first, which LLVM takes in any case."""
+"""Signature of the subgraph that decides. Without signatures the first subgraph decides, which LLVM always takes."""
 
 DTYPES = {
     "FLOAT32": np.dtype("<f4"),
@@ -56,18 +56,18 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """The options of an operator: their table in the schema, and the fields that are read and written."""
 _VECTORS = {"Boundaries": np.dtype("<f4"), "NewShape": np.dtype("<i4"), "SqueezeDims": np.dtype("<i4")}
-_DAMAGED = (struct.error, ValueError, IndexError, TypeError, KeyError, OverflowError, AttributeError)
+_DECODING_ERRORS = (struct.error, ValueError, IndexError, TypeError, KeyError, OverflowError, AttributeError)
 
 
 def read_graph(data: bytes, origin: str) -> Graph:
-    """The model in ``data``.
+    """Parse the file of a TFLite model.
 
     Args:
-        data: the file's bytes.
-        origin: what messages call it.
+        data: bytes of the file.
+        origin: name of the model in error messages.
 
     Raises:
-        InputError: it is no such file, is damaged, or has what no policy has.
+        InputError: the bytes are no TFLite model, are damaged, or exceed what a policy can need.
         ToolError: the extra ``tflite`` is not installed.
     """
     schema = _schema()
@@ -82,7 +82,7 @@ def read_graph(data: bytes, origin: str) -> Graph:
         )
     try:
         return _read(schema, data)
-    except _DAMAGED as error:
+    except _DECODING_ERRORS as error:
         raise InputError(
             f"model {origin}: expected a whole TFLite model, found a damaged or unusual one ({error}); "
             "fetch or convert it again"
@@ -90,7 +90,7 @@ def read_graph(data: bytes, origin: str) -> Graph:
 
 
 def graph_bytes(graph: Graph) -> bytes:
-    """The file for ``graph``; the same graph always gives the same bytes, and equal constants stand there once.
+    """Encode ``graph`` as a file; the same graph always gives the same bytes, and equal constants are stored once.
 
     Raises:
         ToolError: the extra ``tflite`` is not installed.
@@ -129,6 +129,7 @@ def graph_bytes(graph: Graph) -> bytes:
 
 
 def _schema() -> Any:
+    """Import the package with TFLite's schema."""
     try:
         return importlib.import_module("tflite")
     except ImportError as error:
@@ -142,13 +143,13 @@ def _schema() -> Any:
 
 
 class _Budget:
-    """How many more elements may be read: an honest file has each of them once."""
+    """Bounds the elements that are read from a file, since a malicious one may refer to the same bytes many times."""
 
     def __init__(self, elements: int) -> None:
         self.left = elements
 
-    def take(self, count: int) -> int:
-        """``count`` itself."""
+    def spend(self, count: int) -> int:
+        """Subtract ``count`` elements from the budget and return ``count``; raise a ValueError if there are fewer."""
         self.left -= count
         if count < 0 or self.left < 0:
             raise ValueError("a list longer than the file")
@@ -156,21 +157,22 @@ class _Budget:
 
 
 def _read(schema: Any, data: bytes) -> Graph:
+    """Decode the subgraph that decides; errors are the caller's to report."""
     budget = _Budget(2 * len(data))
     model: Any = schema.Model.GetRootAs(data, 0)
     if model.Version() != _SCHEMA_VERSION:
         raise ValueError(f"expected version {_SCHEMA_VERSION} of the schema, found {model.Version()}")
     subgraph = model.Subgraphs(_find_deciding_subgraph(model, budget))
-    count = budget.take(subgraph.TensorsLength())
+    count = budget.spend(subgraph.TensorsLength())
     if count > MOST_TENSORS:
         raise ValueError(f"expected at most {MOST_TENSORS} tensors, found {count}")
-    buffers = budget.take(model.BuffersLength())
+    buffers = budget.spend(model.BuffersLength())
     tensors = tuple(_read_tensor(schema, model, buffers, subgraph.Tensors(index), budget) for index in range(count))
     names: dict[int, str] = {
         number: name for name, number in cast("dict[str, Any]", vars(schema.BuiltinOperator)).items()
     }
     kinds: list[str] = []
-    for index in range(budget.take(model.OperatorCodesLength())):
+    for index in range(budget.spend(model.OperatorCodesLength())):
         code = model.OperatorCodes(index)
         # Numbers from 127 on have a field of their own, which older converters leave at 0.
         number = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
@@ -181,33 +183,33 @@ def _read(schema: Any, data: bytes) -> Graph:
             else names.get(number, f"number {number}")
         )
     operators: list[Operator] = []
-    for index in range(budget.take(subgraph.OperatorsLength())):
+    for index in range(budget.spend(subgraph.OperatorsLength())):
         read = subgraph.Operators(index)
         kind: str = kinds[int(read.OpcodeIndex())]
         operators.append(
             Operator(
                 kind=kind,
-                inputs=_numbers(read, "Inputs", budget, count, least=-1),
-                outputs=_numbers(read, "Outputs", budget, count),
+                inputs=_tensor_numbers(read, "Inputs", budget, count, least=-1),
+                outputs=_tensor_numbers(read, "Outputs", budget, count),
                 options=_read_options(schema, kind, read, budget),
             )
         )
     return Graph(
         tensors=tensors,
         operators=tuple(operators),
-        inputs=_numbers(subgraph, "Inputs", budget, count),
-        outputs=_numbers(subgraph, "Outputs", budget, count),
+        inputs=_tensor_numbers(subgraph, "Inputs", budget, count),
+        outputs=_tensor_numbers(subgraph, "Outputs", budget, count),
     )
 
 
 def _find_deciding_subgraph(model: Any, budget: _Budget) -> int:
-    """The number of the subgraph that decides.
+    """Find the number of the subgraph that decides, by its signature.
 
-    A policy saved by the reference has others beside it, such as its training step; each has a signature.
+    Policies that google/ml-compiler-opt saved have other subgraphs too, such as the training step.
     """
-    subgraphs = budget.take(model.SubgraphsLength())
+    subgraphs = budget.spend(model.SubgraphsLength())
     chosen = 0
-    for index in range(budget.take(model.SignatureDefsLength())):
+    for index in range(budget.spend(model.SignatureDefsLength())):
         signature = model.SignatureDefs(index)
         if signature.SignatureKey() == _SIGNATURE:
             chosen = signature.SubgraphIndex()
@@ -218,17 +220,21 @@ def _find_deciding_subgraph(model: Any, budget: _Budget) -> int:
 
 
 def _read_tensor(schema: Any, model: Any, buffers: int, tensor: Any, budget: _Budget) -> Tensor:
+    """Read a tensor, and its value if it is a constant."""
     shape = tuple(int(size) for size in _list(tensor, "Shape", budget))
     name = (tensor.Name() or b"").decode("utf-8", "replace")
-    budget.take(len(name))
+    budget.spend(len(name))
     known = [kind for kind in DTYPES if getattr(schema.TensorType, kind) == tensor.Type()]
     if not known:
-        raise ValueError(f"tensor {name[:80]!r}: element type {tensor.Type()}, expected one of {', '.join(DTYPES)}")
+        raise ValueError(f"tensor {name[:80]!r}: expected a type of {', '.join(DTYPES)}, found number {tensor.Type()}")
     dtype = DTYPES[known[0]]
     if len(shape) > DEEPEST_SHAPE or any(size < 0 for size in shape) or math.prod(shape) > MOST_ELEMENTS:
-        raise ValueError(f"tensor {name[:80]!r}: shape {shape[:DEEPEST_SHAPE]}")
+        raise ValueError(
+            f"tensor {name[:80]!r}: expected at most {DEEPEST_SHAPE} dimensions and {MOST_ELEMENTS} elements, found "
+            f"the shape {shape[:DEEPEST_SHAPE]}"
+        )
     if not tensor.Buffer() < buffers:
-        raise ValueError(f"tensor {name[:80]!r}: buffer {tensor.Buffer()} of {buffers}")
+        raise ValueError(f"tensor {name[:80]!r}: expected one of {buffers} buffers, found number {tensor.Buffer()}")
     buffer = model.Buffers(tensor.Buffer())
     if not buffer.DataLength():
         return Tensor(name=name, dtype=dtype, shape=shape)
@@ -239,21 +245,22 @@ def _read_tensor(schema: Any, model: Any, buffers: int, tensor: Any, budget: _Bu
 
 
 def _list(table: Any, name: str, budget: _Budget) -> Array:
-    """The vector ``name``, as an array; empty if there is none."""
-    if not budget.take(getattr(table, f"{name}Length")()):
+    """Read the vector field ``name`` of a table as an array; empty if the field is absent."""
+    if not budget.spend(getattr(table, f"{name}Length")()):
         return np.empty(0, np.int32)
     return np.asarray(getattr(table, f"{name}AsNumpy")())
 
 
-def _numbers(table: Any, name: str, budget: _Budget, count: int, *, least: int = 0) -> tuple[int, ...]:
-    """Numbers of tensors."""
+def _tensor_numbers(table: Any, name: str, budget: _Budget, count: int, *, least: int = 0) -> tuple[int, ...]:
+    """Read the vector field ``name`` as numbers of tensors, from ``least`` to below ``count``."""
     numbers = tuple(int(number) for number in _list(table, name, budget))
     if any(not least <= number < count for number in numbers):
-        raise ValueError(f"{name}: a tensor of {count} that is not there")
+        raise ValueError(f"{name}: expected numbers of {count} tensors, found {numbers[:8]}")
     return numbers
 
 
 def _read_options(schema: Any, kind: str, operator: Any, budget: _Budget) -> dict[str, Any]:
+    """Read the options of an operator, as far as :data:`OPTIONS` lists them."""
     if kind not in OPTIONS:
         return {}
     name, fields = OPTIONS[kind]
@@ -261,7 +268,7 @@ def _read_options(schema: Any, kind: str, operator: Any, budget: _Budget) -> dic
     if table is None:
         return {}
     if operator.BuiltinOptionsType() != getattr(schema.BuiltinOptions, name):
-        raise ValueError(f"{kind}: its options are another operator's")
+        raise ValueError(f"{kind}: expected options of the type {name}, found another type")
     options = getattr(schema, name)()
     options.Init(table.Bytes, table.Pos)
     return {
@@ -273,7 +280,7 @@ def _read_options(schema: Any, kind: str, operator: Any, budget: _Budget) -> dic
 
 
 def _contents(graph: Graph) -> tuple[list[Array], list[int]]:
-    """The different buffers of a graph, of which the first is empty by TFLite's rule, and each tensor's number."""
+    """Collect the different buffers of a graph, the first empty by TFLite's rule, and each tensor's buffer number."""
     known: dict[bytes, int] = {b"": 0}
     numbers: list[int] = []
     for tensor in graph.tensors:
@@ -283,6 +290,7 @@ def _contents(graph: Graph) -> tuple[list[Array], list[int]]:
 
 
 def _tensor(schema: Any, builder: Any, tensor: Tensor, buffer: int) -> int:
+    """Write a tensor; returns its offset."""
     kind = next(name for name, dtype in DTYPES.items() if dtype == tensor.dtype)
     fields: dict[str, Any] = {
         "Shape": _vector(builder, np.array(tensor.shape, "<i4")),
@@ -294,12 +302,14 @@ def _tensor(schema: Any, builder: Any, tensor: Tensor, buffer: int) -> int:
 
 
 def _code(schema: Any, builder: Any, kind: str) -> int:
+    """Write an operator code; returns its offset."""
     number = getattr(schema.BuiltinOperator, kind)
     fields = {"DeprecatedBuiltinCode": min(number, 127), "Version": 1, "BuiltinCode": number}
     return _table(schema, builder, "OperatorCode", fields)
 
 
 def _operator(schema: Any, builder: Any, operator: Operator, code: int) -> int:
+    """Write an operator; returns its offset."""
     fields: dict[str, Any] = {
         "OpcodeIndex": code,
         "Inputs": _vector(builder, np.array(operator.inputs, "<i4")),
@@ -320,6 +330,7 @@ def _operator(schema: Any, builder: Any, operator: Operator, code: int) -> int:
 
 
 def _table(schema: Any, builder: Any, name: str, fields: Mapping[str, Any]) -> int:
+    """Write a flatbuffer table with these fields; returns its offset."""
     start: Callable[[Any], None] = getattr(schema, f"{name}Start")
     start(builder)
     for field, value in fields.items():
@@ -328,6 +339,7 @@ def _table(schema: Any, builder: Any, name: str, fields: Mapping[str, Any]) -> i
 
 
 def _vector(builder: Any, values: Array) -> int:
+    """Write a vector of numbers; returns its offset."""
     if not values.size:
         builder.StartVector(max(1, values.itemsize), 0, values.itemsize)
         return builder.EndVector()
@@ -338,6 +350,7 @@ def _vector(builder: Any, values: Array) -> int:
 
 
 def _offsets(builder: Any, offsets: Sequence[int]) -> int:
+    """Write a vector of references to tables; returns its offset."""
     builder.StartVector(4, len(offsets), 4)
     for offset in reversed(offsets):
         builder.PrependUOffsetTRelative(offset)

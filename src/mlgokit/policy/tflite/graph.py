@@ -1,4 +1,4 @@
-"""TFLite models as values (tensors, operators in execution order, inputs, outputs), and how one is built."""
+"""TFLite models as values (tensors, operators in execution order, inputs, outputs), and a builder of such models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ BOOL = np.dtype("?")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tensor:
-    """One tensor.
+    """One tensor of a model.
 
     Attributes:
-        name: its name in the file.
-        dtype: of its elements.
-        shape: its dimensions; none for a scalar.
-        data: its value, of this type and shape, if it is a constant.
+        name: name of the tensor in the file.
+        dtype: type of the elements.
+        shape: dimensions; empty for a scalar.
+        data: value of a constant, of this type and shape; ``None`` for other tensors.
     """
 
     name: str
@@ -34,13 +34,13 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One operation.
+    """One operator of a model.
 
     Attributes:
-        kind: TFLite's name of it, such as ``FULLY_CONNECTED``; ``CUSTOM`` for what is not built in.
-        inputs: numbers of tensors; -1 for one that is left out.
-        outputs: numbers of tensors.
-        options: by the schema's names, such as ``Axis``; those that are not there have the schema's default.
+        kind: TFLite's name of the operator, such as ``FULLY_CONNECTED``; ``CUSTOM`` and its name if it is not built in.
+        inputs: numbers of the tensors that the operator reads; -1 for an optional input that is left out.
+        outputs: numbers of the tensors that the operator computes.
+        options: options by the schema's names, such as ``Axis``; absent ones have the schema's default.
     """
 
     kind: str
@@ -54,10 +54,10 @@ class Graph:
     """A model with one subgraph.
 
     Attributes:
-        tensors: all of them; operators name them by their numbers.
-        operators: each after those whose outputs it reads.
-        inputs: numbers of the tensors that are given.
-        outputs: numbers of the tensors that are asked for.
+        tensors: all tensors; a tensor's number is its position.
+        operators: operators in execution order.
+        inputs: numbers of the model's input tensors.
+        outputs: numbers of the model's output tensors.
     """
 
     tensors: tuple[Tensor, ...]
@@ -66,14 +66,14 @@ class Graph:
     outputs: tuple[int, ...]
 
     def input_name(self, index: int) -> str:
-        """The name of a tensor without the port."""
+        """Name a tensor without the port: ``action_node_count`` of ``action_node_count:0``."""
         return self.tensors[index].name.partition(":")[0]
 
 
 class GraphBuilder:
-    """Builds a graph, one operator after the other. Its methods return tensor numbers.
+    """Builds a graph, one operator after the other. Its methods add a tensor and return the tensor's number.
 
-    Inputs come first: LLVM takes an input's place among the inputs for its number among the tensors.
+    Inputs must be added first: LLVM takes an input's position among the inputs for its number among the tensors.
     """
 
     def __init__(self) -> None:
@@ -83,29 +83,31 @@ class GraphBuilder:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], int] = {}
 
     def input(self, name: str, dtype: np.dtype[Any], shape: Sequence[int]) -> int:
-        """A tensor that is given.
+        """Add an input of the model.
 
         Raises:
-            ValueError: there are other tensors already.
+            ValueError: other tensors were added before.
         """
         if len(self._inputs) != len(self._tensors):
-            raise ValueError(f"input {name}: expected inputs before all other tensors, found one of those")
+            raise ValueError(
+                f"input {name}: expected inputs to be added before all other tensors, found others; reorder"
+            )
         self._inputs.append(self._tensor(name, dtype, shape))
         return self._inputs[-1]
 
     def constant(self, values: Array) -> int:
-        """A tensor with a value; equal ones are one."""
+        """Add a constant, or return the equal one that was added before."""
         key = (values.dtype.str, values.shape, values.tobytes())
         if key not in self._constants:
             self._constants[key] = self._tensor(f"constant{len(self._constants)}", values.dtype, values.shape, values)
         return self._constants[key]
 
     def floats(self, *values: float) -> int:
-        """A constant vector of floats."""
+        """Add a constant vector of floats."""
         return self.constant(np.array(values, FLOAT))
 
     def integers(self, *values: int) -> int:
-        """A constant vector of 32-bit integers."""
+        """Add a constant vector of 32-bit integers."""
         return self.constant(np.array(values, INT32))
 
     def add(
@@ -118,38 +120,38 @@ class GraphBuilder:
         name: str = "",
         **options: Any,
     ) -> int:
-        """What an operator makes: a tensor of this shape and type."""
+        """Add an operator of ``kind`` with one output, a tensor of this shape and type."""
         output = self._tensor(name or f"{kind.lower()}{len(self._operators)}", dtype, shape)
         self._operators.append(Operator(kind=kind, inputs=tuple(inputs), outputs=(output,), options=options))
         return output
 
     def cast(self, tensor: int, dtype: np.dtype[Any]) -> int:
-        """The same numbers as another type."""
+        """Add a conversion of a tensor to another type."""
         return self.add("CAST", [tensor], self._tensors[tensor].shape, dtype)
 
     def reshape(self, tensor: int, shape: Sequence[int], *, name: str = "") -> int:
-        """The same numbers in another shape."""
+        """Add a reshape of a tensor."""
         wanted = self.integers(*shape)
         dtype = self._tensors[tensor].dtype
         return self.add("RESHAPE", [tensor, wanted], shape, dtype, name=name, NewShape=np.array(shape, INT32))
 
     def dense(self, tensor: int, weight: Array, bias: Array, *, relu: bool = False) -> int:
-        """``tensor`` [R, I] through a layer of ``weight`` [I, O] and ``bias`` [O]."""
+        """Add a dense layer on ``tensor`` [R, I] with ``weight`` [I, O] and ``bias`` [O]."""
         rows = self._tensors[tensor].shape[0]
         transposed = self.constant(np.ascontiguousarray(weight.T, FLOAT))
         inputs = [tensor, transposed, self.constant(bias.astype(FLOAT))]
         return self.add("FULLY_CONNECTED", inputs, (rows, weight.shape[1]), FusedActivationFunction=int(relu))
 
     def shape_of(self, tensor: int) -> tuple[int, ...]:
-        """The dimensions of a tensor."""
+        """Return the dimensions of a tensor."""
         return self._tensors[tensor].shape
 
     def dtype_of(self, tensor: int) -> np.dtype[Any]:
-        """The type of a tensor's elements."""
+        """Return the type of a tensor's elements."""
         return self._tensors[tensor].dtype
 
     def finish(self, outputs: Sequence[int]) -> Graph:
-        """The graph that gives these tensors."""
+        """Make the graph whose outputs are these tensors."""
         return Graph(
             tensors=tuple(self._tensors),
             operators=tuple(self._operators),

@@ -1,4 +1,7 @@
-"""The dense network in a model: from its decision back to the features, operator by operator."""
+"""Finds the dense network in a TFLite model, and evaluates all operators before it symbolically.
+
+Before the first dense layer the value of a tensor is an array of cells (``cells.py``), after it a :class:`Stack`.
+"""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlgokit.errors import InputError
-from mlgokit.policy.tflite.cells import Cell, Raw, Workshop, as_cells, input_cells, is_cells
+from mlgokit.policy.tflite.cells import Cell, CellOperators, Raw, as_cells, input_cells, is_cells
 from mlgokit.policy.tflite.evaluate import (
     BINARY,
     KERNELS,
@@ -23,10 +26,11 @@ from mlgokit.policy.tflite.graph import Array, Graph, Operator
 from mlgokit.policy.tflite.steps import Steps
 
 PREFIX = "action_"
-"""What stands before a feature's name in the name of its tensor."""
+"""Prefix of a feature's name in the name of its tensor."""
 _STATE = "network_state"
-"""What the state of the reference's recurrent networks is called."""
+"""Name of the input with the state of google/ml-compiler-opt's recurrent networks."""
 DECISIONS = ("ARG_MAX", "MULTINOMIAL")
+"""Operators that turn logits into a decision."""
 _OF_CELLS = {*SHAPES, *BINARY, *UNARY, "CAST", "BUCKETIZE", "GATHER", "SELECT_V2", "FULLY_CONNECTED", "SOFTMAX"}
 _LEAST_LOGIT = -1e30
 
@@ -42,13 +46,13 @@ class Dense:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stack:
-    """Dense layers on rows of cells.
+    """Dense layers that are applied to each of R rows of cells.
 
     Attributes:
-        cells: [R, I] what the first layer reads, one row for each column that is decided about.
-        layers: of the networks, all the same for each row.
-        shape: of the outputs, R * O in all.
-        mask: the feature that says which may be chosen; empty if none does.
+        cells: [R, I] inputs of the first layer, one row for each column that is decided about.
+        layers: dense layers, the same for each row.
+        shape: shape of the output tensor, with R * O elements.
+        mask: name of the feature that says which columns may be chosen; empty if there is no mask.
     """
 
     cells: Array
@@ -61,10 +65,10 @@ Value = Array | Stack
 
 
 def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
-    """The network whose largest output is the decision, and the operator that decides.
+    """Find the network whose largest output is the decision; also returns the operator that decides.
 
     Raises:
-        InputError: there is no such decision, or something else than such a network before it.
+        InputError: the model has no such operator, or something else than a dense network before it.
     """
     deciding = [operator for operator in graph.operators if operator.kind in DECISIONS]
     if len(deciding) != 1:
@@ -90,7 +94,7 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
                 f"model {origin}: expected inputs for a single decision (batch size 1), found {error}; convert a "
                 "model with batch size 1"
             ) from error
-    workshop = Workshop()
+    cell_operators = CellOperators()
     needed = _needed_operators(graph, deciding[0])
     for number in needed:
         operator = graph.operators[number]
@@ -101,7 +105,7 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
         inputs = [_value(graph, index, values, origin) for index in operator.inputs if index >= 0]
         output = graph.tensors[operator.outputs[0]]
         try:
-            values[operator.outputs[0]] = _apply(operator, inputs, output.dtype, workshop, origin)
+            values[operator.outputs[0]] = _apply(operator, inputs, output.dtype, cell_operators, origin)
         except (ValueError, IndexError, TypeError, OverflowError) as error:
             raise misfit_error(operator, origin, error) from error
     last = _value(graph, deciding[0].inputs[0], values, origin) if deciding[0].inputs else np.zeros(0)
@@ -111,7 +115,7 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
 
 
 def _needed_operators(graph: Graph, deciding: Operator) -> list[int]:
-    """Numbers of the operators that the decision depends on, in their order."""
+    """List the numbers of the operators that the decision depends on, in execution order."""
     maker = {output: number for number, operator in enumerate(graph.operators) for output in operator.outputs}
     wanted, seen = list(deciding.inputs[:1]), set[int]()
     while wanted:
@@ -123,11 +127,14 @@ def _needed_operators(graph: Graph, deciding: Operator) -> list[int]:
 
 
 def _value(graph: Graph, index: int, values: Mapping[int, Value], origin: str) -> Value:
+    """Look up the value of a tensor: computed before, or a constant."""
     value = values.get(index)
     return operand(graph, index, {}, origin) if value is None else value
 
 
-def _apply(operator: Operator, inputs: Sequence[Value], dtype: np.dtype[Any], workshop: Workshop, origin: str) -> Value:
+def _apply(
+    operator: Operator, inputs: Sequence[Value], dtype: np.dtype[Any], cell_operators: CellOperators, origin: str
+) -> Value:
     """Apply an operator to cells, to constants, or to a network."""
     if any(isinstance(value, Stack) for value in inputs):
         return _on_stack(operator, inputs)
@@ -142,23 +149,24 @@ def _apply(operator: Operator, inputs: Sequence[Value], dtype: np.dtype[Any], wo
         layer = _layer(operator, arrays)
         rows = arrays[0].reshape(-1, len(layer.weight))
         return Stack(cells=rows, layers=(layer,), shape=(len(rows), len(layer.bias)))
-    return workshop.apply(operator, arrays, dtype)
+    return cell_operators.apply(operator, arrays, dtype)
 
 
 def _layer(operator: Operator, inputs: Sequence[Array]) -> Dense:
+    """Read the dense layer of a FULLY_CONNECTED, whose weights must be finite constants."""
     if any(is_cells(value) for value in inputs[1:]):
         raise ValueError("weights that depend on features")
     weight, bias = read_dense_weights(operator, inputs)
     activation = operator.options.get("FusedActivationFunction", 0)
     if activation not in {0, 1}:
-        raise ValueError(f"fused activation {activation}, expected none or RELU")
+        raise ValueError(f"fused activation {activation}, which is neither none (0) nor RELU (1)")
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise ValueError("weights that are not finite")
     return Dense(weight=weight, bias=bias, relu=activation == 1)
 
 
 def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
-    """The network with one more operator."""
+    """Append an operator to a network of dense layers."""
     if operator.kind == "SELECT_V2":
         return _mask(inputs)
     stack = inputs[0]
@@ -187,18 +195,18 @@ def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
                 raise ValueError(f"weights for {len(layer.weight)} inputs after {width} outputs")
             return replace(stack, layers=(*stack.layers, layer), shape=(len(stack.cells), len(layer.bias)))
         case _:
-            raise ValueError("no operator of a network of dense layers")
+            raise ValueError("an operator after a dense layer that cannot be merged into a network of dense layers")
 
 
 def _mask(inputs: Sequence[Value]) -> Stack:
-    """A choice between logits and a number below all of them, by a feature."""
+    """Apply a SELECT_V2 that gives columns which may not be chosen a number below all logits: note its mask feature."""
     condition, yes, no = inputs
     flipped = isinstance(no, Stack)
     stack, other = (no, yes) if isinstance(no, Stack) else (yes, no)
     if not isinstance(stack, Stack) or isinstance(other, Stack) or isinstance(condition, Stack) or stack.mask:
-        raise ValueError("a choice that is not between logits and a number")
+        raise ValueError("a SELECT_V2 that does not choose between logits and a number")
     if is_cells(other) or not is_cells(condition) or not (other <= _LEAST_LOGIT).all():
-        raise ValueError("a choice that is not made by a feature, or not for a number below all logits")
+        raise ValueError("a SELECT_V2 whose condition is not a feature, or whose number is not below all logits")
     cells: list[Cell] = condition.ravel().tolist()
     if [cell.column for cell in cells] != list(range(len(stack.cells))) or len({cell.feature for cell in cells}) != 1:
         raise ValueError("a mask that is not one feature with an element for each column")
@@ -213,25 +221,26 @@ def _mask(inputs: Sequence[Value]) -> Stack:
 
 
 def rows_agree(cells: Array, per_column: Container[str]) -> tuple[Cell, ...]:
-    """The cells [I] of the first row, when all rows [R, I] have the same functions of their own columns.
+    """Check that all rows of ``cells`` [R, I] have the same functions, each of its own column; returns the first row.
 
     Args:
-        cells: what the first layer reads.
-        per_column: features that have an element for each row; of all others, each row has the same one.
+        cells: inputs of the first layer.
+        per_column: names of features that have an element for each row; all rows share the element of other features.
 
     Raises:
-        ValueError: a row has another function, or another row's element.
+        ValueError: a row has another function than the first row, or another row's element.
     """
     rows: list[list[Cell]] = cells.tolist()
     for number, row in enumerate(rows):
         for own, cell in zip(rows[0], row, strict=True):
             column = number if cell.feature in per_column else 0
             if own.feature != cell.feature or not _same(own, cell) or cell.column != column:
-                raise ValueError(f"{cell.feature}[{cell.column}] in row {number}, expected what row 0 has of its own")
+                raise ValueError(f"{cell.feature}[{cell.column}] in row {number}, where row 0 has another input")
     return tuple(rows[0])
 
 
 def _same(left: Cell, right: Cell) -> bool:
+    """Whether two cells have the same function, or are equal constants."""
     if left.function is right.function:
         return True
     functions = (left.function, right.function)

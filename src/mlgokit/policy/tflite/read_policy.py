@@ -1,4 +1,4 @@
-"""A TFLite model as a policy: the reference's networks, with their vocabularies and embeddings."""
+"""Converts a TFLite model into a policy: google/ml-compiler-opt's networks, with their vocabularies and embeddings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,20 +29,21 @@ BOOLEANS = frozenset(
 )
 """Features that are 0 or 1 in LLVM, so that a network may read them as they are."""
 COUNTED = "is_local"
-"""In spite of its name the number of a column's local intervals in LLVM, which a network may read as it is too."""
+"""A feature that in spite of its name counts a column's local intervals in LLVM; a network may read it as it is."""
 _MOST_COUNTED = 256
-"""A power of two, so that ranks in a row of so many boundaries are exact; LLVM asks about no more than 10 a unit."""
+"""Largest value of :data:`COUNTED` that is told apart. It is a power of two, so that ranks among so many boundaries are
+exact; LLVM has at most 10 for each register unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPolicy:
-    """What a model became.
+    """A policy that was read from a model.
 
     Attributes:
-        policy: decides as the model does.
-        features: that the model reads, in alphabetical order.
-        draws: whether the model draws its decisions; the policy takes the likeliest.
-        error: the largest difference between what the model's first layer reads and what the policy's does.
+        policy: policy that decides as the model does.
+        features: names of the features that the model reads, in alphabetical order.
+        draws: whether the model draws its decisions at random; the policy takes the likeliest.
+        error: largest difference between an input of the model's first layer and the same input in the policy.
     """
 
     policy: Policy
@@ -52,23 +53,24 @@ class ReadPolicy:
 
 
 def read_policy(graph: Graph, origin: str) -> ReadPolicy:
-    """The policy in ``graph``.
+    """Convert a model into a policy.
 
-    The networks are the model's own, in floats. Before them stands a first layer that only passes inputs on, so that
-    its whole numbers round inputs and no weights.
+    The model's dense layers are kept in floats, behind a first layer that only passes inputs on: a policy's first layer
+    is in integers, which so round inputs and no weights.
 
     Args:
         graph: the model.
-        origin: what messages call it.
+        origin: name of the model in error messages.
 
     Raises:
-        InputError: an operator is not known, or the model has what a policy file cannot have.
+        InputError: an operator is not supported, or the model computes what a policy file cannot represent.
     """
     with np.errstate(all="ignore"):
         return _read(graph, origin)
 
 
 def _read(graph: Graph, origin: str) -> ReadPolicy:
+    """Convert a model into a policy; floating-point warnings are off."""
     stack, deciding = find_network(graph, origin)
     problem = _problem_of(stack, origin)
     try:
@@ -113,7 +115,7 @@ def _read(graph: Graph, origin: str) -> ReadPolicy:
 
 
 def _problem_of(stack: Stack, origin: str) -> Problem:
-    """Which problem's decision it is: two logits, or one for each column with a mask."""
+    """Recognise the problem of a network: inlining has two logits, eviction one for each column, and a mask."""
     outputs, rows = len(stack.layers[-1].bias), len(stack.cells)
     problem = INLINE_SIZE if (rows, outputs) == (1, 2) else REGALLOC_EVICTION
     if problem is REGALLOC_EVICTION and (outputs != 1 or rows < 2):
@@ -131,13 +133,14 @@ def _problem_of(stack: Stack, origin: str) -> Problem:
 
 
 def _remedy(name: str) -> str:
+    """Say what to do about an input that is no feature of LLVM."""
     if name.endswith("_embedding"):
         return "this plugin computes no IR2Vec embeddings, so convert a policy without them"
     return "convert a policy whose inputs are named action_<feature>:0"
 
 
 def _steps(cell: Cell, origin: str) -> Steps:
-    """The cell's function."""
+    """Get the step function of a cell; also of a raw feature whose values are 0 and 1, or small counts."""
     if isinstance(cell.function, Steps):
         if not np.isfinite(cell.function.values).all():
             raise _misfit(origin, f"finite inputs of the first dense layer, of {cell.feature}", "others")
@@ -153,13 +156,14 @@ def _steps(cell: Cell, origin: str) -> Steps:
 
 
 def _misfit(origin: str, expected: str, found: str) -> InputError:
+    """Make the error for a model that a policy file cannot represent."""
     return InputError(
         f"model {origin}: expected {expected}, found {found}; see docs/how-to/tflite.md for what can be read"
     )
 
 
 def _merge(layers: Sequence[Dense]) -> list[Dense]:
-    """The layers, with one where no activation stands between two."""
+    """Multiply successive layers into one where there is no activation between them."""
     merged: list[Dense] = []
     for layer in layers:
         weight, bias = layer.weight.astype(np.float64), layer.bias.astype(np.float64)
@@ -171,6 +175,7 @@ def _merge(layers: Sequence[Dense]) -> list[Dense]:
 
 
 def _constant(steps: Steps, weight: Array) -> Doubles:
+    """Compute what a constant input adds to the biases [O] of the first layer."""
     return float(steps.values[0]) * weight.astype(np.float64)
 
 
@@ -181,7 +186,7 @@ def _first_layers(
     rows: int,
     constant: Doubles,
 ) -> tuple[Dense, Dense]:
-    """What passes the inputs on that are needed, and the model's first layer on these."""
+    """Make the layer that passes on the needed inputs of the normaliser, and the model's first layer after it."""
     taken: list[int] = []
     weights: list[Doubles] = []
     bias = dense.bias + constant
@@ -202,6 +207,7 @@ def _first_layers(
 
 
 def _quantile(rows: Sequence[Floats]) -> Quantile:
+    """Make the normaliser with these rows of boundaries, padded to one length."""
     longest = max(len(row) for row in rows)
     lengths = tuple(len(row) for row in rows)
     bounded = [np.clip(row, -np.finfo(np.float32).max, np.finfo(np.float32).max) for row in rows]

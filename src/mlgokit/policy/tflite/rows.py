@@ -1,9 +1,10 @@
-"""Step functions as rows of a policy's boundaries, to the precision that the first layer has for its inputs.
+"""Expands step functions into the inputs that a policy's quantile normaliser can give its first layer.
 
-A row of n boundaries gives r = rank / n and r * r, each as a whole number of 1 / 8192 (docs/formats.md, "The
-arithmetic"). So a function that jumps in few places is a row of one boundary for each, exactly; x and x * x of a
-vocabulary are its row, filled up to a power of two; and any other, or what those leave over, is the difference of two
-rows in which a boundary stands as often as the function rises, or falls, there.
+A row of n boundaries gives the inputs r = rank / n and r * r, each rounded to a multiple of 1 / 8192 (docs/formats.md,
+"The arithmetic"). So a function with few jumps is expanded exactly, with a row of one boundary for each jump. The
+functions x and x * x of a vocabulary are r and r * r of its row, padded to a power of two. Any other function, and the
+remainder of these, is the difference of two rows, in which a boundary is repeated in proportion to the function's rise,
+or fall, there.
 """
 
 from collections.abc import Sequence
@@ -16,19 +17,21 @@ from mlgokit.policy.normaliser import LARGEST
 from mlgokit.policy.tflite.steps import INFINITY, Doubles, Floats, Steps, drop_equal_steps, merge_knots, representatives
 
 FEW_JUMPS = 16
+"""Jumps up to which a function is expanded exactly."""
 TOLERANCE = 1e-6
-"""Of what is left over, as a part of the largest value."""
+"""Largest remainder that is ignored, relative to the function's largest value."""
 _ROUNDS = 3
+"""Maximum pairs of rows for the remainder of a function, each smaller than the one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Term:
-    """One input of a policy, and how often it is in each function.
+    """One input of a policy, and its factor in the sum of each of E functions.
 
     Attributes:
-        row: which row of boundaries.
-        power: 1 for r, 2 for r * r.
-        factor: [E] by function.
+        row: position of the row of boundaries.
+        power: 1 for the input r, 2 for r * r.
+        factor: [E] factor in each function's sum.
     """
 
     row: int
@@ -38,13 +41,13 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expansion:
-    """Functions of one feature, as sums.
+    """E functions of one feature as sums of the policy's inputs.
 
     Attributes:
-        rows: of boundaries, each ascending.
-        terms: what is added up.
-        constant: [E] what is added besides.
-        error: the largest difference between a function and its sum.
+        rows: rows of boundaries, each ascending.
+        terms: terms of the sums.
+        constant: [E] constant of each sum.
+        error: largest difference between a function and its sum.
     """
 
     rows: tuple[Floats, ...]
@@ -54,10 +57,10 @@ class Expansion:
 
 
 def expand(functions: Sequence[Steps], *, whole_numbers: bool) -> Expansion:
-    """All ``functions`` of one feature as sums over the same rows.
+    """Expand all ``functions`` of one feature into sums over the same rows.
 
     Args:
-        functions: of the feature.
+        functions: step functions of the feature.
         whole_numbers: whether the feature's raw values are whole numbers, none of which is infinite.
     """
     knots = merge_knots([function.knots for function in functions])
@@ -74,7 +77,7 @@ def expand(functions: Sequence[Steps], *, whole_numbers: bool) -> Expansion:
     if not whole_numbers and knots[-1] < INFINITY[0]:
         knots, table = np.concatenate([knots, INFINITY]), np.concatenate([table, table[-1:]])
     total = _Sum(table, knots)
-    row = _fill(max((function.row for function in functions), key=len))
+    row = _pad_row(max((function.row for function in functions), key=len))
     if len(row):
         total.fit(row)
     if not whole_numbers:
@@ -85,10 +88,11 @@ def expand(functions: Sequence[Steps], *, whole_numbers: bool) -> Expansion:
     return Expansion(rows=tuple(total.rows), terms=tuple(total.terms), constant=total.constant, error=error)
 
 
-def _fill(row: Floats) -> Floats:
-    """A row with as many boundaries as a power of two, so that each rank is a whole number of 1 / 8192.
+def _pad_row(row: Floats) -> Floats:
+    """Pad a row to a power of two of boundaries, so that rank / n is a multiple of 1 / 8192, and exact.
 
-    What is added no value reaches but infinity, which has a row of its own; a row of more than 8192 has no such ranks.
+    Only infinity reaches the padding, and infinity has a row of its own. Rows of more than 8192 boundaries have no such
+    ranks, and are not padded.
     """
     if not len(row) or len(row) > LARGEST_INPUT:
         return row
@@ -97,7 +101,7 @@ def _fill(row: Floats) -> Floats:
 
 
 class _Sum:
-    """What functions of one feature are made of so far, and what is left of their table [m + 1, E]."""
+    """The sums of E functions so far, and the remainder of their table [m + 1, E] of values by step."""
 
     def __init__(self, table: Doubles, knots: Floats) -> None:
         self.rows: list[Floats] = []
@@ -108,7 +112,7 @@ class _Sum:
         self._scale = np.maximum(np.abs(table).max(axis=0), 1e-30)
 
     def fit(self, row: Floats) -> None:
-        """Subtract the least-squares fit of r and r * r of a row."""
+        """Add a row with the least-squares factors of r and r * r, and subtract them from the remainder."""
         raw = representatives(self._knots)
         ranks = np.searchsorted(row, raw, side="right") / len(row)
         inputs = np.stack([ranks, ranks * ranks], axis=1).astype(np.float32).astype(np.float64)
@@ -124,7 +128,7 @@ class _Sum:
         self.left = self.left - columns @ factors
 
     def add_infinity(self) -> None:
-        """Subtract from all functions the step from just below infinity to infinity."""
+        """Add a row for the step from just below infinity to infinity, of all functions."""
         jump = self.left[-1] - self.left[-2]
         if jump.any():
             self.terms.append(Term(row=len(self.rows), power=1, factor=jump))
@@ -132,7 +136,7 @@ class _Sum:
             self.left[-1] -= jump
 
     def add_differences(self, row: int) -> None:
-        """Take off one function what is left of it: its rises, and its falls, in a row each, until little is left."""
+        """Add rows for the remainder of function ``row``: one for its rises and one for its falls, a few times."""
         for _ in range(_ROUNDS):
             self.constant[row] += self.left[0, row]
             self.left[:, row] -= self.left[0, row]
@@ -144,7 +148,7 @@ class _Sum:
                 self._add_monotone(heights, sign, row)
 
     def _add_monotone(self, heights: Doubles, sign: float, row: int) -> None:
-        """A row that rises as ``heights`` [m + 1] do, taken off one function, or added to it."""
+        """Add a row that rises as ``heights`` [m + 1] do, for function ``row``, with this sign."""
         if heights[-1] <= 0:
             return
         counts = np.rint(heights / heights[-1] * LARGEST_INPUT).astype(np.int64)

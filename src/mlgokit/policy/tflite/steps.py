@@ -1,6 +1,7 @@
-"""Step functions of one feature: what a normaliser, a vocabulary or an embedding makes of its raw values.
+"""Step functions of one feature, as normalisers, vocabularies and embeddings compute them from raw values.
 
-A step function is its knots, ascending floats, and its values: the first below all knots, then one from each knot on.
+A step function has knots, which are ascending floats, and values: the first is that below all knots, and one more holds
+from each knot on.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,21 +17,21 @@ from mlgokit.policy.tflite.graph import Array
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 INFINITY = np.array([LARGEST], np.float32)
-"""Where the plugin puts an infinite value."""
+"""The float that the plugin replaces infinity by, as an array of one knot."""
 _ROUNDS = 33
-"""Halvings that tell any two floats apart."""
+"""Steps of a binary search that tell any two 32-bit floats apart."""
 _EXACT = 1 << 24
-"""Up to here a float holds every whole number."""
+"""Bound below which a 32-bit float holds every whole number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Steps:
-    """A function of a feature's raw value that changes at some values only.
+    """A step function of a feature's raw value.
 
     Attributes:
-        knots: float32 [m], ascending, no two equal.
-        values: [m + 1] or [m + 1, k].
-        row: the boundaries of the vocabulary that it was made of, if it was; knots stand there more than once.
+        knots: float32 [m] raw values at which the function changes, strictly ascending.
+        values: [m + 1] value on each step, or [m + 1, k] values of k functions with the same knots.
+        row: boundaries of the vocabulary that the function was made from, which may repeat; empty if there is none.
     """
 
     knots: Floats
@@ -38,12 +39,12 @@ class Steps:
     row: Floats = field(default_factory=lambda: np.empty(0, np.float32))
 
     def at(self, raw: Array) -> Array:
-        """The values for ``raw`` values."""
+        """Evaluate the function at ``raw`` values."""
         return self.values[np.searchsorted(self.knots, np.asarray(raw, np.float32), side="right")]
 
 
 def representatives(knots: Floats, *, whole_numbers: bool = False) -> Floats:
-    """[m + 1] a raw value of each step: one below all knots, then the knots."""
+    """Choose a raw value on each step, [m + 1]: one below all knots, then the knots."""
     if not len(knots):
         return np.zeros(1, np.float32)
     with np.errstate(over="ignore"):  # below the least float is infinity
@@ -64,14 +65,17 @@ def drop_equal_steps(steps: Steps) -> Steps:
     return Steps(knots=steps.knots[changes], values=steps.values[kept], row=steps.row)
 
 
-def whole_inputs(normaliser: Normaliser, layer: FirstLayer, index: int, *, whole_numbers: bool) -> Steps:
-    """What the first layer takes of the feature in a row of the normaliser: whole numbers, as doubles [m + 1, k].
+def integer_inputs(normaliser: Normaliser, layer: FirstLayer, index: int, *, whole_numbers: bool) -> Steps:
+    """Compute the integer inputs of the first layer as a step function of one feature's raw value.
 
     Args:
-        normaliser: of the policy.
-        layer: the policy's first layer in integers.
-        index: the row.
+        normaliser: normaliser of the policy.
+        layer: first layer of the policy in integers.
+        index: position of the feature in the normaliser.
         whole_numbers: whether the feature's raw values are whole numbers.
+
+    Returns:
+        The step function, with values [m + 1, k] that are whole numbers as doubles; k inputs for each feature.
     """
     row = _one_row(normaliser, index)
 
@@ -89,6 +93,7 @@ def whole_inputs(normaliser: Normaliser, layer: FirstLayer, index: int, *, whole
 
 
 def _one_row(normaliser: Normaliser, index: int) -> Normaliser:
+    """Make the normaliser of one feature alone."""
     if isinstance(normaliser, SignedLog):
         row = slice(index, index + 1)
         return SignedLog(mean=normaliser.mean[row], scale=normaliser.scale[row], clip=normaliser.clip)
@@ -98,21 +103,21 @@ def _one_row(normaliser: Normaliser, index: int) -> Normaliser:
 
 
 def _log_knots(normaliser: SignedLog, whole: Callable[[Array], Doubles]) -> Floats:
-    """The least float of each whole number that the function becomes; it is monotone."""
+    """Find by binary search the least float at which the integer input of a signed log reaches each of its values."""
 
     def exact(places: Array) -> Doubles:
         return sign * whole(normaliser.apply(_float_at(places)[:, None]))[:, 0]
 
     mean, scale = normaliser.mean.astype(np.float64), normaliser.scale.astype(np.float64)
     sign = -1.0 if scale[0] < 0 else 1.0
-    ends = _place_of(np.array([-LARGEST, LARGEST], np.float32))
+    ends = _ordinal_of(np.array([-LARGEST, LARGEST], np.float32))
     first, last = (float(end) for end in exact(ends))
     levels: Doubles = np.arange(first + 1, last + 1, dtype=np.float64)
     low, high = np.full(len(levels), ends[0]), np.full(len(levels), ends[1])
     for _ in range(_ROUNDS):
         middle = (low + high) // 2
         raw = _float_at(middle).astype(np.float64)
-        # numpy's own logarithm is quick; where it is another than the C library's, it is put right below.
+        # numpy's own logarithm is quick; where it differs from the C library's, the loop below corrects the knot.
         logs = np.copysign(np.log1p(np.abs(raw)), raw)
         inputs = np.clip((logs - mean) * scale, -normaliser.clip, normaliser.clip).astype(np.float32)
         reached = sign * whole(inputs) >= levels
@@ -123,12 +128,13 @@ def _log_knots(normaliser: SignedLog, whole: Callable[[Array], Doubles]) -> Floa
     return merge_knots([_float_at(high)])
 
 
-def _place_of(floats: Floats) -> npt.NDArray[np.int64]:
-    """Whole numbers in the floats' order, neighbours for neighbours."""
+def _ordinal_of(floats: Floats) -> npt.NDArray[np.int64]:
+    """Number the 32-bit floats in their order, so that neighbouring floats have neighbouring numbers."""
     bits = floats.view(np.int32).astype(np.int64)
     return np.where(bits >= 0, bits, -(bits & 0x7FFFFFFF))
 
 
 def _float_at(places: npt.NDArray[np.int64]) -> Floats:
+    """Invert :func:`_ordinal_of`."""
     bits = np.where(places >= 0, places, -places | 0x80000000)
     return bits.astype(np.uint32).view(np.float32)

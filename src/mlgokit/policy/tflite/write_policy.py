@@ -1,8 +1,8 @@
-"""A policy as a TFLite model, as LLVM's development mode and the reference implementation name and shape it.
+"""Converts a policy into a TFLite model, with the names and shapes of LLVM's development mode and ml-compiler-opt.
 
-Inputs and the first layer are the policy's own integers: a table for each feature gives what the first layer reads, and
-sums of whole numbers below 2^24, which floats hold exactly, are put together as 32-bit integers. The other layers are
-in floats; what is in doubles in a policy is in floats there.
+Inputs and the first layer are the policy's own integers: a table for each feature gives the integer inputs, and partial
+sums below 2^24, which floats hold exactly, are added up as 32-bit integers. The other layers are in floats, also where
+the policy computes in doubles.
 """
 
 from dataclasses import dataclass
@@ -16,26 +16,27 @@ from mlgokit.policy.normaliser import LARGEST, Quantile
 from mlgokit.policy.targets import check_exportable_to_llvm
 from mlgokit.policy.tflite.graph import BOOL, FLOAT, INT32, INT64, Array, Graph, GraphBuilder
 from mlgokit.policy.tflite.network import PREFIX
-from mlgokit.policy.tflite.steps import Steps, merge_knots, representatives, whole_inputs
+from mlgokit.policy.tflite.steps import Steps, integer_inputs, merge_knots, representatives
 from mlgokit.problems import PROBLEMS, Feature, Problem
 from mlgokit.spec import AdviceKind, TensorSpec
 
 OUTPUT = "StatefulPartitionedCall"
 LOGITS = "CategoricalProjectionNetwork_logits"
-"""The reference's name of the logits in a training log."""
+"""google/ml-compiler-opt's name of the logits in a training log."""
 EXACT_FLOAT = 1 << 24
+"""Bound up to which 32-bit floats hold all whole numbers exactly."""
 _INT64_FEATURE = "int64_t"
-_UNSENT = (("discount", FLOAT), ("reward", FLOAT), ("step_type", INT32))
-"""What the reference's models take besides features. Nobody reads it."""
+_UNUSED = (("discount", FLOAT), ("reward", FLOAT), ("step_type", INT32))
+"""Inputs of google/ml-compiler-opt's models besides features; no operator reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WrittenModel:
-    """A model, and what its outputs are.
+    """A model that was made of a policy.
 
     Attributes:
         graph: the model.
-        outputs: the names under which LLVM logs them, the decision first, with their tensors.
+        outputs: name under which LLVM logs each output, and specification of its tensor; the decision is first.
     """
 
     graph: Graph
@@ -43,17 +44,18 @@ class WrittenModel:
 
 
 def write_policy(policy: Policy, *, columns: int = 33, draws: bool = False, origin: str = "policy") -> WrittenModel:
-    """The model that decides as ``policy`` does.
+    """Make the model that decides as ``policy`` does.
 
     Args:
-        policy: for a problem of LLVM's, with LLVM's own features only.
-        columns: of an eviction; 33 is what LLVM gives a model.
-        draws: let the model draw its decisions, by the policy's preferences at temperature 1, and give its logits too.
-        origin: what messages call the policy.
+        policy: policy for one of LLVM's problems, with LLVM's own features only.
+        columns: number of columns of an eviction; LLVM gives a model 33.
+        draws: whether the model draws its decisions at random, by the policy's preferences at temperature 1, and has
+            its logits as an output too.
+        origin: name of the policy in error messages.
 
     Raises:
-        PolicyError: the policy needs what LLVM does not send.
-        UsageError: a priority is to be drawn.
+        PolicyError: the policy needs features or a decision that LLVM does not send.
+        UsageError: ``draws`` is set for a priority.
     """
     problem = PROBLEMS[policy.problem]
     _check(policy, problem, draws=draws, origin=origin)
@@ -61,7 +63,7 @@ def write_policy(policy: Policy, *, columns: int = 33, draws: bool = False, orig
     count = columns if problem.advice_kind is AdviceKind.MASKED_CHOICE else 1
     inputs = _inputs(builder, policy, problem, count)
     model = _Model(builder=builder, policy=policy, problem=problem, inputs=inputs, columns=count)
-    answers = _answers(model, _first_layer(model, *_whole_numbers(model)))
+    answers = _answers(model, _first_layer(model, *_integer_inputs(model)))
     average, deviation = _summary(model, answers)
     match problem.advice_kind:
         case AdviceKind.REAL:
@@ -77,11 +79,11 @@ class _Model:
     """A model under construction.
 
     Attributes:
-        builder: has what there is of it.
-        policy: that it is made of.
-        problem: of the policy.
-        inputs: tensors by feature.
-        columns: rows that the networks see.
+        builder: builder with the operators so far.
+        policy: policy that the model is made of.
+        problem: problem of the policy.
+        inputs: numbers of the input tensors, by feature.
+        columns: number of rows that the networks are evaluated on.
     """
 
     builder: GraphBuilder
@@ -92,15 +94,17 @@ class _Model:
 
 
 def _check(policy: Policy, problem: Problem, *, draws: bool, origin: str) -> None:
+    """Check that LLVM can evaluate the policy as a model, and that decisions to draw are no priorities."""
     check_exportable_to_llvm(policy, origin)
     if draws and problem.advice_kind is AdviceKind.REAL:
         raise UsageError(
-            f"policy {origin}: expected a decision that can be drawn, found a priority; export it without --collect"
+            f"policy {origin}: expected a policy of yes or no, or of columns, whose decisions can be drawn, found one "
+            "of priorities; export it without --collect"
         )
 
 
 def _inputs(builder: GraphBuilder, policy: Policy, problem: Problem, columns: int) -> dict[str, int]:
-    """Tensors of the features that the policy needs, in LLVM's order, and what else the reference's models take."""
+    """Add the inputs: the features that the policy needs, in LLVM's order, and the unused ones of ml-compiler-opt."""
     needed = {*policy.features, policy.mask}
     inputs = {
         feature.name: builder.input(
@@ -113,20 +117,21 @@ def _inputs(builder: GraphBuilder, policy: Policy, problem: Problem, columns: in
     }
     if policy.asks_heuristic:
         inputs[problem.default_decision] = builder.input(f"{PREFIX}{problem.default_decision}:0", INT64, (1,))
-    for name, dtype in _UNSENT:
+    for name, dtype in _UNUSED:
         builder.input(f"{PREFIX}{name}:0", dtype, (1,))
     return inputs
 
 
 def _shape(feature: Feature, columns: int) -> tuple[int, ...]:
+    """Return the shape of a feature's input tensor."""
     return (1, columns) if feature.per_column else (1,)
 
 
 # --- Inputs and the first layer ---------------------------------------------------------------------------------------
 
 
-def _whole_numbers(model: _Model) -> tuple[int, list[int]]:
-    """A tensor [columns, I] of what the first layer reads, and which of its inputs each of them is."""
+def _integer_inputs(model: _Model) -> tuple[int, list[int]]:
+    """Add the integer inputs [columns, I] of the first layer; also returns which row of its weights each one has."""
     builder, policy, columns = model.builder, model.policy, model.columns
     layer = policy.integer_layer()
     each = policy.normaliser.width // len(policy.features)
@@ -140,7 +145,7 @@ def _whole_numbers(model: _Model) -> tuple[int, list[int]]:
             continue
         own = places[feature.name]
         whole = feature.type == _INT64_FEATURE
-        rows = [whole_inputs(policy.normaliser, layer, index, whole_numbers=whole) for index in own]
+        rows = [integer_inputs(policy.normaliser, layer, index, whole_numbers=whole) for index in own]
         steps = _combine(rows, whole_numbers=whole)
         order += [each * index + part for index in own for part in range(each)]
         parts.append(_look_up(model, steps, feature))
@@ -150,20 +155,20 @@ def _whole_numbers(model: _Model) -> tuple[int, list[int]]:
 
 
 def _combine(steps: list[Steps], *, whole_numbers: bool) -> Steps:
-    """Several functions of one feature as one with all their values."""
+    """Combine several step functions of one feature into one with all their values."""
     knots = merge_knots([step.knots for step in steps])
     raw = representatives(knots, whole_numbers=whole_numbers)
     return Steps(knots=knots, values=np.concatenate([step.at(raw) for step in steps], axis=1))
 
 
 def _look_up(model: _Model, steps: Steps, feature: Feature) -> int:
-    """[columns, k] the values of a feature's steps."""
+    """Add the look-up [columns, k] of a step function's values for a feature."""
     builder, value, columns = model.builder, model.inputs[feature.name], model.columns
     shape, width = _shape(feature, columns), steps.values.shape[1]
     knots = steps.knots if len(steps.knots) else np.array([LARGEST], np.float32)
     values = steps.values if len(steps.knots) else np.repeat(steps.values, 2, axis=0)
     if feature.type != _INT64_FEATURE:
-        # NaN is one number to a policy, and beyond all boundaries to TFLite.
+        # A policy replaces NaN by a number; TFLite would rank it above all boundaries.
         nan = model.policy.normaliser.nan if isinstance(model.policy.normaliser, Quantile) else 0.0
         number = builder.add("EQUAL", [value, value], shape, BOOL)
         value = builder.add("SELECT_V2", [number, value, builder.constant(np.full(shape, nan, FLOAT))], shape)
@@ -178,7 +183,7 @@ def _look_up(model: _Model, steps: Steps, feature: Feature) -> int:
 
 
 def _first_layer(model: _Model, rows: int, order: list[int]) -> list[int]:
-    """[columns, O] for each member: the layer's integers, in parts whose sums floats hold exactly."""
+    """Add the first layer of each member, [columns, O], in digits whose sums 32-bit floats hold exactly."""
     builder, layer = model.builder, model.policy.integer_layer()
     outputs: list[int] = []
     for weight, bias, unit in zip(layer.weight[:, order], layer.bias, layer.unit, strict=True):
@@ -198,9 +203,10 @@ def _first_layer(model: _Model, rows: int, order: list[int]) -> list[int]:
 
 
 def digits_of(weight: Array) -> tuple[list[Array], int]:
-    """Whole numbers [I, O] as digits of a base, the highest first, such that no sum with inputs is beyond 2^24.
+    """Split integer weights [I, O] into signed digits of a base, such that no sum over inputs exceeds 2^24.
 
-    Digits have signs, and are as small as they can be.
+    Returns:
+        The digits [I, O], the highest first, and the base, the largest power of two that allows it.
     """
     for bits in range(16, 1, -1):
         base = 1 << bits
@@ -213,8 +219,8 @@ def digits_of(weight: Array) -> tuple[list[Array], int]:
         if all(np.abs(digit).sum(axis=0).max() * LARGEST_INPUT <= EXACT_FLOAT for digit in digits):
             return digits[::-1], base
     raise UsageError(
-        f"policy: expected a first layer of fewer than {len(weight)} inputs, found one whose sums no float holds; "
-        "train one with fewer features"
+        f"policy: expected a first layer whose sums 32-bit floats hold exactly, found one of {len(weight)} inputs with "
+        "larger sums; train a policy with fewer features"
     )
 
 
@@ -222,7 +228,7 @@ def digits_of(weight: Array) -> tuple[list[Array], int]:
 
 
 def _answers(model: _Model, first: list[int]) -> int:
-    """[columns, K] what each member answers."""
+    """Add the other layers of each member; returns the members' answers [columns, K]."""
     builder, policy = model.builder, model.policy
     answers: list[int] = []
     for member, hidden in enumerate(first):
@@ -239,7 +245,7 @@ def _answers(model: _Model, first: list[int]) -> int:
 
 
 def _summary(model: _Model, answers: int) -> tuple[int, int]:
-    """[columns, 1] the average of the members, and their standard deviation if it is needed."""
+    """Add the average [columns, 1] of the members' answers, and their standard deviation (-1 if it is not needed)."""
     builder, columns, members = model.builder, model.columns, model.policy.members
     needed = model.policy.doubt > 0 or model.policy.caution != 0
     if members == 1:
@@ -255,7 +261,7 @@ def _summary(model: _Model, answers: int) -> tuple[int, int]:
 
 
 def _binary_logits(model: _Model, average: int, deviation: int) -> int:
-    """[1, 2] 0 for not inlining, and the preference for inlining."""
+    """Add the logits [1, 2] of inlining: 0 for not inlining, and the preference for inlining after gate and doubt."""
     builder, policy = model.builder, model.policy
     shape = (1, 1)
     preference = average
@@ -264,9 +270,9 @@ def _binary_logits(model: _Model, average: int, deviation: int) -> int:
     if policy.asks_heuristic:
         least = builder.constant(np.zeros(shape, FLOAT))
         if policy.gate is not None:
-            elsewhere, there = (np.full(shape, min(margin, LARGEST), FLOAT) for margin in policy.gate.margins)
-            held = builder.reshape(_is_not_0(model, policy.gate.feature), shape)
-            least = builder.add("SELECT_V2", [held, builder.constant(there), builder.constant(elsewhere)], shape)
+            unset, is_set = (np.full(shape, min(margin, LARGEST), FLOAT) for margin in policy.gate.margins)
+            side = builder.reshape(_is_not_0(model, policy.gate.feature), shape)
+            least = builder.add("SELECT_V2", [side, builder.constant(is_set), builder.constant(unset)], shape)
         if policy.doubt > 0:
             doubted = builder.add("MUL", [deviation, builder.floats(policy.doubt)], shape)
             least = builder.add("ADD", [least, doubted], shape)
@@ -279,13 +285,14 @@ def _binary_logits(model: _Model, average: int, deviation: int) -> int:
 
 
 def _is_not_0(model: _Model, name: str) -> int:
+    """Add the comparison of an input with 0."""
     builder, value = model.builder, model.inputs[name]
     shape, dtype = builder.shape_of(value), builder.dtype_of(value)
     return builder.add("NOT_EQUAL", [value, builder.constant(np.zeros(shape, dtype))], shape, BOOL)
 
 
 def _column_logits(model: _Model, average: int, deviation: int) -> int:
-    """[1, columns] logits; of columns that may not be chosen, the least float."""
+    """Add the logits [1, columns] of columns; those that may not be chosen get the least float."""
     builder, policy, columns = model.builder, model.policy, model.columns
     logits = average
     if policy.caution:
@@ -303,6 +310,7 @@ def _column_logits(model: _Model, average: int, deviation: int) -> int:
 
 
 def _decide(model: _Model, logits: int, choices: int, *, draws: bool) -> WrittenModel:
+    """Add the decision: the largest logit, or with ``draws`` one drawn at random; and finish the model."""
     builder, problem = model.builder, model.problem
     if not draws:
         decision = builder.add("ARG_MAX", [logits, builder.integers(-1)], (1,), INT64, name=f"{OUTPUT}:0", OutputType=4)
@@ -317,11 +325,12 @@ def _decide(model: _Model, logits: int, choices: int, *, draws: bool) -> Written
 
 
 def _decision_spec(port: int) -> TensorSpec:
+    """Make the specification of the decision for LLVM, at an output port."""
     return TensorSpec(name=OUTPUT, port=port, type="int64_t", shape=(1,))
 
 
 def _priority(model: _Model, average: int) -> WrittenModel:
-    """The priority of a unit number, in floats."""
+    """Add the priority that a unit number stands for, in floats; and finish the model."""
     builder, problem = model.builder, model.problem
     shape = (1, 1)
     unit = builder.add("MINIMUM", [average, builder.floats(UNIT_BOUND)], shape)

@@ -14,7 +14,7 @@ from mlgokit.compiler.regalloc_cost import COSTS
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.errors import CorpusError
-from mlgokit.files import digest_once
+from mlgokit.files import digest_cached
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.progress import Report
@@ -120,7 +120,7 @@ def _measured_by(compiler: Compiler, modules: Sequence[Module], passes: bytes) -
     for module in modules:
         words = module.command_line
         with contextlib.suppress(OSError):
-            made = None if plugin is None else digest_once(plugin)
+            made = None if plugin is None else digest_cached(plugin)
             digests[module.name] = digest_value([loaded, made, words, dict(named_files(words)), *beneath])
     return digests
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlgokit.algorithms.credit import ScoredBuild
-from mlgokit.algorithms.moves import chains, drawn_halves, like_decisions, neighbourhood, related_pairs, towards
+from mlgokit.algorithms.moves import chains, draw_halves, like_decisions, moves_towards, neighbourhood, related_pairs
 from mlgokit.algorithms.search import LARGEST_MOVE
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.account import ProjectAccount
@@ -133,13 +133,13 @@ def _proposal(kind: RestartKind, state: ModuleState, rng: np.random.Generator) -
             best, decision = state.build.decisions, np.uint64(1)
             known = np.isin(best.sites | decision, other | decision)
             wanted = np.where(known, np.isin(best.sites | decision, other), best.inlined)
-            return towards(base, wanted, by_caller=rng.random() < 0.5)
+            return moves_towards(base, wanted, by_caller=rng.random() < 0.5)
         if kind is RestartKind.CALLERS:
             alike = [group for group in like_decisions(base, by_caller=True) if len(group) > 1]
-            return alike + drawn_halves(towards(base, ~base.inlined, by_caller=True), rng)
+            return alike + draw_halves(moves_towards(base, ~base.inlined, by_caller=True), rng)
         groups = like_decisions(base)
         many = [group for group in groups if len(group) > LARGEST_MOVE]
-        return many + chains(base, rng) + drawn_halves(groups, rng)
+        return many + chains(base, rng) + draw_halves(groups, rng)
 
     return propose
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import ScoredBuild, scored_build
+from mlgokit.algorithms.credit import ScoredBuild, make_scored_build
 from mlgokit.algorithms.effects import measured_effects
 from mlgokit.algorithms.search import independent_moves, moves_of
 from mlgokit.compiler.compilation import Compilation
@@ -320,7 +320,7 @@ def scored(
     """A build, ready for credit, and the bytes that the module answers for; the caller holds the account's lock."""
     functions, scores, rest = account.functions(name, build.measured)
     which = np.zeros(len(build.decisions), bool) if flipped is None else np.isin(build.decisions.sites, flipped)
-    return scored_build(build, functions, scores, flipped=which), float(scores.sum()) + rest
+    return make_scored_build(build, functions, scores, flipped=which), float(scores.sum()) + rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import ScoredBuild, function_ids, scored_build, with_changes
+from mlgokit.algorithms.credit import ScoredBuild, append_changes, function_ids, make_scored_build
 from mlgokit.algorithms.search import independent_moves
 from mlgokit.compiler.compilation import Compilation, PassChanges, no_decisions
 from mlgokit.compiler.objects.account import ProjectAccount
@@ -345,7 +345,7 @@ def _with_moves(
     functions, scores, _ = account.functions(unit.module.name, build.measured)
     of = {key: function_id(name) for name, key in unit.keys.items()}
     ids = np.array([of[key] for key, _, _ in moves], np.int64)
-    return with_changes(scored_build(build, functions, scores), ids, made=made)
+    return append_changes(make_scored_build(build, functions, scores), ids, made=made)
 
 
 def slow_functions(build: Compilation, before: Mapping[str, float], slowdown: float) -> tuple[str, ...]:
