@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mlgokit.builds.images import BuiltImage
-from mlgokit.decode import decode, of_format
+from mlgokit.decode import check_format, decode
 from mlgokit.flags.reviewed import Counts
 
 FORMAT, FORMAT_VERSION = "mlgokit advice", 1
@@ -175,7 +175,7 @@ class FlagAdvice:
         Raises:
             InputError: another format or version, a missing key, or a value of another type.
         """
-        given = of_format(value, FORMAT, FORMAT_VERSION, where="advice", remedy="run mlgokit advise again")
+        given = check_format(value, FORMAT, FORMAT_VERSION, where="advice", remedy="run mlgokit advise again")
         return decode(cls, given, "advice")
 
 
