@@ -365,7 +365,7 @@ def test_a_rustc_that_stays_makes_the_same_objects(major: int, tmp_path: Path):
     staying.compile(module, CompileRequest(use=PluginUse(allocations=b"no table"), reuse=True))
     (sentence,) = residents.declined.values()
     assert "allocation" in sentence
-    folder = staying.workshops.parent
+    folder = staying.output_folders.parent
     assert folder is not None
     staying.close()
     assert not Path(folder.name).exists()

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build, with_changes
 from mlgokit.algorithms.search import independent_moves
-from mlgokit.compiler.arrays import DAMAGE, arrays_in
+from mlgokit.compiler.arrays import DAMAGE, read_arrays
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import TEXT, Objective
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
@@ -143,7 +143,7 @@ class ModuleTrials:
     def from_bytes(cls, data: bytes) -> "ModuleTrials | None":
         """Read a file; ``None`` if it is damaged."""
         try:
-            arrays = arrays_in(data, {*_KEPT, "reason"})
+            arrays = read_arrays(data, {*_KEPT, "reason"})
             return cls(
                 values=arrays["values"].astype(np.int64).reshape(-1, len(PASS_SELECTION.features)),
                 change=arrays["change"].astype(np.float64),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from mlgokit.compiler.arrays import DAMAGE, Arrays, arrays_in
+from mlgokit.compiler.arrays import DAMAGE, Arrays, read_arrays
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write, read_bounded
 from mlgokit.tune.space import Space
@@ -149,7 +149,7 @@ def read_kept(path: Path, names: Collection[str], make: Callable[[Arrays], Value
     except OSError as error:
         raise InputError(f"{path}: expected a readable file with {what}, found: {error.strerror}; {_REMEDY}") from error
     try:
-        return make(arrays_in(data, names, most_bytes=MOST_KEPT_BYTES))
+        return make(read_arrays(data, names, most_bytes=MOST_KEPT_BYTES))
     except DAMAGE as error:
         raise InputError(
             f"{path}: expected {what}, found a damaged file ({str(error) or type(error).__name__:.200}); {_REMEDY}"

@@ -266,7 +266,7 @@ def _text(values: dict[str, object], key: str) -> str:
     """A string of an entry that a command line can hold."""
     value = values.get(key)
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{key}: expected text, found {'nothing' if key not in values else repr(value)[:80]}")
+        raise ValueError(f"{key}: expected text, found {'nothing' if key not in values else 'another kind of value'}")
     return _check_text(value, key)
 
 

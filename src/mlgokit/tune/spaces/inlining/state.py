@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.compiler.arrays import DAMAGE, Arrays, TooLargeError, arrays_in, column, unpacked_bytes
+from mlgokit.compiler.arrays import DAMAGE, Arrays, TooLargeError, column, read_arrays, unpacked_bytes
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.limits import format_bytes
 from mlgokit.compiler.objects.measure import ObjectSizes
@@ -223,7 +223,7 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
     position, left = 0, _MOST_EFFECT_BYTES
     while (end := position + 4 + int.from_bytes(data[position : position + 4], "little")) <= len(data) > position:
         try:
-            arrays = arrays_in(data[position + 4 : end], _EFFECTS, most_bytes=left)
+            arrays = read_arrays(data[position + 4 : end], _EFFECTS, most_bytes=left)
             left -= unpacked_bytes(arrays)
             effects.append(_effects_of(arrays))
         except TooLargeError as error:
