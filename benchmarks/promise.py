@@ -31,7 +31,7 @@ TOLERANCE = 0.25
 _COMMAND_SECONDS = 1800.0
 _RUN_SECONDS = 120.0
 _SHOWN = 300
-_ANNOUNCED = re.compile(r"about (\d+(?:\.\d+)?) (min|s)\b")
+_ANNOUNCED = re.compile(r"^about (\d+(?:\.\d+)?) (min|s): ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

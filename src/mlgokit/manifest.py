@@ -163,9 +163,11 @@ def check_manifest(
     kind: str,
     config: Mapping[str, object],
     toolchain: Mapping[str, str] | None,
-    inputs: Mapping[str, str],
+    inputs: Mapping[str, str] | None,
 ) -> bool:
     """Whether ``folder`` was made by this very configuration; ``False`` if it is absent or empty.
+
+    Without ``inputs`` it may have been made of any.
 
     Raises:
         ReuseError: the folder was made by something else; names the first key that differs.
@@ -183,8 +185,9 @@ def check_manifest(
         raise ReuseError(f"{folder}: expected a folder, found a file; {remedy}") from None
     except (ValueError, OSError, RecursionError) as error:
         raise ReuseError(f"{path}: expected a readable JSON object, found: {error}; {remedy}") from error
-    expected = plain_json(_record(kind=kind, config=config, toolchain=toolchain, inputs=inputs))
-    del expected["mlgokit_version"]
+    expected = plain_json(_record(kind=kind, config=config, toolchain=toolchain, inputs=inputs or {}))
+    for name in ("mlgokit_version", *(("inputs",) if inputs is None else ())):
+        del expected[name]
     for key, value in expected.items():
         found_value = cast("dict[str, object]", manifest).get(key) if isinstance(manifest, dict) else manifest
         difference = _first_difference(key, value, found_value)

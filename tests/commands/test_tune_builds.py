@@ -84,6 +84,8 @@ def test_programs_are_named_by_path_or_name():
     links = ("bin/app", "lib/.libs/libx.so", "app")
     assert list(recorded(*links).programs()) == ["bin/app", "lib/.libs/libx.so", "app"]
     assert list(recorded(*links, program=("app",)).programs()) == ["app"]
+    assert list(recorded(*links, program=("!bin/*",)).programs()) == ["lib/.libs/libx.so", "app"]
+    assert list(recorded(*links, program=("*app", "!app")).programs()) == ["bin/app"]
     assert list(recorded(*links, program=("lib/libx.so", "./bin/app")).programs()) == ["lib/.libs/libx.so", "bin/app"]
     expected = "^--program tool: expected a program that the build links, found that it links app, bin/app, lib"
     with pytest.raises(UsageError, match=expected):

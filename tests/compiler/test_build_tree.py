@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mlgokit.compiler.build_tree import UnseenObject, copy_sources, find_unseen_objects, objects_below
+from mlgokit.compiler.build_tree import UnseenObject, copy_sources, find_unseen_objects, is_copy, objects_below
 from mlgokit.compiler.wrapping import WrappedBuild
 from mlgokit.manifest import MANIFEST_NAME, sign_new, write_manifest
 
@@ -67,6 +67,26 @@ def test_a_copy_of_a_folder_says_which_configured_builds_it_left_out(tmp_path: P
     (project / "CMakeCache.txt").write_text("")
     assert [str(one) for one in copy_sources(project / "made", tmp_path / "other")] == []
     assert "CMakeCache.txt" in map(str, copy_sources(project, tmp_path / "third"))
+
+
+def test_a_copy_of_sources_is_one_until_a_file_is_changed_added_or_removed(tmp_path: Path):
+    project, copy, tune = tmp_path / "project", tmp_path / "copy", tmp_path / "project/tune"
+    put(project, "main.c", "lib/part.h", "out/CMakeCache.txt")
+    sign_new(tune, "search")
+    copy_sources(project, copy, without=tune)
+    put(project, ".mlgokit.lock", "out/app", "tune/any.c")
+    os.utime(project / "main.c", (1, 1))
+    assert is_copy(project, copy, without=tune)
+    (project / "lib/part.h").write_text("changed")
+    assert not is_copy(project, copy, without=tune)
+    (project / "lib/part.h").write_text("")
+    assert is_copy(project, copy, without=tune)
+    put(project, "lib/new.c")
+    assert not is_copy(project, copy, without=tune)
+    (project / "lib/new.c").unlink()
+    (project / "main.c").unlink()
+    assert not is_copy(project, copy, without=tune)
+    assert not is_copy(project, tmp_path / "gone")
 
 
 def put(folder: Path, *names: str) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from mlgokit.builds.compilers import CompilerOptions
+from mlgokit.builds.images import weigh_image
 from mlgokit.builds.outside import outside_of
+from mlgokit.builds.programs import read_configured_links
 from mlgokit.builds.recorded import RecordedBuild, record_plain
 from mlgokit.builds.site import BuildCommands
 from mlgokit.cli import main
@@ -126,7 +128,17 @@ def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: 
     # The plain build is not made again.
     assert logs == sorted(path.stat().st_mtime_ns for path in (project.parent / "tune/build").glob("plain-*.log"))
 
-    size = again.built.programs[0].tuned.image
+    with (project / "part1.c").open("a") as source:
+        source.write("int added(int a) { return a + 1; }\n")
+    changed = tuning(test=("make check",), program=(Path("app"),), objective="linked", go_on=True)
+    assert any(note.startswith("1 of 3 modules, such as parts/part1.o, changed") for note in changed.notes)
+    assert changed.built is not None
+    (now,) = changed.built.programs
+    assert now.plain.image > program.plain.image
+    # Half of the gain is from the module that is as it was.
+    assert now.plain.image - now.tuned.image >= (program.plain.image - program.tuned.image) // 2 > 0
+
+    size = now.tuned.image
     config = Check(
         plugin=project.parent / "tuned.so",
         built=BuildCommands(build=("make -j2",), build_folder=project),
@@ -531,6 +543,65 @@ def test_what_cmake_links_to_know_its_compiler_is_no_program_of_the_build(
     found = json.loads(capsys.readouterr().out)
     assert found["built"]["notes"] == []
     assert "load-pass-plugin" in found["built"]["line"]
+
+
+@pytest.mark.parametrize("toolchain", [22], indirect=True, ids=["llvm-22"])
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+def test_the_links_of_a_configured_build_prove_what_its_database_is_tuned_for(
+    generator: str, project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+):
+    for program in ("cmake", "ninja"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    (project / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(app C)\nadd_library(parts STATIC part1.c part2.c)\n"
+        "add_executable(app main.c)\ntarget_link_libraries(app parts)\n"
+        "add_executable(other main.c part1.c part2.c)\n"
+    )
+
+    def build(folder: str, *flags: str) -> None:
+        options = [
+            f"-DCMAKE_C_COMPILER={toolchain.clang}",
+            "-DCMAKE_BUILD_TYPE=Tuned",
+            "-DCMAKE_EXPORT_COMPILE_COMMANDS=1",
+        ]
+        options.append(f"-DCMAKE_C_FLAGS={' '.join(('-Oz', *flags))}")
+        for words in (["cmake", "-G", generator, "-B", folder, *options], ["cmake", "--build", folder]):
+            done = process.run(words, cwd=project, timeout_seconds=120)
+            assert done.returncode == 0, done.stderr
+
+    build("build")
+    found = run(
+        Tune(
+            compile_commands=project / "build/compile_commands.json",
+            links=project / "build",
+            built=BuildCommands(program=(Path("!other"),)),
+            budget="1s",
+            output=project.parent / "tuned.so",
+            folder=project.parent / "tune",
+            compiler=CompilerOptions(llvm=toolchain.major, workers=1),
+        )
+    )
+    assert found.judged is not None
+    ((name, (before, after)),) = found.judged.programs.items()
+    assert (name, before > after > 0) == ("app", True)
+    # What was proved is what the user's own build makes.
+    build("build", found.flag)
+    assert weigh_image(project / "build/app").row.image == after
+
+
+def test_links_of_a_build_that_is_not_there_are_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"^--links .*: expected a folder with build\.ninja, or one that CMake made"):
+        read_configured_links(tmp_path)
+    rules = tmp_path / "CMakeFiles/app.dir/link.txt"
+    rules.parent.mkdir(parents=True)
+    rules.write_text("cc main.o -o app\nar qc libx.a x.o\n")
+    with pytest.raises(
+        UsageError, match=r"expected programs that the build linked, found none of 2 commands; build it"
+    ):
+        read_configured_links(tmp_path)
+    with pytest.raises(UsageError, match=r"^--links build: expected --compile-commands with it, and no --link-command"):
+        run(Tune(links=Path("build"), built=BuildCommands(build=("make",))))
 
 
 def test_every_recipe_is_tried():

@@ -55,7 +55,7 @@ def test_restarts_find_what_dies_only_if_all_its_calls_are_inlined(toolchain: To
         report=say_nothing,
     )
     stuck = opened(toolchain, tmp_path, restarts=0)
-    try_policy(stuck, NEVER, report=say_nothing)
+    try_policy(stuck, NEVER, units=stuck.space.units, report=say_nothing)
     run_search(stuck, seconds=200, workers=1, report=say_nothing, clock=lambda: stuck.compilations)
     assert (stuck.ended, stuck.space.account.image) == (NOTHING_LEFT, stuck.space.plain_bytes)
     freed = opened(toolchain, tmp_path, restarts=100)

@@ -1,9 +1,14 @@
 """How compilers are opened: which clang, how many at once, in which limits and sandbox, here or on a cluster."""
 
+import contextlib
 import dataclasses
+import itertools
 import os
+import re
 import secrets
-from collections.abc import Sequence
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -20,15 +25,20 @@ from mlgokit.compiler.reuse.known import KnownFunctions
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import Sandbox, open_front_end_sandbox, open_sandbox, try_sandbox
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.toolchain import LOCATION_VARIABLE, SUPPORTED_MAJORS, Toolchain, find_toolchain
+from mlgokit.corpus.importers.build_compiler import build_compiler
+from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.origin import is_made_here
 from mlgokit.disk import Room
-from mlgokit.errors import UsageError
+from mlgokit.errors import ToolError, UsageError
 from mlgokit.progress import Report, say_nothing
 
 WORKERS = os.cpu_count() or 1
 """Compilers that run at once unless a command is told otherwise."""
 _MOST_GIB = 1 << 20
+_MOST_COUNTED = 1000
+"""Commands of a database whose compilers are counted."""
+_COMPILER_VARIABLE = re.compile(r"(?:CC|CXX|-DCMAKE_C(?:XX)?_COMPILER(?::\w+)?)=(.+)")
 
 SandboxMode = Literal["auto", "on", "off"]
 
@@ -38,7 +48,8 @@ class CompilerOptions:
     """The clang that compiles, how many of it run at once, and how long each may take."""
 
     llvm: int | None = None
-    """LLVM major version to use; the newest supported one if not given."""
+    """LLVM major version to use. By default `tune` takes that of the build's own clang; otherwise the newest supported
+    one that is installed."""
     workers: int = WORKERS
     """Number of compilers that run at once."""
     timeout_seconds: float | None = None
@@ -168,6 +179,47 @@ def open_tools(options: CompilerOptions) -> tuple[Toolchain, Path]:
     """
     toolchain = find_toolchain(options.llvm, need_plugin=True)
     return toolchain, build_plugin(toolchain)
+
+
+def toolchain_of_build(options: CompilerOptions, *, database: Path | None, commands: Sequence[str]) -> Toolchain:
+    """The clang of the major that is asked for, else of that of the build if one is installed, else the newest.
+
+    Args:
+        options: may ask for a major.
+        database: of the build; its compilers count by their commands, those of the first thousand.
+        commands: of the build, in place of a database; compilers are those of ``CC``, ``CXX`` and CMake's variables in
+            them, and of the environment.
+
+    Raises:
+        ToolError: no clang fits that loads the plugin.
+    """
+    if options.llvm is None and not os.environ.get(LOCATION_VARIABLE):
+        calls = _database_calls(database) if database is not None else _named_compilers(commands)
+        majors = Counter[int]()
+        for call in calls:
+            with contextlib.suppress(ValueError):
+                majors[build_compiler(call).major] += 1
+        for major, _ in majors.most_common():
+            if major in SUPPORTED_MAJORS:
+                with contextlib.suppress(ToolError):
+                    return find_toolchain(major, need_plugin=True)
+    return find_toolchain(options.llvm, need_plugin=True)
+
+
+def _database_calls(database: Path) -> Iterator[Sequence[str]]:
+    for command in itertools.islice(read_compile_commands(database), _MOST_COUNTED):
+        if isinstance(command, CompileCommand):
+            yield command.arguments
+
+
+def _named_compilers(commands: Sequence[str]) -> Iterator[Sequence[str]]:
+    for command in commands:
+        for word in shlex.split(command):
+            if (found := _COMPILER_VARIABLE.fullmatch(word)) is not None:
+                yield shlex.split(found[1])
+    for name in ("CC", "CXX"):
+        if value := os.environ.get(name):
+            yield shlex.split(value)
 
 
 def check_sandbox(options: CompilerOptions, toolchain: Toolchain) -> None:

@@ -170,11 +170,13 @@ def import_database(
     toolchain: Toolchain,
     compiler: CompilerOptions,
     for_link: bool = False,
+    go_on: bool = False,
     report: Report,
 ) -> Path:
     """Make a corpus of a database in ``folder``, with front ends in a sandbox where there is one.
 
-    ``for_link`` is that of :func:`mlgokit.corpus.importers.database.import_commands`, whose errors this raises.
+    ``for_link`` is that of :func:`mlgokit.corpus.importers.database.import_commands`, whose errors this raises. With
+    ``go_on`` the folder may have a corpus of an earlier state of the database; what changed is made anew.
     """
     import_commands(
         database.path,
@@ -185,6 +187,7 @@ def import_database(
         for_link=for_link,
         baseline=database.choice.baseline,
         target=database.choice.target,
+        any_database=go_on,
         workers=compiler.workers,
         limits=ExtractionLimits(
             room=room_of(folder, reserve_gib=None, limit_gib=None),

@@ -86,6 +86,7 @@ class LinkRequest:
         error: accepted share of comparisons that call a build better or worse by chance.
         compiler: how compilers are opened.
         defers: whether the compile steps may leave inlining to the link.
+        go_on: whether ``scratch`` may have modules of an earlier state of the build.
     """
 
     command: str
@@ -98,6 +99,7 @@ class LinkRequest:
     error: float
     compiler: CompilerOptions
     defers: bool
+    go_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -414,6 +416,7 @@ def _open_steps(
         toolchain=toolchain,
         compiler=request.compiler,
         for_link=True,
+        go_on=request.go_on,
         report=report,
     )
     stack.enter_context(reading(corpus))

@@ -13,8 +13,8 @@ from typing import Any
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.compression import Compressor
 from mlgokit.builds.images import LINKED, BuiltImage, holds_path, weigh_image
-from mlgokit.builds.link import LinkPlan, link_words, read_link, with_shared
 from mlgokit.builds.outside import outside
+from mlgokit.builds.programs import LinkedPrograms, choose_programs
 from mlgokit.builds.site import (
     GONE,
     PLAIN,
@@ -29,12 +29,19 @@ from mlgokit.builds.site import (
     state_of,
 )
 from mlgokit.builds.variant import PluginPlace, plugin_link_option, plugin_options
-from mlgokit.compiler.build_tree import UnseenObject, copy_sources, find_unseen_objects, is_image, objects_below
+from mlgokit.compiler.build_tree import (
+    UnseenObject,
+    copy_sources,
+    find_unseen_objects,
+    is_copy,
+    is_image,
+    objects_below,
+)
 from mlgokit.compiler.project_calls import group_by_reason, project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
 from mlgokit.corpus.importers.compile_commands import split_command
-from mlgokit.corpus.importers.database import lto_kinds, module_outputs
+from mlgokit.corpus.importers.database import module_outputs
 from mlgokit.corpus.importers.recorded import RecordedLink, describe_replaced_compilers, recorded_links, write_database
 from mlgokit.corpus.layout import default_project
 from mlgokit.decode import read_json
@@ -45,8 +52,6 @@ from mlgokit.progress import Report
 from mlgokit.terminal import counted
 
 _RECORD = "recorded.json"
-_TUNED_TREE = "tuned-tree"
-"""The file that says that the user's own folder has the build with the plugin."""
 _MOST_NAMED = 5
 _BY_RUSTC = "rustc makes its code: `mlgokit tune --cargo` tunes that"
 
@@ -95,55 +100,21 @@ class RecordedBuild:
         """
         commands, tree = self.site.commands, self.tree
         linked = {path.relative_to(tree).as_posix(): path for path in self.links if path.is_relative_to(tree)}
-        if not commands.program:
-            return linked
-        chosen: dict[str, Path] = {}
-        for wanted in commands.program:
-            text = wanted.as_posix().removeprefix(f"{commands.build_folder.resolve().as_posix()}/")
-            names = (
-                [name for name in linked if name == text]
-                or [name for name, path in linked.items() if _is_same(tree / text, path)]
-                or [name for name in linked if Path(name).name == wanted.name]
-                or [name for name, path in linked.items() if _is_same(path.with_name(wanted.name), path)]
-            )
-            if not names:
-                others = ", ".join(sorted(linked)[:_MOST_NAMED]) or "nothing"
-                raise UsageError(
-                    f"--program {wanted}: expected a program that the build links, found that it links {others}; "
-                    "correct the path, or leave it out"
-                )
-            chosen |= {name: linked[name] for name in names}
-        return chosen
+        chosen = choose_programs(commands.program, linked, folder=commands.build_folder, tree=tree)
+        return {name: linked[name] for name in chosen}
 
-    def link_plans(self, modules: Sequence[str]) -> tuple[dict[str, LinkPlan], dict[str, str]]:
-        """The links of the programs that some module is in; and why a program's link cannot be run again.
+    def linked_programs(self) -> LinkedPrograms:
+        """The programs that are compared, with their links.
 
         Raises:
-            ToolError: a library must be made, and there is no program for it.
-            UsageError: the build links no program of a name that was given.
+            UsageError: as of :meth:`programs`.
         """
-        outputs = module_outputs(self.database, project=self.project)
-        plans, failures = dict[str, LinkPlan](), dict[str, str]()
-        for name, path in self.programs().items():
-            link = self.links[path]
-            try:
-                plan = read_link(
-                    link_words(link.command),
-                    folder=link.folder,
-                    outputs=outputs,
-                    modules=modules,
-                    toolchain=self.site.toolchain,
-                )
-            except (InputError, UsageError) as error:
-                failures[name] = str(error)
-                continue
-            if plan.modules:
-                plans[name] = plan
-        return with_shared(plans, self.programs()), failures
-
-    def plain_bytes(self, program: str) -> int:
-        """Bytes of a program of the plain build, as what llvm-size calls text; 0 if it cannot be read."""
-        return weigh_image(self.site.kept(PLAIN, program)).row.image
+        programs = self.programs()
+        return LinkedPrograms(
+            links={name: self.links[path] for name, path in programs.items()},
+            images={name: self.site.kept(PLAIN, name) for name in programs},
+            outputs=module_outputs(self.database, project=self.project),
+        )
 
     def link(self) -> RecordedLink:
         """The link that is judged.
@@ -170,7 +141,8 @@ def record_plain(
     Args:
         commands: of the build.
         folder: of the tuning.
-        go_on: whether a build that was recorded for this folder stays.
+        go_on: whether a build that was recorded for this folder stays, if it was of the same sources; in the user's own
+            folder it is always made again.
         toolchain: whose clang compiles.
         report: told what is done.
 
@@ -188,12 +160,13 @@ def record_plain(
         "folder": str(commands.build_folder.resolve()),
         "compiler": toolchain.version_text,
     }
+    tree, configured = commands.build_folder.resolve(), ()
     recorded = _recalled(commands, place, settings, toolchain) if go_on else None
-    if recorded is not None:
-        kinds = lto_kinds(recorded.database)
-        if (place / _TUNED_TREE).exists() and (kinds["full"] or kinds["thin"]):
-            _build_again(recorded.site, report)
-        return recorded
+    # In the user's own folder the last build was with the plugin, and any file may have changed.
+    if recorded is not None and not commands.clean:
+        if is_copy(tree, copies_of(recorded.tree) / "source", without=folder):
+            return recorded
+        report(0, 1, "the folder of the build changed: it is built and recorded again")
     if _is_foreign(place):
         raise ReuseError(
             f"{place}: expected a folder that mlgokit made, or none, found other files; name another --folder"
@@ -201,7 +174,6 @@ def record_plain(
     with writing(place):
         shutil.rmtree(place, ignore_errors=True)
     sign_new(place, "build")
-    tree, configured = commands.build_folder.resolve(), ()
     if not commands.clean:
         report(0, 1, "copy the folder of the build")
         copies = outside(folder, anew=True)
@@ -234,36 +206,6 @@ def record_plain(
     }
     atomic_write(place / _RECORD, json.dumps({"settings": settings, "build": found}, indent=1))
     return recorded
-
-
-def _note_tuned_tree(recorded: RecordedBuild) -> None:
-    """Write down that the tree will not be that of the plain build any more.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
-    atomic_write(recorded.site.place / _TUNED_TREE, "")
-
-
-def _build_again(site: BuildSite, report: Report) -> None:
-    """The plain build in the user's folder once more: a link with ``-flto`` takes the objects that are there."""
-    report(0, 1, "plain build again, as the folder contains the build with the plugin")
-    for what in ("clean", "build"):
-        if reason := run_step(site, what, PLAIN, AddedOptions()).reason:
-            raise CorpusError(
-                f"--{what}: expected the plain build to succeed as it did before, found: {reason}; look into "
-                f"{site.log(PLAIN, what)}"
-            )
-    with writing(site.place):
-        (site.place / _TUNED_TREE).unlink(missing_ok=True)
-
-
-def _is_same(path: Path, linked: Path) -> bool:
-    """Whether a program lies where it was linked to, under another name, as cargo and versions of libraries have it."""
-    try:
-        return path.samefile(linked)
-    except OSError:
-        return False
 
 
 def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> RecordedBuild:
@@ -486,7 +428,6 @@ def try_plugin(
                 f"{counted(len(changed), 'source')}, such as {changed[0]}, changed after the build was recorded"
             )
         if commands.clean:
-            _note_tuned_tree(recorded)
             run_step(site, "clean", TUNED, AddedOptions())
         report(0, 1, "build with the plugin")
         build = run_step(site, "build", TUNED, added)

@@ -35,7 +35,8 @@ class BuildCommands:
     """With --build or --cargo: test command, run on the plain build and on the tuned one. With --cargo the built
     programs are first in PATH, and both runs must print the same."""
     program: tuple[Path, ...] = ()
-    """With --build: program or library to compare, by its path or name; by default all that the build links."""
+    """With --build or --links: program or library to compare, by path, name or pattern such as 'bin/*'; by default all
+    that the build links. With ! before it what is not to be compared: '!tests/*'."""
     clean: tuple[str, ...] = ()
     """With --build: command that cleans the build. With it, builds run in the folder itself; without it, in copies of
     the folder."""

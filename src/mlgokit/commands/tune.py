@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from mlgokit.builds.build import Build
 from mlgokit.builds.cargo import CargoBuild, CargoRequest, open_cargo
-from mlgokit.builds.compilers import check_sandbox, open_sandbox_for, spread
+from mlgokit.builds.compilers import check_sandbox, open_sandbox_for, spread, toolchain_of_build
 from mlgokit.builds.compression import DEFAULT, Compressor, find_compressor, find_stripper
 from mlgokit.builds.corpus import (
     CorpusBuild,
@@ -34,6 +35,7 @@ from mlgokit.builds.lto import (
     without_lto,
 )
 from mlgokit.builds.measurement import Measure, link_failures, measuring_words
+from mlgokit.builds.programs import LinkedPrograms, choose_programs, read_configured_links
 from mlgokit.builds.recorded import RecordedBuild, record_plain
 from mlgokit.commands.options import check_module_source
 from mlgokit.commands.tune_options import (
@@ -41,6 +43,7 @@ from mlgokit.commands.tune_options import (
     check_build,
     check_cargo,
     check_keep_hot,
+    check_links,
     check_objective,
     check_shares,
     earlier_table,
@@ -55,7 +58,7 @@ from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Compiler
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import baseline_of
 from mlgokit.corpus.importers.database import lto_kinds, module_outputs
 from mlgokit.errors import ReuseError, UsageError
@@ -89,6 +92,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
     seconds_of(config.budget)
     config = for_replay(dataclasses.replace(config, policy=policy_to_start_from(config)))
     check_objective(config)
+    check_links(config)
     check_shares(config)
     check_keep_hot(config)
     check_build(config)
@@ -160,7 +164,7 @@ def _open_sources(config: Tune, *, stack: contextlib.ExitStack, report: Report) 
     steps as the build has them.
     """
     policies = policies_of(config)
-    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
+    toolchain = toolchain_of_build(config.compiler, database=config.compile_commands, commands=config.built.build)
     check_sandbox(config.compiler, toolchain)
     settings = _settings(config, policies, toolchain)
     recorded = None
@@ -302,7 +306,9 @@ def _open_corpus(
     """The modules of a corpus or a database; ``reason`` is why the link is not searched, if it might have been."""
     folder = config.corpus or config.folder / "corpus"
     if database is not None:
-        import_database(database, folder, toolchain=toolchain, compiler=config.compiler, report=report)
+        import_database(
+            database, folder, toolchain=toolchain, compiler=config.compiler, go_on=config.go_on, report=report
+        )
     stack.enter_context(reading(folder))
     chosen = (modules_of_project if config.objective == "spill-cost" else modules_for_size)(folder, config.project)
     lto = without_lto(config.compile_commands, is_recorded=recorded is not None, reason=reason)
@@ -356,6 +362,7 @@ def _link_request(config: Tune, command: str, database: Database) -> LinkRequest
         error=config.judge.error,
         compiler=config.compiler,
         defers=not config.link_only and not config.keep_hot,
+        go_on=config.go_on,
     )
 
 
@@ -395,8 +402,9 @@ def _measure(
     names = [module.name for module in modules]
     by_programs = {"image", "text", "linked", "compressed"}
     compressor = None if config.objective != "compressed" else _find_compressor(config, toolchain)
-    if recorded is not None and config.link_command is None and config.objective in by_programs:
-        plans, failures = recorded.link_plans(names)
+    linked = _linked_programs(config, database, recorded) if config.link_command is None else None
+    if linked is not None and config.objective in by_programs:
+        plans, failures = linked.plans(names, toolchain)
         measure = Measure(
             plans=plans,
             command=(),
@@ -404,11 +412,11 @@ def _measure(
             timeout_seconds=config.judge.timeout_seconds,
             workers=config.compiler.workers,
             compressor=compressor,
-            expected={program: recorded.plain_bytes(program) for program in plans},
+            expected={program: linked.plain_bytes(program) for program in plans},
         )
         if config.objective in {"linked", "compressed"}:
-            linked = measure.linked_modules()
-            measure = dataclasses.replace(measure, modules=tuple(name for name in names if name in linked))
+            inside = measure.linked_modules()
+            measure = dataclasses.replace(measure, modules=tuple(name for name in names if name in inside))
         return measure if plans else None, tuple(link_failures(failures))
     if config.objective not in {"linked", "compressed", "command"}:
         return None, ()
@@ -435,6 +443,23 @@ def _measure(
     return measure, ()
 
 
+def _linked_programs(config: Tune, database: Database | None, recorded: RecordedBuild | None) -> LinkedPrograms | None:
+    """The programs of a recorded or a configured build, with their links."""
+    if recorded is not None:
+        return recorded.linked_programs()
+    if config.links is None or database is None:
+        return None
+    tree = config.links.resolve()
+    links = read_configured_links(tree)
+    linked = {os.path.relpath(path, tree): path for path in links}
+    programs = choose_programs(config.built.program, linked, folder=tree, tree=tree)
+    return LinkedPrograms(
+        links={name: links[linked[name]] for name in programs},
+        images={name: linked[name] for name in programs},
+        outputs=module_outputs(database.path, project=database.project, level=database.level),
+    )
+
+
 def _find_compressor(config: Tune, toolchain: Toolchain) -> Compressor | None:
     """The compressor that is asked for; without one what strips programs, if that is installed."""
     command = config.compressor or (DEFAULT if config.objective == "compressed" else None)
@@ -450,7 +475,9 @@ def _claim(config: Tune, inputs: Mapping[str, str], versions: dict[str, str]) ->
     settings |= {"problem": config.problem} if config.objective == "spill-cost" else {}
     settings |= {"keep_hot": str(config.keep_hot)} if config.keep_hot else {}
     settings |= {name: value for name, value in commands.items() if value is not None}
-    began = check_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=dict(inputs))
+    # A search that goes on may do so on changed code.
+    compared = None if config.go_on else dict(inputs)
+    began = check_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=compared)
     if began and not config.go_on:
         raise ReuseError(
             f"{place}: expected a new folder, found a search of the same project; "
@@ -458,7 +485,7 @@ def _claim(config: Tune, inputs: Mapping[str, str], versions: dict[str, str]) ->
         )
 
     def claim() -> None:
-        if not began:
+        if not began or config.go_on:
             write_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=dict(inputs))
 
     return claim

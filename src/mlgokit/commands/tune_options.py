@@ -82,7 +82,8 @@ class Tune:
     folder: Path = Path("tune")
     """Folder where the search is kept, so that it can go on later."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False
-    """Resume the search in the folder."""
+    """Resume the search in the folder. If the code changed since, the modules that changed are searched first, from the
+    decisions that still apply."""
     objective: Literal["image", "text", "object", "linked", "compressed", "command", "spill-cost"] = "image"
     """Quantity to minimise. image: code, read-only data and unwind tables, each COMDAT once; text: code alone; object:
     whole objects; linked: the output of the link command; command: a number that a command prints; spill-cost: executed
@@ -93,6 +94,9 @@ class Tune:
     """With `linked` or `command`: link command of the build, with paths of objects, or {objects} and {output}."""
     link_folder: Path | None = None
     """Folder where the link command runs; by default that of compile_commands.json, else the current one."""
+    links: Path | None = None
+    """With --compile-commands: folder of the build as CMake or Meson configured it for Ninja or Make. Its programs are
+    linked by the commands that are written there, which prove the result, as with --build."""
     link_only: bool = False
     """With a -flto build and `linked`: do not change the compile steps. By default they defer inlining to the link if
     that costs at most 1 % before the search, so that the link decides about all calls."""
@@ -192,10 +196,11 @@ def check_objective(config: Tune) -> None:
             f"--compressor: expected --build or --objective compressed with it, found --objective {config.objective}; "
             "add one of them, or remove it"
         )
-    if config.link_command is None and config.objective in {"linked", "compressed"} and not is_recorded:
+    has_links = is_recorded or config.links is not None
+    if config.link_command is None and config.objective in {"linked", "compressed"} and not has_links:
         raise UsageError(
             f"--objective {config.objective}: expected --link-command with the link of the build, found none; "
-            "add the last line of `ninja -t commands PROGRAM`, or what link.txt says, or give --build"
+            "add the last line of `ninja -t commands PROGRAM`, or what link.txt says, or give --build or --links"
         )
     if config.link_command is not None:
         link_words(config.link_command)
@@ -213,6 +218,20 @@ def check_objective(config: Tune) -> None:
             raise UsageError(
                 f"--command: expected --link-command to make {OUTPUT}, found none; add it, or measure {{objects}}"
             )
+
+
+def check_links(config: Tune) -> None:
+    """Refuse the links of a configured build beside another source of modules, or beside a link.
+
+    Raises:
+        UsageError: such a call.
+    """
+    if config.links is not None and (config.compile_commands is None or config.link_command is not None):
+        given = "no --compile-commands" if config.compile_commands is None else "--link-command"
+        raise UsageError(
+            f"--links {config.links}: expected --compile-commands with it, and no --link-command, found {given}; "
+            "add or remove one"
+        )
 
 
 def check_shares(config: Tune) -> None:
@@ -311,7 +330,8 @@ def check_build(config: Tune) -> None:
     options = config.built
     if not options.build:
         for name in ("test", "program", "clean"):
-            if getattr(options, name) and not (name == "test" and config.cargo is not None):
+            others = {"test": config.cargo is not None, "program": config.links is not None}
+            if getattr(options, name) and not others.get(name):
                 raise UsageError(f"--{name}: needs --build; add that, or remove --{name}")
         return
     if config.compile_commands is not None or config.corpus is not None:

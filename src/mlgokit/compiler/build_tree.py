@@ -1,9 +1,10 @@
 """The folder of a wrapped build: copies, test compilations of build systems, objects that bypassed the wrappers."""
 
+import filecmp
 import fnmatch
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,25 +57,12 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
         StorageError: the disk is full or not writable.
         UsageError: something cannot be read.
     """
-    kept_out = None if without is None else without.resolve()
     configured: list[Path] = []
 
     def left_out(place: str, names: list[str]) -> set[str]:
-        kept = {
-            name
-            for name in names
-            if name.endswith(LOCK_NAME)
-            or is_temporary(name)
-            or Path(place, name).resolve() == kept_out
-            or is_ours(Path(place, name))
-        }
-        found = {
-            name
-            for name in names
-            if name in {"CMakeCache.txt", "CMakeFiles"} or any(Path(place, name, mark).exists() for mark in _CONFIGURED)
-        } - kept
+        ours, found = _left_out(Path(place), names, without)
         configured.extend(Path(place, name).relative_to(folder) for name in sorted(found))
-        return found | kept
+        return found | ours
 
     with writing(target):
         try:
@@ -85,6 +73,38 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
                 "remove what cannot be read, or name another folder"
             ) from error
     return tuple(configured)
+
+
+def is_copy(folder: Path, copy: Path, *, without: Path | None = None) -> bool:
+    """Whether :func:`copy_sources` would make a copy with the same contents again."""
+    compared = filecmp.dircmp(folder, copy, ignore=[], hide=[])
+
+    def is_same(place: Path, one: filecmp.dircmp[str]) -> bool:
+        ours, configured = _left_out(place, one.left_only, without)
+        return not (one.right_only or one.diff_files or set(one.left_only) - ours - configured) and all(
+            is_same(place / name, below) for name, below in one.subdirs.items()
+        )
+
+    return copy.is_dir() and is_same(folder, compared)
+
+
+def _left_out(place: Path, names: Iterable[str], without: Path | None) -> tuple[set[str], set[str]]:
+    """Of the names in a folder, mlgokit's own files and ``without``; and folders that CMake or Meson configured."""
+    kept_out = None if without is None else without.resolve()
+    ours = {
+        name
+        for name in names
+        if name.endswith(LOCK_NAME)
+        or is_temporary(name)
+        or (place / name).resolve() == kept_out
+        or is_ours(place / name)
+    }
+    configured = {
+        name
+        for name in names
+        if name in {"CMakeCache.txt", "CMakeFiles"} or any((place / name / mark).exists() for mark in _CONFIGURED)
+    }
+    return ours, configured - ours
 
 
 def is_check(path: Path, tree: Path) -> bool:

@@ -123,11 +123,22 @@ class _Making:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
-def claim_corpus(folder: Path, *, config: Mapping[str, Any], toolchain: Toolchain, inputs: Mapping[str, str]) -> None:
-    """Write the manifest of a corpus folder, or refuse a folder that was made with other settings."""
+def claim_corpus(
+    folder: Path,
+    *,
+    config: Mapping[str, Any],
+    toolchain: Toolchain,
+    inputs: Mapping[str, str],
+    any_inputs: bool = False,
+) -> None:
+    """Write the manifest of a corpus folder, or refuse a folder that was made with other settings.
+
+    With ``any_inputs`` a folder that was made of other inputs is made of these from now on.
+    """
     is_new = not (folder / DESCRIPTION_NAME).exists() and next(folder.rglob("*.bc"), None) is None
     versions = {key: value for key, value in toolchain.describe().items() if key in {"clang", "target"}}
-    if not check_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=inputs):
+    compared = None if any_inputs else inputs
+    if not check_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=compared) or any_inputs:
         write_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=inputs)
         if is_new:
             note_made_here(folder)

@@ -158,7 +158,7 @@ def _headline(tuned: Tuned) -> str:
         return f"By the objective: {_number(before)} -> {_number(after)} ({_percent(before, after)})."
     return (
         f"Objects only, not proved on your link: {before:,.0f} -> {after:,.0f} bytes ({_percent(before, after)}); "
-        "--build with the build command, or --link-command, proves it there."
+        "--build with the build command, or --links with the folder of the configured build, proves it there."
     )
 
 

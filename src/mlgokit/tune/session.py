@@ -346,11 +346,19 @@ def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[s
     compiling = time.monotonic() - began
     judge = None
     notes: tuple[str, ...] = ()
+    if changed := search.space.changed:
+        note = (
+            f"{len(changed)} of {len(search.space.units)} modules, such as {min(changed)}, changed since the last "
+            "session: they start from the decisions that still apply, and are searched first"
+        )
+        report(1, 1, note)
+        notes = (note,)
     if measure is not None and objects is not None and measure.expected:
         plain = {name: path for name, path in objects.items() if path.exists()}
         measure, failures = repeatable_links(measure, plain, workplace / "links")
-        notes = tuple(link_failures(failures))
-        for note in notes:
+        failed = tuple(link_failures(failures))
+        notes += failed
+        for note in failed:
             report(1, 1, note)
     if measure is not None and objects is not None:
         judge = open_judge(search, measure, settings.judge, objects, folder=workplace, report=report)

@@ -120,6 +120,7 @@ def import_commands(
     for_link: bool = False,
     baseline: Baseline = "clang",
     target: str | None = None,
+    any_database: bool = False,
     workers: int = 1,
     limits: ExtractionLimits | None = None,
     report: Report = say_nothing,
@@ -143,6 +144,7 @@ def import_commands(
         baseline: ``clang`` takes commands of any compiler, translated to this clang; ``build`` takes only commands of
             a clang, as far as that can be known.
         target: triple or architecture of the modules; if left out, that of most commands.
+        any_database: take a corpus that was made of an earlier state of the database, and make it one of this.
         workers: how many compilers run at a time.
         limits: what one module may take.
         report: called after every module.
@@ -173,6 +175,7 @@ def import_commands(
             },
             toolchain=toolchain,
             inputs={"compile_commands": digest_file(database)},
+            any_inputs=any_database,
         )
         answers = dry_runs(toolchain, surveyed.options, workers=workers)
         plan = _Plan(

@@ -135,7 +135,7 @@ def test_a_module_that_a_judge_reverted_too_often_is_left_alone(opened: Callable
 
 def test_a_worse_rule_gives_its_good_parts(opened: Callable[..., InliningSearch]):
     search = opened(m=toy(alone, never=(True, True, True, True, False, False)))
-    try_policy(search, NEVER, report=say_nothing)
+    try_policy(search, NEVER, units=search.space.units, report=say_nothing)
     assert search.space.account.image == 280
     assert search.space.modules["m"].build.decisions.inlined.tolist() == [True, True, False, False, False, False]
     assert search.compilations == 2

@@ -19,7 +19,7 @@ from mlgokit.traces.log import function_id
 from mlgokit.tune.composing import compose
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.search import progress_path
-from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining
+from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_whole
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 from mlgokit.tune.spaces.inlining.state import ModuleState, Progress, StepResult, load_progress, save_progress
 from mlgokit.tune.spaces.inlining.step import (
@@ -251,10 +251,12 @@ def search(tmp_path: Path) -> InliningSearch:
     return opened(tmp_path)
 
 
-def opened(folder: Path) -> InliningSearch:
+def opened(folder: Path, *, changed: str = "") -> InliningSearch:
     compiler = toy_compiler(dict.fromkeys(NAMES, INDEPENDENT))
     config = SearchConfig(objective=Objective.OBJECT_TEXT, refits=(), restarts=20)
-    modules = [toy_source(name) for name in NAMES]
+    modules = [
+        dataclasses.replace(toy_source(name), bitcode_sha256="new" if name == changed else "old") for name in NAMES
+    ]
     return open_inlining(modules, compiler=compiler, config=config, folder=folder, report=say_nothing)
 
 
@@ -268,6 +270,34 @@ def test_all_that_was_composed_is_compiled_before_the_search_ends(search: Inlini
         kept = load_progress(progress_path(search.folder, one.module.name))
         assert kept is not None
         assert (kept.decisions, kept.composed) == (BEST, {})
+
+
+def test_a_module_that_changed_between_sessions_is_searched_first_from_the_decisions_that_apply(
+    search: InliningSearch, tmp_path: Path
+):
+    assert not search.space.changed
+    try_whole(search, policies={}, earlier=None, report=say_nothing)
+    path = progress_path(search.folder, "b")
+    for name in NAMES:
+        save_progress(progress_path(search.folder, name), Progress(decisions=BEST, tried={2: 1}))
+    same = opened(tmp_path)
+    try_whole(same, policies={}, earlier=None, report=say_nothing)
+    assert (same.space.changed, same.compilations) == (frozenset(), 2 * len(NAMES))
+
+    again = opened(tmp_path, changed="b")
+    assert again.space.changed == {"b"}
+    assert [one.module.name for one in again.space.units if one.tried] == ["a", "c"]
+    assert again.space.modules["b"].build.decisions.by_site == BEST
+    try_whole(again, policies={}, earlier=None, report=say_nothing)
+    first, *others = sorted(again.space.units, key=lambda unit: again.space.urgency(unit, 0) or ())
+    assert first.module.name == "b"
+    assert all(one.climb.rate == 0 for one in others)
+    # That session has begun with it.
+    assert load_progress(path) is not None
+    assert not opened(tmp_path, changed="b").space.changed
+    # A file of an earlier version does not say what it began with.
+    (search.folder / "begun").write_text("")
+    assert not opened(tmp_path, changed="b").space.changed
 
 
 def test_the_last_seconds_of_the_budget_are_for_confirmation(search: InliningSearch):

@@ -1,15 +1,18 @@
 """The beginning of a search over inlining decisions: every module compiled, and whole builds by policies and rules."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.request import NEVER, Compiler, CompileRequest
+from mlgokit.compiler.request import HEURISTIC, NEVER, Compiler, CompileRequest
 from mlgokit.errors import CorpusError, PolicyError
-from mlgokit.files import atomic_write, writing
+from mlgokit.files import atomic_write, digest_file, writing
+from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy
@@ -22,6 +25,8 @@ from mlgokit.tune.spaces.inlining.state import ModuleState, load_effects, load_p
 from mlgokit.tune.spaces.inlining.step import compile_decided, merge, request_of
 
 InliningSearch = Search[InliningSpace]
+_BEGUN = "begun"
+"""The file that says with which modules a search began; by name, their digests."""
 
 
 def open_inlining(
@@ -49,6 +54,7 @@ def open_inlining(
     failures: dict[str, str] = {}
     composed: dict[str, Compilation] = {}
     spent = [0.0]
+    changed = _changed(modules, folder)
 
     def begin(module: Module) -> ModuleState | None:
         plain = compiler.compile(module, CompileRequest(keep_object=None if keep is None else keep[module.name]))
@@ -63,7 +69,7 @@ def open_inlining(
         build = compile_decided(compiler, module, known, state.names)
         if build.ok:
             state.build = build
-        if progress is not None:
+        if progress is not None and module.name not in changed:
             state.tried = Counter(progress.tried)
         spent[0] += plain.user_seconds + build.user_seconds
         if progress is not None and progress.composed:
@@ -99,6 +105,7 @@ def open_inlining(
         account=account,
         plain_bytes=plain.image,
         effects=load_effects(folder / EFFECTS_NAME),
+        changed=frozenset(changed & ready.keys()),
     )
     for name, real in composed.items():
         space.adopt_if_better(ready[name], real)
@@ -109,29 +116,34 @@ def open_inlining(
     return search
 
 
-def try_policy(search: InliningSearch, policy: str, *, report: Report) -> None:
-    """Compile every module under a policy or rule, and adopt what is smaller."""
+def try_policy(search: InliningSearch, policy: str, *, units: Sequence[ModuleState], report: Report) -> None:
+    """Compile modules under a policy or rule, and adopt what is smaller."""
 
     def compile_one(state: ModuleState) -> Compilation:
         return compile_decided(search.space.compiler, state.module, policy=policy)
 
     named = policy if policy.startswith(":") else Path(policy).name
-    try_on_all(search, compile_one, report=report, label=f"try {named}")
+    try_on_all(search, compile_one, units=units, report=report, label=f"try {named}")
 
 
-def try_start(search: InliningSearch, table: bytes, *, report: Report) -> None:
-    """Compile every module by what of an earlier decision table still applies, and adopt what is smaller."""
+def try_start(search: InliningSearch, table: bytes, *, units: Sequence[ModuleState], report: Report) -> None:
+    """Compile modules by what of an earlier decision table still applies, and adopt what is smaller."""
 
     def compile_one(state: ModuleState) -> Compilation:
         return search.space.compiler.compile(state.module, request_of(table))
 
-    try_on_all(search, compile_one, report=report, label="try the earlier decisions")
+    try_on_all(search, compile_one, units=units, report=report, label="try the earlier decisions")
 
 
 def try_on_all(
-    search: InliningSearch, compile_one: Callable[[ModuleState], Compilation], *, report: Report, label: str
+    search: InliningSearch,
+    compile_one: Callable[[ModuleState], Compilation],
+    *,
+    units: Sequence[ModuleState],
+    report: Report,
+    label: str,
 ) -> None:
-    """Compile every module in some way, and adopt what is smaller and has decisions to search from.
+    """Compile modules in some way, and adopt what is smaller and has decisions to search from.
 
     Where only parts of a module are smaller, these are compiled together with the best parts of what was known.
     """
@@ -152,23 +164,51 @@ def try_on_all(
                     space.adopt_if_better(state, both)
         space.save(state)
 
-    parallel(attempt, space.units, workers=space.compiler, report=report, label=label)
+    parallel(attempt, units, workers=space.compiler, report=report, label=label)
     search.mark()
 
 
 def try_whole(
     search: InliningSearch, *, policies: Mapping[str, Path], earlier: DecisionTable | None, report: Report
 ) -> None:
-    """Build everything by a rule, the earlier decisions and the policies, unless the search is beyond that."""
+    """Build by a rule, the earlier decisions and the policies, all that the search is not beyond.
+
+    Of a search that goes on these are the modules that changed. They are searched before all others.
+    """
+    space, begun = search.space, search.folder / _BEGUN
+    units = list(space.units)
     # A search that was killed before its first step has not tried all of them.
-    if (begun := search.folder / "begun").exists():
-        return
-    try_policy(search, NEVER, report=report)
-    if earlier is not None:
-        try_start(search, table_bytes(earlier.entries), report=report)
-    for policy in policies.values():
-        try_policy(search, str(policy), report=report)
-    atomic_write(begun, "")
+    if begun.exists():
+        units = [unit for unit in units if unit.module.name in space.changed]
+        for unit in space.units if units else ():
+            if unit.module.name not in space.changed:
+                unit.climb.rate = 0.0
+        if units:
+            # They began with decisions that may not pay any more.
+            try_policy(search, HEURISTIC, units=units, report=report)
+    if units:
+        try_policy(search, NEVER, units=units, report=report)
+        if earlier is not None:
+            try_start(search, table_bytes(earlier.entries), units=units, report=report)
+        for policy in policies.values():
+            try_policy(search, str(policy), units=units, report=report)
+        digests = {unit.module.name: _digest(unit.module) for unit in space.units}
+        atomic_write(begun, json.dumps(digests))
+
+
+def _changed(modules: Sequence[Module], folder: Path) -> set[str]:
+    """The modules that are other ones than when the search began with them; none if it did not."""
+    try:
+        known = cast("dict[str, Any]", json.loads((folder / _BEGUN).read_bytes()))
+        return {one.name for one in modules if known.get(one.name) != _digest(one)}
+    except (OSError, ValueError, AttributeError):
+        # Files of earlier versions are empty.
+        return set()
+
+
+def _digest(module: Module) -> str:
+    """Of what is compiled, and how."""
+    return digest_value([module.bitcode_sha256 or digest_file(module.bitcode), module.command_line])
 
 
 def known_policy(path: Path) -> Policy | None:

@@ -103,6 +103,7 @@ class InliningSpace:
         effects: what was measured.
         policy: says what to try first.
         accepted: the modules that a judge accepted, if there is one.
+        changed: the modules that changed since an earlier session.
         lock: of the account, which steps read while others are accepted.
     """
 
@@ -117,6 +118,7 @@ class InliningSpace:
     effects: list[MeasuredEffects] = field(default_factory=list[MeasuredEffects])
     policy: Policy | None = None
     accepted: frozenset[str] | None = None
+    changed: frozenset[str] = frozenset()
     lock: threading.Lock = field(default_factory=threading.Lock)
     _rank: Rank = indifferent
     _ranked_by: Policy | None = None

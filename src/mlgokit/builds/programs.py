@@ -1,0 +1,164 @@
+"""The programs that a build links: which of them count, and their links, recorded or read from a configured build."""
+
+import fnmatch
+import itertools
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.builds.images import weigh_image
+from mlgokit.builds.link import LinkPlan, link_words, read_link, with_shared
+from mlgokit.compiler import process
+from mlgokit.compiler.build_tree import is_image
+from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.importers.compile_commands import split_command
+from mlgokit.corpus.importers.recorded import RecordedLink
+from mlgokit.errors import InputError, ToolError, UsageError
+
+_EXCLUDED = "!"
+"""First character of a pattern of programs that are left out."""
+_MOST_NAMED = 5
+_NINJA_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedPrograms:
+    """Programs and shared libraries of a build.
+
+    Attributes:
+        links: by program, its link.
+        images: by program, the file that the plain build linked.
+        outputs: by module, the object that the build makes of it.
+    """
+
+    links: Mapping[str, RecordedLink]
+    images: Mapping[str, Path]
+    outputs: Mapping[str, Path]
+
+    def plans(self, modules: Sequence[str], toolchain: Toolchain) -> tuple[dict[str, LinkPlan], dict[str, str]]:
+        """The links of the programs that some module is in; and why a program's link cannot be run again.
+
+        Raises:
+            ToolError: a library must be made, and there is no program for it.
+        """
+        plans, failures = dict[str, LinkPlan](), dict[str, str]()
+        for name, link in self.links.items():
+            try:
+                plan = read_link(
+                    link_words(link.command),
+                    folder=link.folder,
+                    outputs=self.outputs,
+                    modules=modules,
+                    toolchain=toolchain,
+                )
+            except (InputError, UsageError) as error:
+                failures[name] = str(error)
+                continue
+            if plan.modules:
+                plans[name] = plan
+        return with_shared(plans, {name: link.output for name, link in self.links.items()}), failures
+
+    def plain_bytes(self, program: str) -> int:
+        """Bytes of a program of the plain build, as what llvm-size calls text; 0 if it cannot be read."""
+        return weigh_image(self.images[program]).row.image
+
+
+def choose_programs(patterns: Sequence[Path], linked: Mapping[str, Path], *, folder: Path, tree: Path) -> list[str]:
+    """The names of the programs that the user wants compared.
+
+    Args:
+        patterns: paths, names and patterns; with ``!`` before it one of what is left out. All programs if there are
+            none.
+        linked: by name, which is a path below ``tree``, what the build links.
+        folder: of the project.
+        tree: where the build runs, ``folder`` or a copy of it.
+
+    Raises:
+        UsageError: the build links nothing of that name.
+    """
+
+    def named(wanted: Path) -> list[str]:
+        text = wanted.as_posix().removeprefix(_EXCLUDED).removeprefix(f"{folder.resolve().as_posix()}/")
+        names = (
+            [name for name in linked if fnmatch.fnmatchcase(name, text)]
+            or [name for name, path in linked.items() if _is_same(tree / text, path)]
+            or [name for name in linked if fnmatch.fnmatchcase(Path(name).name, text)]
+            or [name for name in linked if Path(name).name == Path(text).name]
+            or [name for name, path in linked.items() if _is_same(path.with_name(Path(text).name), path)]
+        )
+        if not names:
+            others = ", ".join(sorted(linked)[:_MOST_NAMED]) or "nothing"
+            raise UsageError(
+                f"--program {wanted}: expected a program that the build links, found that it links {others}; "
+                "correct the path, or leave it out"
+            )
+        return names
+
+    excluded = [one for one in patterns if one.as_posix().startswith(_EXCLUDED)]
+    chosen = [name for one in patterns if one not in excluded for name in named(one)]
+    left_out = {name for one in excluded for name in named(one)}
+    return [name for name in chosen or linked if name not in left_out]
+
+
+def _is_same(path: Path, linked: Path) -> bool:
+    """Whether a program lies where it was linked to, under another name, as cargo and versions of libraries have it."""
+    try:
+        return path.samefile(linked)
+    except OSError:
+        return False
+
+
+def read_configured_links(folder: Path) -> dict[Path, RecordedLink]:
+    """Read the links of a build that CMake or Meson configured, by what they write; none is run.
+
+    Those of Ninja are what ``ninja -t commands`` prints, those of CMake's Makefiles are in files ``link.txt``. Links
+    whose program is not there are left out, and so are commands that are no single link.
+
+    Raises:
+        ToolError: ninja is not installed, or cannot read its file.
+        UsageError: the folder is of no such build, or links nothing.
+    """
+    folder = folder.resolve()
+    if (folder / "build.ninja").is_file():
+        lines = [(folder, line) for line in _ninja_commands(folder)]
+    else:
+        texts = sorted(folder.rglob("CMakeFiles/*.dir/link.txt"))
+        lines = [(path.parents[2], line) for path in texts for line in path.read_text(errors="replace").splitlines()]
+        if not texts:
+            raise UsageError(
+                f"--links {folder}: expected a folder with build.ninja, or one that CMake made Makefiles in, found "
+                "neither; name the folder of the configured build, or give --build"
+            )
+    links: dict[Path, RecordedLink] = {}
+    for place, line in lines:
+        try:
+            link_words(line)
+            words = split_command(line)
+        except (UsageError, ValueError):
+            continue
+        named = next((after for word, after in itertools.pairwise(words) if word == "-o"), None)
+        output = None if named is None else place / named
+        if output is not None and "-c" not in words and is_image(output):
+            links[output] = RecordedLink(command=line, folder=place, output=output)
+    if not links:
+        raise UsageError(
+            f"--links {folder}: expected programs that the build linked, found none of {len(lines)} commands; "
+            "build it first"
+        )
+    return links
+
+
+def _ninja_commands(folder: Path) -> list[str]:
+    ninja = shutil.which("ninja")
+    if ninja is None:
+        raise ToolError(f"--links {folder}: expected ninja to be installed, found none in PATH; install it")
+    words = [ninja, "-C", str(folder), "-t", "commands"]
+    done = process.run(words, timeout_seconds=_NINJA_SECONDS, limits=USERS_LIMITS)
+    if done.timed_out or done.returncode:
+        said = "no end" if done.timed_out else done.stderr.strip()[-200:]
+        raise ToolError(
+            f"--links {folder}: expected ninja -t commands to print commands, found: {said}; build it first"
+        )
+    return done.stdout.decode(errors="replace").splitlines()
