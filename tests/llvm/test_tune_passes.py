@@ -37,6 +37,35 @@ void fill(int *p, int n, int x) { for (int i = 0; i < n; i++) p[i] = x * 3 + n; 
 int both(const int *p, int n) { return n > 3 ? state(p[0], p + 1, n) + p[n] * n : state(n, p, 2) - p[n] * n; }
 long apart(long a, long b) { return a > b ? a / 7 : b % 9 ? b * 12345678901 : a + b; }
 """
+LOOPS = """
+unsigned table[256];
+void init(void) {
+  for (unsigned n = 0; n < 256; ++n) {
+    unsigned c = n;
+    for (int k = 0; k < 8; ++k) { if (c & 1) c = 0xEDB88320U ^ (c >> 1); else c >>= 1; }
+    table[n] = c;
+  }
+}
+struct model { int prices[64]; int count[16]; unsigned char flags[40]; };
+void reset(struct model *t, int n) {
+  for (int i = 0; i < 64; i++) t->prices[i] = n;
+  for (int i = 0; i < 16; i++) t->count[i] = i * n;
+  for (int i = 0; i < 40; i++) t->flags[i] = 0;
+}
+int best(const struct model *t, const unsigned char *p, int len) {
+  int found = -1, least = 1 << 30;
+  for (int i = 0; i < len; i++) {
+    int s = t->prices[p[i] & 63];
+    for (int k = 0; k < (p[i] & 7); k++) s += t->count[k] * p[k];
+    if (s < least) { least = s; found = i; }
+  }
+  return found;
+}
+void move(int *a, const int *b, int n) {
+  for (int i = n - 1; i >= 0; i--) a[i] = b[i];
+  for (int i = 0; i < n / 2; i++) { int t = a[i]; a[i] = a[n - 1 - i]; a[n - 1 - i] = t; }
+}
+"""
 
 
 def search_of_passes(
@@ -75,6 +104,18 @@ def leaves_passes_out(tuned: Tuned) -> bool:
         and passes.trials > 40
         and all(one.tuned_bytes < one.plain_bytes for one in tuned.modules)
     )
+
+
+@pytest.mark.usefixtures("measured_copies")
+def test_the_search_over_passes_starts_from_what_pays_of_the_policy_of_passes(toolchain: Toolchain, tmp_path: Path):
+    config = dataclasses.replace(search_of_passes(tmp_path, toolchain, outputs=("work.o",), source=LOOPS), budget="0s")
+    found = tune.run(config).optimizer_passes
+    without = dataclasses.replace(config, folder=tmp_path / "without", shipped_policies="off")
+    bare = tune.run(without).optimizer_passes
+    assert found is not None
+    assert bare is not None
+    assert (found.changed > 0, bare.changed) == (True, 0)
+    assert found.after_bytes < found.before_bytes == bare.after_bytes
 
 
 @pytest.mark.every_major

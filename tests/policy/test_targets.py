@@ -6,7 +6,7 @@ from mlgokit.errors import UsageError
 from mlgokit.module import architecture_of
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
-from mlgokit.policy.targets import check_targets, describe_other_targets
+from mlgokit.policy.targets import check_targets, describe_missing_policies, describe_other_targets
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,12 @@ def test_a_policy_says_which_modules_it_leaves_alone():
         "regalloc is a policy for x86_64, and leaves 2 of 5 modules, for riscv64, to LLVM.",
     )
     assert describe_other_targets(policies, {"x86_64": 3}) == ()
+
+
+def test_a_set_of_policies_says_what_it_leaves_to_llvm():
+    policies = {name: load_policy(policy_file(f"builtin:{name}")) for name in ("size", "passes", "regalloc")}
+    assert describe_missing_policies("all", policies, {"riscv32": 2, "aarch64": 1, "x86_64": 3}) == (
+        "all has no policy of regalloc for aarch64: LLVM decides there, in 1 of 6 modules",
+        "all has no policy of size, passes and regalloc for riscv32: LLVM decides there, in 2 of 6 modules",
+    )
+    assert describe_missing_policies("all", policies, {"x86_64": 3}) == ()

@@ -59,6 +59,31 @@ def describe_other_targets(policies: Mapping[str, Policy], architectures: Mappin
     return tuple(sentences)
 
 
+def describe_missing_policies(
+    name: str, policies: Mapping[str, Policy], architectures: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Describe, in a sentence for each architecture, which problems a set of policies leaves to LLVM there.
+
+    Args:
+        name: of the set.
+        policies: by problem.
+        architectures: number of modules for each.
+
+    Example:
+        >>> describe_missing_policies("builtin:Oz", {}, {"arm": 3})
+        ()
+    """
+    count, sentences = sum(architectures.values()), list[str]()
+    for architecture, number in sorted(architectures.items()):
+        missing = [problem for problem, policy in policies.items() if architecture not in policy.targets]
+        if missing:
+            sentences.append(
+                f"{name} has no policy of {join_names(missing)} for {architecture}: LLVM decides there, in {number} of "
+                f"{count} module{'s' * (count != 1)}"
+            )
+    return tuple(sentences)
+
+
 def join_names(names: Iterable[str]) -> str:
     """Join names for a sentence.
 

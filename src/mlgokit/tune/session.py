@@ -1,6 +1,7 @@
 """A session of tuning: search, verification, the user's own build with the plugin, and what is published."""
 
 import dataclasses
+import functools
 import shlex
 import shutil
 import sys
@@ -16,6 +17,7 @@ from mlgokit.builds.compression import Compressor
 from mlgokit.builds.lto import GIVES_UP
 from mlgokit.builds.measurement import link_failures, repeatable_links
 from mlgokit.builds.recorded import RecordedBuild, try_plugin
+from mlgokit.builds.variant import policies_by_problem
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
@@ -23,7 +25,9 @@ from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.files import remove_leftovers
 from mlgokit.manifest import package_version
 from mlgokit.pages.html import write_page
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.targets import architectures_of, describe_missing_policies
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report
 from mlgokit.tables.decisions import DecisionTable
@@ -42,7 +46,7 @@ from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
 from mlgokit.tune.replay_export import ReplayRequest, export_replay
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Search
-from mlgokit.tune.shipped import add_shipped
+from mlgokit.tune.shipped import SHIPPED, add_shipped
 from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes, finish_costs
 from mlgokit.tune.spaces.functions.opening import open_functions
@@ -61,7 +65,7 @@ PASSES_GAIN = 20.0
 """Bytes per second of processor time that searches over passes gained at least, in two small projects."""
 LEAST_STEPS = 12
 """Compilations that a search over passes of the optimizer takes to find something."""
-_COMPILATIONS = {"inlining": 3, "passes": 2, "allocations": 1, "shipped policies": 2}
+_COMPILATIONS = {"inlining": 3, "passes": 2, "allocations": 1, "shipped policies": 3}
 """Of all modules, beside the search: first policies and verifications, by what is tuned. There are about twice as many,
 in half of the time that the first takes."""
 _MINUTES = 150.0
@@ -419,6 +423,10 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
             if settings.adds_shipped_policies:
                 space = search.space
                 tuned = add_shipped(verifier, tuned, searches, space.config.objective, space.account.module_bytes)
+                policies = {
+                    problem: load_policy(Path(file)) for problem, file in policies_by_problem([SHIPPED]).items()
+                }
+                notes += describe_missing_policies(SHIPPED, policies, architectures_of(session.build.modules))
         tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)))
     shutil.rmtree(settings.folder.resolve() / _JUDGE, ignore_errors=True)
     return tuned
@@ -460,7 +468,9 @@ def _tune_functions(
         return {} if settings.start is None else read_plugin_overrides(kind, settings.start)
 
     kept = settings.allocation_share * settings.seconds
-    openings = ((open_optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
+    policy = policy_file("builtin:passes") if settings.adds_shipped_policies else None
+    optimizer = functools.partial(open_optimizer, policy=policy)
+    openings = ((optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
     for index, (open_search, kind) in enumerate(openings):
         begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
         # All workers make steps, if only in one module.

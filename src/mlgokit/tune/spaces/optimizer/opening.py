@@ -10,15 +10,24 @@ from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
-from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.compiler.reuse.trials import Overrides, pass_number
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
-from mlgokit.tables.overrides import LeftOut
+from mlgokit.tables.overrides import EACH_TIME, LeftOut
 from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.spaces.optimizer.space import OptimizerSpace
 from mlgokit.tune.spaces.optimizer.state import PassBuild, PassModule, PassVariant, left_out_of, load_left_out
-from mlgokit.tune.spaces.optimizer.step import bytes_of, compile_unit, compile_variants, is_refused
+from mlgokit.tune.spaces.optimizer.step import (
+    EXCLUDED,
+    PassExploration,
+    PassStep,
+    bytes_of,
+    compile_unit,
+    compile_variants,
+    explore,
+    is_refused,
+)
 from mlgokit.tune.verify import Verifier
 
 OptimizerSearch = Search[OptimizerSpace]
@@ -32,6 +41,7 @@ def open_optimizer(
     slowdown: float,
     folder: Path,
     start: Mapping[int, Overrides],
+    policy: Path | None = None,
     seed: int,
     report: Report,
 ) -> OptimizerSearch:
@@ -43,6 +53,7 @@ def open_optimizer(
         slowdown: share by which a function may execute more instructions, by LLVM's estimate.
         folder: folder of the search for inlining decisions; this search gets one below it.
         start: overrides of an earlier plugin by key of the function, which are tried first.
+        policy: policy of passes. What it leaves out is tried next, in modules where nothing is left out yet.
         seed: random seed.
         report: called after every module.
     """
@@ -109,6 +120,8 @@ def open_optimizer(
             space.account.put(other.name, its.measured)
     space.before_bytes = space.account.image
     _restore(space, left_out_of(start), compiled, report)
+    if policy is not None:
+        _try_policy(space, policy, compiled, report)
     search = Search(folder=folder, space=space, seed=seed, label="passes of the optimizer")
     search.count(sum(spent), compilations=len(spent))
     search.recall()
@@ -160,3 +173,32 @@ def _restore(
             unit.current = unit.confirmed = PassBuild(done=build, left_out=left_out)
             unit.climb.pass_from = build
             space.put(unit, build, variants)
+
+
+def _try_policy(
+    space: OptimizerSpace, policy: Path, compiled: Callable[[Compilation], Compilation], report: Report
+) -> None:
+    """Try what a policy of passes leaves out as the first step of each module without one, and keep what pays."""
+
+    def compile_with(module: Module, left_out: frozenset[LeftOut]) -> Compilation:
+        return compiled(space.compile(module, left_out))
+
+    def attempt(unit: PassModule) -> PassStep:
+        done = compiled(space.compile(unit.module, frozenset(), policy=policy))
+        plain, left = unit.current.done.changes, done.changes
+        if not done.ok or plain is None or left is None:
+            return PassStep()
+        moves = {
+            (key, pass_number(name), EACH_TIME)
+            for key in unit.allowed & plain.changed.keys() & left.changed.keys()
+            for name in {one for one, _ in plain.changed[key]} - {one for one, _ in left.changed[key]} - EXCLUDED.keys()
+        }
+        if not moves:
+            return PassStep()
+        return explore(compile_with, unit, unit.current, PassExploration(moves=frozenset(moves)))
+
+    units = [unit for unit in space.units if not unit.current.left_out]
+    steps = parallel(attempt, units, workers=space.compiler, report=report, label="try the policy of passes")
+    for unit, step in zip(units, steps, strict=True):
+        if step.compilations:
+            space.accept(unit, step)

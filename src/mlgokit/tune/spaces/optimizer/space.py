@@ -13,7 +13,7 @@ from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.module import Module
-from mlgokit.problems import INLINE_SIZE
+from mlgokit.problems import INLINE_SIZE, PASS_SELECTION
 from mlgokit.tables.overrides import (
     OPTIMIZER_PASSES,
     LeftOut,
@@ -93,10 +93,12 @@ class OptimizerSpace:
         """The functions of all modules that may be changed."""
         return [one for unit in self.units for one in unit.functions]
 
-    def compile(self, module: Module, left_out: frozenset[LeftOut], *, log: bool = False) -> Compilation:
-        """Compile a module with passes left out, and list the changes of the other passes."""
+    def compile(
+        self, module: Module, left_out: frozenset[LeftOut], *, log: bool = False, policy: Path | None = None
+    ) -> Compilation:
+        """Compile a module with passes left out, also by a policy if given; list the changes of the others."""
         use = PluginUse(
-            policies={INLINE_SIZE.name: HEURISTIC},
+            policies={INLINE_SIZE.name: HEURISTIC} | ({} if policy is None else {PASS_SELECTION.name: str(policy)}),
             logs=(INLINE_SIZE.name,) if log else (),
             log_default=False,
             decisions=self.decisions,
