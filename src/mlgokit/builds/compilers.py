@@ -182,16 +182,16 @@ def open_tools(options: CompilerOptions) -> tuple[Toolchain, Path]:
 
 
 def toolchain_of_build(options: CompilerOptions, *, database: Path | None, commands: Sequence[str]) -> Toolchain:
-    """The clang of the major that is asked for, else of that of the build if one is installed, else the newest.
+    """Find the clang of the requested major, else of the major that the build uses, else the newest that is installed.
 
     Args:
-        options: may ask for a major.
-        database: of the build; its compilers count by their commands, those of the first thousand.
-        commands: of the build, in place of a database; compilers are those of ``CC``, ``CXX`` and CMake's variables in
-            them, and of the environment.
+        options: options with the requested major, if any.
+        database: compilation database of the build. The major of most of its first thousand commands counts.
+        commands: commands of the build, if there is no database. They name compilers by ``CC``, ``CXX`` and CMake's
+            variables, as the environment does.
 
     Raises:
-        ToolError: no clang fits that loads the plugin.
+        ToolError: no installed clang that can load the plugin fits.
     """
     if options.llvm is None and not os.environ.get(LOCATION_VARIABLE):
         calls = _database_calls(database) if database is not None else _named_compilers(commands)

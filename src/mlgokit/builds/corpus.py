@@ -173,10 +173,10 @@ def import_database(
     go_on: bool = False,
     report: Report,
 ) -> Path:
-    """Make a corpus of a database in ``folder``, with front ends in a sandbox where there is one.
+    """Make a corpus from a database in ``folder``, with front ends in a sandbox if the machine has one.
 
-    ``for_link`` is that of :func:`mlgokit.corpus.importers.database.import_commands`, whose errors this raises. With
-    ``go_on`` the folder may have a corpus of an earlier state of the database; what changed is made anew.
+    ``for_link`` and the errors are those of :func:`mlgokit.corpus.importers.database.import_commands`. With ``go_on``
+    the folder may have a corpus of an earlier state of the database; modules that changed are made again.
     """
     import_commands(
         database.path,

@@ -133,7 +133,7 @@ def claim_corpus(
 ) -> None:
     """Write the manifest of a corpus folder, or refuse a folder that was made with other settings.
 
-    With ``any_inputs`` a folder that was made of other inputs is made of these from now on.
+    With ``any_inputs`` a folder that was made from other inputs is accepted, and its manifest gets the new ones.
     """
     is_new = not (folder / DESCRIPTION_NAME).exists() and next(folder.rglob("*.bc"), None) is None
     versions = {key: value for key, value in toolchain.describe().items() if key in {"clang", "target"}}

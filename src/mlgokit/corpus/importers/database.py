@@ -144,7 +144,7 @@ def import_commands(
         baseline: ``clang`` takes commands of any compiler, translated to this clang; ``build`` takes only commands of
             a clang, as far as that can be known.
         target: triple or architecture of the modules; if left out, that of most commands.
-        any_database: take a corpus that was made of an earlier state of the database, and make it one of this.
+        any_database: accept a corpus that was made from an earlier state of the database, and update it.
         workers: how many compilers run at a time.
         limits: what one module may take.
         report: called after every module.
