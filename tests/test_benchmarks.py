@@ -298,3 +298,31 @@ def test_sizes_that_a_script_and_an_evaluation_do_not_share_are_counted(benchmar
     del counted[("before", "t")]
     counted[("before", "c.o")] = 1
     assert agreement.compared("plain", found, counted)[-1] == 3
+
+
+def test_sizes_that_peers_have_otherwise_are_told_unless_padding_explains_them(benchmark: Callable[[str], ModuleType]):
+    peers = benchmark("size_peers")
+
+    def section(name: str, address: int, memory: int) -> dict[str, Any]:
+        return {"name": name, "address": address, "file": memory, "memory": memory}
+
+    sections = [
+        section(".text", 0, 30),
+        section(".tbss", 64, 16),
+        section(".init_array", 64, 8),
+        section(".data", 96, 9),
+    ]
+    theirs = {".text": (32, 32), ".tbss": (16, 16), ".init_array": (8, 0), ".data": (4, 4)}
+    assert peers.compare_sections({"sections": sections}, theirs) == (1, 2, [(".data", "9, 9", "4, 4")])
+
+    def symbol(*names: str, address: int, memory: int) -> dict[str, Any]:
+        return {"names": names, "section": ".text", "address": address, "memory": memory}
+
+    symbols = [
+        symbol("f", address=0, memory=10),
+        symbol("folded", "g", address=16, memory=4),
+        symbol("wrong", address=20, memory=10),
+    ]
+    known = {".text": {"f": 16, "other": 4, "wrong": 3}}
+    found = peers.compare_symbols({"symbols": symbols, "sections": sections}, known)
+    assert found == (0, 1, 1, [("wrong", "10", "3")])

@@ -15,10 +15,10 @@ PUBLIC = """
     Advice Advisor BusyError Check ClangCompiler Compilation CompileRequest CompileStatus Compiler CompilerEnvironment
     CompilerOptions Corpus DecisionTable Evaluate Evaluation Explain ExportedPlugin Extract FakeCompiler Fetch
     INLINE_SIZE Import InputError Learning Log MlgokitError Module ObjectSizes Observation PASS_SELECTION PROBLEMS
-    PluginUse Policy PolicyAdvisor Problem REGALLOC_EVICTION REGALLOC_PRIORITY REGALLOC_WEIGHT ReuseError StorageError
-    ToolError Toolchain Trace Train Tune UsageError build_plugin channel_use clang_words command drive drive_channels
-    export_plugin find_toolchain load_corpus load_policy measure_object open_environment read_log read_table run_command
-    save_policy training_modules
+    PluginUse Policy PolicyAdvisor Problem REGALLOC_EVICTION REGALLOC_PRIORITY REGALLOC_WEIGHT ReuseError Size
+    StorageError ToolError Toolchain Trace Train Tune UsageError build_plugin channel_use clang_words command drive
+    drive_channels export_plugin find_toolchain load_corpus load_policy measure_object open_environment read_log
+    read_table run_command save_policy training_modules
 """.split()  # noqa: SIM905  (words are read more easily)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mlgokit.commands.corpus.import_build import Import as Import
     from mlgokit.commands.evaluate import Evaluate as Evaluate
     from mlgokit.commands.explain import Explain as Explain
+    from mlgokit.commands.size import Size as Size
     from mlgokit.commands.trace import Trace as Trace
     from mlgokit.commands.train import Train as Train
     from mlgokit.commands.tune_options import Tune as Tune
@@ -76,6 +77,7 @@ _PLACES = {
     "commands.evaluate": ("Evaluate",),
     "commands.explain": ("Explain",),
     "builds.compilers": ("CompilerOptions",),
+    "commands.size": ("Size",),
     "commands.trace": ("Trace",),
     "commands.train": ("Train",),
     "commands.tune_options": ("Tune",),

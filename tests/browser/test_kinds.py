@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.browser.made_pages import made_evaluation, made_page
+from tests.browser.test_treemap import page as treemap_page
 
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.browser
 GOLDEN = Path(__file__).parents[1] / "golden"
 AXE = "axe-core@4.10.2"
 AXE_DIGEST = "sha512-RE3mdQ7P3FRSe7eqCWoeQ/Z9QXrtniSjp1wUjt5nRC3WIpz5rSCve6o3fsZ2aCpJtrZjSZgjwXAoTO5k4tEI0w=="
-KINDS = {"evaluate", "bench", "train", "tune", "importance", "quickstart"}
+KINDS = {"size", "evaluate", "bench", "train", "tune", "importance", "quickstart"}
 DARK = "--blink-settings=preferredColorScheme=0"
 
 PROBE = """
@@ -79,6 +80,7 @@ def pages() -> dict[str, str]:
         changed=(0.2, 0.1, 0.0), shapley=(0.5, 0.25, 0.0), direction=(0.9, -0.8, 0.0),
     )  # fmt: skip
     return {
+        "size": render_html(treemap_page()),
         "evaluate": render_html(made_page(made_evaluation(200, 5))),
         "bench": render_html(bench_page(Bench.from_json(golden("bench.json"), "bench.json"))),
         "train": render_html(training_page(TrainingRecord.from_json(golden("metrics.json")))),

@@ -107,8 +107,14 @@ def leaves_passes_out(tuned: Tuned) -> bool:
 
 
 @pytest.mark.usefixtures("measured_copies")
-def test_the_search_over_passes_starts_from_what_pays_of_the_policy_of_passes(toolchain: Toolchain, tmp_path: Path):
-    config = dataclasses.replace(search_of_passes(tmp_path, toolchain, outputs=("work.o",), source=LOOPS), budget="0s")
+@pytest.mark.parametrize("target", ["x86_64-linux-gnu", "riscv32-unknown-elf"])
+def test_the_search_over_passes_starts_from_what_pays_of_the_policy_of_passes(
+    target: str, toolchain: Toolchain, tmp_path: Path
+):
+    config = search_of_passes(
+        tmp_path, toolchain, outputs=("work.o",), source=LOOPS, shared=(f"--target={target}", "-ffreestanding")
+    )
+    config = dataclasses.replace(config, budget="0s")
     found = tune.run(config).optimizer_passes
     without = dataclasses.replace(config, folder=tmp_path / "without", shipped_policies="off")
     bare = tune.run(without).optimizer_passes

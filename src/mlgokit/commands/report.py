@@ -1,6 +1,6 @@
 """The command that renders a page from a JSON result."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -23,10 +23,21 @@ from mlgokit.pages.model import Page, Part
 from mlgokit.policy.importance import importance_parts
 from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report, say_nothing
+from mlgokit.sizes.compare import FORMAT as SIZE_DIFFERENCE, SizeDifference
+from mlgokit.sizes.page import difference_page, size_page
+from mlgokit.sizes.record import FORMAT as SIZES, Sizes
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.result import FORMAT as TUNING, Tuned
 
-_FORMATS = (EVALUATION, BENCH, TRAINING, TUNING, RUN)
+_FORMATS = (EVALUATION, BENCH, TRAINING, TUNING, RUN, SIZES, SIZE_DIFFERENCE)
+
+_PAGES: dict[object, Callable[[object, str], Page]] = {
+    BENCH: lambda value, where: bench_page(Bench.from_json(value, where)),
+    TUNING: lambda value, _: tuned_page(Tuned.from_json(value)),
+    SIZES: lambda value, where: size_page(Sizes.from_json(value, where)),
+    SIZE_DIFFERENCE: lambda value, where: difference_page(SizeDifference.from_json(value, where)),
+}
+"""Pages of results that nothing else is asked for, by format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +45,8 @@ class MakeReport:
     """Write the HTML and Markdown report of a JSON result."""
 
     result: Annotated[Path, tyro.conf.Positional]
-    """JSON file that `mlgokit evaluate --output` or `mlgokit bench` wrote, `metrics.json` of `mlgokit train`,
-    `tuned.json` of `mlgokit tune`, or `results.json` of `mlgokit quickstart`."""
+    """JSON file that `mlgokit evaluate --output`, `mlgokit size --output` or `mlgokit bench` wrote, `metrics.json` of
+    `mlgokit train`, `tuned.json` of `mlgokit tune`, or `results.json` of `mlgokit quickstart`."""
     output: Path | None = None
     """HTML file to write, with Markdown beside it; beside the result if not given."""
     traces: Path | None = None
@@ -70,13 +81,11 @@ def _page_of(config: MakeReport, value: object, report: Report) -> Page:
         whole = RunReport.from_json(value)
         return run_page(whole, _importance(config, [whole.policy_file], report))
     _importance(config, [], report)
-    if found == BENCH:
-        return bench_page(Bench.from_json(value, str(config.result)))
-    if found == TUNING:
-        return tuned_page(Tuned.from_json(value))
+    if found in _PAGES:
+        return _PAGES[found](value, str(config.result))
     raise InputError(
         f"{config.result}: expected format {', '.join(map(repr, _FORMATS))}, found {found!r:.60}; give the JSON that "
-        "`mlgokit evaluate --output`, `bench`, `train`, `tune` or `quickstart` wrote"
+        "`mlgokit evaluate --output`, `size --output`, `bench`, `train`, `tune` or `quickstart` wrote"
     )
 
 

@@ -28,7 +28,9 @@ from mlgokit.pages.model import (
     Part,
     Scatter,
     Table,
+    Tile,
     Tree,
+    Treemap,
     Trees,
     number_columns,
     text_columns,
@@ -94,6 +96,11 @@ def render_html(page: Page) -> str:
                 for place, part in enumerate(page.parts)
                 if isinstance(part, Scatter)
             },
+            "tiles": {
+                str(place): [_tile_values(tile) for tile in part.tiles]
+                for place, part in enumerate(page.parts)
+                if isinstance(part, Treemap)
+            },
         },
         rows_at_once=ROWS_AT_ONCE,
         printable=printable,
@@ -137,8 +144,21 @@ def write_page(page: Page, json_path: Path) -> Path:
 
 
 def _kind(part: Part) -> str:
-    kinds = {Table: "table", Bars: "bars", Scatter: "scatter", Curves: "curves", Trees: "trees"}
+    kinds = {
+        Table: "table",
+        Bars: "bars",
+        Scatter: "scatter",
+        Curves: "curves",
+        Trees: "trees",
+        Treemap: "treemap",
+    }
     return kinds[type(part)]
+
+
+def _tile_values(tile: Tile) -> list[Any]:
+    """Name, size and what is inside, as the script reads them."""
+    inside = [_tile_values(one) for one in tile.tiles]
+    return [_shorten(tile.name), tile.size, *([inside] if inside else [])]
 
 
 def _symbols(page: Page) -> set[str]:

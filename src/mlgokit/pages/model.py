@@ -287,7 +287,33 @@ class Trees:
     terminal_rows: int = 0
 
 
-Part = Table | Bars | Scatter | Curves | Trees
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """An area of a treemap, as large as its number, with those inside it, the largest first."""
+
+    name: str
+    size: int
+    tiles: tuple["Tile", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treemap:
+    """Areas in areas that are opened, closed and searched; documents alone have it, and tables have its numbers.
+
+    Attributes:
+        title: its heading.
+        tiles: the largest first.
+        unit: of their sizes.
+        note: what has to be known to read it.
+    """
+
+    title: str
+    tiles: tuple[Tile, ...]
+    unit: str = "bytes"
+    note: str = ""
+
+
+Part = Table | Bars | Scatter | Curves | Trees | Treemap
 """The terminal shows tables and trees: the numbers of what is drawn are in a table as well."""
 
 

@@ -214,8 +214,117 @@
     draw();
   };
 
+  // A squarified treemap: each row takes tiles as long as that makes its worst tile squarer.
+  const squarify = (tiles, box) => {
+    const places = [];
+    let { x, y, width, height } = box, from = 0;
+    let left = tiles.reduce((sum, tile) => sum + tile[1], 0);
+    while (from < tiles.length && left > 0 && width > 0 && height > 0) {
+      const side = Math.min(width, height), scale = (width * height) / left;
+      let sum = 0, to = from, worst = Infinity;
+      for (; to < tiles.length; to++) {
+        const next = sum + tiles[to][1], depth = (next * scale) / side;
+        const ratio = Math.max(...[tiles[from], tiles[to]].map((tile) => {
+          const length = (tile[1] * scale) / depth;
+          return Math.max(length / depth, depth / length);
+        }));
+        if (ratio > worst) break;
+        [sum, worst] = [next, ratio];
+      }
+      const depth = (sum * scale) / side;
+      let along = 0;
+      for (let index = from; index < to; index++) {
+        const length = (tiles[index][1] * scale) / depth;
+        places.push(width >= height ? { x, y: y + along, width: depth, height: length } : { x: x + along, y, width: length, height: depth });
+        along += length;
+      }
+      if (width >= height) [x, width] = [x + depth, width - depth];
+      else [y, height] = [y + depth, height - depth];
+      [left, from] = [left - sum, to];
+    }
+    return places;
+  };
+  const TILES = 300, INNER_TILES = 40;
+
+  const map = (figure) => {
+    const unit = figure.dataset.unit;
+    const tiles = data.tiles[figure.id.slice("treemap-".length)];
+    const whole = ["all", tiles.reduce((sum, tile) => sum + tile[1], 0), tiles];
+    const [list, path, status] = [figure.querySelector(".tiles"), figure.querySelector(".path"), figure.querySelector("[role=status]")];
+    const search = figure.querySelector("input");
+    let opened = [whole];
+    // How many of a tile's bytes are found: all of it, or what is inside.
+    const found = (tile) => (tile[0].toLowerCase().includes(search.value.toLowerCase()) ? tile[1] : (tile[2] ?? []).reduce((sum, one) => sum + found(one), 0));
+    const share = (size) => `${((100 * size) / (whole[1] || 1)).toFixed(1)}\u00a0%`;
+    const told = (tile) => `${tile[0]}: ${count(tile[1])} ${unit}, ${share(tile[1])}`;
+    const open = (way, focus) => { opened = way; draw(); if (focus !== undefined) list.querySelectorAll("button")[Math.max(0, focus)]?.focus(); };
+    const up = () => {
+      if (opened.length < 2) return;
+      const last = opened[opened.length - 1], outer = opened.slice(0, -1);
+      open(outer, outer[outer.length - 1][2].indexOf(last));
+    };
+    // The largest, and one tile for the others.
+    const cut = (tiles, most) => {
+      const shown = tiles.slice(0, most);
+      const hidden = tiles.slice(most).reduce((sum, tile) => sum + tile[1], 0);
+      if (hidden) shown.push([`${count(tiles.length - most)} smaller`, hidden]);
+      return shown.sort((one, other) => other[1] - one[1]);
+    };
+    // What is inside of a tile, only to be seen: it is opened by its tile.
+    const within = (tile, width, height) => {
+      const inner = cut(tile[2] ?? [], INNER_TILES);
+      return squarify(inner, { x: 5, y: 44, width, height }).map(({ x, y, width, height }, index) => {
+        const area = make("i", width > 50 && height > 18 ? inner[index][0] : "", { "aria-hidden": "true" });
+        Object.assign(area.style, { left: `${x}px`, top: `${y}px`, width: `${width - 1}px`, height: `${height - 1}px` });
+        if (search.value && !found(inner[index])) area.className = "other";
+        return area;
+      });
+    };
+    const draw = () => {
+      const here = opened[opened.length - 1];
+      const box = list.getBoundingClientRect();
+      const shown = cut(here[2], TILES);
+      const places = squarify(shown, { x: 0, y: 0, width: box.width, height: box.height });
+      list.replaceChildren(...shown.slice(0, places.length).map((tile, index) => {
+        const item = make("li");
+        const button = make("button", "", { type: "button", title: told(tile), "aria-label": told(tile) });
+        const { x, y, width, height } = places[index];
+        Object.assign(item.style, { left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` });
+        button.className = `tone-${index % 4}${tile[2] ? " opens" : ""}`;
+        if (search.value && !found(tile)) button.classList.add("other");
+        if (width > 44 && height > 20) button.append(make("span", tile[0]), make("small", count(tile[1])));
+        if (width > 90 && height > 90) button.append(...within(tile, width - 12, height - 50));
+        button.addEventListener("click", () => { if (tile[2]) open([...opened, tile], 0); });
+        item.append(button);
+        return item;
+      }));
+      list.querySelectorAll("button").forEach((button, index) => { button.tabIndex = index ? -1 : 0; });
+      path.replaceChildren(...opened.map((tile, depth) => {
+        const step = make("button", tile[0], { type: "button" });
+        if (depth === opened.length - 1) step.setAttribute("aria-current", "true");
+        step.addEventListener("click", () => open(opened.slice(0, depth + 1), 0));
+        return step;
+      }));
+      const bytes = search.value ? found(here) : here[1];
+      status.textContent = `${search.value ? "found " : ""}${count(bytes)} ${unit}, ${share(bytes)}`;
+    };
+    list.addEventListener("keydown", (event) => {
+      const buttons = [...list.querySelectorAll("button")], at = buttons.indexOf(document.activeElement);
+      const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: buttons.length - 1 }[event.key];
+      if (event.key === "Escape" || event.key === "Backspace") up();
+      else if (to !== undefined) buttons[Math.min(buttons.length - 1, Math.max(0, to))].focus();
+      else return;
+      event.preventDefault();
+    });
+    list.addEventListener("focusin", (event) => list.querySelectorAll("button").forEach((button) => { button.tabIndex = button === event.target ? 0 : -1; }));
+    search.addEventListener("input", draw);
+    let width = 0;
+    new ResizeObserver(() => { if (list.clientWidth !== width) { width = list.clientWidth; draw(); } }).observe(list);
+  };
+
   // The table that a plot names is read before its rows are sorted.
   document.querySelectorAll(".scatter").forEach(plot);
+  document.querySelectorAll(".treemap").forEach(map);
   document.querySelectorAll("main table[id]").forEach(enliven);
   reading();
 })();

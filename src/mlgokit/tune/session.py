@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.files import remove_leftovers
 from mlgokit.manifest import package_version
+from mlgokit.module import Module
 from mlgokit.pages.html import write_page
 from mlgokit.policy.pretrained import policy_file
-from mlgokit.policy.store import load_policy
-from mlgokit.policy.targets import architectures_of, describe_missing_policies
-from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
+from mlgokit.policy.store import load_policy, save_policy
+from mlgokit.policy.targets import architectures_of, describe_missing_policies, restrict_to_targets
+from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report
 from mlgokit.tables.decisions import DecisionTable
 from mlgokit.tables.overrides import (
@@ -468,7 +469,7 @@ def _tune_functions(
         return {} if settings.start is None else read_plugin_overrides(kind, settings.start)
 
     kept = settings.allocation_share * settings.seconds
-    policy = policy_file("builtin:passes") if settings.adds_shipped_policies else None
+    policy = _policy_of_passes(folder, verifier.modules) if settings.adds_shipped_policies else None
     optimizer = functools.partial(open_optimizer, policy=policy)
     openings = ((optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
     for index, (open_search, kind) in enumerate(openings):
@@ -489,6 +490,14 @@ def _tune_functions(
         )
         tuned = run(ALLOCATIONS, found, max(kept, left))
     return tuned, searches
+
+
+def _policy_of_passes(folder: Path, modules: Sequence[Module]) -> Path:
+    """The shipped policy of passes, made to decide for the modules' targets: the search keeps only what pays."""
+    policy = load_policy(policy_file("builtin:passes"), problem=PASS_SELECTION.name)
+    path = folder / "passes.policy"
+    save_policy(restrict_to_targets(policy, modules), path)
+    return path
 
 
 def _step_seconds(verifier: Verifier) -> float:

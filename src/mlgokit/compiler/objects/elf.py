@@ -49,6 +49,7 @@ ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 ARM, RISCV = 40, 243
 MACHINES = {3: "i386", ARM: "ARM", 62: "x86-64", 183: "AArch64", RISCV: "RISC-V"}
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL, SHT_GROUP, SHT_SYMTAB_SHNDX = 2, 3, 4, 8, 9, 17, 18
+SHT_DYNSYM = 11
 _SHT_RELR = 19
 _SHT_ARM_EXIDX = 0x70000001
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE = 0x1, 0x2, 0x4, 0x10
@@ -183,8 +184,8 @@ def _describe(data: bytes) -> str:
     return known or f"{len(data)} bytes that begin with {data[:4].hex() or 'nothing'}"
 
 
-def read_elf(source: bytes | Path) -> Elf:
-    """Read the header and the section table.
+def read_elf(source: bytes | Path, *, where: str = "object in memory") -> Elf:
+    """Read the header and the section table; ``where`` names bytes in messages.
 
     Raises:
         InputError: the file is missing, or is no sound ELF file for one of :data:`MACHINES`.
@@ -195,7 +196,7 @@ def read_elf(source: bytes | Path) -> Elf:
         mlgokit.errors.InputError: object in memory: expected an ELF file, found 2 bytes that begin with 4243; ...
     """
     if isinstance(source, bytes):
-        where, data = "object in memory", source
+        data = source
     else:
         where = str(source)
         try:
@@ -246,13 +247,26 @@ def read_table(elf: Elf, index: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.frombuffer(elf.data, dtype, size // dtype.itemsize, begin) if size else np.empty(0, dtype)
 
 
-def read_symbols(elf: Elf) -> Symbols:
-    """Read the symbol table; a file without one has no symbols.
+def header_extents(elf: Elf) -> list[tuple[str, int, int]]:
+    """Name, offset and size of the file's header and of its tables of sections and segments."""
+    layout, data = _LAYOUTS[elf.bits], elf.data
+    width = layout.section["offset"].itemsize
+    segments, sections = (_number(data, place, width) for place in (layout.sections - width, layout.sections))
+    each, count = (_number(data, layout.names - back, 2) for back in (8, 6))
+    return [
+        ("ELF header", 0, layout.header),
+        ("program headers", segments, each * count),
+        ("section headers", sections, layout.section.itemsize * len(elf.sections)),
+    ]
+
+
+def read_symbols(elf: Elf, *, kind: int = SHT_SYMTAB) -> Symbols:
+    """Read the symbol table, or with ``SHT_DYNSYM`` the dynamic one; a file without one has no symbols.
 
     Raises:
         InputError: a symbol points to a section or a name that does not exist.
     """
-    tables = np.flatnonzero(elf.sections["type"] == SHT_SYMTAB)
+    tables = np.flatnonzero(elf.sections["type"] == kind)
     if not len(tables):
         return Symbols(index=0, table=np.empty(0, SYMBOL), section=np.empty(0, np.int64), strings=b"\0")
     index = int(tables[0])

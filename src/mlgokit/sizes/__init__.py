@@ -1,0 +1,1 @@
+"""Where the bytes of a program, a library or an object are."""

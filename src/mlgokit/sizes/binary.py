@@ -1,0 +1,184 @@
+"""A program, a library or an object as sections and symbols, whatever its format is.
+
+A section has bytes in the file, in memory, or both: ``.bss`` takes memory alone, ``.debug_info`` is in the file alone.
+Byte ``i`` of a section is in the file if ``i < file_bytes``, and in memory if ``i < memory_bytes``.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mlgokit.compiler.objects.elf import LARGEST_SECTION, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One section.
+
+    Attributes:
+        name: as the file has it.
+        address: where it is loaded; 0 in objects.
+        size: what ``llvm-size -A`` says of it, in bytes.
+        file_bytes: bytes in the file.
+        memory_bytes: bytes in memory.
+        listed: whether ``llvm-size -A`` lists it.
+        member: the member of a static library that it is of, else empty.
+        is_code: whether it holds instructions.
+    """
+
+    name: str
+    address: int
+    size: int
+    file_bytes: int
+    memory_bytes: int
+    listed: bool = True
+    member: str = ""
+    is_code: bool = False
+
+    @property
+    def extent(self) -> int:
+        """Bytes that may have an owner."""
+        return max(self.file_bytes, self.memory_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """Ranges [R] of bytes within sections, each of one owner; no two overlap.
+
+    Attributes:
+        owners: [O] the names of each owner; several for aliases and for functions that the linker folded.
+        owner: [R] index of the owner.
+        section: [R] index of the section.
+        begin: [R] offset of the first byte.
+        end: [R] offset behind the last byte.
+    """
+
+    owners: tuple[tuple[str, ...], ...] = ()
+    owner: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    section: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    begin: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    end: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """Bytes of a file that are in no section: headers, tables, and what is between sections."""
+
+    name: str
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binary:
+    """A file as sections and symbols.
+
+    Attributes:
+        kind: its format, processor and role, such as ``ELF x86-64 program``.
+        is_linked: whether its addresses are those of a linker, so that DWARF and maps can be looked up by them.
+        sections: all of them.
+        symbols: who owns which bytes; one that a symbol within another owns is not the outer one's.
+        outside: the rest of the file.
+    """
+
+    kind: str
+    is_linked: bool
+    sections: tuple[Section, ...]
+    symbols: Layer
+    outside: tuple[Outside, ...]
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file."""
+        return sum(one.file_bytes for one in (*self.sections, *self.outside))
+
+
+def outside_of(file_bytes: int, extents: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
+    """The bytes of each part of a file that no earlier part has, and the bytes that no part has.
+
+    Args:
+        file_bytes: size of the file.
+        extents: offset and size of each part.
+
+    Example:
+        >>> outside_of(100, [(0, 10), (20, 30), (40, 20)])
+        ([10, 30, 10], 50)
+    """
+    own = [0] * len(extents)
+    covered = 0
+    for part in sorted(range(len(extents)), key=lambda part: extents[part]):
+        begin, size = extents[part]
+        own[part] = max(0, min(begin + size, file_bytes) - max(begin, covered))
+        covered = max(covered, begin + size)
+    return own, file_bytes - sum(own)
+
+
+def make_layer(
+    names: Sequence[tuple[str, ...]], section: Ints, begin: Ints, end: Ints, sections: Sequence[Section]
+) -> Layer:
+    """A layer of ranges that may overlap, or reach beyond their section.
+
+    Of ranges that begin at the same byte there is one, the longest, with all names. Where ranges overlap, the bytes are
+    those of the one that begins last, so that of nested ranges the inner one has them.
+
+    Example:
+        >>> text = Section(name=".text", address=0, size=10, file_bytes=10, memory_bytes=10)
+        >>> found = make_layer(
+        ...     [("outer",), ("inner",), ("alias",)], *(np.array(x) for x in ([0, 0, 0], [0, 4, 4], [9, 6, 5])), [text]
+        ... )
+        >>> found.owners, found.owner.tolist(), found.begin.tolist(), found.end.tolist()
+        ((('outer',), ('inner', 'alias')), [0, 1, 0], [0, 4, 6], [4, 6, 9])
+    """
+    extent = np.array([one.extent for one in sections] or [0], np.int64)
+    begin, limit = np.maximum(begin, 0), extent[section] if len(section) else section
+    end = np.minimum(end, limit)
+    order: Ints = np.flatnonzero(begin < end)
+    order = order[np.lexsort((begin[order], section[order]))]
+    if not len(order):
+        return Layer()
+    key = section[order] * LARGEST_SECTION + begin[order]
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    places: list[int] = order.tolist()
+    starts: list[int] = first.tolist()
+    owners = tuple(
+        tuple(dict.fromkeys(name for one in places[start:stop] for name in names[one]))
+        for start, stop in itertools.pairwise([*starts, len(places)])
+    )
+    chosen_end = np.maximum.reduceat(end[order], first)
+    section, begin = section[order[first]], begin[order[first]]
+    owner = np.arange(len(first), dtype=np.int64)
+    crossing = (section[1:] == section[:-1]) & (chosen_end[:-1] > begin[1:])
+    if not crossing.any():
+        return Layer(owners=owners, owner=owner, section=section, begin=begin, end=chosen_end)
+    ranges = _flatten(section.tolist(), begin.tolist(), chosen_end.tolist())
+    columns = np.array(ranges, np.int64).reshape(-1, 4).T
+    return Layer(owners=owners, owner=columns[0], section=columns[1], begin=columns[2], end=columns[3])
+
+
+def _flatten(section: list[int], begin: list[int], end: list[int]) -> list[tuple[int, int, int, int]]:
+    """Owner, section, begin and end of ranges that do not overlap, from ranges in the order of their begin."""
+    ranges: list[tuple[int, int, int, int]] = []
+    around: list[int] = []
+    place = 0
+
+    def close(until: int) -> None:
+        """Give the bytes up to ``until`` to the ranges that are open, the inner ones first."""
+        nonlocal place
+        while around and place < until:
+            inner = around[-1]
+            stop = min(end[inner], until)
+            if stop > place:
+                ranges.append((inner, section[inner], place, stop))
+                place = stop
+            if end[inner] <= place:
+                around.pop()
+
+    for one in range(len(begin)):
+        if around and section[around[-1]] != section[one]:
+            close(LARGEST_SECTION * 2)
+        close(begin[one])
+        around.append(one)
+        place = begin[one]
+    close(LARGEST_SECTION * 2)
+    return ranges

@@ -1,0 +1,111 @@
+"""Which compilation unit bytes come from, as DWARF tells it; read by the user's ``llvm-dwarfdump``.
+
+Only the first entry of each unit is read: its name, and the ranges of its code. Of an object that has one unit, all
+bytes that are loaded are the unit's.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from mlgokit.compiler.llvm_tools import run_llvm_tool
+from mlgokit.errors import MlgokitError
+from mlgokit.sizes.binary import Binary, Layer, make_layer
+
+_INFO = (".debug_info", "__debug_info", ".zdebug_info")
+_FILE = re.compile(r"(.*):\tfile format \S+")
+_MEMBER = re.compile(r"\(([^()]*)\)$")
+_RANGE = re.compile(r"\s*\[(0x[0-9a-f]+), (0x[0-9a-f]+)\)\)*")
+_ATTRIBUTE = re.compile(r'\s+(DW_AT_\w+)\s+\((?:"(.*)"|(.*))\)')
+_RUST_UNIT = re.compile(r"/@/.*$")
+
+
+@dataclass(slots=True, kw_only=True)
+class Unit:
+    """A compilation unit: the member that it is in, its source, and the ranges of its code."""
+
+    member: str
+    name: str = ""
+    ranges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    low: int | None = None
+
+
+def read_sources(path: Path, binary: Binary) -> tuple[Layer, tuple[str, ...]]:
+    """The compilation units of a file as owners of its bytes, and sentences about what is not known of them."""
+    if not any(one.name in _INFO for one in binary.sections):
+        return Layer(), ("No debug information, so sources are not known: compile with -g to have them.",)
+    try:
+        text = run_llvm_tool("llvm-dwarfdump", "--debug-info", "--recurse-depth=0", path, where=str(path))
+    except MlgokitError as error:
+        return Layer(), (f"Sources are not known: {error}.",)
+    units = _units(text)
+    return (_by_address if binary.is_linked else _by_member)(binary, units), ()
+
+
+def _units(text: str) -> list[Unit]:
+    """The compilation units in what ``llvm-dwarfdump`` prints."""
+    units: list[Unit] = []
+    member = ""
+    is_inside = False
+    for line in text.splitlines():
+        if "DW_TAG_" in line:
+            is_inside = "DW_TAG_compile_unit" in line
+            if is_inside:
+                units.append(Unit(member=member))
+        elif found := _FILE.match(line):
+            inner = _MEMBER.search(found[1])
+            member, is_inside = (inner[1] if inner else ""), False
+        elif is_inside:
+            _read_attribute(units[-1], line)
+    return units
+
+
+def _read_attribute(unit: Unit, line: str) -> None:
+    if found := _RANGE.match(line):
+        unit.ranges.append((int(found[1], 16), int(found[2], 16)))
+    elif found := _ATTRIBUTE.match(line):
+        name, words, value = found.groups()
+        if name == "DW_AT_name":
+            unit.name = _RUST_UNIT.sub("", words or "")
+        elif name == "DW_AT_low_pc" and value:
+            unit.low = int(value.split()[0], 16)
+        elif name == "DW_AT_high_pc" and value and unit.low is not None:
+            unit.ranges.append((unit.low, int(value.split()[0], 16)))
+
+
+def _by_address(binary: Binary, units: list[Unit]) -> Layer:
+    address = np.array([one.address for one in binary.sections], np.int64)
+    limit = address + np.array([one.memory_bytes for one in binary.sections], np.int64)
+    loaded = np.flatnonzero((limit > address) & np.array([one.is_code for one in binary.sections]))
+    loaded = loaded[np.argsort(address[loaded], kind="stable")]
+    ranges = [(unit.name, begin, end) for unit in units for begin, end in unit.ranges if end > begin]
+    if not ranges or not len(loaded):
+        return Layer()
+    begin, end = (np.array([one[index] for one in ranges], np.uint64).astype(np.int64) for index in (1, 2))
+    section = loaded[np.maximum(0, np.searchsorted(address[loaded], begin, side="right") - 1)]
+    # The linker sets the addresses of code that it removed to 0 or to the end of all addresses.
+    kept = np.flatnonzero((begin >= address[section]) & (begin < limit[section]))
+    section, begin, end = section[kept], begin[kept], end[kept]
+    names = [(ranges[one][0],) for one in kept.tolist()]
+    return make_layer(names, section, begin - address[section], end - address[section], binary.sections)
+
+
+def _by_member(binary: Binary, units: list[Unit]) -> Layer:
+    """Objects that have one unit each."""
+    sources: dict[str, set[str]] = {}
+    for unit in units:
+        sources.setdefault(unit.member, set()).add(unit.name)
+    single = {member: next(iter(names)) for member, names in sources.items() if len(names) == 1}
+    sections = [
+        index for index, one in enumerate(binary.sections) if one.memory_bytes and one.member.split("/")[-1] in single
+    ]
+    chosen = np.array(sections, np.int64)
+    return make_layer(
+        [(single[binary.sections[index].member.split("/")[-1]],) for index in sections],
+        chosen,
+        np.zeros(len(sections), np.int64),
+        np.array([binary.sections[index].extent for index in sections], np.int64),
+        binary.sections,
+    )

@@ -1,0 +1,117 @@
+"""Files of any format as sections and symbols; the members of a static library together."""
+
+import dataclasses
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from mlgokit.compiler.objects import archive, elf as e
+from mlgokit.errors import InputError
+from mlgokit.files import read_bounded
+from mlgokit.sizes.binary import Binary, Layer, Outside, Section
+from mlgokit.sizes.elf_binary import read_elf_binary
+from mlgokit.sizes.readobj import read_by_llvm
+
+_BY_LLVM = (
+    b"\0asm",
+    b"\x64\x86",
+    b"\x64\xaa",
+    b"\x4c\x01",
+    b"\xc4\x01",
+    b"MZ",
+    b"\xcf\xfa\xed\xfe",
+    b"\xce\xfa\xed\xfe",
+)
+"""First bytes of files that LLVM's programs read: wasm, COFF objects and images, Mach-O."""
+_REFUSED = {
+    b"\xca\xfe\xba\xbe": "a universal Mach-O file; give one of its parts, which `llvm-lipo -thin` takes out",
+    b"BC\xc0\xde": "LLVM bitcode, which has no sizes yet; link it, or compile it without -flto",
+    b"\xde\xc0\x17\x0b": "LLVM bitcode, which has no sizes yet; link it, or compile it without -flto",
+    b"#!": "a script; give the program that it starts",
+}
+"""What other files are, and what to do, by their first bytes."""
+_WANTED = "an ELF, COFF, Mach-O or wasm program, shared library, static library or object"
+
+
+def read_binary(path: Path) -> Binary:
+    """Read a program, a library or an object.
+
+    Raises:
+        InputError: there is no such file, it is another kind of file, or it is damaged.
+        ToolError: it is COFF, Mach-O or wasm, and there is no LLVM.
+    """
+    if archive.is_archive(path):
+        return _read_library(path)
+    try:
+        data = read_bounded(path, e.LARGEST_FILE)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: expected {_WANTED}, found: {reason}; give one") from error
+    return _read_file(path, data, str(path))
+
+
+def _read_file(path: Path, data: bytes, where: str) -> Binary:
+    if data.startswith(b"\x7fELF"):
+        return read_elf_binary(data, where)
+    if data.startswith(_BY_LLVM):
+        return read_by_llvm(path, data, where)
+    refused = next((words for begin, words in _REFUSED.items() if data.startswith(begin)), None)
+    if refused is None:
+        refused = f"{len(data)} bytes that begin with {data[:4].hex()}; give one" if data else "an empty file; give one"
+    raise InputError(f"{where}: expected {_WANTED}, found {refused}")
+
+
+def _read_library(path: Path) -> Binary:
+    """The members of a static library as one binary; each section knows its member."""
+    members = archive.read_members(path)
+    found: list[tuple[str, Binary]] = []
+    others: Counter[str] = Counter()
+    for member in members:
+        where = f"{path}({member.name})"
+        data = member.data()
+        if data.startswith(_BY_LLVM):
+            # LLVM's programs read a member from a file of its own.
+            with tempfile.TemporaryDirectory(prefix="mlgokit-size-") as folder:
+                alone = Path(folder) / "member.o"
+                alone.write_bytes(data)
+                found.append((member.name, _read_file(alone, data, where)))
+        elif data.startswith(b"\x7fELF"):
+            found.append((member.name, _read_file(path, data, where)))
+        else:
+            others["members that are no objects"] += len(data)
+    if not found:
+        raise InputError(f"{path}: expected a static library of objects, found none in {len(members)} members")
+    is_thin = any(member.file != path for member in members)
+    for _, binary in found:
+        for one in binary.outside:
+            others[one.name] += one.file_bytes
+    inside = sum(binary.file_bytes for _, binary in found) + others["members that are no objects"]
+    if not is_thin:
+        others["index and headers of members"] = path.stat().st_size - inside
+    kinds = sorted({binary.kind.rsplit(" ", 1)[0] for _, binary in found})
+    return Binary(
+        kind=f"{' and '.join(kinds)} static library",
+        is_linked=False,
+        sections=tuple(
+            dataclasses.replace(section, member=name) for name, binary in found for section in binary.sections
+        ),
+        symbols=_join([(binary.symbols, binary.sections) for _, binary in found]),
+        outside=tuple(Outside(name=name, file_bytes=count) for name, count in others.items()),
+    )
+
+
+def _join(layers: list[tuple[Layer, tuple[Section, ...]]]) -> Layer:
+    """Layers of several files, whose sections stand one behind the other."""
+    owners: list[tuple[str, ...]] = []
+    columns: list[list[np.ndarray[tuple[int], np.dtype[np.int64]]]] = [[], [], [], []]
+    first = 0
+    for layer, sections in layers:
+        parts = (layer.owner + len(owners), layer.section + first, layer.begin, layer.end)
+        for column, part in zip(columns, parts, strict=True):
+            column.append(part)
+        owners += layer.owners
+        first += len(sections)
+    owner, section, begin, end = (np.concatenate(column) for column in columns)
+    return Layer(owners=tuple(owners), owner=owner, section=section, begin=begin, end=end)

@@ -1,0 +1,268 @@
+"""Sizes of what real compilers and linkers make: totals as llvm-size has them, and who owns what."""
+
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlgokit.cli import main
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import UsageError
+from mlgokit.sizes.compare import compare_sizes
+from mlgokit.sizes.measure import measure_file
+from mlgokit.sizes.record import Sizes, SymbolSize
+from mlgokit.sizes.why import find_reasons
+
+pytestmark = pytest.mark.llvm
+
+MAIN = """
+int used(int);
+template <class T> T twice(T x) { return x + x; }
+template <class T> struct Box {
+  T value;
+  __attribute__((noinline)) T get(T more) { return value * more + twice(more); }
+};
+static int inlined(int x) { return x * 3 + 1; }
+int table[64] = {1, 2, 3};
+int zeros[128];
+__attribute__((noinline)) int caller(int x) { return used(inlined(x)) + table[x] + zeros[x]; }
+int pointed(int x) { return x + 7; }
+int (*volatile pointer)(int) = pointed;
+int main(int count, char**) {
+  Box<int> a{count};
+  Box<double> b{1.5 * count};
+  return caller(count) + a.get(count) + int(b.get(2)) + pointer(count);
+}
+"""
+USED = """
+__attribute__((noinline)) int deep(int x) {
+  volatile int sum = 0;
+  for (int i = 0; i < x; i++) sum = sum + i * i;
+  return sum;
+}
+int used(int x) { return deep(x) + 1; }
+int unused(int x) { return x ^ 5; }
+"""
+BARE = """
+static int held[50] = {1, 2, 3};
+int zeroed[20];
+__attribute__((noinline)) int inner(int x) { return held[x % 50]++ + zeroed[x % 20]; }
+int outer(int x) { return inner(x) + 7; }
+const char *text(void) { return "hello world"; }
+"""
+FORMATS = {
+    "thumbv7m-none-eabi": "ELF ARM object",
+    "riscv32-unknown-elf": "ELF RISC-V object",
+    "wasm32": "wasm object",
+    "x86_64-pc-windows-gnu": "COFF x86_64 object",
+    "arm64-apple-macos": "Mach-O aarch64 object",
+}
+
+Build = Callable[..., Path]
+
+
+@pytest.fixture
+def build(toolchain: Toolchain, tmp_path: Path) -> Build:
+    """Compiles main.cpp and used.cpp, and links them as ``kind`` says."""
+    (tmp_path / "main.cpp").write_text(MAIN)
+    (tmp_path / "used.cpp").write_text(USED)
+
+    def run(*words: str | Path) -> None:
+        done = process.run([str(word) for word in words], timeout_seconds=120, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+    def make(kind: str, *options: str) -> Path:
+        output = tmp_path / f"{kind}{len(list(tmp_path.iterdir()))}"
+        clang = toolchain.clang
+        linker = (f"--ld-path={toolchain.lld}",)
+        if kind == "program":
+            run(clang, "-O2", *options, "main.cpp", "used.cpp", *linker, "-o", output)
+        elif kind == "library":
+            run(clang, "-O2", *options, "-fPIC", "-shared", "main.cpp", "used.cpp", *linker, "-o", output)
+        else:
+            run(clang, "-O2", *options, "-c", "main.cpp", "used.cpp")
+            archiver = toolchain.find_tool("llvm-ar")
+            assert archiver is not None
+            run(archiver, "qcs", output, "main.o", "used.o")
+        return output
+
+    return make
+
+
+@pytest.fixture
+def bare(toolchain: Toolchain, other_targets: None, tmp_path: Path) -> Callable[[str], Path]:
+    """Compiles an object for another target, which needs no headers."""
+
+    def make(target: str) -> Path:
+        (tmp_path / "bare.c").write_text(BARE)
+        output = tmp_path / f"{target}.o"
+        options = ("-O2", "-g", "-ffreestanding", "-c", "bare.c", "-o", output)
+        words = [toolchain.clang, f"--target={target}", *options]
+        done = process.run([str(word) for word in words], timeout_seconds=120, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return output
+
+    return make
+
+
+def check_totals(toolchain: Toolchain, path: Path) -> Sizes:
+    """Sections are those of llvm-size, and every byte of the file and of memory counts once."""
+    program = toolchain.find_tool("llvm-size")
+    assert program is not None
+    lines = process.run([program, "-A", path], timeout_seconds=60).stdout.decode().splitlines()
+    expected = Counter(
+        (found[1], int(found[2]))
+        for line in lines
+        if (found := re.fullmatch(r"(\S.*?)\s+(\d+)\s+\d+", line)) and found[1] != "Total"
+    )
+    sizes = measure_file(path)
+    assert expected
+    assert Counter((one.name, one.size) for one in sizes.sections if one.listed) == expected
+    outside = sum(one.file for one in sizes.outside)
+    no_symbol = sum(one.no_symbol_file for one in sizes.sections)
+    assert sizes.file_bytes == path.stat().st_size
+    assert sum(one.file for one in sizes.symbols) + no_symbol + outside == sizes.file_bytes
+    in_memory = sum(one.memory for one in sizes.symbols) + sum(one.no_symbol_memory for one in sizes.sections)
+    assert in_memory == sizes.memory_bytes
+    for groups in (sizes.sources, sizes.libraries):
+        assert sum(one.file for one in groups) + outside in {outside, sizes.file_bytes}
+    return sizes
+
+
+def symbol(sizes: Sizes, name: str) -> SymbolSize:
+    return next(one for one in sizes.symbols if name in (*one.names, one.readable))
+
+
+@pytest.mark.parametrize("kind", ["program", "library", "archive"])
+@pytest.mark.parametrize(
+    "options",
+    [(), ("-g",), ("-ffunction-sections", "-fdata-sections")],
+    ids=["plain", "debug", "sections"],
+)
+def test_totals_are_those_of_llvm_size(toolchain: Toolchain, build: Build, kind: str, options: tuple[str, ...]) -> None:
+    sizes = check_totals(toolchain, build(kind, *options))
+    assert (symbol(sizes, "table").file, symbol(sizes, "zeros").memory, symbol(sizes, "zeros").file) == (256, 512, 0)
+    assert {one.name: one.symbols for one in sizes.templates}["Box<>::get"] == 2
+    source = symbol(sizes, "deep(int)").source
+    assert source == ("used.cpp" if "-g" in options else "")
+    assert bool(sizes.notes) is ("-g" not in options)
+    if kind == "archive":
+        assert {one.name for one in sizes.libraries} == {"main.o", "used.o"}
+        assert symbol(sizes, "used(int)").library == "used.o"
+
+
+@pytest.mark.every_major
+def test_symbols_have_the_sizes_of_llvm_nm(toolchain: Toolchain, build: Build) -> None:
+    path = build("program", "-g")
+    program = toolchain.find_tool("llvm-nm")
+    assert program is not None
+    lines = process.run([program, "--print-size", path], timeout_seconds=60).stdout.decode().splitlines()
+    expected = {words[3]: int(words[1], 16) for line in lines if len(words := line.split()) == 4 and int(words[1], 16)}
+    found = {name: one.memory for one in check_totals(toolchain, path).symbols for name in one.names}
+    assert expected
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_folded_functions_count_once(toolchain: Toolchain, build: Build) -> None:
+    sizes = check_totals(toolchain, build("program", "-flto", "-ffunction-sections", "-Wl,--icf=all", "-g"))
+    assert symbol(sizes, "caller(int)").source == "main.cpp"
+
+
+@pytest.mark.every_major
+@pytest.mark.parametrize("target", FORMATS)
+def test_objects_of_other_formats(toolchain: Toolchain, bare: Callable[[str], Path], target: str) -> None:
+    sizes = check_totals(toolchain, bare(target))
+    assert sizes.kind == FORMATS[target]
+    under = "_" if "apple" in target else ""
+    assert symbol(sizes, f"{under}held").file == 200
+    assert symbol(sizes, f"{under}zeroed").memory >= 80
+    assert symbol(sizes, f"{under}inner").file > symbol(sizes, f"{under}outer").file > 0
+    assert symbol(sizes, f"{under}inner").source == "bare.c"
+    reasons = find_reasons(Path(sizes.path), f"{under}inner")
+    assert [(one.readable, one.calls) for one in reasons.users] == [(f"{under}outer", True)]
+
+
+def test_a_map_tells_the_library(toolchain: Toolchain, build: Build, tmp_path: Path) -> None:
+    link_map = tmp_path / "program.map"
+    path = build("program", f"-Wl,-Map={link_map}")
+    sizes = measure_file(path, link_map=link_map)
+    library = symbol(sizes, "deep(int)").library
+    assert library.startswith("/")
+    assert re.search(r"used-\w+\.o$", library)
+    outside = sum(one.file for one in sizes.outside)
+    assert sum(one.file for one in sizes.libraries) + outside == sizes.file_bytes
+
+
+def test_the_difference_of_two_builds_adds_up(build: Build) -> None:
+    before, after = measure_file(build("program", "-g")), measure_file(build("program", "-g", "-Oz"))
+    found = compare_sizes(before, after)
+    assert found.symbols
+    assert sum(one.file_after - one.file_before for one in found.sections) == after.file_bytes - before.file_bytes
+    both = compare_sizes(before, before)
+    assert (both.symbols, both.sections, both.sources) == ((), (), ())
+
+
+@pytest.mark.every_major
+def test_why_a_function_is_there(build: Build) -> None:
+    path = build("program", "-g")
+    deep = find_reasons(path, "deep(int)")
+    assert [(one.readable, one.calls) for one in deep.users] == [("used(int)", True)]
+    assert deep.chain[-3:] == ("caller(int)", "used(int)", "deep(int)")
+    pointed = find_reasons(path, "pointed(int)")
+    assert [(one.readable, one.calls) for one in pointed.users] == [("pointer", False)]
+    inlined = find_reasons(path, "inlined")
+    assert (inlined.size, [one.into for one in inlined.inlined]) == (0, ["caller(int)"])
+    assert inlined.inlined[0].bytes > 0
+    with pytest.raises(UsageError, match="--why nothing_like_it: expected a symbol of"):
+        find_reasons(path, "nothing_like_it")
+
+
+def test_why_a_function_is_in_a_library_of_objects(build: Build) -> None:
+    path = build("archive", "-g")
+    assert [one.readable for one in find_reasons(path, "pointed(int)").users] == ["pointer"]
+    assert [one.readable for one in find_reasons(path, "used(int)").users] == ["caller(int)"]
+    assert [one.into for one in find_reasons(path, "inlined").inlined] == ["caller(int)"]
+
+
+def test_the_command_prints_and_writes(build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = build("program", "-g")
+
+    def printed(*words: str | Path) -> str:
+        with pytest.raises(SystemExit) as caught:
+            main(["size", *map(str, words)])
+        assert not caught.value.code
+        return capsys.readouterr().out
+
+    shown = printed(path, "--output", tmp_path / "sizes.json")
+    assert len(shown.splitlines()) <= 25
+    assert f"{path.stat().st_size:,} bytes in the file" in shown
+    assert Sizes.from_json(json.loads((tmp_path / "sizes.json").read_text())).file_bytes == path.stat().st_size
+    assert 'class="treemap"' in (tmp_path / "sizes.html").read_text()
+    assert json.loads(printed(path, "--format", "size-limit")) == [{"name": path.name, "size": path.stat().st_size}]
+    assert printed(path, path, "--format", "markdown").startswith(f"# Sizes of {path.name} and {path.name}\n")
+    assert "called by used(int)" in printed(path, "--why", "deep(int)")
+    assert json.loads(printed(path, "--json"))["format"] == "mlgokit sizes"
+    assert "Box<>::get" in printed(path, "--by", "template", "source")
+
+
+def test_the_commands_of_the_how_to_run(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "how-to"
+    (folder / "old").mkdir(parents=True)
+    build("program", "-Oz", "-g").rename(folder / "old/app")
+    build("program", "-g", f"-Wl,-Map={folder / 'app.map'}").rename(folder / "app")
+    monkeypatch.chdir(folder)
+    text = (Path(__file__).parents[2] / "docs/how-to/size.md").read_text()
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) >= 10
+    for line in lines:
+        words = shlex.split(line)
+        assert words[:2] == ["mlgokit", "size"]
+        with pytest.raises(SystemExit) as caught:
+            main(words[1:])
+        assert not caught.value.code, line
+    assert {path.name for path in folder.glob("*.html")} == {"sizes.html", "difference.html"}
