@@ -17,7 +17,7 @@ from results import Cell, Result, Table, percent
 
 from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.compiler import open_cluster
-from mlgokit.cluster.connection import COMPILERS, be_quiet, threads_for
+from mlgokit.cluster.connection import COMPILERS, threads_for, turn_off_dashboard
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler, command, compiler_environment
 from mlgokit.compiler.plugin_build import build_plugin
@@ -225,7 +225,7 @@ def worker_processes(count: int, *, compilers: int) -> Generator[str]:
 
     A local cluster of few compilers has no such processes (:mod:`mlgokit.cluster.connection`).
     """
-    be_quiet()
+    turn_off_dashboard()
     made: Any = distributed.LocalCluster(
         n_workers=count,
         threads_per_worker=threads_for(compilers),

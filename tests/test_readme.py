@@ -132,20 +132,20 @@ def test_the_plugins_settings_are_documented() -> None:
     ) <= {variable for _, variable in settings}
 
 
-def test_the_ladder_in_the_architecture_is_the_one_that_is_checked() -> None:
+def test_the_layers_in_the_architecture_are_those_that_are_checked() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["id"] == "ladder")
     expected = [re.sub(r"[()]", "", layer) for layer in layers if "__main__" not in layer]
-    text = (ROOT / "docs/architecture.md").read_text().split("## The ladder", 1)[1]
+    text = (ROOT / "docs/architecture.md").read_text().split("## Layers and allowed imports", 1)[1]
     assert text.split("```text\n", 1)[1].split("\n```", 1)[0].splitlines() == expected
 
 
-def test_every_room_of_the_package_is_in_the_architecture() -> None:
+def test_every_package_and_module_is_in_the_architecture() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
     package = ROOT / "src/mlgokit"
-    rooms = {f"{path.name}/" for path in package.glob("[a-z]*") if any(path.glob("[A-Za-z]*.*"))}
-    rooms |= {path.name for path in package.glob("[a-z]*.py")}
-    assert {room for room in rooms if f"`{room}`" not in text} == set()
+    names = {f"{path.name}/" for path in package.glob("[a-z]*") if any(path.glob("[A-Za-z]*.*"))}
+    names |= {path.name for path in package.glob("[a-z]*.py")}
+    assert {name for name in names if f"`{name}`" not in text} == set()
 
 
 def rows_of(document: str, heading: str) -> list[list[str]]:
@@ -163,15 +163,15 @@ def missing_files(text: str) -> list[str]:
     return [name for name in names if not any((ROOT / folder / name).is_file() for folder in ("", "src/mlgokit"))]
 
 
-def test_names_of_each_room_in_the_architecture_are_defined_there() -> None:
+def test_names_of_each_package_in_the_architecture_are_defined_there() -> None:
     package = ROOT / "src/mlgokit"
     wrong: list[str] = []
-    for room, _, names in rows_of("docs/architecture.md", "## Rooms"):
-        paths = [package / name for name in re.findall(r"`([\w./]+)`", room)]
+    for place, _, names in rows_of("docs/architecture.md", "## Packages"):
+        paths = [package / name for name in re.findall(r"`([\w./]+)`", place)]
         sources = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
         text = "\n".join(source.read_text() for source in sources)
         wrong += [
-            f"{room}: {name}"
+            f"{place}: {name}"
             for name in re.findall(r"`(\w+)`", names)
             if not re.search(rf"^(?:(?:def|class) {name}\b|{name}(?::| =))", text, flags=re.MULTILINE)
         ]

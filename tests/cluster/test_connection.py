@@ -8,7 +8,7 @@ import pytest
 
 from mlgokit.cluster import connection
 from mlgokit.cluster.address import ClusterOptions
-from mlgokit.cluster.connection import COMPILERS, open_client, say_nothing_of_connections
+from mlgokit.cluster.connection import COMPILERS, open_client, silence_dask
 
 
 @pytest.mark.parametrize(("count", "is_here"), [(2, True), (3, False)])
@@ -34,7 +34,7 @@ def test_dask_says_nothing_of_lost_connections():
     pytest.importorskip("distributed")
     before = {name: logging.getLogger(name).level for name in ("distributed", "distributed.client")}
     try:
-        say_nothing_of_connections()
+        silence_dask()
         assert not logging.getLogger("distributed.client").isEnabledFor(logging.ERROR)
         assert not logging.getLogger("distributed.utils").isEnabledFor(logging.ERROR)
     finally:

@@ -17,7 +17,7 @@ import pytest
 
 import mlgokit
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.compiler.arrays import DAMAGE, MOST_ARRAYS, MOST_BYTES, TooLargeError, arrays_in, unpacked_bytes
+from mlgokit.compiler.arrays import DAMAGE, MOST_ARRAYS, MOST_BYTES, TooLargeError, read_arrays, unpacked_bytes
 from mlgokit.compiler.caching import open_caching
 from mlgokit.compiler.compilation import Compilation, CompileStatus, InlineDecisions, no_decisions
 from mlgokit.compiler.limits import COMPILER_LIMITS
@@ -231,16 +231,16 @@ def test_arrays_of_every_kind_come_back():
     }  # fmt: skip
     file = io.BytesIO()
     np.savez(file, **given)
-    found = arrays_in(file.getvalue(), given)
+    found = read_arrays(file.getvalue(), given)
     assert list(found) == list(given)
     for name, array in given.items():
         np.testing.assert_array_equal(found[name], array)
         assert (found[name].dtype, found[name].flags.writeable) == (array.dtype, True)
     with zipfile.ZipFile(file) as archive:
         assert sum(member.file_size for member in archive.infolist()) <= unpacked_bytes(given)
-    assert arrays_in(file.getvalue(), {"number", "other"}, most_bytes=200) == {"number": 3}
+    assert read_arrays(file.getvalue(), {"number", "other"}, most_bytes=200) == {"number": 3}
     with pytest.raises(TooLargeError, match="264 bytes of arrays, of which at most 200 bytes are read"):
-        arrays_in(file.getvalue(), {"number", "none", "text"} - {"text"}, most_bytes=200)
+        read_arrays(file.getvalue(), {"number", "none", "text"} - {"text"}, most_bytes=200)
 
 
 WHOLE = ("a.npy", header() + b"abc")
@@ -281,14 +281,14 @@ def npz_of(*members: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> b
 )
 def test_claims_that_are_not_true_are_damage(members: list[tuple[str, bytes]], traced: Callable[[], int]):
     with pytest.raises(DAMAGE):
-        arrays_in(npz_of(*members), {"a"})
+        read_arrays(npz_of(*members), {"a"})
     assert traced() < 24 << 20
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_what_is_unpacked_without_a_bound_is_refused(method: int):
     with pytest.raises(ValueError, match="a: expected an array stored or deflated"):
-        arrays_in(npz_of(WHOLE, method=method), {"a"})
+        read_arrays(npz_of(WHOLE, method=method), {"a"})
 
 
 @pytest.mark.parametrize("claimed", [0, 70, 4 << 20, 0xFFFFFFFE])
@@ -298,7 +298,7 @@ def test_a_size_in_the_directory_that_is_not_true_is_damage(claimed: int, traced
     place = data.index(b"PK\x01\x02") + 24
     data[place : place + 4] = struct.pack("<I", claimed)
     with pytest.raises(DAMAGE):
-        arrays_in(bytes(data), {"a"})
+        read_arrays(bytes(data), {"a"})
     assert traced() < 16 << 20
 
 

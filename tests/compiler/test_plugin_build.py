@@ -179,13 +179,13 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(place: Place):
 def test_of_builders_at_the_same_time_one_builds_and_the_others_wait(place: Place, monkeypatch: pytest.MonkeyPatch):
     # Nobody compiles before both have found nothing.
     looked = threading.Barrier(2)
-    wait_for_others = plugin_build._only_builder
+    wait_for_others = plugin_build._lock_builds
 
     def meet(folder: Path) -> AbstractContextManager[None]:
         looked.wait(60)
         return wait_for_others(folder)
 
-    monkeypatch.setattr(plugin_build, "_only_builder", meet)
+    monkeypatch.setattr(plugin_build, "_lock_builds", meet)
     with ThreadPoolExecutor(2) as pool:
         first, second = (pool.submit(place.build) for _ in range(2))
 

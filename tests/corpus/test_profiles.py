@@ -57,7 +57,7 @@ def test_profiles_of_each_kind_are_taken(name: str, data: bytes, tmp_path: Path)
 @pytest.mark.parametrize("name", ["-fprofile-instrument-use-path=", "-fprofile-sample-use="])
 def test_no_other_file_gets_into_a_corpus(name: str, tmp_path: Path):
     (tmp_path / "secret").write_text("root:x:0:0:root:/root:/bin/bash\n")
-    with pytest.raises(InputError, match=r"expected a profile of LLVM's for .*, found another kind of file in"):
+    with pytest.raises(InputError, match=r"expected a profile that LLVM wrote for .*, found another kind of file in"):
         ProfileCopies(corpus_folder=tmp_path / "corpus")(option(f"{name}secret"), tmp_path)
     with pytest.raises(
         InputError, match=r"expected the profile of .*, found no file .*gone; make it with llvm-profdata"

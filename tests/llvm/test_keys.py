@@ -271,7 +271,7 @@ def test_a_known_function_that_is_another_one_now_is_an_error(toolchain: Toolcha
         with pytest.raises(StaleError) as raised:
             compiler.compile(module, asked())
     said = str(raised.value)
-    assert said.startswith("m: the compiler's result differs from what functions that are known gave (")
+    assert said.startswith("m: the compiler's result differs from what known functions gave (")
     assert "sizes: totals" in said
     assert f"bitcode {digest_file(module.bitcode)}; " in said
     assert "go on with --check-share 0" in said

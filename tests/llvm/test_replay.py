@@ -161,7 +161,7 @@ def test_the_command_line_says_what_is_left(
     assert ended.value.code == 0
     out = capsys.readouterr().out
     assert "bad.o" in out
-    assert "Of the plugin's saving" in out
+    assert "of the plugin's saving" in out
     assert f"--config={tmp_path}/replay.cfg" in out.replace("\n", "")
     assert f"clang version {toolchain.version}" in out.replace("\n", " ")
 

@@ -230,7 +230,7 @@ def test_shipped_policies_decide_where_the_search_found_nothing_smaller(major: i
     assert found["off"] == [plain, plain]
     assert found["on"][0] == plain > found["on"][1]
     notes = " ".join(result_of(tmp_path / "on")["notes"])
-    assert "builtin:Oz is in the plugin beside what the search found, but for " in notes
+    assert "The plugin has the policies builtin:Oz as well. They do not act in " in notes
     # A function without an entry is theirs.
     assert "allocations" not in list_tables(tmp_path / "on/tuned.so")
 
@@ -365,7 +365,7 @@ def test_a_rustc_that_stays_makes_the_same_objects(major: int, tmp_path: Path):
     staying.compile(module, CompileRequest(use=PluginUse(allocations=b"no table"), reuse=True))
     (sentence,) = residents.declined.values()
     assert "allocation" in sentence
-    folder = staying.workshops.parent
+    folder = staying.output_folders.parent
     assert folder is not None
     staying.close()
     assert not Path(folder.name).exists()

@@ -270,7 +270,7 @@ def test_entries_that_the_objects_refute_are_put_back(verifier: Callable[..., Ve
     for unit in space.units:
         unit.now = unit.least
     done = verify(one, NumberTable(units=space.units), tmp_path / "decisions")
-    assert (done.kept, done.put_back, done.notes) == ({"a"}, {"b"}, {"b": "it grew"})
+    assert (done.kept, done.reverted, done.notes) == ({"a"}, {"b"}, {"b": "it grew"})
     assert json.loads(one.plugin.read_text()) == ["a"]
     assert not (tmp_path / "out.so").exists()
     assert {name: sizes.llvm_size_text for name, sizes in done.after.sizes.items()} == {"a": 90, "b": 100, "c": 100}
@@ -290,7 +290,7 @@ def test_everything_is_put_back_if_the_whole_is_no_better(verifier: Callable[...
     space = numbers(tmp_path, a=90).space
     space.units[0].now = 90
     done = verify(verifier(a=90), NumberTable(units=space.units, objects=True), tmp_path / "decisions")
-    assert (done.kept, done.put_back, done.objection) == (set(), {"a"}, "by and large")
+    assert (done.kept, done.reverted, done.objection) == (set(), {"a"}, "by and large")
 
 
 def test_a_plugin_with_which_nothing_compiles_is_an_error(verifier: Callable[..., Verifier], tmp_path: Path):

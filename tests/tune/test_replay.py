@@ -141,6 +141,11 @@ def test_what_is_left_is_said():
     text = io.StringIO()
     print_page(replay_page(dataclasses.replace(found, flag="--config=a")), Console(file=text, width=160))
     assert len(lines) == 1
-    for words in ("2 modules: 1 replayed, 1 left out", "40 % is left", "1 decisions", "strip -g"):
+    for words in (
+        "2 modules: 1 replayed, 1 left out",
+        "keeps 40 % of the plugin's saving",
+        "has 1 decisions",
+        "strip -g",
+    ):
         assert words in text.getvalue()
     assert found.to_json()["share"] == found.share

@@ -97,7 +97,7 @@ def test_the_sums_the_search_and_what_each_module_adds() -> None:
         (HOSTILE, "as plain, byte for byte"),
     ]
     assert part(page, "Change by size of the module", Scatter).before == (500, 200, 300)
-    assert part(page, "What was put back, and why", Table).texts() == ((HOSTILE, "larger in the link"),)
+    assert part(page, "Modules that were reverted, and why", Table).texts() == ((HOSTILE, "larger in the link"),)
     assert part(page, "Left as LLVM has it", Table).texts() == (
         ("bad.c", "does not compile", "no such header"),
         ("fast.c", "left out", "-O2"),
@@ -206,7 +206,9 @@ def test_a_replay_is_on_the_page_of_the_tuning() -> None:
         ("a.o", "replayed", "2", "100", "95", "-5", "-10"),
     )
     assert part(page, "Not replayed", Table).texts() == (("b.o", "does not compile", "crashed"),)
-    assert page.sentences[-1].startswith("Of the plugin's saving, 50 % is left; 2 decisions, and 0 call sites")
+    assert page.sentences[-1].startswith(
+        "The list keeps 50 % of the plugin's saving. It has 2 decisions; modules disagree"
+    )
     assert page.advice[:3] == (
         "Add to the build: -fpass-plugin=tuned.so",
         "Without the plugin, by LLVM's inline replay:",

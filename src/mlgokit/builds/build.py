@@ -15,9 +15,9 @@ class CandidatePlugin:
     """A plugin that was verified and is not published yet.
 
     Attributes:
-        file: where it is now.
-        output: the name that was asked for.
-        published: the name with a digest, which builds will load.
+        file: current path of the plugin.
+        output: path that the user asked for.
+        published: path with a digest in its name, which builds will load.
     """
 
     file: Path
@@ -27,13 +27,13 @@ class CandidatePlugin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What a build shows when it is made with the plugin that is to be published.
+    """The result of making a build with the plugin that is to be published.
 
     Attributes:
-        judged: bytes of the linked image, plainly and with the plugin, if the build is a link.
+        judged: bytes of the linked image without and with the plugin, if the build is a link.
         flag: what to add to the build so that it loads the plugin; empty for the usual option of clang.
-        programs: by name, bytes of each program, plainly and with the plugin.
-        notes: a sentence each.
+        programs: bytes of each program without and with the plugin, by name.
+        notes: notes for the user, a sentence each.
     """
 
     judged: Comparison | None = None
@@ -46,32 +46,32 @@ class Build(Protocol):
     """A user's project: the modules that are searched, and how the whole is judged and proved.
 
     A corpus (:mod:`mlgokit.builds.corpus`), a link with link-time optimization (:mod:`mlgokit.builds.lto`) and a cargo
-    build (:mod:`mlgokit.builds.cargo`) are one.
+    build (:mod:`mlgokit.builds.cargo`) are such builds.
     """
 
     @property
     def modules(self) -> Sequence[Module]:
-        """What is compiled, in link order."""
+        """The modules that are compiled, in link order."""
         ...
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """What belongs to the project and is not compiled here, with the reason."""
+        """Reasons by name for the modules and sources of the project that are not compiled here."""
         ...
 
     @property
     def inputs(self) -> Mapping[str, str]:
-        """Digests of what a search depends on."""
+        """Digests of the files that a search depends on."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know of the build, a sentence each."""
+        """Notes on the build for the user, a sentence each."""
         ...
 
     @property
     def measure(self) -> Measure | None:
-        """The link or command that judges; ``None`` if the account of the objects does."""
+        """The link or command that judges the search; ``None`` if the account of the objects does."""
         ...
 
     @property
@@ -80,10 +80,10 @@ class Build(Protocol):
         ...
 
     def prove(self, candidate: CandidatePlugin, folder: Path) -> Proof:
-        """Make the build with a plugin before that is published; ``folder`` is for what is made meanwhile.
+        """Make the build with a plugin before the plugin is published; ``folder`` is for temporary files.
 
         Raises:
-            RejectedError: a test fails with it.
-            ToolError: the build fails with it, or is larger.
+            RejectedError: a test fails with the plugin.
+            ToolError: the build fails with the plugin, or is larger.
         """
         ...

@@ -36,15 +36,18 @@ class CargoBuild:
     """A cargo build, each of whose programs is a module.
 
     Attributes:
-        words: the command as the user gave it.
-        compiler: compiles.
-        modules: a program each.
-        left_out: programs of the build that are not tuned, with the reason.
-        inputs: digests of what a search depends on.
+        words: the cargo command as the user gave it.
+        compiler: compiler of the programs.
+        modules: one module for each program.
+        left_out: reasons by name for programs of the build that are not tuned.
+        inputs: digests of the files that a search depends on.
         programs_folder: where the programs are linked at the end.
-        folder: where the build and its tests run.
+        folder: working directory of the build and its tests.
         tests: commands that test the programs.
-        test_seconds: deadline of each.
+        test_seconds: deadline of each test.
+        notes: notes on the build for the user, a sentence each.
+        measure: always ``None``: the account of the objects judges the search.
+        plugin_place: the steps of the build that load the plugin.
     """
 
     words: tuple[str, ...]
@@ -62,15 +65,15 @@ class CargoBuild:
 
     @property
     def versions(self) -> dict[str, str]:
-        """What the folder of a search says of its compiler."""
+        """Versions of the compiler, for the manifest of a search."""
         return {**self.compiler.toolchain.describe(), "rustc": self.compiler.rustc.version}
 
     def prove(self, candidate: CandidatePlugin, folder: Path) -> Proof:  # noqa: ARG002  (of the protocol)
-        """Make the programs themselves by rustc's own link, plainly and with the plugin, and test both.
+        """Link the programs by rustc's own link, without and with the plugin, and test both.
 
         Raises:
             RejectedError: a test prints something else with the tuned programs.
-            ToolError: a program is not made with the plugin, or a larger one.
+            ToolError: rustc cannot link a program, or it is larger with the plugin.
         """
         shutil.rmtree(self.programs_folder, ignore_errors=True)
         programs: dict[str, tuple[int, int]] = {}
@@ -91,7 +94,9 @@ class CargoBuild:
         calls = [self.compiler.calls[module.name] for module in self.modules]
         wrapped = shlex.join(["mlgokit", "build", "--plugin", str(candidate.output), "--", *self.words])
         note = f"to build with the plugin in the same rustc calls, without editing files: {wrapped}"
-        return Proof(flag=cargo_flag(self, calls, candidate.published), programs=programs, notes=(*_tested(self), note))
+        return Proof(
+            flag=cargo_flag(self, calls, candidate.published), programs=programs, notes=(*_run_tests(self), note)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,14 +104,14 @@ class CargoRequest:
     """A cargo build that is asked for.
 
     Attributes:
-        words: of the cargo command.
-        folder: where it runs.
-        scratch: folder of the build, for the target folder and the programs.
-        compiler: how compilers are opened; ``None`` as LLVM takes that of rustc.
-        reuse: between the compilations of a program.
+        words: words of the cargo command.
+        folder: working directory of the command.
+        scratch: folder for the target folder and the programs.
+        compiler: how compilers are opened; its ``llvm`` may be ``None`` for that of rustc.
+        reuse: reuse of work between the compilations of a program.
         link_seconds: deadline of a link.
         tests: commands that test the programs.
-        test_seconds: deadline of each.
+        test_seconds: deadline of each test.
     """
 
     words: tuple[str, ...]
@@ -123,7 +128,7 @@ def cargo_words(text: str) -> tuple[str, ...]:
     """The words of a cargo command.
 
     Raises:
-        UsageError: it builds nothing, or a quotation is not closed.
+        UsageError: the command builds nothing, or a quotation is not closed.
     """
     try:
         words = tuple(split_command(text))
@@ -140,14 +145,14 @@ def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None
     """Build as the user does, in a target folder of our own, and find the programs to tune.
 
     Args:
-        asked: the build.
-        settings: variables of the build's environment beside the user's.
-        report: told what is done.
+        asked: the build that the user asked for.
+        settings: environment variables of the build beside the user's.
+        report: called with the steps that are done.
 
     Raises:
         CorpusError: no program is made for size by full link-time optimization.
-        ToolError: the rustc does not load the plugin.
-        UsageError: the build fails, or is made with another LLVM than asked for.
+        ToolError: rustc does not load the plugin.
+        UsageError: the build fails, or its rustc has another LLVM than the one asked for.
     """
     place = asked.scratch.resolve() / _FOLDER
     sign_new(place, "cargo")
@@ -203,22 +208,23 @@ def cargo_flag(build: CargoBuild, calls: Sequence[RustcCall], plugin: Path) -> s
     return " && ".join(lines)
 
 
-def _tested(build: CargoBuild) -> Iterator[str]:
-    """What the tests say, which must be the same of both sides."""
+def _run_tests(build: CargoBuild) -> Iterator[str]:
+    """Run the tests with the plain and with the tuned programs; yield a sentence for each, or raise if they differ."""
     for command in build.tests:
-        plain, tuned = (_outcome(build, command, side) for side in ("plain", "tuned"))
+        plain, tuned = (_run_test(build, command, side) for side in ("plain", "tuned"))
         text = shlex.join(command)
         if plain != tuned:
             raise RejectedError(
                 f"--test: expected the same exit code and output of `{text}` with the plain programs and the tuned "
-                f"ones, found {_outcome_words(plain)} and {_outcome_words(tuned)}; no plugin was written, run it with "
+                f"ones, found {_describe_run(plain)} and {_describe_run(tuned)}; no plugin was written, run it with "
                 f"{build.programs_folder / 'plain'} and {build.programs_folder / 'tuned'} first in PATH"
             )
         how = "passes" if plain[0] == 0 else f"ends with {plain[0]}"
         yield f"`{text}` {how} with the plain programs and with the tuned ones, and prints the same"
 
 
-def _outcome(build: CargoBuild, command: Sequence[str], side: str) -> tuple[int, bytes]:
+def _run_test(build: CargoBuild, command: Sequence[str], side: str) -> tuple[int, bytes]:
+    """Run one test with the ``plain`` or ``tuned`` programs; return its exit code and output."""
     done = process.run(
         command,
         timeout_seconds=build.test_seconds,
@@ -234,12 +240,13 @@ def _outcome(build: CargoBuild, command: Sequence[str], side: str) -> tuple[int,
     return done.returncode, done.stdout
 
 
-def _outcome_words(outcome: tuple[int, bytes]) -> str:
+def _describe_run(outcome: tuple[int, bytes]) -> str:
+    """Describe the exit code and the length of the output of a test, for an error."""
     return f"exit code {outcome[0]} with {len(outcome[1]):,} bytes"
 
 
 def cargo_line(words: Sequence[str], call: RustcCall, variables: Mapping[str, str], option: str) -> str:
-    """As the user builds, by ``cargo rustc``, which gives an option to the program alone and not to all crates."""
+    """The user's command as ``cargo rustc``, which passes ``option`` to the program alone and not to all crates."""
     before = list(words[: words.index("--")] if "--" in words else words)
     after = list(words[words.index("--") + 1 :]) if "--" in words else []
     asked = ["rustc" if word in ("build", "b") else word for word in before]
@@ -252,7 +259,7 @@ def cargo_line(words: Sequence[str], call: RustcCall, variables: Mapping[str, st
 
 
 def _module(call: RustcCall, place: Path) -> Module:
-    """A program as a module: its files by content stand for the bitcode that rustc merges from them."""
+    """Make the module of a program; a file with the digests of its inputs stands for its bitcode."""
     described = {"words": call.words, "inputs": call.inputs(), "variables": _variables(call.environment)}
     path = place / f"{call.crate}-{call.kind}.json"
     atomic_write(path, json.dumps(described, indent=1))
@@ -268,15 +275,16 @@ def _module(call: RustcCall, place: Path) -> Module:
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those that a crate may read while it is compiled."""
+    """The environment variables that a crate may read while it is compiled."""
     return {name: value for name, value in environment.items() if name.startswith("CARGO_PKG") or name == "OUT_DIR"}
 
 
 def _program_name(call: RustcCall) -> str:
+    """Name of the program that a call makes, as ``--bin`` takes it."""
     return call.environment.get("CARGO_BIN_NAME", call.crate)
 
 
 def program_file_name(call: RustcCall) -> str:
-    """What cargo calls the program or library that a call makes, in the folder of the profile."""
+    """File name of the program or library that a call makes, in the folder of the profile."""
     shapes = {"cdylib": "lib{}.so", "dylib": "lib{}.so", "staticlib": "lib{}.a"}
     return shapes.get(call.kind, "{}").format(call.crate if call.kind != "bin" else _program_name(call))

@@ -56,20 +56,20 @@ def compile_projects(
     """Compile and link every project of ``modules`` both ways; a module that fails in either is linked in neither.
 
     Args:
-        modules: what to build, whole projects.
-        variants: that build.
-        compiler: also whose lld.
-        links: by image, what links it of the objects of a project; an image without a name has the project's. By
-            default that one is all that is live from what the project offers to its users.
-        lto: by module, the link-time optimization that its object is for; then ``links`` must do it.
-        left_out: what of the projects is no module.
-        before_objects: folder that keeps the objects of the build before for the next call; it must be of these
-            modules, this variant and this toolchain. Times of objects that were kept are 0.
-        report: progress.
+        modules: modules of whole projects.
+        variants: the two variants to build.
+        compiler: compiler of the modules, whose toolchain also links.
+        links: function that links each image of a project, by the image's name; an empty name stands for the project's.
+            By default one static image of everything that is live from the project's interface.
+        lto: kind of link-time optimization that the object of a module is for, by module; then ``links`` must do it.
+        left_out: sources of the projects that gave no module.
+        before_objects: folder that keeps the objects of the baseline for the next call; it must be of these modules,
+            this variant and this toolchain. Times of objects that were kept are 0.
+        report: called after every compilation.
 
     Raises:
         ToolError: the toolchain has no linker.
-        UsageError: an option of a variant is none.
+        UsageError: a word among a variant's options is no option.
     """
     toolchain = compiler.toolchain
     if links is None:
@@ -105,14 +105,14 @@ def compile_projects(
                 )
             )
     architectures = architectures_of(modules)
-    told = (text for side in variants.both.values() for text in describe_inactive_policies(side, architectures))
+    notes = (text for side in variants.both.values() for text in describe_inactive_policies(side, architectures))
     return BuildPair(
         variants=variants,
         toolchain=toolchain,
         projects=projects,
         compilations=len(BUILDS) * len(modules),
         baseline=baseline_of(toolchain.version, modules),
-        left_alone=tuple(dict.fromkeys(told)),
+        left_alone=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -125,7 +125,7 @@ def _compile(
     lto: Mapping[str, Lto],
     report: Report,
 ) -> list[tuple[Compilation, Compilation]]:
-    """Each module before and after; ``objects`` says by build where they go."""
+    """Compile each module before and after; ``objects`` has the paths of the objects by build."""
     of_build = {build: modules_of_variant(modules, side) for build, side in variants.both.items()}
 
     def compile_one(task: tuple[int, str]) -> Compilation:
@@ -152,7 +152,7 @@ def _link(
     objects: Mapping[str, Mapping[str, Path]],
     folder: Path,
 ) -> list[ImagePair]:
-    """The images of these modules' objects, which are given by build; ``folder`` is for the images."""
+    """Link the images of a project before and after, from the ``objects`` by build; ``folder`` is for the images."""
     images: list[ImagePair] = []
     baseline = [objects["before"][name] for name in names]
     for number, (image, link) in enumerate(links.items()):
@@ -183,7 +183,7 @@ def _compile_with_bitcode(
     left_out: Sequence[ModuleFailure],
     report: Report,
 ) -> BuildPair:
-    """Compile and link both ways on the cluster or here; the pair gives the bitcode of what is not left to a link."""
+    """Compile and link both ways, on the cluster or here; the pair has the bitcode of modules without LTO."""
     with contextlib.closing(spread(cluster, clang, report=report)) as workers:
         pair = compile_projects(
             modules, variants, compiler=workers, links=links, lto=lto, left_out=left_out, report=report
@@ -201,11 +201,11 @@ class CorpusProjects:
     """Projects of a corpus; a :class:`~mlgokit.builds.pair.PairSource`.
 
     Attributes:
-        folder: of the corpus, which is read-locked while it is compiled.
-        projects: their names; those that are held out of training if there are none.
-        edits: of all command lines.
-        compiler: which clang compiles.
-        cluster: that compiles in place of this machine.
+        folder: folder of the corpus, which is read-locked while it is compiled.
+        projects: names of the projects; if empty, those that are held out of training.
+        edits: the user's edits of all command lines.
+        compiler: options for the clang that compiles.
+        cluster: cluster that compiles in place of this machine, if any.
     """
 
     folder: Path
@@ -222,7 +222,7 @@ class CorpusProjects:
             BusyError: another process changes the corpus.
             CorpusError: there is nothing to build.
             ToolError: there is no such clang or linker, or no sandbox although one was asked for.
-            UsageError: a project is not in the corpus, or the cluster cannot be reached so.
+            UsageError: a project is not in the corpus, or the cluster's address or TLS files are not usable.
         """
         with reading(self.folder):
             modules, left_out = self._modules()
@@ -235,7 +235,7 @@ class CorpusProjects:
             )
 
     def _modules(self) -> tuple[list[Module], list[ModuleFailure]]:
-        """The modules of the projects that were named, or of those that are held out, and what of them is no module."""
+        """The modules of the named or held-out projects, and the sources of these projects that gave no module."""
         corpus = load_measurable(self.folder, self.edits)
         known = {module.project for module in corpus.modules}
         unknown = sorted(set(self.projects) - known)
@@ -263,11 +263,11 @@ class DatabaseProject:
     """The sources of a compilation database, and their links; a :class:`~mlgokit.builds.pair.PairSource`.
 
     Attributes:
-        database: whose commands compile.
+        database: the compilation database.
         links: each link command of the build, and the folder where it runs; if there are none, all objects are linked
             as those of a corpus.
-        compiler: which clang compiles.
-        cluster: that compiles in place of this machine.
+        compiler: options for the clang that compiles.
+        cluster: cluster that compiles in place of this machine, if any.
     """
 
     database: Database
@@ -282,7 +282,7 @@ class DatabaseProject:
         Raises:
             CorpusError: there is nothing to compile.
             ToolError: a compiler or linker is missing.
-            UsageError: a link command does not fit the database, or the cluster cannot be reached so.
+            UsageError: a link command does not fit the database, or the cluster's address or TLS files are not usable.
         """
         files = variants.files
         commands = [link_words(text) for text, _ in self.links]
@@ -334,7 +334,7 @@ class DatabaseProject:
     def _plans(
         self, commands: Sequence[tuple[str, ...]], modules: Sequence[Module], toolchain: Toolchain
     ) -> list[LinkPlan]:
-        """How each link command takes these modules' objects."""
+        """Find the objects of these modules in each link command."""
         outputs = module_outputs(self.database.path, level=self.database.level)
         return [
             plan_link(

@@ -82,7 +82,7 @@ class CompilerOptions:
         return default if self.timeout_seconds is None else self.timeout_seconds
 
     def limits(self) -> ModuleLimits:
-        """What each compilation may take.
+        """The resource limits of compilations.
 
         Raises:
             UsageError: a limit is no positive number.
@@ -94,10 +94,10 @@ class CompilerOptions:
         )
 
     def recheck(self) -> Recheck:
-        """Which remembered results are compiled again.
+        """The draw of the cached results that are compiled again.
 
         Raises:
-            UsageError: the share is none.
+            UsageError: the share is outside 0 to 1.
         """
         if not 0 <= self.check_share <= 1:
             raise UsageError(f"--check-share: expected a number from 0 to 1, found {self.check_share:g}; correct it")
@@ -106,7 +106,7 @@ class CompilerOptions:
         )
 
     def room(self, folder: Path | None) -> Room:
-        """What a run that writes into ``folder`` may take of the disk; without one it has temporary files only.
+        """The disk space that a run may take that writes into ``folder``; ``None`` if it has temporary files only.
 
         Raises:
             UsageError: a bound is no positive number.
@@ -115,7 +115,7 @@ class CompilerOptions:
 
 
 def room_of(folder: Path | None, *, reserve_gib: float | None, limit_gib: float | None) -> Room:
-    """What a run that writes into ``folder`` may take of the disk.
+    """The disk space that a run may take that writes into ``folder``.
 
     Raises:
         UsageError: a bound is no positive number.
@@ -128,6 +128,7 @@ def room_of(folder: Path | None, *, reserve_gib: float | None, limit_gib: float 
 
 
 def _bytes(option: str, gib: float | None) -> int | None:
+    """Convert the value of an option from GiB to bytes, after checking it."""
     if gib is None:
         return None
     if not 0 < gib < _MOST_GIB:
@@ -171,26 +172,26 @@ class ReuseOptions:
 
 
 def open_tools(options: CompilerOptions) -> tuple[Toolchain, Path]:
-    """The clang that is asked for, and our plugin, built for it.
+    """Find the clang that is asked for, and build our plugin for it.
 
     Raises:
-        ToolError: there is no such clang, or it lacks what the plugin is built from.
+        ToolError: there is no such clang, or it has neither headers nor a prebuilt plugin.
     """
     toolchain = find_toolchain(options.llvm, need_plugin=True)
     return toolchain, build_plugin(toolchain)
 
 
 def toolchain_of_build(options: CompilerOptions, *, database: Path | None, commands: Sequence[str]) -> Toolchain:
-    """The clang of the major that is asked for, else of that of the build if one is installed, else the newest.
+    """Find the clang of the requested major, else of the major that the build uses, else the newest that is installed.
 
     Args:
-        options: may ask for a major.
-        database: of the build; its compilers count by their commands, those of the first thousand.
-        commands: of the build, in place of a database; compilers are those of ``CC``, ``CXX`` and CMake's variables in
-            them, and of the environment.
+        options: options with the requested major, if any.
+        database: compilation database of the build. The major of most of its first thousand commands counts.
+        commands: commands of the build, if there is no database. They name compilers by ``CC``, ``CXX`` and CMake's
+            variables, as the environment does.
 
     Raises:
-        ToolError: no clang fits that loads the plugin.
+        ToolError: no installed clang that can load the plugin fits.
     """
     if options.llvm is None and not os.environ.get(LOCATION_VARIABLE):
         calls = _database_calls(database) if database is not None else _named_compilers(commands)
@@ -222,10 +223,10 @@ def _named_compilers(commands: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def check_sandbox(options: CompilerOptions, toolchain: Toolchain) -> None:
-    """Refuse a sandbox that is asked for and does not work, before anything is compiled.
+    """Check that a sandbox that the user asked for works, before anything is compiled.
 
     Raises:
-        ToolError: it does not.
+        ToolError: the sandbox does not work.
     """
     if options.sandbox == "on":
         open_sandbox(toolchain)
@@ -239,10 +240,10 @@ def open_sandbox_for(
     files: Sequence[Path] = (),
     report: Report = say_nothing,
 ) -> Sandbox | None:
-    """The sandbox for the compilers of a corpus, if they are to have one.
+    """Open the sandbox for the compilers of a corpus; ``None`` if they run without one.
 
     Raises:
-        ToolError: it was asked for, and does not work on this machine.
+        ToolError: the user asked for a sandbox, and it does not work on this machine.
     """
     if options.sandbox == "off" or (options.sandbox == "auto" and is_made_here(corpus)):
         return None
@@ -253,10 +254,10 @@ def open_sandbox_for(
 
 
 def open_sandbox_of_front_ends(mode: SandboxMode, toolchain: Toolchain) -> Sandbox | None:
-    """The sandbox for front ends that read a build's sources: none if it is off, or does not work here.
+    """Open the sandbox for front ends that read a build's sources; ``None`` if it is off, or does not work here.
 
     Raises:
-        ToolError: it was asked for, and does not work on this machine.
+        ToolError: the user asked for a sandbox, and it does not work on this machine.
     """
     if mode == "off" or (mode == "auto" and isinstance(try_sandbox(toolchain), str)):
         return None
@@ -271,18 +272,18 @@ def open_compiler(
     files: Sequence[Path] = (),
     report: Report = say_nothing,
 ) -> ClangCompiler:
-    """The clang that is asked for, with our plugin, for the modules of a corpus.
+    """Open the clang that is asked for, with our plugin, for the modules of a corpus.
 
     Args:
-        options: of the command line.
-        corpus: whose modules.
-        folder: where the run writes, if not to temporary files alone.
-        files: what the user's own options name.
-        report: told if there is to be a sandbox and is none.
+        options: options for compilers, from the command line.
+        corpus: folder of the corpus with the modules.
+        folder: folder that the run writes to; ``None`` if it has temporary files only.
+        files: files that the user's own compiler options name, which a sandbox must show.
+        report: called if there should be a sandbox, but it does not work.
 
     Raises:
-        ToolError: there is no such clang, or it lacks what the plugin is built from; or a sandbox was asked for, and
-            there is none.
+        ToolError: there is no such clang, or it has neither headers nor a prebuilt plugin; or the user asked for a
+            sandbox, and it does not work.
     """
     toolchain, plugin = open_tools(options)
     return clang_for(options, toolchain, plugin, corpus=corpus, folder=folder, files=files, report=report)
@@ -298,10 +299,10 @@ def clang_for(
     files: Sequence[Path] = (),
     report: Report = say_nothing,
 ) -> ClangCompiler:
-    """The clang of a toolchain for the modules of a corpus; see :func:`open_compiler`.
+    """Open the clang of a toolchain for the modules of a corpus; for the arguments see :func:`open_compiler`.
 
     Raises:
-        ToolError: a sandbox was asked for, and there is none.
+        ToolError: the user asked for a sandbox, and it does not work.
     """
     return ClangCompiler(
         toolchain=toolchain,
@@ -316,31 +317,31 @@ def clang_for(
 
 
 class Reach(Protocol):
-    """How a scheduler is reached: what every command that has one asks for."""
+    """The options with which every command connects to a scheduler."""
 
     @property
     def insecure(self) -> bool:
-        """Whether it may be without TLS."""
+        """Whether the connection may be without TLS."""
         ...
 
     @property
     def tls_authority(self) -> Path | None:
-        """Who signed the certificates."""
+        """Certificate file of the authority that signed the certificates."""
         ...
 
     @property
     def tls_certificate(self) -> Path | None:
-        """Of this machine."""
+        """File with the certificate and key of this machine."""
         ...
 
     @property
     def scheduler_patience_seconds(self) -> float:
-        """How long one that is not there is waited for."""
+        """Seconds to wait for an unreachable scheduler, or for a first worker."""
         ...
 
 
-def reached(scheduler: str, reach: Reach) -> ClusterOptions:
-    """The options of a cluster, not checked yet."""
+def cluster_options(scheduler: str, reach: Reach) -> ClusterOptions:
+    """Make the options of a cluster from those of a command, unchecked."""
     return ClusterOptions(
         scheduler=scheduler,
         insecure=reach.insecure,
@@ -368,23 +369,23 @@ class ClusterChoice:
     """Seconds to wait for an unreachable scheduler, or for a first worker."""
 
     def options(self) -> ClusterOptions | None:
-        """The cluster that compiles, if there is one.
+        """The options of the cluster that compiles, checked; ``None`` if this machine compiles.
 
         Raises:
-            UsageError: it cannot be reached so, or the way there is not safe.
+            UsageError: the scheduler's address is malformed, or the connection would not be safe.
         """
         if self.scheduler is None:
             return None
-        options = reached(self.scheduler, self)
+        options = cluster_options(self.scheduler, self)
         options.check()
         return options
 
 
 def spread(cluster: ClusterChoice, clang: ClangCompiler, *, report: Report = say_nothing) -> Compiler:
-    """The workers of the cluster that is asked for in place of a clang here, or that clang.
+    """Let a cluster compile in place of ``clang`` if one was asked for; return the compiler to use.
 
     Raises:
-        UsageError: the cluster cannot be reached so, or the way there is not safe.
+        UsageError: the scheduler's address is malformed, or the connection would not be safe.
     """
     options = cluster.options()
     return clang if options is None else open_cluster(clang, options, report=report)

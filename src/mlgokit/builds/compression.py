@@ -14,7 +14,7 @@ from mlgokit.errors import InputError, ToolError, UsageError
 
 _SECONDS = 300.0
 DEFAULT = "xz -9"
-"""The compressor, if none is named."""
+"""Default command of the compressor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Compressor:
     words: tuple[str, ...] = ()
 
     def measure(self, image: Path) -> tuple[int, int | None]:
-        """Bytes of the stripped file, and of that compressed, if there is a compressor.
+        """Bytes of an image's stripped file, and of this file compressed; the latter ``None`` without a compressor.
 
         Raises:
             InputError: the image cannot be stripped, or the compressor fails.
@@ -46,11 +46,11 @@ class Compressor:
         return len(data), self.compress(data) if self.words else None
 
     def compress(self, data: bytes) -> int:
-        """Bytes that the compressor makes of these.
+        """Compress data, and return the number of compressed bytes.
 
         Raises:
-            InputError: it fails.
-            ToolError: it cannot be started.
+            InputError: the compressor fails.
+            ToolError: the compressor cannot be started.
         """
         done = process.run(self.words, timeout_seconds=_SECONDS, stdin=data, limits=USERS_LIMITS)
         if done.timed_out or done.returncode != 0 or not done.stdout:
@@ -64,10 +64,10 @@ class Compressor:
 
 
 def find_compressor(command: str, toolchain: Toolchain) -> Compressor:
-    """The compressor of a command, once it was tried.
+    """Make the compressor of a user's command, after trying it.
 
     Raises:
-        InputError: it fails.
+        InputError: the command fails.
         ToolError: there is no ``llvm-strip``.
         UsageError: there is no such program, or the command needs a shell.
     """
@@ -89,6 +89,6 @@ def find_compressor(command: str, toolchain: Toolchain) -> Compressor:
 
 
 def find_stripper(toolchain: Toolchain) -> Compressor | None:
-    """What strips images and compresses nothing; ``None`` without ``llvm-strip``."""
+    """Make a compressor that only strips images; ``None`` without ``llvm-strip``."""
     strip = toolchain.find_tool("llvm-strip")
     return None if strip is None else Compressor(strip=strip)

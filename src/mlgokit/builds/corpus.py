@@ -30,9 +30,9 @@ class ModuleSelection:
     """Modules of one project.
 
     Attributes:
-        modules: those to work on.
-        left_out: the project's other sources and modules, with the reason.
-        notes: what is to be said of the build before work with them begins.
+        modules: the modules to work on.
+        left_out: reasons by name for the project's sources and modules that are left out.
+        notes: notes on the build for the user, a sentence each.
     """
 
     modules: tuple[Module, ...]
@@ -40,7 +40,7 @@ class ModuleSelection:
     notes: tuple[str, ...] = ()
 
     def tell(self, report: Report) -> None:
-        """Say before long work that it is not for all of the project, or not for what is shipped."""
+        """Report the notes, and how many sources are left out, before long work."""
         for note in self.notes:
             report(1, 1, note)
         if self.left_out:
@@ -115,7 +115,7 @@ def note_hot_functions(chosen: ModuleSelection, percent: float) -> ModuleSelecti
 
 
 def _has_profile(module: Module) -> bool:
-    """Whether a module is compiled with a profile; what a linker compiles has that of its compile steps inside."""
+    """Whether a module is compiled with a profile; bitcode of a link has the summary of its compile steps' profile."""
     if module.link_folder is None:
         return bool(profiles_in(module.command_line))
     return _SUMMARY in module.bitcode.read_bytes()
@@ -134,7 +134,7 @@ class DatabaseOptions:
 
     @property
     def given(self) -> dict[str, bool]:
-        """By option, whether it says something."""
+        """Whether the value of each option differs from its default, by option."""
         return {"--baseline": self.baseline != "build", "--target": self.target is not None}
 
 
@@ -146,10 +146,10 @@ class Database:
     """A compilation database, and how modules are made of it.
 
     Attributes:
-        path: of ``compile_commands.json``.
-        project: first component of the modules' names; that of the build's folder if not given.
+        path: path of ``compile_commands.json``.
+        project: first component of the modules' names; named after the build's folder if not given.
         level: optimization level in place of the build's own.
-        choice: which of its commands are taken.
+        choice: options that choose among its commands.
     """
 
     path: Path
@@ -173,10 +173,10 @@ def import_database(
     go_on: bool = False,
     report: Report,
 ) -> Path:
-    """Make a corpus of a database in ``folder``, with front ends in a sandbox where there is one.
+    """Make a corpus from a database in ``folder``, with front ends in a sandbox if the machine has one.
 
-    ``for_link`` is that of :func:`mlgokit.corpus.importers.database.import_commands`, whose errors this raises. With
-    ``go_on`` the folder may have a corpus of an earlier state of the database; what changed is made anew.
+    ``for_link`` and the errors are those of :func:`mlgokit.corpus.importers.database.import_commands`. With ``go_on``
+    the folder may have a corpus of an earlier state of the database; modules that changed are made again.
     """
     import_commands(
         database.path,
@@ -203,11 +203,11 @@ class CorpusBuild:
     """The modules of one project of a corpus as a build.
 
     Attributes:
-        folder: of the corpus.
-        modules: in link order.
-        left_out: what of the project is not compiled, with the reason.
-        notes: what a user should know of the build, a sentence each.
-        measure: what judges, if it is more than the account of the objects.
+        folder: folder of the corpus.
+        modules: the modules, in link order.
+        left_out: reasons by name for the project's sources and modules that are not compiled.
+        notes: notes on the build for the user, a sentence each.
+        measure: the link or command that judges the search; ``None`` if the account of the objects does.
         plugin_place: the steps of the build that load the plugin.
     """
 
@@ -220,9 +220,9 @@ class CorpusBuild:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """Digests of what a search depends on."""
+        """Digests of the files that a search depends on."""
         return {"corpus": digest_file(self.folder / "corpus_description.json")}
 
     def prove(self, candidate: CandidatePlugin, folder: Path) -> Proof:  # noqa: ARG002  (of the protocol)
-        """Nothing: its objects were compiled with the plugin when that was verified."""
+        """Do nothing: the objects were compiled with the plugin when it was verified."""
         return Proof()

@@ -1,4 +1,4 @@
-"""What a linked file weighs, and its functions by its symbol table."""
+"""Sizes of linked files, and of their functions by the symbol table."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,18 +16,18 @@ from mlgokit.files import digest_file
 
 LINK_SECONDS = 120.0
 LINKED = "linked"
-"""How a link ended well."""
+"""Status of a link that succeeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionBytes:
-    """What a function owns in an object or an image.
+    """The bytes of a function in an object or an image.
 
     Attributes:
-        text: machine code.
-        rodata: its jump tables and exception table; 0 in an image, where nobody knows whose they are.
-        eh_frame: its unwind information; likewise.
-        cost: executed cost of its spills, reloads and copies, where that was asked for; see ``docs/scores.md``.
+        text: bytes of machine code.
+        rodata: bytes of its jump tables and exception table; 0 in an image, where their owner is not known.
+        eh_frame: bytes of its unwind information; 0 in an image, where its owner is not known.
+        cost: executed cost of its spills, reloads and copies, if that was asked for; see ``docs/scores.md``.
     """
 
     text: int
@@ -37,30 +37,30 @@ class FunctionBytes:
 
     @property
     def total(self) -> int:
-        """All bytes."""
+        """All bytes of the function."""
         return self.text + self.rodata + self.eh_frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltImage:
-    """One side of a linked image.
+    """A linked image in one of the two builds.
 
     Attributes:
         status: ``linked``, ``absent``, or how the link failed.
-        reason: the linker's first error; of a linked image, why its file could not be stripped or compressed.
-        plugin: whether the linker had loaded the plugin.
-        lto: ``full`` or ``thin`` if the link optimized, else empty.
-        image: what llvm-size calls text: ``text`` + ``rodata`` + ``eh_frame``, its index included.
-        text: executable sections.
-        rodata: read-only data, exception tables included.
-        eh_frame: unwind tables and their index.
-        data: writable bytes.
-        bss: writable bytes that are zero at the start, which the file does not have.
-        relocations: the part of ``rodata`` that the dynamic linker applies.
+        reason: the linker's first error; for a linked image, why its file could not be stripped or compressed.
+        plugin: whether the linker loaded the plugin.
+        lto: kind of link-time optimization, ``full`` or ``thin``; empty for none.
+        image: bytes of llvm-size's text: ``text`` + ``rodata`` + ``eh_frame``, its index included.
+        text: bytes of executable sections.
+        rodata: bytes of read-only data, exception tables included.
+        eh_frame: bytes of unwind tables and their index.
+        data: bytes of writable data.
+        bss: bytes of writable data that is zero at the start, which the file does not have.
+        relocations: bytes of the relocations that the dynamic linker applies, which are a part of ``rodata``.
         file: bytes of the file without symbols and debug information; 0 if not known.
-        compressed: bytes of that compressed, where a compressor was named.
+        compressed: bytes of the stripped file compressed, if a compressor was named.
         bare: whether it runs without an operating system: linked to fixed addresses for ARM or RISC-V, no interpreter.
-        sha256: of the whole file.
+        sha256: SHA-256 of the whole file.
         user_seconds: processor time of the link, if known.
     """
 
@@ -83,12 +83,12 @@ class BuiltImage:
 
     @property
     def flash(self) -> int:
-        """What firmware takes of read-only memory: code, constants, and the first values of its data."""
+        """Bytes of read-only memory that firmware takes: code, constants, and initial values of its data."""
         return self.image + self.data
 
     @property
     def ram(self) -> int:
-        """What firmware takes of writable memory before it runs."""
+        """Bytes of writable memory that firmware takes before it runs."""
         return self.data + self.bss
 
 
@@ -111,10 +111,10 @@ class LinkTask:
     """One image to be linked.
 
     Attributes:
-        project: whose it is.
+        project: name of the image's project.
         build: ``before`` or ``after``.
-        objects: by module, in link order.
-        baseline: the objects of the build before, which say what the link must keep.
+        objects: paths of the objects by module, in link order.
+        baseline: objects of the baseline, whose strong definitions the link must keep.
         output: where the image goes.
     """
 
@@ -130,9 +130,9 @@ class WeighedImage:
     """A linked image, or why there is none.
 
     Attributes:
-        row: its bytes.
-        functions: the code of its functions by name.
-        costs: of register allocation in a link-time optimization, by code generator; empty if they were not read.
+        row: status and sizes of the image.
+        functions: bytes of its functions by name.
+        costs: costs of register allocation in a link-time optimization, by code generator; empty if they were not read.
     """
 
     row: BuiltImage
@@ -141,13 +141,13 @@ class WeighedImage:
 
 
 LinkBuild = Callable[[LinkTask], WeighedImage]
-"""Links one build of a project."""
+"""A function that links one image of a project in one build."""
 
 
 def static_link(lld: Path, *, icf: bool = False) -> LinkBuild:
-    """The link of a corpus, which knows no link of its own: everything that is live from the roots, see ``link.py``.
+    """Return a function that links an image of a corpus, which has no link command: all that is live from the roots.
 
-    With ``icf`` identical code is folded.
+    See :mod:`mlgokit.compiler.objects.link`. With ``icf`` identical code is folded.
     """
 
     def link(task: LinkTask) -> WeighedImage:
@@ -175,21 +175,21 @@ def no_image(
     lto: str = "",
     user_seconds: float = 0.0,
 ) -> WeighedImage:
-    """An image that is not there."""
+    """Make the record of an image that does not exist."""
     return WeighedImage(row=BuiltImage(status=status, reason=reason, plugin=plugin, lto=lto, user_seconds=user_seconds))
 
 
 def weigh_image(
     path: Path, *, plugin: bool = False, lto: str = "", user_seconds: float = 0.0, record: Path | None = None
 ) -> WeighedImage:
-    """A file that the linker wrote; one that cannot be read is a failure.
+    """Measure an image that the linker wrote; one that cannot be read is a failure.
 
     Args:
-        path: the image.
-        plugin: whether the linker had the plugin.
-        lto: ``full`` or ``thin`` if it optimized.
+        path: path of the image.
+        plugin: whether the linker loaded the plugin.
+        lto: kind of link-time optimization, ``full`` or ``thin``; empty for none.
         user_seconds: processor time of the link.
-        record: what the link was asked to tell of register allocation.
+        record: path of the link's optimization record, if it was asked to write one.
     """
     try:
         elf = e.read_elf(path)
@@ -216,7 +216,7 @@ def weigh_image(
 
 
 def holds_path(image: Path, folder: Path) -> bool:
-    """Whether what is loaded of a linked file has the path of a folder in it, so that its size depends on that.
+    """Whether the loaded sections of a linked file contain the path of a folder, so that its size depends on the path.
 
     Build systems put it into the search path of libraries, and sources by ``__FILE__`` into read-only data.
     """
@@ -230,7 +230,7 @@ def holds_path(image: Path, folder: Path) -> bool:
 
 
 def _function_sizes(elf: e.Elf, costs: Mapping[str, RegallocCosts]) -> dict[str, FunctionBytes]:
-    """Code by name, as the symbol table has it; folded functions each have the size of the one that is left."""
+    """Bytes of functions by name, from the symbol table; folded functions each have the size of their one copy."""
     scores: dict[str, float] = {}
     for one in costs.values():
         for name, score in zip(one.functions, one.scores.tolist(), strict=True):

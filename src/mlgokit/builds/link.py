@@ -40,13 +40,15 @@ class LinkPlan:
     """A link command, and which of its words are replaced.
 
     Attributes:
-        words: the command; its output is ``{output}``, and ``{objects}`` may stand for all modules.
-        folder: where it is run.
+        words: words of the command; its output is ``{output}``, and ``{objects}`` may stand for all modules.
+        folder: working directory of the command.
         modules: the modules that it links, in link order.
-        objects: [position in ``words``] the module whose object stands there.
-        libraries: [position in ``words``] the objects in the library there, and the module of each or ``None``.
-        ar: makes libraries; ``None`` if there are none to make.
-        shared: [position in ``words``] the program of the build, as which the shared library there is linked.
+        objects: module by position in ``words``, where the word is a module's object.
+        libraries: objects with their modules, or ``None``, by position in ``words``, where the word is a static library
+            that has an object of a module.
+        ar: program that makes static libraries; ``None`` if there are none to make.
+        shared: name of another link of this build by position in ``words``, where the word is the shared library that
+            this link makes.
     """
 
     words: tuple[str, ...]
@@ -62,13 +64,13 @@ class LinkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:
-    """What came of a link: the image, or why there is none."""
+    """The result of a link: the image's path, and the reason if there is no image."""
 
     image: Path
     reason: str = ""
 
     def failures(self, program: str) -> dict[str, str]:
-        """Why there is no image of a program, by its name; nothing if there is one."""
+        """The reason why a program has no image, by the program's name; empty if it has one."""
         return {program: self.reason} if self.reason else {}
 
 
@@ -76,7 +78,7 @@ def command_words(text: str, *, option: str, known: Collection[str]) -> list[str
     r"""The words of a user's command, checked.
 
     Raises:
-        UsageError: it is empty, has a quotation without end, needs a shell, or has a placeholder that is not known.
+        UsageError: the command is empty, has an open quotation, needs a shell, or has an unknown placeholder.
 
     Example:
         >>> command_words(": && c++ -o 'a b' {objects} && :", option="--link-command", known={"{objects}"})
@@ -113,7 +115,7 @@ def link_words(text: str) -> tuple[str, ...]:
     """The words of a link command, with ``{output}`` for the file that it writes.
 
     Raises:
-        UsageError: it is no single command with one output.
+        UsageError: the text is not a single command with one output.
 
     Example:
         >>> link_words("c++ -o tool main.o libtool.a")
@@ -137,9 +139,9 @@ def link_words(text: str) -> tuple[str, ...]:
 
 
 def image_names(texts: Sequence[str]) -> list[str]:
-    """A name for the image of each of several link commands.
+    """Name the images of several link commands, in their order.
 
-    It is the last part of the output's path, and a number where that is not known or there already.
+    A name is the last part of the output's path, with a number where that is unknown or taken.
 
     Example:
         >>> image_names(["c++ a.o -o bin/a", "c++ b.o -o b", "c++ {objects} -o {output}", "c++ c.o -o sub/b"])
@@ -181,11 +183,11 @@ def read_link(
     """Find the modules' objects in a link command, which may have none.
 
     Args:
-        words: of :func:`link_words`.
-        folder: where the command is run.
-        outputs: by module, the object that the build makes of it; empty if that is not known.
-        modules: all that are tuned.
-        toolchain: whose ``llvm-ar`` is preferred.
+        words: words of the command, from :func:`link_words`.
+        folder: working directory of the command.
+        outputs: path of the object that the build makes of each module, by module; empty if the paths are not known.
+        modules: names of all modules that are tuned.
+        toolchain: LLVM installation whose ``llvm-ar`` is preferred.
 
     Raises:
         InputError: a library is damaged.
@@ -216,7 +218,7 @@ def read_link(
         if name is not None:
             objects[index] = name
             found.append(name)
-        elif known and (index in searched or not word.startswith("-")) and (members := _members(path, known)):
+        elif known and (index in searched or not word.startswith("-")) and (members := _library_members(path, known)):
             libraries[index] = members
             found += [module for _, module in members if module is not None]
     return LinkPlan(
@@ -230,13 +232,13 @@ def read_link(
 
 
 def with_shared(plans: Mapping[str, LinkPlan], made: Mapping[str, Path]) -> dict[str, LinkPlan]:
-    """The links of a build, each with the shared libraries in it that others of them make.
+    """Note in each link of a build the shared libraries that other links of this build make.
 
-    A library without a name of its own stays as the build has it, as the linker would write down its path.
+    A library without a soname is left as the build has it, since the linker would write its path into the image.
 
     Args:
-        plans: by program.
-        made: by program, what its link writes.
+        plans: links by program.
+        made: path of the image that each link writes, by program.
     """
     named = [name for name, plan in plans.items() if any("soname" in word for word in plan.words)]
     outputs = {made[name].resolve(): name for name in named}
@@ -257,13 +259,13 @@ def placed_words(
     shared: Mapping[str, Path] | None = None,
     timeout_seconds: float,
 ) -> list[str] | str:
-    """The words of a link with these objects in their places, and ``{output}``; a library that is not made, in words.
+    """Put objects and libraries into the words of a link, which keep ``{output}``; or return why a library is missing.
 
     Args:
-        plan: the command.
-        objects: as in :func:`link`.
+        plan: the link command.
+        objects: paths of objects by module; modules without one keep the build's own object.
         scratch: a folder for libraries with other members.
-        shared: by program, shared libraries that take the place of the build's.
+        shared: paths of shared libraries in place of the build's, by program.
         timeout_seconds: deadline of making a library.
 
     Raises:
@@ -276,7 +278,7 @@ def placed_words(
         elif plan.objects.get(index) in objects:
             words.append(str(objects[plan.objects[index]]))
         elif index in plan.libraries and plan.ar is not None:
-            # By its name, which --exclude-libs may have.
+            # Under its own name, which --exclude-libs may use.
             library = scratch / f"{index}.library" / Path(_library_name(word, _STATIC)).name
             library.parent.mkdir(parents=True, exist_ok=True)
             members = _put_members(plan.libraries[index], objects, scratch / f"{index}")
@@ -307,13 +309,14 @@ def link(
     """Run the link with these objects; a failure is a result.
 
     Args:
-        plan: the command.
-        objects: by module; for a module that is not here the build's own object is taken, and none for ``{objects}``.
-        scratch: an empty folder for the image and what it is made of.
+        plan: the link command.
+        objects: paths of objects by module; a module without one keeps the build's own object, or is left out of
+            ``{objects}``.
+        scratch: an empty folder for the image and the libraries that it is made of.
         timeout_seconds: deadline of the command.
-        added: words that are put behind it.
-        shared: as in :func:`placed_words`.
-        environment: variables that are set beside those of this process.
+        added: words to append to the command.
+        shared: paths of shared libraries in place of the build's, by program.
+        environment: environment variables beside those of this process.
 
     Raises:
         StorageError: the linker found the disk full.
@@ -340,13 +343,13 @@ def link(
 
 
 def loading_options(words: Sequence[str], plugin: Path, *, cache: Path | str) -> list[str]:
-    """What is put behind a link so that it loads a plugin, and takes no object from a cache that was made without it.
+    """The options to append to a link so that it loads a plugin, and reuses no cached object made without the plugin.
 
     Args:
-        words: of the link.
-        plugin: that is loaded.
-        cache: folder of its cache of ThinLTO, or what is put behind that which the link names; if it names none, there
-            is none.
+        words: words of the link.
+        plugin: the plugin to load.
+        cache: folder of the ThinLTO cache to use instead, or a suffix for the folder that the link names; without
+            effect if the link names no cache.
 
     Example:
         >>> loading_options(["clang", "-Wl,-O2,--thinlto-cache-dir=cache"], Path("/p.so"), cache="1a")
@@ -367,14 +370,14 @@ def user_link(
     costs: bool = False,
     timeout_seconds: float,
 ) -> LinkBuild:
-    """The link of a build for :func:`~mlgokit.builds.compiled.compile_projects`.
+    """Return a function that links an image by a build's own command; for :mod:`mlgokit.builds.compiled`.
 
     Args:
-        plan: the command.
-        sides: by build, ``before`` and ``after``.
-        plugin: the generic one, for a side that names none.
-        lto: by module, the link-time optimization that its object is for.
-        costs: whether a link-time optimization tells what its register allocation costs.
+        plan: the link command.
+        sides: variants by build, ``before`` and ``after``.
+        plugin: the generic plugin, for a variant that names none.
+        lto: kind of link-time optimization that the object of a module is for, by module.
+        costs: whether to read the costs of register allocation in a link-time optimization.
         timeout_seconds: deadline of a link.
     """
 
@@ -400,14 +403,14 @@ def user_link(
 
 
 def _library_name(word: str, suffix: str) -> str:
-    """The file that a word of a link names, by its path or, below a folder of -L, by -l."""
+    """The name of the library that a word of a link stands for: a path, or a name to look for with ``-l``."""
     if not word.startswith("-l"):
         return word
     return word[3:] if word.startswith("-l:") else f"lib{word[2:]}{suffix}"
 
 
 def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
-    """Where a linker finds the libraries that are named by -l, by position; in the folders of -L alone.
+    """Paths of the libraries that are named by ``-l``, by position of the word; only folders of ``-L`` are searched.
 
     In each folder a shared library comes before a static one, unless libraries are to be static.
     """
@@ -430,19 +433,19 @@ def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
     return found
 
 
-def _members(path: Path, known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:
-    """The objects in a library and their modules; nothing if the file is none, or has none of a module."""
+def _library_members(path: Path, known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:
+    """The objects in a static library with their modules; empty for another file, or if no object is a module's."""
     if path.suffix == _STATIC and not path.is_file():
         raise UsageError(
             f"--link-command: expected the library {path}, found no such file; build the project first, "
             "and name the command's folder with --link-folder"
         )
-    members = _matched(read_members(path), known) if is_archive(path) else ()
+    members = _match_members(read_members(path), known) if is_archive(path) else ()
     return members if any(module for _, module in members) else ()
 
 
-def _matched(members: Sequence[Member], known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:
-    """The module of each object in a library: the one whose object in the build has that name, and those bytes.
+def _match_members(members: Sequence[Member], known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:
+    """Find the module of each object in a library: the one whose object in the build has the same name and bytes.
 
     A system's library may have an object of the same name.
     """
@@ -462,7 +465,7 @@ def _matched(members: Sequence[Member], known: Mapping[str, str]) -> tuple[tuple
 
 
 def _put_members(members: Sequence[tuple[Member, str | None]], objects: Mapping[str, Path], folder: Path) -> list[Path]:
-    """Every member as a file of the same name; a folder for each, for names repeat."""
+    """Write each member to a file of its name, or link it to a module's new object; in folders, since names repeat."""
     paths: list[Path] = []
     for index, (member, module) in enumerate(members):
         path = folder / str(index) / Path(member.name).name

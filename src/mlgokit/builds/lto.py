@@ -54,7 +54,7 @@ from mlgokit.progress import Report
 from mlgokit.tables.decisions import DecisionTable
 
 LINK_MODULE = " (link)"
-"""How the name of a module ends that the linker compiles."""
+"""Suffix of the names of modules that the linker compiles."""
 _FOLDER = "link"
 _IMAGE = "image"
 """The name of the one program that such a link makes."""
@@ -64,10 +64,11 @@ _BOTH_PLACES = (
     "all of them"
 )
 MOST_LARGER = 0.01
-"""Part by which the image may be larger before the search if the compile steps inline nothing; more is hard to make
-good."""
+"""Largest relative growth of the image, before the search, with which inlining is deferred to the link; a search seldom
+recovers more."""
 GIVES_UP = 1 / 3
-"""Part of the search in which that has to be made good."""
+"""Share of the search's time by which an image that deferred inlining made larger must be no larger than the plain one;
+otherwise the search starts again without deferring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +76,14 @@ class LinkRequest:
     """A link that is to be tuned, of a build that is there.
 
     Attributes:
-        command: of the link, as the user's build has it.
-        database: of the compile steps.
-        folder: where the command runs; that of the database if not given.
-        scratch: folder of the tuning, for what is made meanwhile.
-        project: of the modules; the link's folder if not given.
-        measuring: the words of a command that prints a number; without it the image's bytes are the number.
-        timeout_seconds: deadline of a link, and of each run of that command.
-        error: share of comparisons that may by chance call a build better or worse that is neither.
+        command: the link command, as the user's build has it.
+        database: compilation database of the compile steps.
+        folder: working directory of the link; that of the database if not given.
+        scratch: folder of the tuning, for temporary files.
+        project: name of the modules' project; named after the link's folder if not given.
+        measuring: words of a command that prints a number; empty to measure the image's bytes.
+        timeout_seconds: deadline of a link, and of each run of the measuring command.
+        error: accepted share of comparisons that call a build better or worse by chance.
         compiler: how compilers are opened.
         defers: whether the compile steps may leave inlining to the link.
         go_on: whether ``scratch`` may have modules of an earlier state of the build.
@@ -106,11 +107,11 @@ class CompileSteps:
     """The compile steps before a link that is tuned.
 
     Attributes:
-        compiler: makes their objects, which are bitcode.
-        modules: those that are compiled for size and for link-time optimization.
-        plan: the user's link, with the places of their objects.
-        lto: the kind of it.
-        report: told what is done.
+        compiler: compiler of their objects, which are bitcode.
+        modules: the modules that are compiled for size and for link-time optimization.
+        plan: the user's link, with the positions of their objects in it.
+        lto: kind of link-time optimization.
+        report: called after every compile step.
     """
 
     compiler: ClangCompiler
@@ -120,12 +121,12 @@ class CompileSteps:
     report: Report
 
     def compile(self, folder: Path, use: PluginUse) -> dict[str, Path]:
-        """Compile all of them into a folder, for the link.
+        """Run all compile steps; their objects go to a folder, by module.
 
         Raises:
-            ToolError: one does not compile.
+            ToolError: a compile step fails.
         """
-        # In a library an object is known by its name.
+        # The name must stay, by which a library knows the object.
         paths = {one.name: folder / str(index) / Path(one.name).name for index, one in enumerate(self.modules)}
 
         def work(module: Module) -> str:
@@ -144,11 +145,11 @@ class CompileSteps:
     def link(
         self, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float, added: Sequence[str] = ()
     ) -> Linked:
-        """The user's link with these objects in the places of the build's."""
+        """Run the user's link with these objects in place of the build's."""
         return link(self.plan, objects, scratch, timeout_seconds=timeout_seconds, added=added)
 
     def words(self, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float) -> tuple[str, ...]:
-        """The words of that link, with ``{output}``.
+        """The words of the user's link with these objects, and ``{output}``.
 
         Raises:
             ToolError: a library cannot be made.
@@ -164,13 +165,13 @@ class LtoBuild:
     """A link that is tuned.
 
     Attributes:
-        modules: what the linker compiles.
-        plan: the command as the user gave it.
-        image: what it writes without a plugin.
-        measure: how what comes of the modules is judged.
-        left_out: what takes part in the build and is not tuned, with the reason.
+        modules: the modules that the linker compiles.
+        plan: the link command as the user gave it.
+        image: path of the image that the link writes without a plugin.
+        measure: how a build of the modules is judged.
+        left_out: reasons by name for parts of the build that are not tuned.
         steps: the compile steps before the link, if they leave inlining to it.
-        notes: what a user should know of the build.
+        notes: notes on the build for the user, a sentence each.
     """
 
     modules: tuple[Module, ...]
@@ -183,7 +184,7 @@ class LtoBuild:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """Digests of what a search depends on."""
+        """Digests of the files that a search depends on."""
         return {"what is linked": digest_value({one.name: digest_file(one.bitcode) for one in self.modules})}
 
     @property
@@ -192,10 +193,10 @@ class LtoBuild:
         return "link" if self.steps is None else "both"
 
     def prove(self, candidate: CandidatePlugin, folder: Path) -> Proof:
-        """Run the user's own link, with the plugin added, and compare its image with the one without.
+        """Run the user's own link with the plugin, and compare its image with the one without.
 
         Raises:
-            ToolError: it fails, or writes a larger image.
+            ToolError: the link fails, or writes a larger image.
         """
         how = dataclasses.replace(self.measure, command=(), is_lto=False)
         added = loading_options(self.plan.words, candidate.file, cache=folder / "cache")
@@ -229,18 +230,18 @@ class LtoBuild:
 def open_link(
     asked: LinkRequest, toolchain: Toolchain, *, stack: contextlib.ExitStack, report: Report
 ) -> LtoBuild | None:
-    """The link to tune, if it is one with link-time optimization; it is linked as it is first.
+    """Open the link to tune, after running it once as it is; ``None`` if it has no link-time optimization.
 
     Args:
-        asked: the link.
-        toolchain: whose plugin the linker loads.
-        stack: holds the corpus of the compile steps.
-        report: told what is done.
+        asked: the link that the user asked for.
+        toolchain: LLVM installation whose plugin the linker loads.
+        stack: holds the lock on the corpus of the compile steps.
+        report: called with the steps that are done.
 
     Raises:
-        CorpusError: nothing of it is compiled for size.
+        CorpusError: no source of the link is compiled for size.
         ToolError: a program cannot be started.
-        UsageError: the link fails, or is not one that can be searched.
+        UsageError: the link fails, or cannot be searched.
     """
     words = link_words(asked.command)
     kinds = lto_kinds(asked.database.path)
@@ -272,7 +273,7 @@ def open_link(
             f"--link-command: the command failed: {real.reason}; build the project first, and name the folder of "
             "the command with --link-folder"
         )
-    made = _LinkedOnce(
+    made = _OriginalLink(
         asked=asked,
         toolchain=toolchain,
         words=words,
@@ -285,9 +286,9 @@ def open_link(
     _ = made.call
     found = None
     if kinds["full"] and kind == "full":
-        found = _merged_link(_deferring(made, "full", scratch, stack, report), scratch, report)
+        found = _merged_link(_defer_inlining(made, "full", scratch, stack, report), scratch, report)
     if found is None and kinds["thin"]:
-        found = _thin_link(_deferring(made, "thin", scratch, stack, report))
+        found = _thin_link(_defer_inlining(made, "thin", scratch, stack, report))
     if found is None:
         return None
     _check_level(asked.database.path)
@@ -299,20 +300,20 @@ def open_link(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _LinkedOnce:
-    """A link that was asked for, and made once.
+class _OriginalLink:
+    """The user's link, which was run once before the search.
 
     Attributes:
-        asked: how it was asked for.
-        toolchain: whose plugin the linker loads.
-        words: the link that is searched, with ``{output}``.
-        folder: where it runs.
-        kinds: how many sources have which kind of link-time optimization.
-        image: what the user's link writes.
-        linked: what ``words`` write.
+        asked: the request for it.
+        toolchain: LLVM installation whose plugin the linker loads.
+        words: words of the link that is searched, with ``{output}``.
+        folder: working directory of the link.
+        kinds: number of sources by kind of link-time optimization.
+        image: path of the image that the user's own link wrote.
+        linked: path of the image that ``words`` wrote.
         steps: the compile steps, if they leave inlining to the link.
-        objects: theirs, by module.
-        bar: bytes of the user's image then.
+        objects: paths of the objects that these steps made, by module.
+        bar: bytes of the user's own image, which a result may not exceed, if ``steps`` are given.
     """
 
     asked: LinkRequest
@@ -328,15 +329,17 @@ class _LinkedOnce:
 
     @property
     def call(self) -> LinkerCall:
-        """What it asks of the linker."""
+        """The call of the linker that the link makes."""
         shown = [word.replace("{output}", "image") for word in self.words]
         return linker_call(shown, self.folder, toolchain=self.toolchain, timeout_seconds=self.asked.timeout_seconds)
 
     @property
     def project(self) -> str:
+        """Name of the modules' project."""
         return self.asked.project or self.folder.name
 
     def measure(self, plan: LinkPlan, modules: tuple[str, ...], *, is_lto: bool) -> Measure:
+        """How builds of these modules by ``plan`` are judged."""
         return Measure(
             plans={_IMAGE: plan},
             command=self.asked.measuring,
@@ -348,8 +351,10 @@ class _LinkedOnce:
         )
 
 
-def _deferring(made: _LinkedOnce, lto: Lto, scratch: Path, stack: contextlib.ExitStack, report: Report) -> _LinkedOnce:
-    """The link with compile steps that inline nothing, or as it was if that makes the image much larger."""
+def _defer_inlining(
+    made: _OriginalLink, lto: Lto, scratch: Path, stack: contextlib.ExitStack, report: Report
+) -> _OriginalLink:
+    """Replace the link's compile steps by ones that inline nothing, unless that makes the image much larger."""
     plan = LinkPlan(words=made.words, folder=made.folder, modules=())
     steps = _open_steps(made.asked, plan, made.toolchain, lto=lto, stack=stack, report=report)
     if steps is None:
@@ -385,25 +390,25 @@ def _open_steps(
     stack: contextlib.ExitStack,
     report: Report,
 ) -> CompileSteps | None:
-    """The compile steps of a link; none if the link has no object of them, or they are not to be changed.
+    """Open the compile steps of a link; ``None`` if the link has none of their objects, or they must not be changed.
 
     Args:
-        request: what was asked for.
-        asked: its link.
-        toolchain: whose clang.
-        lto: the link-time optimization of those that may be changed.
-        stack: holds the corpus.
-        report: told what is done.
+        request: the request for the link.
+        asked: the link command.
+        toolchain: LLVM installation with the clang.
+        lto: kind of link-time optimization of the steps that may be changed.
+        stack: holds the lock on the corpus.
+        report: called with the steps that are done.
     """
     database = request.database
     if not request.defers:
         return None
     if changing := option_counts(database.path, project=database.project).changing:
-        said = (
+        note = (
             f"the compile steps are unchanged, because the build has {next(iter(changing))}, which modules are "
             "compiled without"
         )
-        report(1, 1, said)
+        report(1, 1, note)
         return None
     corpus = import_database(
         dataclasses.replace(database, level=None),
@@ -447,8 +452,8 @@ def _compile_without_inlining(steps: CompileSteps, folder: Path) -> dict[str, Pa
     return steps.compile(folder, PluginUse(policies={INLINE_SIZE.name: NEVER}))
 
 
-def _merged_link(made: _LinkedOnce, scratch: Path, report: Report) -> LtoBuild | None:
-    """Full link-time optimization; nothing if nothing is merged."""
+def _merged_link(made: _OriginalLink, scratch: Path, report: Report) -> LtoBuild | None:
+    """Make the build of a link with full LTO, whose merged bitcode is its one module; ``None`` if nothing is merged."""
     report(1, 2, "link once more, and keep what is merged")
     call = made.call
     merged = merge(call, scratch / "merged", timeout_seconds=made.asked.timeout_seconds)
@@ -480,8 +485,8 @@ def _merged_link(made: _LinkedOnce, scratch: Path, report: Report) -> LtoBuild |
     )
 
 
-def _thin_link(made: _LinkedOnce) -> LtoBuild:
-    """ThinLTO: each object of the build that is linked, alone or in a library, has a back end."""
+def _thin_link(made: _OriginalLink) -> LtoBuild:
+    """Make the build of a ThinLTO link, with one module for the back end of each object of the build that is linked."""
     project = made.asked.database.project
     kinds = lto_by_module(made.asked.database.path, project=project)
     built = module_outputs(made.asked.database.path, project=project) | dict(made.objects)
@@ -517,6 +522,7 @@ def _thin_link(made: _LinkedOnce) -> LtoBuild:
 
 
 def _check_level(database: Path) -> None:
+    """Refuse a build none of whose sources is compiled for size."""
     commands = read_compile_commands(database)
     if not any(isinstance(one, CompileCommand) and _SIZE_LEVELS & set(one.arguments) for one in commands):
         raise CorpusError(
@@ -525,7 +531,7 @@ def _check_level(database: Path) -> None:
         )
 
 
-def _module(made: _LinkedOnce, name: str, bitcode: Path, words: tuple[str, ...], language: str) -> Module:
+def _module(made: _OriginalLink, name: str, bitcode: Path, words: tuple[str, ...], language: str) -> Module:
     return Module(
         name=name,
         project=made.project,
@@ -540,16 +546,17 @@ def _module(made: _LinkedOnce, name: str, bitcode: Path, words: tuple[str, ...],
 
 
 def _output_name(text: str) -> str:
+    """Name of the file that a link command writes."""
     words = command_words(text, option="--link-command", known={"{output}", "{objects}"})
     named = [Path(value).name for word, value in itertools.pairwise(words) if word == "-o"]
     return named[0] if named and "{" not in named[0] else "program"
 
 
 def check_steps(plugin: Path, decisions: DecisionTable | None) -> None:
-    """Refuse a plugin that was tuned for a link: compile steps alone would say that nothing of it applies.
+    """Refuse a plugin that was tuned for a link, since none of its decisions applies to compile steps.
 
     Raises:
-        UsageError: it was.
+        UsageError: the plugin was tuned for a link.
     """
     names = () if decisions is None or decisions.summary is None else decisions.summary.modules
     links = [name for name in names if name.endswith(LINK_MODULE)]
@@ -573,15 +580,15 @@ def searchable_link(recorded: RecordedBuild, toolchain: Toolchain, *, timeout_se
     """The one link that makes the image of a recorded build with link-time optimization.
 
     Args:
-        recorded: the build.
-        toolchain: whose plugin the linker is to load.
-        timeout_seconds: deadline of asking a linker.
+        recorded: the recorded build.
+        toolchain: LLVM installation whose plugin the linker must load.
+        timeout_seconds: deadline of asking a linker for its version.
 
     Returns:
-        The link, or why none is to be searched.
+        The link, or the reason why none can be searched.
 
     Raises:
-        CorpusError: the database is none.
+        CorpusError: the compilation database is malformed.
         ToolError: a link cannot be started.
         OtherLinkerError: a program with ``-flto`` is linked by another linker than lld, which loads no plugin.
     """
@@ -623,10 +630,10 @@ def link_note(database: Path) -> str:
 
 
 def without_lto(database: Path | None, *, is_recorded: bool, reason: str = "") -> dict[str, str]:
-    """What it means that a build with ``-flto`` is tuned by its compile steps alone; nothing for other builds.
+    """Describe what tuning a build with ``-flto`` by its compile steps alone means, by option; empty for other builds.
 
     Args:
-        database: of the build; ``None`` for a corpus.
+        database: compilation database of the build; ``None`` for a corpus.
         is_recorded: whether the whole build is made again with the plugin.
         reason: why the link is not searched, if it might have been.
     """

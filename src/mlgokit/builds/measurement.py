@@ -1,4 +1,4 @@
-"""What judges a build beside the account: the user's own link, or the user's own command that prints a number.
+"""Measurement of a build by the user's own link, or by the user's own command that prints a number.
 
 A command may be noisy. Then two builds are measured in pairs (:mod:`mlgokit.statistics`), until the interval of
 the mean difference excludes zero or enough pairs were made.
@@ -26,7 +26,7 @@ from mlgokit.files import writing
 from mlgokit.statistics import measure_in_pairs
 
 CHECKS = 3
-"""Runs of a command on the plain build before the search; all alike, it is taken for exact."""
+"""Runs of a command on the plain build before the search; if all give the same number, the command counts as exact."""
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?(?:\d{1,3}(?:,\d{3})++(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
@@ -35,18 +35,18 @@ class Measure:
     """How a build is judged; at least one of ``plans`` and ``command``.
 
     Attributes:
-        plans: by program, its link; a command that has ``{output}`` measures the only one.
-        command: what prints a number; without it that is the size of all images together.
-        modules: in link order, what ``{objects}`` stands for.
+        plans: links by program; a command with ``{output}`` measures the only program.
+        command: words of the command that prints a number; empty to measure the size of all images together.
+        modules: modules that ``{objects}`` stands for, in link order.
         timeout_seconds: deadline of a link, and of each run of the command.
-        error: share of comparisons that may by chance call a build better or worse that is neither.
-        is_lto: whether the modules are links themselves (:mod:`mlgokit.compiler.lto`), which leave images beside their
-            objects: then there is nothing more to link.
-        bar: what a result may not exceed, if that is another number than that of the build before the search.
-        workers: how many programs are linked at once.
-        compressor: what makes the bytes that count of an image; without it they are those of its sections.
-        expected: by program, its bytes as the build made it, if the link was recorded and has yet to show that it gives
-            the same.
+        error: accepted share of comparisons that call a build better or worse by chance.
+        is_lto: whether the modules are links themselves (:mod:`mlgokit.compiler.lto`), which write images beside their
+            objects, so that nothing more is linked.
+        bar: number that a result may not exceed, if it is not that of the build before the search.
+        workers: number of programs that are linked at once.
+        compressor: compressor or stripper whose output is measured; without it, the image's sections are.
+        expected: bytes of each program as the build made it, by program, if the links were recorded and have not been
+            checked yet.
     """
 
     plans: Mapping[str, LinkPlan]
@@ -66,12 +66,12 @@ class Measure:
         return not self.command
 
     def linked_modules(self, programs: Collection[str] | None = None) -> set[str]:
-        """The modules of all programs, or of those that are named, and of the build's shared libraries in these."""
+        """The modules of all programs, or of the named ones, with those of the shared libraries that these link."""
         wanted = self.plans if programs is None else programs
         return {name for program in wanted for one in self._with_shared(program) for name in self.plans[one].modules}
 
     def _with_shared(self, program: str) -> set[str]:
-        """A program, and the shared libraries of the build that it links, and these link."""
+        """A program with the shared libraries of the build that it links, directly or through others."""
         found, left = set[str](), [program]
         while left:
             one = left.pop()
@@ -81,7 +81,7 @@ class Measure:
         return found
 
     def waves(self) -> list[list[str]]:
-        """The programs in the order in which they are linked: each behind the shared libraries that it links."""
+        """The programs in groups that can be linked at once, each after the shared libraries that it links."""
         found: list[list[str]] = []
         left = set(self.plans)
         while left:
@@ -97,9 +97,9 @@ class LinkedBuild:
     """A build that can be measured, or why it cannot.
 
     Attributes:
-        objects: by module.
-        images: by program.
-        failures: why a program has no image.
+        objects: paths of the objects by module.
+        images: paths of the images by program.
+        failures: reasons why programs have no image, by program.
     """
 
     objects: Mapping[str, Path]
@@ -108,14 +108,14 @@ class LinkedBuild:
 
     @property
     def reason(self) -> str:
-        """Why it cannot be measured; empty if it can."""
+        """Why the build cannot be measured; empty if it can."""
         program, reason = next(iter(self.failures.items()), ("", ""))
         return f"{program}: {reason}" if len(self.images) > 1 and reason else reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A number, or why there is none; where it is a size, also the bytes of each program."""
+    """The measured number of a build, or the reason why there is none; for a size, also the bytes of each program."""
 
     value: float | None
     reason: str = ""
@@ -124,17 +124,17 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two builds, one measured against the other.
+    """The measured difference between two builds.
 
     Attributes:
-        before: mean over the pairs, or ``None`` where something failed.
-        after: likewise.
-        low: lower end of the interval of the mean difference, after less before.
-        high: its upper end.
-        pairs: how many were measured.
-        reason: what failed.
-        programs: by name, bytes of each program in both builds, where these are sizes.
-        larger: programs that are larger than they may be.
+        before: mean number of the first build over the pairs; ``None`` if a measurement failed.
+        after: mean number of the second build over the pairs; ``None`` if a measurement failed.
+        low: lower end of the confidence interval of the mean difference, after minus before.
+        high: upper end of this interval.
+        pairs: number of pairs that were measured.
+        reason: why a measurement failed; empty if none did.
+        programs: bytes of each program in both builds, by name, if sizes are measured.
+        larger: programs that are larger than their limit.
     """
 
     before: float | None = None
@@ -148,20 +148,20 @@ class Comparison:
 
     @property
     def is_better(self) -> bool:
-        """Whether the second is shown to be smaller, and no program of it larger than it may be."""
+        """Whether the second build is shown to be smaller, and none of its programs exceeds its limit."""
         return not self.reason and not self.larger and self.high < 0
 
     @property
     def is_no_worse(self) -> bool:
-        """Whether the second is shown to be smaller, or measured the same every time; and no program is larger."""
+        """Whether the second build is shown to be no larger, and none of its programs exceeds its limit."""
         return not self.reason and not self.larger and self.high <= 0
 
 
 def measuring_words(text: str) -> tuple[str, ...]:
-    """The words of a command that measures.
+    """The words of a measuring command, checked.
 
     Raises:
-        UsageError: it needs a shell, or cannot know which build it measures.
+        UsageError: the command needs a shell, or has no placeholder for the build that it measures.
 
     Example:
         >>> measuring_words("./measure.sh --runs 3 {output}")
@@ -190,20 +190,22 @@ def number_in(text: str) -> float | None:
 def link_build(
     how: Measure, objects: Mapping[str, Path], scratch: Path, *, earlier: LinkedBuild | None = None
 ) -> LinkedBuild:
-    """Link the programs of a build, if it is to be linked.
+    """Link the programs of a build; if its modules are links, use the images that they wrote.
 
     Args:
-        how: the links.
-        objects: by module.
+        how: the measurement with the links.
+        objects: paths of the objects by module.
         scratch: a folder for the images.
-        earlier: a build whose images are taken for programs of the same objects.
+        earlier: a build whose images are reused for programs with the same objects.
 
     Raises:
         ToolError: the link command cannot be started.
     """
     if how.is_lto:
         (program,) = how.plans
-        return LinkedBuild(objects=objects, images={program: _copied(image_beside(objects[how.modules[0]]), scratch)})
+        return LinkedBuild(
+            objects=objects, images={program: _link_copy(image_beside(objects[how.modules[0]]), scratch)}
+        )
 
     places = {program: scratch / str(index) for index, program in enumerate(how.plans)}
     links: dict[str, Linked] = {}
@@ -212,7 +214,7 @@ def link_build(
         plan, folder = how.plans[program], places[program]
         needed = how.linked_modules({program})
         if earlier is not None and all(earlier.objects.get(name) == objects.get(name) for name in needed):
-            return Linked(image=_copied(earlier.images[program], folder))
+            return Linked(image=_link_copy(earlier.images[program], folder))
         shared = {name: one.image for name, one in links.items() if not one.reason}
         return link(plan, objects, folder, timeout_seconds=how.timeout_seconds, shared=shared)
 
@@ -226,15 +228,15 @@ def link_build(
 
 
 def repeatable_links(how: Measure, objects: Mapping[str, Path], scratch: Path) -> tuple[Measure | None, dict[str, str]]:
-    """The links that give again what the build made, by the objects of its modules that were compiled plainly.
+    """Select the links that give an image of the build's own size, from objects that were compiled without the plugin.
 
     Args:
-        how: the links, with the bytes that the build's own programs have.
-        objects: by module.
+        how: the measurement with the links, and the sizes of the build's own programs.
+        objects: paths of the objects by module.
         scratch: a folder for the images, which is deleted.
 
     Returns:
-        Those links, or ``None`` if there is none; and why the others are not among them.
+        The measurement with these links, or ``None`` without any; and reasons by program for the others.
 
     Raises:
         ToolError: a link command cannot be started.
@@ -268,8 +270,8 @@ def link_failures(failures: Mapping[str, str]) -> Iterable[str]:
         yield f"{program}: its link does not judge the search ({reason}); the finished build is compared"
 
 
-def _copied(image: Path, scratch: Path) -> Path:
-    """A second name for an image, as the file beside an object goes with that."""
+def _link_copy(image: Path, scratch: Path) -> Path:
+    """Hard-link an image into a folder, since an image beside an object is deleted with it; return the new path."""
     copy = scratch / "image"
     with writing(copy):
         scratch.mkdir(parents=True, exist_ok=True)
@@ -279,7 +281,7 @@ def _copied(image: Path, scratch: Path) -> Path:
 
 
 def measure(how: Measure, linked: LinkedBuild) -> Measurement:
-    """The number of a build.
+    """Measure a build: the bytes of its images, or the number that the command prints.
 
     Raises:
         ToolError: the command cannot be started.
@@ -310,11 +312,12 @@ def measure(how: Measure, linked: LinkedBuild) -> Measurement:
 
 
 def _text_bytes(image: Path) -> int:
-    """What llvm-size calls text."""
+    """Bytes of llvm-size's text in an image."""
     return section_totals(read_elf(image)).llvm_size_text
 
 
 def _bytes_of(how: Measure, image: Path) -> int:
+    """Bytes of an image that count: of its sections, or of its stripped or compressed file."""
     if how.compressor is None:
         return _text_bytes(image)
     stripped, compressed = how.compressor.measure(image)
@@ -333,12 +336,12 @@ def compare(
     """Measure two builds against each other.
 
     Args:
-        how: by a link, a command or both.
-        before: the first.
-        after: the second.
-        is_over: asked between pairs whether there is no time for another.
-        known: the number of the first, if measures are exact; then the second is measured once.
-        limits: by program, the bytes that it may have even if it has fewer in the first build.
+        how: the measurement.
+        before: the first build.
+        after: the second build.
+        is_over: whether there is no time for another pair; called between pairs.
+        known: measurement of the first build, if measurements are exact; then the second is measured once.
+        limits: bytes that a program may have even if it has fewer in the first build, by program.
 
     Raises:
         ToolError: the command cannot be started.

@@ -13,18 +13,18 @@ from mlgokit.manifest import digest_value, read_config, write_manifest
 
 
 def outside_of(place: Path) -> Path:
-    """Where :func:`outside` is for a folder, there or not."""
+    """Path of the folder that :func:`outside` makes for ``place``, whether it exists or not."""
     return platformdirs.user_cache_path("mlgokit") / "builds" / digest_value(place.resolve())[:16]
 
 
 def outside(place: Path, *, anew: bool = False) -> Path:
-    """The folder in the cache that belongs to ``place``; made if need be, always the same one.
+    """Make the folder in the user's cache that belongs to ``place``, always the same one, or return it.
 
-    Those that belong to a folder that is gone are removed.
+    Folders in the cache whose ``place`` is gone are removed.
 
     Args:
-        place: a folder of ours, which is there.
-        anew: empty it.
+        place: an existing folder of mlgokit.
+        anew: whether to empty the folder.
 
     Raises:
         StorageError: the disk is full or not writable.

@@ -41,7 +41,7 @@ class VariantPair:
 
     @property
     def both(self) -> dict[str, Variant]:
-        """By build, ``before`` and ``after``."""
+        """The variants by build, ``before`` and ``after``."""
         return {"before": self.before, "after": self.after}
 
     @property
@@ -50,10 +50,10 @@ class VariantPair:
         return any(side.use is not None and side.use.plugin is None for side in self.both.values())
 
     def check_plugins(self, toolchain: Toolchain) -> None:
-        """Refuse a plugin of a user that ``toolchain`` would not load.
+        """Refuse a user's plugin that ``toolchain`` would not load.
 
         Raises:
-            InputError: one is for other compilers.
+            InputError: a plugin was made for other compilers.
         """
         for side in self.both.values():
             if side.use is not None and side.use.plugin is not None:
@@ -71,7 +71,7 @@ class VariantPair:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Files that the options of both name."""
+        """Files that the options of both variants name."""
         return CommandLineEdits(add=parse_options((*self.before.options, *self.after.options))).files
 
 
@@ -80,13 +80,13 @@ class ProjectPair:
     """A project made by both variants.
 
     Attributes:
-        project: its name.
-        language: of its sources.
-        modules: by name, their compilations.
-        images: what was linked.
-        failure: why nothing was linked, where that is not a failure of one image.
-        passed_by: by object, the compiler that made it in both builds without our plugin having a part in it.
-        left_out: what of the project cannot be compared, with the reason.
+        project: name of the project.
+        language: language of its sources.
+        modules: compilations before and after, by module.
+        images: linked images before and after.
+        failure: why nothing was linked, if that is not the failure of one image.
+        passed_by: compiler that made an object without our wrapper, and so without the plugin, by object.
+        left_out: parts of the project that cannot be compared, with the reasons.
     """
 
     project: str
@@ -100,13 +100,14 @@ class ProjectPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairBitcode:
-    """Modules of a build whose names are those of its comparison, and a compiler on this machine for them."""
+    """Modules of a build with their bitcode, named as in its comparison, and a compiler on this machine for them."""
 
     modules: Sequence[Module]
     compiler: ClangCompiler
 
 
 def _no_bitcode(_objects: Collection[str], _report: Report) -> PairBitcode | str:
+    """The default of :attr:`BuildPair.bitcode`: the reason why there is no bitcode."""
     return "its bitcode was not kept"
 
 
@@ -115,13 +116,13 @@ class BuildPair:
     """A build made by both variants.
 
     Attributes:
-        variants: that made it.
-        toolchain: whose clang compiled.
-        projects: of the build.
-        compilations: how many compilations and links there were in both.
-        baseline: what compiled the build before, in words.
-        left_alone: which policies leave code to LLVM because of its processor, a sentence each.
-        bitcode: gives bitcode of at least these objects, or the reason why there is none.
+        variants: the variants that made it.
+        toolchain: LLVM installation whose clang compiled.
+        projects: projects of the build.
+        compilations: number of compilations and links in both builds together.
+        baseline: description of the compiler and options of the baseline.
+        left_alone: sentences about policies that do not act because they are for another processor.
+        bitcode: function that makes bitcode of at least the given objects, or returns why there is none.
     """
 
     variants: VariantPair
@@ -134,15 +135,16 @@ class BuildPair:
 
 
 class PairSource(Protocol):
-    """What two variants make: projects of a corpus, a compilation database, or a build by its own commands.
+    """A project that two variants can make: of a corpus, of a compilation database, or a build by its own commands.
 
-    :mod:`mlgokit.builds.compiled` and :mod:`mlgokit.builds.wrapped` have them.
+    :mod:`mlgokit.builds.compiled` and :mod:`mlgokit.builds.wrapped` implement it.
     """
 
     def make(self, variants: VariantPair, *, report: Report) -> AbstractContextManager[BuildPair]:
-        """Make both variants; what they made can be read until the context ends.
+        """Make both variants; their files can be read until the context ends.
 
-        Both at once: the link of a library keeps what the build before defines, and modules are compiled side by side.
+        One call makes both, since the link of a library keeps the symbols that the baseline defines, and modules of
+        both are compiled side by side.
 
         Raises:
             BusyError: another process changes the corpus.

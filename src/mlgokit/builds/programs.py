@@ -38,7 +38,7 @@ class LinkedPrograms:
     outputs: Mapping[str, Path]
 
     def plans(self, modules: Sequence[str], toolchain: Toolchain) -> tuple[dict[str, LinkPlan], dict[str, str]]:
-        """The links of the programs that some module is in; and why a program's link cannot be run again.
+        """Return the links of the programs that contain some module, and why other links cannot be repeated.
 
         Raises:
             ToolError: a library must be made, and there is no program for it.
@@ -61,22 +61,21 @@ class LinkedPrograms:
         return with_shared(plans, {name: link.output for name, link in self.links.items()}), failures
 
     def plain_bytes(self, program: str) -> int:
-        """Bytes of a program of the plain build, as what llvm-size calls text; 0 if it cannot be read."""
+        """Return what llvm-size calls text of a program of the plain build, in bytes; 0 if it cannot be read."""
         return weigh_image(self.images[program]).row.image
 
 
 def choose_programs(patterns: Sequence[Path], linked: Mapping[str, Path], *, folder: Path, tree: Path) -> list[str]:
-    """The names of the programs that the user wants compared.
+    """Return the names of the programs that the user wants compared.
 
     Args:
-        patterns: paths, names and patterns; with ``!`` before it one of what is left out. All programs if there are
-            none.
-        linked: by name, which is a path below ``tree``, what the build links.
-        folder: of the project.
-        tree: where the build runs, ``folder`` or a copy of it.
+        patterns: paths, names and patterns of programs; a leading ``!`` leaves programs out. All programs if empty.
+        linked: what the build links, by its name, which is a path below ``tree``.
+        folder: folder of the project.
+        tree: folder in which the build runs, ``folder`` or a copy of it.
 
     Raises:
-        UsageError: the build links nothing of that name.
+        UsageError: the build links nothing that a pattern names.
     """
 
     def named(wanted: Path) -> list[str]:
@@ -103,7 +102,7 @@ def choose_programs(patterns: Sequence[Path], linked: Mapping[str, Path], *, fol
 
 
 def _is_same(path: Path, linked: Path) -> bool:
-    """Whether a program lies where it was linked to, under another name, as cargo and versions of libraries have it."""
+    """Whether a path is another name of a linked file, as cargo makes them, and libraries with versions."""
     try:
         return path.samefile(linked)
     except OSError:
@@ -111,14 +110,14 @@ def _is_same(path: Path, linked: Path) -> bool:
 
 
 def read_configured_links(folder: Path) -> dict[Path, RecordedLink]:
-    """Read the links of a build that CMake or Meson configured, by what they write; none is run.
+    """Read the links of a build that CMake or Meson configured, from the files that they wrote; no link is run.
 
-    Those of Ninja are what ``ninja -t commands`` prints, those of CMake's Makefiles are in files ``link.txt``. Links
-    whose program is not there are left out, and so are commands that are no single link.
+    ``ninja -t commands`` prints the links of Ninja, and CMake's Makefiles have theirs in files ``link.txt``. Links
+    whose program does not exist are left out, as are commands that are not a single link.
 
     Raises:
         ToolError: ninja is not installed, or cannot read its file.
-        UsageError: the folder is of no such build, or links nothing.
+        UsageError: the folder has no such build, or the build linked nothing.
     """
     folder = folder.resolve()
     if (folder / "build.ninja").is_file():
@@ -157,8 +156,8 @@ def _ninja_commands(folder: Path) -> list[str]:
     words = [ninja, "-C", str(folder), "-t", "commands"]
     done = process.run(words, timeout_seconds=_NINJA_SECONDS, limits=USERS_LIMITS)
     if done.timed_out or done.returncode:
-        said = "no end" if done.timed_out else done.stderr.strip()[-200:]
+        found = f"no end after {_NINJA_SECONDS:.0f} s" if done.timed_out else done.stderr.strip()[-200:]
         raise ToolError(
-            f"--links {folder}: expected ninja -t commands to print commands, found: {said}; build it first"
+            f"--links {folder}: expected ninja -t commands to print commands, found: {found}; build it first"
         )
     return done.stdout.decode(errors="replace").splitlines()

@@ -19,7 +19,7 @@ from mlgokit.files import writing
 
 PLAIN, TUNED = "plain", "tuned"
 GONE = (0, 0)
-"""Size and time of change of a source that is not there."""
+"""State of a source that does not exist, in place of its size and time of change."""
 
 _ERROR = re.compile(r"(?<![-\w])errors?\b", re.IGNORECASE)
 """Not the option that makes errors of warnings, which a command has."""
@@ -51,25 +51,25 @@ class BuildCommands:
         """The words of each command of an option, such as ``build``.
 
         Raises:
-            UsageError: one is not a single command.
+            UsageError: a text is not a single command.
         """
         return [command_words(text, option=f"--{option}", known=()) for text in getattr(self, option)]
 
     def check_programs(self) -> None:
-        """Refuse commands whose programs are not there.
+        """Refuse commands whose programs do not exist.
 
         Raises:
-            UsageError: one is not, or is not a single command.
+            UsageError: a program does not exist, or a text is not a single command.
         """
         for option in ("build", "clean", "test"):
             check_programs(self.words(option), option=option)
 
 
 def check_programs(commands: Iterable[Sequence[str]], *, option: str) -> None:
-    """Refuse commands whose program is in no folder of ``PATH``; a path may be of a program that the build makes.
+    """Refuse commands whose program is in no folder of ``PATH``; a path is not checked, since the build may make it.
 
     Raises:
-        UsageError: such a command.
+        UsageError: a program is not found.
     """
     for words in commands:
         if "/" not in words[0] and shutil.which(words[0]) is None:
@@ -80,13 +80,13 @@ def check_programs(commands: Iterable[Sequence[str]], *, option: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSite:
-    """A place for the builds of a tuning.
+    """The folders and commands for the builds of a tuning.
 
     Attributes:
-        commands: of the build.
-        place: folder for what the builds print, and for the programs.
-        tree: where the build runs: the user's folder, or a copy of it outside.
-        toolchain: whose clang compiles.
+        commands: commands of the user's build.
+        place: folder for the builds' logs and programs.
+        tree: working directory of the build: the user's folder, or a copy of it.
+        toolchain: LLVM installation whose clang compiles.
     """
 
     commands: BuildCommands
@@ -110,20 +110,20 @@ class BuildSite:
         return self.place / "sources"
 
     def log(self, side: str, what: str) -> Path:
-        """The file with what the commands of an option printed."""
+        """Path of the log of an option's commands (``what``) in the plain or the tuned build (``side``)."""
         return self.place / f"{side}-{what}.log"
 
     def kept(self, side: str, program: str) -> Path:
-        """The copy of a program."""
+        """Path of the copy of a program from the plain or the tuned build (``side``)."""
         return self.place / "programs" / side / program
 
 
 def run_step(
     site: BuildSite, what: str, side: str, added: AddedOptions, *, keeps_sources: bool = False
 ) -> WrappedBuild:
-    """Run the commands of one option; what they print goes to a log.
+    """Run the commands of one option (``what``) in the plain or tuned build (``side``); their output goes to a log.
 
-    With ``keeps_sources`` the folder of the wrappers stays, which has the texts of sources.
+    With ``keeps_sources`` the wrappers' folder is kept, which has the texts of sources.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -157,7 +157,7 @@ def run_step(
 
 @contextlib.contextmanager
 def fresh_tree(site: BuildSite) -> Generator[None]:
-    """A tree at the place of the plain one that was not built yet; the plain one, which links need, comes back."""
+    """Within the block, an unbuilt copy of the sources takes the plain tree's place, which is restored afterwards."""
     if site.commands.clean:
         yield
         return
@@ -172,7 +172,7 @@ def fresh_tree(site: BuildSite) -> Generator[None]:
 
 
 def put_back(copies: Path) -> None:
-    """The plain tree at its place again, also after a kill."""
+    """Restore the plain tree that :func:`fresh_tree` moved aside, also after a killed run."""
     with writing(copies):
         for aside in copies.glob("aside-*"):
             tree = copies / "tree" / aside.name.removeprefix("aside-")
@@ -181,7 +181,7 @@ def put_back(copies: Path) -> None:
 
 
 def keep(path: Path, target: Path) -> None:
-    """Copy a program that was built."""
+    """Copy a built program to ``target``."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
@@ -197,5 +197,5 @@ def state_of(path: Path) -> tuple[int, int]:
 
 
 def copies_of(tree: Path) -> Path:
-    """The folder of the copies that a tree is one of."""
+    """The folder of all copies of the user's folder, one of which is ``tree``."""
     return tree.parents[1]

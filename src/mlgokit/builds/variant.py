@@ -31,16 +31,16 @@ COMPILE_PLACES, LINK_PLACES, RUSTC_PLACES = ("compile", "both", "all"), ("link",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantRecord:
-    """One of the two ways of building.
+    """The record of a variant in ``evaluation.json``.
 
     Attributes:
-        label: in words.
-        policies: by problem, the policy file or rule.
-        plugin: the plugin, if it was given as one.
-        options: added to each compilation.
-        link_options: added to each link.
-        plugin_in: ``compile``, ``link`` or ``both``; empty without a plugin.
-        digests: SHA-256 of each file, by its path.
+        label: description of the variant.
+        policies: policy file or rule by problem.
+        plugin: path of the plugin, if one was given.
+        options: options that are added to each compilation.
+        link_options: options that are added to each link.
+        plugin_in: steps that load the plugin, ``compile``, ``link`` or ``both``; empty without a plugin.
+        digests: SHA-256 of each policy file and of the plugin, by path.
     """
 
     label: str = "plain"
@@ -54,13 +54,13 @@ class VariantRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One of the two ways.
+    """One of the two ways of building that are compared.
 
     Attributes:
-        use: what the plugin shall do; ``None`` without it.
+        use: what the plugin shall do; ``None`` to build without it.
         options: words that are added to each compilation.
         link_options: words that are added to each link.
-        record: the same for ``evaluation.json``.
+        record: the record of the variant for ``evaluation.json``.
     """
 
     use: PluginUse | None = None
@@ -80,7 +80,7 @@ class Variant:
 
     @property
     def allocates_only(self) -> bool:
-        """Whether all that the side changes is register allocation, as far as that can be told."""
+        """Whether the variant changes register allocation alone, as far as its policies and options tell."""
         problems = [PROBLEMS[problem] for problem in self.record.policies]
         return bool(problems) and not self.options and all(problem.by_regalloc_cost for problem in problems)
 
@@ -99,11 +99,11 @@ def changes_allocation(side: Variant) -> bool:
 
 
 def describe_inactive_policies(side: Variant, architectures: Mapping[str, int]) -> tuple[str, ...]:
-    """Sentences about policies of a side, inside its plugin too, that leave code to LLVM because of its processor.
+    """Describe the policies of a variant, or in its plugin, that do not act because they are for another processor.
 
     Args:
-        side: with the policies.
-        architectures: how many modules are for each.
+        side: the variant with the policies.
+        architectures: number of modules by architecture.
 
     Raises:
         InputError: the plugin cannot be read.
@@ -121,7 +121,7 @@ def describe_inactive_policies(side: Variant, architectures: Mapping[str, int]) 
 
 
 def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
-    """Policy files and rules by the problem that they decide; a rule alone is one for inlining.
+    """Assign policy files and rules to the problems that they decide; a rule without a problem is for inlining.
 
     A name may stand for several policies, see :func:`~mlgokit.policy.pretrained.policy_files`.
 
@@ -134,7 +134,7 @@ def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
         {'inline-size': ':never', 'regalloc-eviction': ':first'}
     """
     found: dict[str, str] = {}
-    for text in _single(texts):
+    for text in _expand_builtin(texts):
         named, is_named, rest = text.partition("=:")
         problem, policy = (named, f":{rest}") if is_named else (INLINE_SIZE.name, text)
         if problem not in PROBLEMS:
@@ -159,8 +159,8 @@ def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _single(texts: Sequence[str]) -> Iterator[str]:
-    """The same, with the files of what comes with the package."""
+def _expand_builtin(texts: Sequence[str]) -> Iterator[str]:
+    """Replace the names of policies that come with the package by their files; other texts are passed on."""
     for text in texts:
         yield from map(str, policy_files([text])) if text.startswith(BUILTIN) else [text]
 
@@ -173,19 +173,19 @@ def make_variant(
     link_options: Sequence[str] = (),
     plugin_in: PluginPlace = "compile",
 ) -> Variant:
-    """A side, checked before anything is compiled.
+    """Make a variant, checked before anything is compiled.
 
     Args:
-        policies: files and rules, see :func:`policies_by_problem`.
-        plugin: one that ``mlgokit tune`` or ``mlgokit export plugin`` made; not together with policies.
-        options: added to each compilation.
-        link_options: added to each link.
-        plugin_in: where the plugin is loaded.
+        policies: policy files and rules, as for :func:`policies_by_problem`.
+        plugin: plugin of ``mlgokit tune`` or ``mlgokit export plugin``; not together with policies.
+        options: options that are added to each compilation.
+        link_options: options that are added to each link.
+        plugin_in: the steps of the build that load the plugin.
 
     Raises:
         InputError: the plugin cannot be read.
         PolicyError: a file is no usable policy.
-        UsageError: they contradict each other.
+        UsageError: policies and a plugin were given, or the policies contradict each other.
     """
     if plugin is not None and policies:
         raise UsageError(
@@ -218,7 +218,7 @@ def make_variant(
 
 
 def plugin_link_option(plugin: Path, *, linker: str = "clang") -> str:
-    """What makes a link load a plugin.
+    """The option with which a link loads a plugin.
 
     Example:
         >>> plugin_link_option(Path("/p.so")), plugin_link_option(Path("/p.so"), linker="/usr/bin/ld.lld-22")
@@ -228,7 +228,7 @@ def plugin_link_option(plugin: Path, *, linker: str = "clang") -> str:
 
 
 def plugin_options(plugin: Path, place: BuildPlace) -> AddedOptions:
-    """What compilers and linkers are told so that they load a plugin."""
+    """The options with which compilers and linkers of a build load a plugin, in the given steps."""
     return AddedOptions(
         compile=(f"-fpass-plugin={plugin.absolute()}",) if place in COMPILE_PLACES else (),
         lto_link=(plugin_link_option(plugin),) if place in LINK_PLACES else (),
@@ -238,15 +238,15 @@ def plugin_options(plugin: Path, place: BuildPlace) -> AddedOptions:
 
 
 def cache_key(plugin: Path, settings: Mapping[str, str] | None = None) -> str:
-    """What a plugin's own cache of ThinLTO is called after; ``settings`` are the variables that it reads."""
+    """The suffix of the ThinLTO cache of links with a plugin; ``settings`` are the plugin's environment variables."""
     return digest_value([digest_file(plugin), dict(settings or {})])[:12]
 
 
 def modules_of_variant(modules: Sequence[Module], side: Variant) -> list[Module]:
-    """The modules with the side's options at the end of their command lines.
+    """The modules with a variant's options at the end of their command lines.
 
     Raises:
-        UsageError: an option is none.
+        UsageError: a word among the options is no option.
     """
     if not side.options:
         return list(modules)
@@ -262,6 +262,7 @@ def modules_of_variant(modules: Sequence[Module], side: Variant) -> list[Module]
 
 
 def _label(policies: dict[str, str], plugin: Path | None, options: Sequence[str]) -> str:
+    """Describe a variant by its policies, plugin and options."""
     parts = [policy if problem == INLINE_SIZE.name else f"{problem} {policy}" for problem, policy in policies.items()]
     parts += [] if plugin is None else [str(plugin)]
     parts += [" ".join(options)] if options else []

@@ -23,14 +23,14 @@ from mlgokit.progress import Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """What a run works with while it holds its locks.
+    """The opened resources of a run, while it holds its locks.
 
     Attributes:
-        folder: for the results.
-        corpus: with the user's changes of options.
-        edits: these changes.
-        compiler: with a store of finished compilations.
-        toolchain: of the compiler on this machine.
+        folder: folder for the results.
+        corpus: the corpus, with the user's edits of options applied.
+        edits: these edits.
+        compiler: compiler with a store of finished compilations.
+        toolchain: toolchain of the compiler on this machine.
     """
 
     folder: Path
@@ -40,7 +40,7 @@ class Workspace:
     toolchain: Toolchain
 
     def claim(self, *, kind: str, config: dict[str, Any], modules: Sequence[Module]) -> None:
-        """As :func:`claim_folder`."""
+        """Claim the run's folder, see :func:`claim_folder`."""
         claim_folder(
             self.folder,
             kind=kind,
@@ -68,14 +68,14 @@ def open_workspace(
     """Lock the folder and the corpus, and open a compiler of its modules; all is released at the end.
 
     Args:
-        folder: for the results.
+        folder: folder for the results.
         corpus: folder of the corpus.
-        compiler: which clang compiles.
-        edits: of all command lines.
+        compiler: options for the clang that compiles.
+        edits: the user's edits of all command lines.
         store: folder of finished compilations; ``folder``/store if ``None``.
-        shared_store: folder or URL of a store behind it; none if empty.
-        cluster: that compiles in place of this machine.
-        reuse: between the compilations of a module; none if ``None``.
+        shared_store: folder or URL of a further store that is shared with others; empty for none.
+        cluster: cluster that compiles in place of this machine, if any.
+        reuse: reuse of work between the compilations of a module; ``None`` for none.
         report: receives notes about the sandbox and the store.
 
     Raises:

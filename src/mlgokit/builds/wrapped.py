@@ -41,12 +41,12 @@ TREE = "tree"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildPlan:
-    """A build.
+    """The commands of a build, and the folder that they run in.
 
     Attributes:
-        commands: words of each, run one after the other in the copy.
-        folder: what is copied.
-        images: patterns of paths below the folder of images to compare; by default all that the build links.
+        commands: words of each command; they run one after the other in a copy of the folder.
+        folder: the folder that is copied.
+        images: glob patterns, relative to the folder, of the images to compare; by default all that the build links.
         timeout_seconds: deadline of one whole build.
     """
 
@@ -58,17 +58,17 @@ class BuildPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeBuild:
-    """What one build made.
+    """The result of one build; paths are relative to its folder.
 
     Attributes:
-        reason: why the build failed, else empty.
-        modules: by path of the object below the folder.
-        images: by path.
-        languages: of the sources, counted.
-        calls: how many compilations and links there were.
-        passed: by path of the object below the folder, the compiler that made it without a wrapper seeing it.
+        reason: why the build failed; empty if it did not.
+        modules: compilations by path of the object.
+        images: images by path.
+        languages: number of sources by language.
+        calls: number of compilations and links.
+        passed: compiler that made an object without a wrapper seeing it, by path of the object.
         compiled: the calls that compiled.
-        gone: objects that are not there at the end, by path below the folder.
+        gone: paths of objects that the build removed again.
     """
 
     reason: str
@@ -86,8 +86,8 @@ class WrappedProject:
     """A build that two variants make, one after the other; a :class:`~mlgokit.builds.pair.PairSource`.
 
     Attributes:
-        plan: the build.
-        compiler: which clang takes the place of the build's compilers.
+        plan: commands and folder of the build.
+        compiler: options for the clang that replaces the build's compilers.
     """
 
     plan: BuildPlan
@@ -95,7 +95,7 @@ class WrappedProject:
 
     @contextlib.contextmanager
     def make(self, variants: VariantPair, *, report: Report) -> Generator[BuildPair]:
-        """Make both in copies of the folder; what failed or is missing is a row. The second copy stays meanwhile.
+        """Make both variants in copies of the folder; failures become rows. The second copy stays until the end.
 
         Raises:
             StorageError: the disk is full or not writable.
@@ -122,7 +122,7 @@ class WrappedProject:
                     make_variant_of(plan, side, place, toolchain=toolchain, plugin=plugin, costs=variants.costs)
                 )
             for one in made:
-                _expect_calls(one)
+                _check_calls(one)
             report(len(BUILDS), len(BUILDS), "build")
             first, second = made
             if plan.images and not (first.images or second.images) and not (first.reason or second.reason):
@@ -160,7 +160,10 @@ def _make_bitcode(
     plugin: Path | None,
     compiler: CompilerOptions,
 ) -> PairBitcode | str:
-    """Bitcode in ``folder`` of the sources of these objects, made where the build after lies, in ``tree``."""
+    """Make bitcode in ``folder`` of the sources of some objects; or return why that is impossible.
+
+    ``calls`` are those of the build after, whose copy is ``tree``.
+    """
     wanted = [
         call
         for call in calls
@@ -186,7 +189,7 @@ def _make_bitcode(
 
 
 def _pair_project(name: str, first: MadeBuild, second: MadeBuild) -> ProjectPair:
-    """What both builds made, side by side."""
+    """Pair the modules and images of both builds."""
     modules = {name: (first.modules.get(name), second.modules.get(name)) for name in (first.modules | second.modules)}
     passed = first.passed | second.passed
     ended = zip(BUILDS, (first, second), strict=True)
@@ -211,8 +214,8 @@ def _pair_project(name: str, first: MadeBuild, second: MadeBuild) -> ProjectPair
     )
 
 
-def _expect_calls(made: MadeBuild) -> None:
-    """Refuse a build in which no wrapper stood in the place of a compiler: nothing would differ."""
+def _check_calls(made: MadeBuild) -> None:
+    """Refuse a build in which no wrapper was called, so that both variants would be the same."""
     if made.passed and not made.modules:
         name, compiler = next(iter(made.passed.items()))
         raise UsageError(
@@ -234,11 +237,11 @@ def make_variant_of(
     """Make one variant of a build in a copy of its folder, by its own commands, with its compilers wrapped.
 
     Args:
-        plan: the build.
-        variant: how it is made.
-        folder: which is not there yet; the copy is :data:`TREE` in it.
-        toolchain: whose clang takes the place of the build's compilers.
-        plugin: the generic one, for a variant that names none.
+        plan: commands and folder of the build.
+        variant: the variant to make.
+        folder: a new folder for the copy, which is :data:`TREE` in it.
+        toolchain: LLVM installation whose clang replaces the build's compilers.
+        plugin: the generic plugin, for a variant that names none.
         costs: whether costs of register allocation are read.
 
     Raises:
@@ -270,11 +273,11 @@ def make_variant_of(
         for one in find_unseen_objects(tree, build, before=before)
         if one.is_new
     }
-    return dataclasses.replace(_read(plan, variant, build, tree), passed=passed)
+    return dataclasses.replace(_read_build(plan, variant, build, tree), passed=passed)
 
 
-def _read(plan: BuildPlan, variant: Variant, build: WrappedBuild, tree: Path) -> MadeBuild:
-    """Rows of all objects and images that are there, and of what failed, before the tree goes."""
+def _read_build(plan: BuildPlan, variant: Variant, build: WrappedBuild, tree: Path) -> MadeBuild:
+    """Measure all objects and images of a build that ended, before its tree is removed; failures are included."""
     modules: dict[str, Compilation] = {}
     languages: Counter[str] = Counter()
     gone: set[str] = set()
@@ -319,7 +322,7 @@ def _read(plan: BuildPlan, variant: Variant, build: WrappedBuild, tree: Path) ->
 
 
 def _image_paths(plan: BuildPlan, links: dict[Path, WrappedCall], tree: Path) -> list[Path]:
-    """The images that were asked for, or all programs and shared libraries that the build linked."""
+    """Paths of the images that were asked for, or of all programs and shared libraries that the build linked."""
     if plan.images:
         return sorted({path for pattern in plan.images for path in tree.glob(pattern) if path.is_file()})
     return [
@@ -330,6 +333,7 @@ def _image_paths(plan: BuildPlan, links: dict[Path, WrappedCall], tree: Path) ->
 
 
 def _compilation(call: WrappedCall, path: Path) -> Compilation:
+    """Make the record of a recorded call from its object; bitcode is not measured."""
     if call.code:
         status = CompileStatus.CRASHED if call.code < 0 or call.code > 128 else CompileStatus.FAILED
         return Compilation(status=status, reason=call.reason, user_seconds=call.user_seconds)

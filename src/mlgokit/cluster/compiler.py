@@ -22,7 +22,7 @@ from mlgokit.progress import Report, say_nothing
 MOST_KILLS = 6
 """Number of kills by signal 9 after which "killed" is accepted as the result of a compilation."""
 MOST_TIMEOUTS = 3
-"""The same number for timeouts, which is lower because each takes a whole deadline."""
+"""Number of timeouts after which one is accepted as the result of a compilation; each takes a whole deadline."""
 _KILLED = Compilation(
     status=CompileStatus.CRASHED,
     reason="every worker that compiled it was killed, perhaps because memory ran out",
@@ -39,8 +39,8 @@ class ClusterCompiler:
 
     Attributes:
         here: the client's own clang, with the settings of the run.
-        link: the way to the cluster.
-        setup: what workers must be.
+        link: the connection to the cluster.
+        setup: requirements on the workers, and the settings of the run.
     """
 
     here: ClangCompiler
@@ -60,9 +60,9 @@ class ClusterCompiler:
 
     @property
     def workers(self) -> int:
-        """How many compilations are best asked for at once: some more than all workers run compilers, now.
+        """The best number of simultaneous compilations: somewhat more than the compilers that all workers run now.
 
-        So a worker has its next one when it is done, without waiting for the client.
+        So a worker has its next compilation when one ends, without waiting for the client.
         """
         return sum(map(threads_for, self.link.compilers()))
 
@@ -75,9 +75,9 @@ class ClusterCompiler:
         """Compile a module on some worker.
 
         Raises:
-            StaleError: what a worker reuses made another object than a compiler alone.
-            StorageError: a disk is full, here or there.
-            ToolError: there is no scheduler or worker that fits.
+            StaleError: a compilation with reuse on a worker gave another object than one without.
+            StorageError: a disk is full, here or on a worker.
+            ToolError: there is no scheduler, or no worker that fits.
             UsageError: the request uses a plugin, and there is none.
         """
         if not travels(module):
@@ -90,7 +90,7 @@ class ClusterCompiler:
         except OSError:
             # The compiler says what is missing.
             return self.here.compile(module, request)
-        reply = self._answer(parcel)
+        reply = self._ask_workers(parcel)
         if reply.costs is not None:
             self.here.limits.put(module.name, reply.costs)
         if request.keep_object is not None and reply.object is not None:
@@ -99,7 +99,8 @@ class ClusterCompiler:
             atomic_write(request.keep_logs[problem], data)
         return reply.done
 
-    def _answer(self, parcel: Parcel) -> Reply:
+    def _ask_workers(self, parcel: Parcel) -> Reply:
+        """The reply of a worker; a killed compilation if every worker that had it died."""
         try:
             return answer_with_retries(lambda: self.link.answer(parcel))
         except WorkersDiedError:
@@ -130,9 +131,9 @@ def open_cluster(
 
     Args:
         here: the client's own clang.
-        options: where the cluster is.
-        report: called with what happens to the cluster.
-        shelf: folder of the workers' files; theirs by default.
+        options: address of the cluster, and how to connect to it.
+        report: called with notes on the connection and the workers.
+        shelf: folder of the workers' files; by default each worker uses its own.
 
     Raises:
         ToolError: the client's clang cannot be started.

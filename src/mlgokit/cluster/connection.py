@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 AHEAD = 0.25
-"""Compilations that wait on a worker, as a share of those that run; at least one."""
+"""Compilations that wait on a worker, as a share of those that it runs; at least one."""
 COMPILERS = "compilers"
 """Name of the Dask resource for the compilers that a worker runs at once; it has more threads than that."""
 MOST_HERE = 8
@@ -35,15 +35,15 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
     """Connect to a scheduler; return the client, and the cluster if it runs in this process.
 
     Raises:
-        CancelledError: it is not wanted any more.
+        CancelledError: ``stopped`` was set.
         ToolError: Dask is not installed, or the scheduler is not reached in time.
     """
     try:
         import distributed
     except ImportError as error:
         raise ToolError("--scheduler: Dask is not installed; run pip install 'mlgokit[cluster]'") from error
-    say_nothing_of_connections()
-    be_quiet()
+    silence_dask()
+    turn_off_dashboard()
     if count := options.local_workers:
         cluster = _local_cluster(distributed, count)
         return distributed.Client(cluster, set_as_default=False), cluster
@@ -85,7 +85,7 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
     from mlgokit.cluster.nodes import Scheduler, Worker
 
     few = compilers <= MOST_HERE
-    work_here()
+    use_private_folder()
     # One worker has nobody to take work from.
     dask.config.set({"distributed.scheduler.work-stealing": not few})
     try:
@@ -117,7 +117,7 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
     )
 
 
-def work_here() -> None:
+def use_private_folder() -> None:
     """Let Dask use a new working folder of this user, which is deleted with this process.
 
     Dask imports modules from its working folder, whose default is shared by all users of a machine.
@@ -130,7 +130,7 @@ def work_here() -> None:
     dask.config.set({"temporary-directory": folder})
 
 
-def say_nothing_of_connections() -> None:
+def silence_dask() -> None:
     """Turn off Dask's messages and tracebacks in this process: we report a lost connection in one sentence."""
     # Dask gives some of its loggers a level of their own, which that of their parent does not change.
     for name in ("distributed", *logging.root.manager.loggerDict):
@@ -138,8 +138,8 @@ def say_nothing_of_connections() -> None:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def be_quiet() -> None:
-    """Turn off what Dask measures for its dashboard, in this process and in workers that it starts.
+def turn_off_dashboard() -> None:
+    """Turn off Dask's measurements for its dashboard, in this process and in workers that it starts.
 
     Workers look at their own stack a hundred times a second, and at their memory ten times, which is of no use where
     all of them wait for compilers.

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 2.0
 """Maximum age of the list of workers in seconds."""
 MOST_FAILURES = 10
-"""Number of other failures, such as a hanging worker, after which the run ends."""
+"""Number of failures of one compilation, such as hanging workers, after which the run ends; lost connections to the
+scheduler do not count."""
 SLICE_SECONDS = 0.5
 LIFE_SECONDS = 5.0
 """Interval in seconds for checking that a task's worker is alive."""
@@ -35,7 +36,7 @@ HUNG_SECONDS = 30.0
 SUSPECT_SECONDS = 300.0
 """Seconds for which a hung worker gets no tasks."""
 MOST_DEATHS = 5
-"""Number of retries of a compilation whose workers all died, since it may be the cause."""
+"""Number of times that all workers of a compilation may die before it counts as their cause."""
 
 FORGOTTEN_AT_ONCE = 16
 """Maximum number of finished tasks whose replies workers keep."""
@@ -47,7 +48,7 @@ class WorkersDiedError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Workers:
-    """The workers as of the last request.
+    """The workers that the scheduler listed when it was last asked.
 
     Attributes:
         compilers: number of simultaneous compilers by worker address.
@@ -63,10 +64,10 @@ class Link:
     """A connection to a cluster that reconnects when it breaks. Threads may share it.
 
     Attributes:
-        options: where the cluster is.
-        report: called with what happens to the cluster.
-        shelf: folder of the workers' files; theirs by default.
-        refused: why a worker gets nothing, by address.
+        options: address of the cluster, and how to connect to it.
+        report: called with notes on the connection and the workers.
+        shelf: folder of the workers' files; by default each worker uses its own.
+        refused: reasons why workers get no compilations, by address.
     """
 
     options: ClusterOptions
@@ -87,24 +88,25 @@ class Link:
         """How many compilers each worker runs at once; waits for the first worker.
 
         Raises:
-            ToolError: there is no scheduler, or no worker that fits, for longer than patience allows.
+            ToolError: there is no scheduler, or no worker that fits, for ``patience_seconds``.
         """
         return tuple(self._wait_for_workers(threading.Event()).values())
 
     def answer(self, parcel: Parcel) -> Reply:
-        """The reply of a worker.
+        """Let a worker compile a parcel, on other workers again if one fails; return the reply.
 
         Raises:
-            CancelledError: another thread ends what runs, as it was interrupted.
-            MlgokitError: what the compilation raises.
-            ToolError: there is no scheduler, or no worker that fits, for longer than patience allows.
-            WorkersDiedError: the parcel ends its workers.
+            CancelledError: the run was interrupted in another thread.
+            MlgokitError: any error that the compilation raises.
+            ToolError: there is no scheduler, or no worker that fits, for ``patience_seconds``.
+            WorkersDiedError: all workers that had the parcel died.
         """
         stopped = threading.Event()
         with process.call_on_kill(stopped.set):
-            return self._answer(parcel, stopped)
+            return self._answer_parcel(parcel, stopped)
 
-    def _answer(self, parcel: Parcel, stopped: threading.Event) -> Reply:
+    def _answer_parcel(self, parcel: Parcel, stopped: threading.Event) -> Reply:
+        """Submit a parcel until a worker has compiled it, sending the files that the worker lacks."""
         counts, worker = Counter[str](), ""
         while True:
             workers = self._wait_for_workers(stopped)
@@ -112,13 +114,13 @@ class Link:
                 worker = self._usual_worker(parcel, workers)
             reply = None
             try:
-                reply = self._ask(parcel, worker, stopped)
+                reply = self._submit(parcel, worker, stopped)
             except MlgokitError:
                 raise
             except (Exception, asyncio.CancelledError) as error:
                 if stopped.is_set():
                     raise
-                self._count(error, counts, parcel)
+                self._count_failure(error, counts, parcel)
             if reply is None:
                 worker = ""
             elif reply.refused:
@@ -126,18 +128,18 @@ class Link:
                 worker = ""
             elif reply.missing:
                 worker = reply.worker
-                self._send(worker, parcel, reply.missing)
+                self._send_files(worker, parcel, reply.missing)
             else:
                 with self._lock:
                     self._last[parcel.module.name] = reply.worker
                 return reply
 
-    def _count(self, error: BaseException, counts: Counter[str], parcel: Parcel) -> None:
+    def _count_failure(self, error: BaseException, counts: Counter[str], parcel: Parcel) -> None:
         """Count a failure, and raise after too many of its kind."""
         counts["deaths"] += is_death(error)
         if counts["deaths"] >= MOST_DEATHS:
             raise WorkersDiedError from error
-        # A scheduler that is lost comes back, or patience ends; what breaks while it is there may break for ever.
+        # A lost scheduler comes back or the wait for it ends; a failure while it is there may repeat for ever.
         counts["failures"] += not self._drop_if_lost(error)
         if counts["failures"] >= MOST_FAILURES:
             raise ToolError(
@@ -161,12 +163,12 @@ class Link:
             with contextlib.suppress(Exception):
                 cluster.close(timeout=CONNECT_SECONDS)
 
-    def _ask(self, parcel: Parcel, worker: str, stopped: threading.Event) -> Reply:
-        """Make one attempt."""
+    def _submit(self, parcel: Parcel, worker: str, stopped: threading.Event) -> Reply:
+        """Submit a parcel once, to ``worker`` if it is not empty, and wait for the reply."""
         client = self._connect(stopped)
         key = f"compile-{parcel.module.name}-{uuid.uuid4().hex}"
         with self._lock:
-            avoided = {*self.refused, *self._hung()}
+            avoided = {*self.refused, *self._hung_workers()}
             chosen = [worker] if worker else [address for address in self._workers.compilers if address not in avoided]
             self._running[worker] += 1
         future = client.submit(
@@ -202,7 +204,7 @@ class Link:
             finished.release()
 
     def _wait(self, client: Any, key: str, future: Any, stopped: threading.Event) -> Reply:
-        """Wait for the reply of a task, unless its worker hangs or there is no worker.
+        """Wait for the reply of a task; raise if its worker hangs or there is no worker.
 
         The compilation has a deadline on its worker, so a task may take any time as long as there is a live worker:
         others may come before it.
@@ -235,13 +237,13 @@ class Link:
             if silent > self.options.patience_seconds:
                 raise self._no_worker_error()
 
-    def _hung(self) -> set[str]:
-        """The workers that hang, which get no tasks for a while."""
+    def _hung_workers(self) -> set[str]:
+        """The workers that hung within the last :data:`SUSPECT_SECONDS`, which get no tasks."""
         now = time.monotonic()
         return {worker for worker, since in self._suspects.items() if now - since < SUSPECT_SECONDS}
 
-    def _send(self, worker: str, parcel: Parcel, digests: tuple[str, ...]) -> None:
-        """Send files to a worker, unless another thread is just doing that; the next attempt shows what is missing."""
+    def _send_files(self, worker: str, parcel: Parcel, digests: tuple[str, ...]) -> None:
+        """Send files to a worker, one thread at a time; what is still missing shows at the next attempt."""
         with self._lock:
             sending = self._sending.setdefault(worker, threading.Lock())
         with sending:
@@ -267,19 +269,20 @@ class Link:
         return last if parcel.request.reuse and idle else ""
 
     def _refuse(self, worker: str, why: str) -> None:
+        """Give a worker no more compilations, and report why."""
         with self._lock:
             if worker not in self.refused:
                 self.refused[worker] = why
                 self.report(0, 1, f"worker {worker} gets nothing: {why}")
 
     def _wait_for_workers(self, stopped: threading.Event) -> dict[str, int]:
-        """Wait for at least one usable worker; their numbers of compilers, by address."""
+        """Wait for at least one usable worker; return the number of compilers of each, by address."""
         begin = time.monotonic()
         reported = False
         while True:
             known = self._compilers_of_all(stopped)
             with self._lock:
-                avoided = {*self.refused, *self._hung()}
+                avoided = {*self.refused, *self._hung_workers()}
                 fitting = {address: count for address, count in known.items() if address not in avoided}
             if fitting:
                 return fitting
@@ -346,10 +349,10 @@ class Link:
 
 
 async def _arrive(future: Any) -> Any:
-    """The result of a task.
+    """Wait for the result of a task.
 
-    A ``result(timeout=...)`` that takes longer is cancelled, and with it what other threads wait for, as Dask fetches
-    all their results together.
+    ``future.result(timeout=...)`` would cancel the fetch at its timeout, and with it the fetches of other threads:
+    Dask fetches all results together.
     """
     return await future
 

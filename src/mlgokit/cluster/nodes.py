@@ -1,6 +1,6 @@
 """Dask's scheduler and worker without their HTTP servers.
 
-Dask takes classes here and has no setting for it, so these inherit. They keep the names, as Dask's settings go by them.
+Dask has no setting for this and takes classes, so these inherit. They keep the names, by which Dask finds its settings.
 A nanny has no such server.
 """
 

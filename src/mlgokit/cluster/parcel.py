@@ -28,17 +28,17 @@ class Setup:
     Attributes:
         mlgokit: version of this package.
         python: version of Python, major and minor, between which values are pickled.
-        major: of LLVM.
-        clang: the line that the client's clang prints.
-        programs: digests of the client's compiler and of its libraries of LLVM, by file name.
-        residents: whether compilers stay between compilations.
-        known_functions: whether known functions are not generated again.
-        known_decisions: whether compilers end where what they decided is known.
+        major: LLVM's major version.
+        clang: the version line that the client's clang prints.
+        programs: digests of the client's compiler and of its LLVM libraries, by file name.
+        residents: whether workers keep resident compilers.
+        known_functions: whether code generation of known functions is skipped.
+        known_decisions: whether a compiler exits if it repeats known decisions.
         sandboxed: whether compilers run in a sandbox.
-        recheck: which compilations with something reused are made again.
-        keep_hot: see :class:`~mlgokit.compiler.compile.ClangCompiler`.
-        memory_bytes: what the user allows each compiler; ``None`` for the usual.
-        file_bytes: the same, of a file.
+        recheck: draws the compilations with reuse that are repeated without, and compared.
+        keep_hot: percentage of profile counts, as in :class:`~mlgokit.compiler.compile.ClangCompiler`.
+        memory_bytes: the user's memory limit of each compiler; ``None`` for the default.
+        file_bytes: the user's limit on the size of each file that a compiler writes; ``None`` for the default.
     """
 
     mlgokit: str
@@ -61,12 +61,12 @@ class Parcel:
     """A compilation request as it is sent to a worker.
 
     Attributes:
-        setup: the setup of the run.
-        module: with the client's paths.
-        request: with the client's paths, and the plugin named.
-        files: digest of each of these paths that is read, as it is spelled.
-        costs: what the module's plain compilation took, if that is known.
-        deadline: seconds of the compilation.
+        setup: requirements and settings of the run.
+        module: the module, with paths of the client.
+        request: the request, with paths of the client, and with its plugin named.
+        files: digests of the files that the compilation reads, by path as the module or request spells it.
+        costs: resources of the module's baseline compilation, if they are known.
+        deadline: deadline of the compilation in seconds.
     """
 
     setup: Setup
@@ -86,12 +86,12 @@ class Reply:
 
     Attributes:
         worker: address of the worker.
-        done: the compilation; a failed one if something is missing or was refused.
+        done: the compilation; a failed one if files are missing or the worker refused.
         missing: digests of files that the worker must get first.
-        refused: why this worker compiles nothing for this run; empty if it does.
-        costs: what the plain compilation took, if this was it.
-        object: the object file, if it was to be kept.
-        logs: the logs to be kept, by problem.
+        refused: why this worker cannot compile for this run; empty if it can.
+        costs: resources of the module's baseline compilation, if this was it.
+        object: content of the object file, if it was to be kept.
+        logs: contents of the logs to be kept, by problem.
     """
 
     worker: str = ""
@@ -110,7 +110,7 @@ def programs_of(loaded: Loaded) -> tuple[tuple[str, str], ...]:
 
 
 def setup_of(compiler: ClangCompiler) -> Setup:
-    """Make the requirements for compiling as ``compiler`` does."""
+    """Make the requirements on workers that compile as ``compiler`` does."""
     return Setup(
         mlgokit=package_version(),
         python=".".join(platform.python_version_tuple()[:2]),
@@ -158,8 +158,8 @@ def unpack(parcel: Parcel, place: Place, kept: Path) -> tuple[Module, CompileReq
 
     Args:
         parcel: the message.
-        place: returns the path of a file on the worker.
-        kept: folder for what the request keeps.
+        place: function that returns the path of a file on the worker.
+        kept: folder for the object and the logs that the request keeps.
     """
     placed = {path: str(place(digest, Path(path).name)) for path, digest in parcel.files.items()}
     module = parcel.module

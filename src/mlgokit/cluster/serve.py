@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mlgokit.cluster.address import ClusterOptions
-from mlgokit.cluster.connection import COMPILERS, be_quiet, security_of, threads_for, work_here
+from mlgokit.cluster.connection import COMPILERS, security_of, threads_for, turn_off_dashboard, use_private_folder
 from mlgokit.errors import ToolError
 from mlgokit.progress import Report, say_nothing
 
@@ -29,10 +29,10 @@ def serve(
     A process beside this one does the work, and is started again if it dies.
 
     Args:
-        options: where the scheduler is.
-        threads: compilations at once.
-        memory_bytes: of the worker and its compilers; the machine's if not given.
-        name: of the worker in Dask's dashboard.
+        options: address of the scheduler, and how to connect to it.
+        threads: number of simultaneous compilations.
+        memory_bytes: memory of the worker and its compilers; the machine's if not given.
+        name: name of the worker in Dask's dashboard.
         report: called when a scheduler is joined or lost.
 
     Raises:
@@ -44,14 +44,15 @@ def serve(
         import distributed
     except ImportError as error:
         raise ToolError("mlgokit worker: expected Dask, found none; pip install 'mlgokit[cluster]'") from error
-    be_quiet()
-    work_here()
+    turn_off_dashboard()
+    use_private_folder()
     lost = time.monotonic()
     while True:
         try:
-            joined = asyncio.run(
+            asyncio.run(
                 _serve_once(distributed, options, threads=threads, memory=memory_bytes, name=name, report=report)
             )
+            joined = True
         # A nanny that fails to start raises a RuntimeError, whose cause is what it met: a scheduler that ended.
         except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
             joined = False
@@ -69,8 +70,8 @@ def serve(
 
 async def _serve_once(
     distributed: Any, options: ClusterOptions, *, threads: int, memory: int | None, name: str, report: Report
-) -> bool:
-    """Join the scheduler and work until it is lost; return whether joining succeeded."""
+) -> None:
+    """Join the scheduler and work until the connection is lost; raise if joining fails."""
     from mlgokit.cluster.nodes import Worker
 
     scheduler = urlsplit(options.address)
@@ -92,14 +93,13 @@ async def _serve_once(
     finally:
         with contextlib.suppress(Exception):
             await nanny.close(timeout=5)
-    return True
 
 
 def address_towards(host: str, port: int | None) -> str:
     """The address of this machine on the network path to another, formatted for a URL.
 
     Raises:
-        OSError: the host has no address, or there is no way there.
+        OSError: the host has no address, or cannot be reached.
 
     Example:
         >>> address_towards("127.0.0.1", 8786)

@@ -31,7 +31,7 @@ KEPT_SECONDS = 7 * 24 * 3600.0
 """Age in seconds at which an unused file is deleted."""
 
 ATTEMPTS = 3
-"""To start the compiler of a setup."""
+"""Number of attempts to open the compiler of a setup."""
 _opening = threading.Lock()
 _compilers: dict[Setup, ClangCompiler | str] = {}
 """The compiler of each setup, or the reason why there is none."""
@@ -67,7 +67,7 @@ class Shelf:
 
         Raises:
             StorageError: the disk is full or not writable.
-            ValueError: the content is another one.
+            ValueError: the content has another digest.
         """
         if hashlib.sha256(data).hexdigest() != digest:
             raise ValueError(f"a file for the worker: expected the digest {digest[:12]}, found another; send it again")
@@ -88,6 +88,7 @@ class Shelf:
         return count
 
     def _has(self, path: str, digest: str) -> bool:
+        """Whether the file that the client has at a path is here, with this digest."""
         stored = self.place(digest, Path(path).name)
         if stored in self._seen:
             return stored.exists()
@@ -112,16 +113,16 @@ def compile_parcel(
     address: str = "",
     seats: contextlib.AbstractContextManager[object] | None = None,
 ) -> Reply:
-    """Compile a request, or reply which files are missing.
+    """Compile a request; or reply which files are missing, or why this worker cannot compile for the run.
 
     Args:
         parcel: the compilation.
-        shelf: folder of the worker's files; that of the user by default.
+        shelf: folder of the worker's files; below the user's cache by default.
         address: address of this worker.
-        seats: is entered while a compiler runs.
+        seats: context that is held while a compiler runs, and bounds how many run at once.
 
     Raises:
-        MlgokitError: what :meth:`~mlgokit.compiler.compile.ClangCompiler.compile` raises, with the worker's name.
+        MlgokitError: an error of :meth:`~mlgokit.compiler.compile.ClangCompiler.compile`, with the worker's name.
     """
     files = open_shelf(shelf)
     compiler = _compiler_for(parcel.setup, files)
@@ -159,11 +160,11 @@ def _with_own_paths(sentence: str, parcel: Parcel, files: Shelf) -> str:
 
 
 def put_files(files: Mapping[str, tuple[tuple[str, ...], bytes]], *, shelf: Path | None = None) -> None:
-    """Keep files that a parcel needs.
+    """Store files that a parcel needs on this worker.
 
     Args:
-        files: by digest, the names of each and its content.
-        shelf: as for :func:`compile_parcel`.
+        files: names and content of each file, by digest.
+        shelf: folder of the worker's files; below the user's cache by default.
     """
     files_here = open_shelf(shelf)
     for digest, (names, data) in files.items():
@@ -188,6 +189,7 @@ def open_shelf(folder: Path | None = None) -> Shelf:
 
 
 def _compiler_for(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
+    """The compiler of a setup, opened when it is first needed; or why there is none."""
     with _opening:
         if setup not in _compilers:
             _compilers[setup] = open_with_retries(lambda: _open_compiler(setup, shelf))
@@ -209,6 +211,7 @@ def open_with_retries(make: Callable[[], ClangCompiler | str]) -> ClangCompiler 
 
 
 def _open_compiler(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
+    """Open this worker's clang for a setup; or return why it does not meet the requirements."""
     mine = (package_version(), ".".join(platform.python_version_tuple()[:2]))
     if mine != (setup.mlgokit, setup.python):
         return (

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from mlgokit.builds.compilers import WORKERS, reached
+from mlgokit.builds.compilers import WORKERS, cluster_options
 from mlgokit.cluster.serve import serve
 from mlgokit.compiler.limits import GIB
 from mlgokit.errors import UsageError
@@ -45,7 +45,7 @@ def run(config: Worker, *, report: Report = say_nothing) -> dict[str, Any]:
     """
     if config.threads < 1:
         raise UsageError(f"--threads: expected at least one, found {config.threads}; correct it")
-    options = reached(config.scheduler, config)
+    options = cluster_options(config.scheduler, config)
     if options.local_workers:
         raise UsageError(
             f"mlgokit worker {config.scheduler}: expected a scheduler to join, found none; start one first"

@@ -21,7 +21,7 @@ MOST_BYTES = 512 << 20
 """Limit on the total size of the requested arrays of a file. The largest is a compiler's log, whose size is limited."""
 MOST_ARRAYS = 64
 
-# What zipfile and numpy say of damaged files (found by mutating them), and of numbers that are none of ours.
+# What zipfile and numpy raise for damaged files (found by mutating them), and for arrays of unexpected types.
 DAMAGE = (
     OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, ArithmeticError, RuntimeError, SystemError,
     struct.error, zipfile.BadZipFile, zlib.error,
@@ -40,17 +40,17 @@ class TooLargeError(ValueError):
     """The arrays take more bytes than such a file may have."""
 
 
-def arrays_in(data: bytes, names: Collection[str], *, most_bytes: int = MOST_BYTES) -> Arrays:
+def read_arrays(data: bytes, names: Collection[str], *, most_bytes: int = MOST_BYTES) -> Arrays:
     """Read the arrays of an npz file in memory whose names are among ``names``; no other is decompressed.
 
     Args:
-        data: the file.
-        names: of the arrays to read; missing ones are no error.
-        most_bytes: limit of their total size.
+        data: content of the file.
+        names: names of the arrays to read; missing ones are no error.
+        most_bytes: limit on the total size of these arrays.
 
     Raises:
-        TooLargeError: they would be larger; nothing was decompressed.
-        ValueError: or another of :data:`DAMAGE`, the file is damaged.
+        TooLargeError: the arrays would be larger; nothing was decompressed.
+        ValueError: the file is damaged; this may also be another error of :data:`DAMAGE`.
     """
     with open_zip(io.BytesIO(data), most_bytes=len(data)) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
@@ -62,10 +62,10 @@ def arrays_in(data: bytes, names: Collection[str], *, most_bytes: int = MOST_BYT
         size = sum(member.file_size for member in wanted.values())
         if size > most_bytes:
             raise TooLargeError(f"{format_bytes(size)} of arrays, of which at most {format_bytes(most_bytes)} are read")
-        return {name: _array_in(archive, name, member) for name, member in wanted.items()}
+        return {name: _read_array(archive, name, member) for name, member in wanted.items()}
 
 
-def _array_in(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+def _read_array(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
     """Read one array; it has to have the size that both the archive's directory and its own header state.
 
     numpy's own reader allocates what the header states before it checks that the data exists.
@@ -77,7 +77,9 @@ def _array_in(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> n
         length = int.from_bytes(begin[len(_MAGIC) :], "little")
         header = _HEADER.fullmatch(file.read(length))
         if header is None or not begin.startswith(_MAGIC):
-            raise ValueError(f"{name}: expected an array of numbers or text, as numpy keeps it")
+            raise ValueError(
+                f"{name}: expected the header of a .npy file with numbers or fixed-width text, found another header"
+            )
         dtype = np.dtype(header[1].decode())
         shape = tuple(int(word) for word in header[3].split(b",") if word.strip())
         size = member.file_size - len(begin) - length
@@ -93,7 +95,7 @@ def _array_in(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> n
 
 
 def unpacked_bytes(arrays: Arrays) -> int:
-    """The total size of saved arrays, as :func:`arrays_in` counts it."""
+    """The total size of saved arrays, as :func:`read_arrays` counts it."""
     return sum(array.nbytes + _HEADER_BYTES for array in arrays.values())
 
 
@@ -101,11 +103,12 @@ def column(arrays: Arrays, name: str, kind: str, *, width: int = 0) -> npt.NDArr
     """Return the array [N] or [N, width] of that name, checking that its dtype has the kind ``kind``, such as ``u``.
 
     Raises:
-        KeyError: there is none of that name.
-        ValueError: it is another.
+        KeyError: there is no array of that name.
+        ValueError: the array has another kind or shape.
     """
     array = arrays[name]
     fits = array.ndim == (2 if width else 1) and (not width or array.shape[1] == width)
     if array.dtype.kind != kind or not fits:
-        raise ValueError(f"{name}: an array of {array.dtype} {array.shape}")
+        shape = f"[N, {width}]" if width else "[N]"
+        raise ValueError(f"{name}: expected an array {shape} of kind {kind!r}, found {array.dtype} {array.shape}")
     return array

@@ -76,7 +76,7 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
 
 
 def is_copy(folder: Path, copy: Path, *, without: Path | None = None) -> bool:
-    """Whether :func:`copy_sources` would make a copy with the same contents again."""
+    """Whether a copy by :func:`copy_sources` still has the contents of its folder."""
     compared = filecmp.dircmp(folder, copy, ignore=[], hide=[])
 
     def is_same(place: Path, one: filecmp.dircmp[str]) -> bool:
@@ -89,7 +89,7 @@ def is_copy(folder: Path, copy: Path, *, without: Path | None = None) -> bool:
 
 
 def _left_out(place: Path, names: Iterable[str], without: Path | None) -> tuple[set[str], set[str]]:
-    """Of the names in a folder, mlgokit's own files and ``without``; and folders that CMake or Meson configured."""
+    """Select from names in a folder mlgokit's own files and ``without``, and folders that CMake or Meson configured."""
     kept_out = None if without is None else without.resolve()
     ours = {
         name

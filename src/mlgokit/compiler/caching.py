@@ -15,7 +15,7 @@ from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.request import HEURISTIC, PLAIN, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.shared_store import SharedStore
-from mlgokit.compiler.store import compilation_in, load_compilation, save_compilation
+from mlgokit.compiler.store import decode_compilation, load_compilation, save_compilation
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.files import atomic_write, digest_cached
 from mlgokit.manifest import digest_value
@@ -23,7 +23,7 @@ from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 
 KEY_VERSION = 2
-"""Of keys and records. Those of a version have a folder of their own, so that none is taken for one of another."""
+"""Version of keys and records; each has a folder of its own, so that no record is taken for one of another version."""
 FOLDER = f"version-{KEY_VERSION}"
 
 
@@ -37,9 +37,9 @@ class CachingCompiler:
     Attributes:
         compiler: compiles on a cache miss.
         store: folder of finished compilations.
-        loaded: digests of that compiler; filled by :func:`open_caching`.
-        recheck: samples cache hits that are compiled again.
-        shared: a store shared with other machines, read on a miss of the own one, and written; ``None`` for none.
+        loaded: digests of that compiler's program and libraries; filled by :func:`open_caching`.
+        recheck: draws the cache hits that are compiled again.
+        shared: a store shared with other machines, read on a miss in ``store``, and written to; ``None`` for none.
     """
 
     compiler: Compiler
@@ -92,13 +92,13 @@ class CachingCompiler:
         name = f"{FOLDER}/{digest[:2]}/{digest}.npz"
         explored = use is not None and use.explores
         baseline = use is None or (not explored and set(use.policies.values()) == {HEURISTIC})
-        known = self._recall(name, problem=INLINE_SIZE.name if use is None else use.logs[0])
+        known = self._load(name, problem=INLINE_SIZE.name if use is None else use.logs[0])
         if known is not None and baseline and not known.ok:
             known = None
-        lost = known is None or (
+        is_incomplete = known is None or (
             known.decision_count > 0 and any(not log.exists() for log in request.keep_logs.values())
         )
-        if known is not None and not lost and not self.recheck.draws(digest):
+        if known is not None and not is_incomplete and not self.recheck.draws(digest):
             return known
         done = self.compiler.compile(module, request)
         self.loaded.check()
@@ -107,16 +107,16 @@ class CachingCompiler:
             stored = dataclasses.replace(done, decisions=dataclasses.replace(done.decisions, site=None))
             done = done if done.logs else stored
         ended = done.killed or done.status in {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}
-        if known is not None and not lost and ended:
+        if known is not None and not is_incomplete and ended:
             return known
-        # What was changed while the compiler read it has no key.
+        # An input that changed while the compiler ran has another key now.
         if ended or (baseline and not done.ok and known is None) or self._key(module, request) != key:
             return done
         mismatch = "" if known is None else difference(known, stored)
         if baseline and not done.ok:
-            self._keep(name, None)
+            self._save(name, None)
         elif known is None or mismatch:
-            self._keep(name, stored)
+            self._save(name, stored)
         if mismatch:
             raise stale_error(
                 module.name,
@@ -126,9 +126,9 @@ class CachingCompiler:
                 remedy="use another store, and report this sentence; in this one other results may be old too",
             )
         # Times differ from run to run, and a check changes no result.
-        return done if known is None or lost else known
+        return done if known is None or is_incomplete else known
 
-    def _recall(self, name: str, *, problem: str) -> Compilation | None:
+    def _load(self, name: str, *, problem: str) -> Compilation | None:
         """Read a record from our own store, or else from the shared one."""
         path = self.store / name
         if self.shared is None or path.exists():
@@ -136,12 +136,12 @@ class CachingCompiler:
         data = self.shared.fetch(name, most_bytes=MOST_BYTES)
         if data is None:
             return None
-        stored = compilation_in(data, problem=problem, where=f"{self.shared.url}/{name}")
+        stored = decode_compilation(data, problem=problem, where=f"{self.shared.url}/{name}")
         if stored is not None:
             atomic_write(path, data)
         return stored
 
-    def _keep(self, name: str, done: Compilation | None) -> None:
+    def _save(self, name: str, done: Compilation | None) -> None:
         """Write a compilation to both stores, or remove it from both."""
         path = self.store / name
         if done is None:
@@ -158,7 +158,7 @@ class CachingCompiler:
 
     def _key(self, module: Module, request: CompileRequest) -> dict[str, object] | None:
         """The fields of the cache key; ``None`` if not all inputs are known, so that nothing is cached."""
-        if not _is_kept(request) or request.lto or has_hidden_inputs(module.command_line):
+        if not _is_cached(request) or request.lto or has_hidden_inputs(module.command_line):
             return None
         key: dict[str, object] = {"version": KEY_VERSION, "compiler": self.loaded.facts, "regalloc": request.regalloc}
         use, plugin = request.use, self.compiler.plugin
@@ -180,7 +180,7 @@ class CachingCompiler:
         return key | {"flips": flips}
 
 
-def _is_kept(request: CompileRequest) -> bool:
+def _is_cached(request: CompileRequest) -> bool:
     """Whether a request is cached: only if the key covers everything that affects its outcome."""
     use = request.use
     if request.keep_object is not None:
@@ -206,9 +206,9 @@ def open_caching(
 
     Args:
         compiler: compiles on a cache miss.
-        store: the folder.
-        recheck: samples cache hits that are compiled again.
-        shared: a store shared with other machines.
+        store: folder of finished compilations.
+        recheck: draws the cache hits that are compiled again.
+        shared: a store shared with other machines; ``None`` for none.
     """
     return CachingCompiler(compiler=compiler, store=store, loaded=compiler.loaded, recheck=recheck, shared=shared)
 

@@ -58,9 +58,9 @@ class InlineDecisions:
         by_table: [T] whether the decision table answered; empty in records of older versions.
         heuristic: [T] LLVM's default decisions; empty if they were not requested.
         site: [T] keys of the call sites; empty in cached compilations with exploration.
-        names: [F] the features.
+        names: [F] names of the features.
         rows: [V] ascending positions of the decisions whose features are kept.
-        values: int64 [V, F].
+        values: int64 [V, F] features of these decisions.
     """
 
     caller: Ints
@@ -83,7 +83,7 @@ class InlineDecisions:
         """[T] keys of the call sites.
 
         Raises:
-            UsageError: they were not kept.
+            UsageError: the keys were not kept.
         """
         if self.site is None:
             raise UsageError(
@@ -116,8 +116,8 @@ def decode_decisions(
     """Decode the inlining decisions in a log of the plugin.
 
     Args:
-        log: of the inliner.
-        keep: the decisions whose features are kept.
+        log: training log of the inliner.
+        keep: which decisions keep their features.
         flips: keys of call sites, with the decision in bit 0. If given, exactly these count as flips where the decision
             table answered; otherwise a flip is a decision that was less likely than its opposite.
         defaults_known: whether the log has LLVM's decision everywhere.
@@ -190,16 +190,16 @@ class Compilation:
     Attributes:
         status: how it ended; the value is the sentence to show.
         reason: the compiler's first error, or what was wrong with its output; empty for success.
-        sizes: the object's sizes, when it could be read.
-        decisions: of the inliner, if its log was requested.
-        decision_count: observations in all requested logs.
-        logs: by problem, the logs, if they were to be kept; a problem without decisions has none.
+        sizes: sizes of the object, if it could be read.
+        decisions: decisions of the inliner, if its log was requested.
+        decision_count: number of observations in all requested logs.
+        logs: logs by problem, if they were to be kept; a problem without decisions has none.
         regalloc: costs of register allocation by function, if requested.
         changes: functions that optional passes of the optimizer changed, if requested.
         tried: results of the requested trials, by function in the order of compilation.
         user_seconds: processor time of the compiler.
         wall_seconds: elapsed time.
-        killed: signal 9 ended the compiler, which comes from outside.
+        killed: whether signal 9 ended the compiler, as when memory runs out; this says nothing about the module.
     """
 
     status: CompileStatus

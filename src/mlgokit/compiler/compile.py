@@ -48,7 +48,7 @@ the llvm-symbolizer in PATH."""
 
 THINLTO_INDEX = "-fthinlto-index="
 
-_WANTED = (("GLIBC_TUNABLES", ":", "glibc.malloc.hugetlb", "=1"), ("MALLOC_CONF", ",", "thp", ":always"))
+_LARGE_PAGES = (("GLIBC_TUNABLES", ":", "glibc.malloc.hugetlb", "=1"), ("MALLOC_CONF", ",", "thp", ":always"))
 """For glibc and for the jemalloc of rustc: environment variable, separator of its settings, the setting for large
 pages, and its value."""
 
@@ -85,18 +85,18 @@ class ClangCompiler:
     """The user's clang, with the plugin where a request uses it.
 
     Attributes:
-        toolchain: whose clang.
+        toolchain: LLVM installation with the clang.
         plugin: the plugin of a use that names none.
-        workers: how many compilations are best made at once.
+        workers: best number of simultaneous compilations.
         timeout_seconds: deadline of one compilation.
         residents: resident compilers, for modules that are compiled many times under the plugin; not for ThinLTO, nor
             for costs of register allocation. A failure in one is compiled again without it, so that the outcome never
             depends on it.
-        known: by module, functions whose code generation is skipped; sizes still are those of the whole object.
-        decided: sizes of objects by the inliner's decisions, so that a compiler exits once it has made the same ones.
-        recheck: samples compilations with reuse that are repeated without, and compared.
+        known: cached functions by module, whose code generation is skipped; sizes still are those of the whole object.
+        decided: cached sizes of objects by the inliner's decisions; a compiler that repeats these decisions exits.
+        recheck: draws the compilations with reuse that are repeated without, and compared.
         limits: resource limits of each compilation.
-        sandbox: where compilers run; ``None`` for no sandbox.
+        sandbox: sandbox of the compilers; ``None`` for none.
         keep_hot: percentage of a module's profile counts; the functions that make them up are left to LLVM by the
             compiler's own plugin. A plugin that a use names has this setting inside.
         room: checks for free disk space before each compilation; ``None`` for no check.
@@ -143,7 +143,7 @@ class ClangCompiler:
         with self._enough_memory(module):
             done = compile_with_reuse(known, functools.partial(_compile, self, module, request, content))
         if content and done.ok and request.use is not None and self.recheck.draws(_draw_name(module, request.use)):
-            self._check(module, request, request.use, done, known)
+            self._recheck_reuse(module, request, request.use, done, known)
         return done
 
     def _enough_memory(self, module: Module) -> contextlib.AbstractContextManager[None]:
@@ -152,7 +152,9 @@ class ClangCompiler:
             return contextlib.nullcontext()
         return self.memory.acquire(self.limits.expected_memory(module.name, bitcode_bytes=module.bitcode_bytes))
 
-    def _check(self, module: Module, request: CompileRequest, use: PluginUse, done: Compilation, known: Known) -> None:
+    def _recheck_reuse(
+        self, module: Module, request: CompileRequest, use: PluginUse, done: Compilation, known: Known
+    ) -> None:
         """Compile again without reuse, and compare. Trials are left out, since they do not change the object."""
         alone = dataclasses.replace(
             request,
@@ -167,7 +169,7 @@ class ClangCompiler:
             raise stale_error(
                 module.name,
                 mismatch,
-                memory=_name_reuse(known),
+                memory=_reuse_name(known),
                 key={
                     **module_facts(module),
                     "known objects": 0 if known.objects is None else len(known.objects.sizes),
@@ -196,14 +198,15 @@ class ClangCompiler:
             return ""
 
 
-def _name_reuse(known: Known) -> str:
-    """Name the kind of reuse that most likely took part in a compilation."""
+def _reuse_name(known: Known) -> str:
+    """A name for the kind of reuse that most likely took part in a compilation, for an error."""
     if known.objects is not None and known.objects.sizes:
-        return "decisions that are known"
-    return "functions that are known" if known.codes else "a compiler that stayed"
+        return "known decisions"
+    return "known functions" if known.codes else "a resident compiler"
 
 
 def _draw_name(module: Module, use: PluginUse) -> str:
+    """A key of a compilation, by which :meth:`Recheck.draws` decides whether to repeat it."""
     return f"{module.name} {hashlib.sha256(use.decisions).hexdigest()} {use.seed}"
 
 
@@ -228,10 +231,10 @@ def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
     return plugin.absolute()
 
 
-def _words(
+def _line_composer(
     toolchain: Toolchain, module: Module, request: CompileRequest, plugin: Path | None, record: Path | None
 ) -> Callable[..., Sequence[str]]:
-    """Return a function that makes the command line of a module from the path of its output.
+    """Return a function that composes the command line of a module for the path of its output.
 
     The function raises :class:`InputError` for a command line that the option check refuses.
     """
@@ -247,8 +250,8 @@ def _words(
     )
 
 
-def _settings(compiler: ClangCompiler, module: Module, use: PluginUse | None, folder: Path) -> dict[str, str]:
-    """The plugin's environment variables."""
+def _plugin_settings(compiler: ClangCompiler, module: Module, use: PluginUse | None, folder: Path) -> dict[str, str]:
+    """The plugin's environment variables for a compilation; their files go to ``folder``."""
     if use is None:
         return {}
     kept = {"MLGOKIT_KEEP_HOT": repr(compiler.keep_hot)} if compiler.keep_hot and use.plugin is None else {}
@@ -280,13 +283,13 @@ def _compile(
         environment = compiler_environment()
         # What a killed compiler leaves behind goes with this folder.
         environment["TMPDIR"] = scratch
-        settings = _settings(compiler, module, use, folder)
+        settings = _plugin_settings(compiler, module, use, folder)
         if box is not None:
             environment = with_large_pages(inside_environment(environment))
             settings = box.settings(settings, folder)
         settings |= known.settings(folder)
         plugin = plugin_of(compiler.plugin, use)
-        words = _words(compiler.toolchain, module, request, plugin, record)
+        words = _line_composer(compiler.toolchain, module, request, plugin, record)
         try:
             line = words(output=output)
         except InputError as error:
@@ -373,7 +376,7 @@ def with_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
         {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=0', 'MALLOC_CONF': 'thp:never'}
     """
     variables = dict(environment)
-    for variable, between, name, value in _WANTED:
+    for variable, between, name, value in _LARGE_PAGES:
         settings = [setting for setting in variables.get(variable, "").split(between) if setting]
         if not any(setting.startswith(name + value[0]) for setting in settings):
             variables[variable] = between.join([*settings, name + value])

@@ -19,11 +19,11 @@ def cxx_library_of(program: Path) -> str:
         status = program.stat()
     except OSError:
         return LIBSTDCXX
-    return _look(program, status.st_mtime_ns, status.st_size)
+    return _inspect(program, status.st_mtime_ns, status.st_size)
 
 
 def cxx_library_options(library: str) -> tuple[str, ...]:
-    """What makes clang compile and link with a C++ library; without an option it takes the system's.
+    """The options with which clang compiles and links with a C++ library; without one it takes the system's.
 
     Example:
         >>> cxx_library_options(LIBCXX), cxx_library_options(LIBSTDCXX)
@@ -33,7 +33,8 @@ def cxx_library_options(library: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _look(program: Path, _mtime_ns: int, _size_bytes: int) -> str:
+def _inspect(program: Path, _mtime_ns: int, _size_bytes: int) -> str:
+    """Look for libc++ in the dynamic strings of a program; cached as long as the file is the same."""
     try:
         elf = read_elf(program)
     except InputError:

@@ -51,16 +51,16 @@ class ModuleDescription:
         reason: the compiler's first error, or what was wrong; empty for success.
         identity: of the whole module; equal modules have equal ones whatever they name things. It begins with the
             LLVM major, as those of different majors cannot be compared.
-        functions: how many are defined.
-        declarations: functions that are only declared, without LLVM's intrinsics.
-        global_bytes: of variables with an initial value.
-        language: of the debug information (``DW_LANG_C11``), empty without.
+        functions: number of functions that are defined.
+        declarations: number of functions that are only declared, without LLVM's intrinsics.
+        global_bytes: size of the variables that have an initial value.
+        language: language by the debug information (``DW_LANG_C11``); empty without debug information.
         columns: [C] LLVM's own function properties under its names, then ours: ``instructions``, ``call_sites``,
             ``decidable_call_sites`` (direct calls to what the module defines), ``arguments``, ``blocks``, ``opcode_*``.
         names: [F] symbol names.
-        linkages: [F] as in IR: ``internal``, ``linkonce_odr``, ...
-        identities: [F] of each function: equal ones have the same body, and refer to bodies that are the same.
-        values: [F, C] the numbers.
+        linkages: [F] linkages as in IR: ``internal``, ``linkonce_odr``, ...
+        identities: [F] identities of the functions: equal ones have equal bodies, and refer to equal bodies.
+        values: [F, C] numbers in the columns.
         wall_seconds: elapsed time.
     """
 
@@ -102,14 +102,14 @@ def describe_module(
     """Describe one module; a failure is a result with a ``reason``.
 
     Args:
-        toolchain: whose clang.
-        plugin: built for that clang, see :func:`mlgokit.compiler.plugin_build.build_plugin`.
-        bitcode: the module.
-        command_line: its recorded ``-cc1`` options. At the start only the target triple of them is used.
-        allowed_options: see :attr:`mlgokit.module.Module.allowed_options`.
-        at: before or after the passes.
+        toolchain: LLVM installation with the clang.
+        plugin: plugin for that clang, see :func:`mlgokit.compiler.plugin_build.build_plugin`.
+        bitcode: path of the module's bitcode.
+        command_line: recorded ``-cc1`` options of the module. At the start only the target triple of them is used.
+        allowed_options: options that the user allowed, as in :attr:`mlgokit.module.Module.allowed_options`.
+        at: whether to describe the module before or after the passes.
         timeout_seconds: deadline of the compiler.
-        sandbox: where it runs; ``None`` for the open.
+        sandbox: sandbox of the compiler; ``None`` for none.
     """
     with tempfile.TemporaryDirectory(
         prefix="mlgokit-", dir=None if sandbox is None else sandbox.scratch, ignore_cleanup_errors=sandbox is not None

@@ -75,7 +75,7 @@ class DevelopmentCompiler:
         Raises:
             StorageError: the compiler found the disk full.
             ToolError: the compiler cannot be started, or was built without development mode.
-            UsageError: the use asks for more, or for a problem that LLVM does not have.
+            UsageError: the request contains anything else, or a problem that only the plugin has.
         """
         use = request.use
         if use is None:
@@ -100,7 +100,7 @@ class DevelopmentCompiler:
             )
             _check_mode(self.toolchain, done)
             failed = describe_failure(done, output, self.clang.timeout_seconds)
-            return failed or _read(done, output, request, folder)
+            return failed or _read_outputs(done, output, request, folder)
 
     def close(self) -> None:
         """Do nothing: there are no resident compilers."""
@@ -141,7 +141,7 @@ def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
         )
 
 
-def _read(done: process.Completed, output: Path, request: CompileRequest, folder: Path) -> Compilation:
+def _read_outputs(done: process.Completed, output: Path, request: CompileRequest, folder: Path) -> Compilation:
     """Make the record of a successful compilation from its output files."""
     ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
     try:

@@ -19,7 +19,7 @@ COMPILER = r"(?P<target>\w+(?:-\w+){1,3}-)?(?P<name>cc|gcc|clang|c\+\+|g\+\+|cla
 """Names of compilers, as a regular expression."""
 
 LINKER = r"(?P<target>\w+(?:-\w+){1,3}-)?ld(?P<kind>\.(?:lld|bfd|gold|mold))?(?:-\d+(?:\.\d+)*)?"
-"""Names of linkers, likewise."""
+"""Names of linkers, as a regular expression."""
 
 LANGUAGES = {
     "c": "cpp-output",
@@ -27,8 +27,8 @@ LANGUAGES = {
     "cpp-output": "cpp-output",
     "c++-cpp-output": "c++-cpp-output",
 }
-"""Languages, with that of their preprocessed text."""
-_OF_SUFFIX = {".c": "c", ".i": "cpp-output", ".ii": "c++-cpp-output"}
+"""Languages of sources, each with the language of its preprocessed text."""
+_LANGUAGE_OF_SUFFIX = {".c": "c", ".i": "cpp-output", ".ii": "c++-cpp-output"}
 _ASKS = frozenset(
     (
         "-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-dumpversion", "-dumpmachine", "-cc1", "-cc1as", "-r",
@@ -242,7 +242,8 @@ def _files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
 
 
 def _language(source: str, *, is_cxx: bool) -> str:
-    language = _OF_SUFFIX.get(_split(source)[1], "c++")
+    """The language of a source by its suffix, for a driver that compiles C as C++ or not."""
+    language = _LANGUAGE_OF_SUFFIX.get(_split(source)[1], "c++")
     return "c++" if is_cxx and language == "c" else language
 
 
@@ -252,7 +253,10 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def preprocessor_words(words: list[str], source: str) -> list[str]:
-    """Turn a call into one that preprocesses one of its sources; without input if the call names none."""
+    """The words of a call that preprocessing ``source`` needs: no outputs, no linker options and no other input.
+
+    To preprocess, add ``-E``. If ``source`` is not an input of the call, as ``""`` is not, no input is left.
+    """
     found: list[str] = []
     for unit in option_units(words):
         word = unit[0]
@@ -267,8 +271,8 @@ def lto_link(words: list[str], inputs: list[str], *, linker: str = "") -> str:
     """The linker that does link-time optimization in a link: ``lld``, ``other``, or empty without ``-flto``.
 
     Args:
-        words: of the link.
-        inputs: of the link.
+        words: words of the link.
+        inputs: paths of its inputs.
         linker: the linker's name, where the words are its own and not a driver's.
     """
     kinds = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
@@ -286,8 +290,8 @@ def separate_cache(words: list[str], key: str) -> str:
     round.
 
     Args:
-        words: of the link, a driver's or a linker's.
-        key: identifies compiler and plugin; the suffix of the folder's name.
+        words: words of the link, a driver's or a linker's.
+        key: digest of compiler and plugin; the suffix of the folder's name.
     """
     options = [part for word in words for part in (word.split(",") if word.startswith("-Wl,") else [word])]
     for option in reversed(options):

@@ -25,7 +25,7 @@ def named_files(command_line: tuple[str, ...]) -> Mapping[str, str]:
     """Find the files that the words of a command line name, with their SHA-256.
 
     Raises:
-        OSError: one exists and cannot be read.
+        OSError: a file exists and cannot be read.
     """
     digests: dict[str, str] = {}
     for path in _candidates(command_line):
@@ -46,7 +46,7 @@ def module_facts(module: Module) -> dict[str, object]:
     """Everything of a module that affects its compilation, by content; its name does not.
 
     Raises:
-        OSError: a file of it cannot be read.
+        OSError: one of its files cannot be read.
     """
     index = module.thinlto_index
     return {

@@ -79,10 +79,10 @@ def describe_exceeded_limit(limits: Limits, *, returncode: int, complaint: str, 
     """Describe the limit that ended a child; empty if none did.
 
     Args:
-        limits: that it had.
-        returncode: how it ended, as :mod:`subprocess` reports it; a shell's and bubblewrap's 128 and more count too.
-        complaint: what it printed on standard error.
-        printed_bytes: size of the larger of its two streams.
+        limits: limits of the child.
+        returncode: exit status as :mod:`subprocess` reports it, or 128 and the signal, as a shell and bubblewrap do.
+        complaint: standard error of the child.
+        printed_bytes: size of the larger of its two output streams.
     """
     if printed_bytes > limits.printed_bytes:
         return f"it printed more than {format_bytes(limits.printed_bytes)}, and was ended"
@@ -133,8 +133,8 @@ class ModuleLimits:
     Threads may share it.
 
     Attributes:
-        memory_bytes: the user's limit, which overrides the derived one; ``None`` without one.
-        file_bytes: the same.
+        memory_bytes: the user's limit on memory, which overrides the derived one; ``None`` without one.
+        file_bytes: the user's limit on files, which overrides the derived one; ``None`` without one.
         seconds: whether deadlines are derived too; not if the user gave one.
     """
 
@@ -182,8 +182,8 @@ class ModuleLimits:
         """The limits of one compilation.
 
         Args:
-            module: the name that :meth:`note` was given.
-            only_object: the compiler writes nothing but the object; the size of a log cannot be derived.
+            module: name of the module, as for :meth:`note`.
+            only_object: whether the compiler writes nothing but the object; the size of a log cannot be derived.
         """
         most, plain = self.default, self._plain.get(module)
         if plain is None or most.memory_bytes is None or most.file_bytes is None:

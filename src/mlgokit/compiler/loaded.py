@@ -29,8 +29,8 @@ class LoadedFile:
     """A program or library.
 
     Attributes:
-        path: where it is.
-        sha256: its digest.
+        path: path of the file.
+        sha256: digest of its content.
         stamp: device, inode, size and times when it was digested.
     """
 
@@ -81,13 +81,13 @@ def inspect_compiler(clang: Path, *, version: str, target: str, environment: Map
     """Digest the program and the libraries of a compiler, which is started for this and waits for its source.
 
     Args:
-        clang: the program, or a wrapper of it.
-        version: the line that it prints.
-        target: what it compiles for by default.
-        environment: in which it will compile.
+        clang: path of the compiler, or of a wrapper of it.
+        version: the version line that it prints.
+        target: its default target.
+        environment: environment of its compilations.
 
     Raises:
-        ToolError: it cannot be started, or does not read a source from its standard input.
+        ToolError: the compiler cannot be started, or does not read a source from its standard input.
     """
     paths = {Path(path) for path in _mapped_files(clang, environment)} | {clang.resolve()}
     files: list[LoadedFile] = []
@@ -103,6 +103,7 @@ def inspect_compiler(clang: Path, *, version: str, target: str, environment: Map
 
 
 def _digest(path: Path) -> str:
+    """Digest of a file; empty if it cannot be read."""
     try:
         return digest_cached(path)
     except OSError:
@@ -132,12 +133,12 @@ def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
                             "give another path"
                         )
                     time.sleep(_PAUSE_SECONDS)
-                return {path for pid in _members(child.pid) for path in _executable(pid)}
+                return {path for pid in _processes_in(child.pid) for path in _mapped_executables(pid)}
         finally:
             process.kill_group(child)
 
 
-def _members(group: int) -> Iterator[int]:
+def _processes_in(group: int) -> Iterator[int]:
     """List the processes of a group; a wrapper may start the compiler as another process."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -149,7 +150,7 @@ def _members(group: int) -> Iterator[int]:
                 yield int(entry.name)
 
 
-def _executable(pid: int) -> Iterator[str]:
+def _mapped_executables(pid: int) -> Iterator[str]:
     """Yield the files that a process maps as executable."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "surrogateescape").splitlines()

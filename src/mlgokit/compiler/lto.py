@@ -42,7 +42,7 @@ class LinkerCall:
 
     Attributes:
         words: the program and its arguments, without those that name outputs.
-        folder: where it runs.
+        folder: working directory of the call.
         left_out: words that were left out, except for the output.
     """
 
@@ -75,9 +75,9 @@ def link_for_object(module: Module, output: Path, *, plugin: Path | None, keeps:
     """Compose the linker's command line for the object of a module whose ``link_folder`` is set.
 
     Args:
-        module: a link.
+        module: a link as a module.
         output: where the object goes; ``-`` for standard output.
-        plugin: that it loads.
+        plugin: the plugin that the linker loads; ``None`` for none.
         keeps: whether the image is kept beside the object.
     """
     output = output if output == Path("-") else output.absolute()
@@ -121,7 +121,7 @@ def back_end(call: LinkerCall, identifier: str) -> tuple[str, ...]:
     """Compose the command line of a ThinLTO back end.
 
     Args:
-        call: the link.
+        call: the call of the linker.
         identifier: part of lld's name for the module: the object as the link spells it, or ``library(member at``.
     """
     return (*call.words, f"{_BACK_END}{identifier}")
@@ -138,16 +138,16 @@ def linker_call(
     """Find the call of lld in a link command, using clang's ``-###``.
 
     Args:
-        words: the command, a driver's or lld's own, with any output.
-        folder: where it runs.
+        words: the link command, a driver's or lld's own, with any output.
+        folder: working directory of the command.
         toolchain: the linker must belong to its LLVM, to load the plugin.
         timeout_seconds: deadline of each process.
         option: the command-line option that named the command, for errors.
 
     Raises:
         ToolError: the command cannot be started.
-        OtherLinkerError: it is a link by another linker than lld, or by one of another LLVM.
-        UsageError: it is not a link, or one with several LTO partitions.
+        OtherLinkerError: the linker is not lld, or belongs to another LLVM.
+        UsageError: the command is not a link, or has several LTO partitions.
     """
     call = list(words)
     if not _LLD.fullmatch(Path(call[0]).name):

@@ -44,8 +44,8 @@ class HostMemory:
     """Memory that processes of one user acquire and release, in the order in which they ask.
 
     Attributes:
-        bytes: total; a request for more runs alone.
-        folder: of their entries, by :func:`host_folder`.
+        bytes: memory that all requests share; a request for more runs alone.
+        folder: folder with one file for each request, by default :func:`host_folder`.
     """
 
     bytes: int = int(SHARE * MACHINE_BYTES)
@@ -56,16 +56,16 @@ class HostMemory:
         """Within the block, hold so many bytes; waits until they are free, or the run is interrupted."""
         stopped = threading.Event()
         with contextlib.ExitStack() as entry:
-            come = False
+            has_turn = False
             with contextlib.suppress(OSError), process.call_on_kill(stopped.set):
-                come = self._wait(entry, min(wanted, self.bytes), stopped)
-            if not come:
+                has_turn = self._wait(entry, min(wanted, self.bytes), stopped)
+            if not has_turn:
                 entry.close()
             yield
 
     def _wait(self, entry: contextlib.ExitStack, wanted: int, stopped: threading.Event) -> bool:
-        """Enter the queue and wait for our turn; ``entry`` leaves it. Returns whether the turn came."""
-        with self._list():
+        """Enter the queue and wait for our turn; closing ``entry`` leaves it. Returns whether the turn came in time."""
+        with self._lock_list():
             numbers = [number for number, *_ in self._entries()]
             name = f"{max(numbers, default=0) + 1:012d}-{wanted}"
             mine = self.folder / f"{name}-{_WAITS}"
@@ -78,14 +78,14 @@ class HostMemory:
                 return True
         deadline = time.monotonic() + LONGEST_SECONDS
         while time.monotonic() < deadline and not stopped.wait(_PAUSE_SECONDS):
-            with self._list():
+            with self._lock_list():
                 if self._is_turn(mine, wanted):
                     mine = mine.rename(self.folder / f"{name}-{_RUNS}")
                     return True
         return False
 
     def _is_turn(self, mine: Path, wanted: int) -> bool:
-        """Whether we are first in the queue, and enough is left."""
+        """Whether our request is the first that waits, and enough memory is left for it."""
         taken = 0
         for _, name, size, state in self._entries():
             if state == _RUNS:
@@ -109,6 +109,7 @@ class HostMemory:
         return sorted(entries, key=lambda entry: (entry[3] != _RUNS, entry[0]))
 
     def _is_alive(self, name: str) -> bool:
+        """Whether the process of a request still holds its file's lock; otherwise the file is deleted."""
         try:
             descriptor = os.open(self.folder / name, os.O_RDWR)
         except FileNotFoundError:
@@ -124,7 +125,7 @@ class HostMemory:
             os.close(descriptor)
 
     @contextlib.contextmanager
-    def _list(self) -> Generator[None]:
+    def _lock_list(self) -> Generator[None]:
         """Lock the list of entries."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         about = self.folder.lstat()
@@ -151,8 +152,8 @@ class MemoryGate:
     """Memory that threads acquire and release, in the order in which they ask.
 
     Attributes:
-        bytes: total; a request for more runs alone.
-        host: shared by all processes of the user; ``None`` to share with no other process.
+        bytes: memory that all requests share; a request for more runs alone.
+        host: memory shared by all processes of the user; ``None`` to share with no other process.
     """
 
     bytes: int = int(SHARE * MACHINE_BYTES)

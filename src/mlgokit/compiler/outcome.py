@@ -23,7 +23,7 @@ from mlgokit.traces.log import Log, read_log
 
 _OTHER_MAJOR = re.compile(r"(unable to load plugin '[^']*'): .*undefined symbol: _ZN?.*4llvm.*")
 LEAST_ROOM = 1 << 16
-"""Bytes; a disk with less free space counts as full."""
+"""A disk with fewer free bytes counts as full."""
 _FULL = os.strerror(errno.ENOSPC)
 
 

@@ -22,7 +22,7 @@ from mlgokit.files import atomic_write, writing
 
 BUILD_SECONDS = 300
 WAIT_SECONDS = 2 * BUILD_SECONDS
-"""For another process that builds; several may be before us."""
+"""Longest wait for other processes that build a plugin in the same folder."""
 _PAUSE_SECONDS = 0.05
 # Two plugins in one process must not call each other's functions by the same name.
 _LINK = ("-shared", "-Wl,-Bsymbolic-functions")
@@ -34,13 +34,13 @@ def default_build_folder() -> Path:
 
 
 def build_plugin(toolchain: Toolchain, *, cache_folder: Path | None = None) -> Path:
-    """The generic plugin for ``toolchain``; built when its sources or the toolchain changed.
+    """Return the generic plugin for ``toolchain``; it is built if its sources or the toolchain changed.
 
     Objects that came with the package are only linked, if they fit (:mod:`mlgokit.compiler.prebuilt`); else the sources
     are compiled, which takes LLVM's headers.
 
     Raises:
-        BusyError: another process builds one and does not come to an end.
+        BusyError: another process builds a plugin there, and does not end.
         ToolError: the major is not supported, neither headers nor fitting objects are there, or the sources do not
             compile.
     """
@@ -55,7 +55,7 @@ def was_compiled(plugin: Path) -> bool:
 def plugin_folder(
     toolchain: Toolchain, *, cache_folder: Path | None = None, sources: Mapping[str, bytes] | None = None
 ) -> Path:
-    """Where the plugin for ``toolchain`` is once it is built: another one for other ``sources``, by default ours."""
+    """The folder of the plugin for ``toolchain`` once it is built; it depends on the ``sources``, by default ours."""
     library = cxx_library_options(toolchain.cxx_library)
     key = (sorted((sources or plugin_sources()).items()), _installation(toolchain), COMPILE_OPTIONS, _LINK, *library)
     digest = hashlib.sha256(repr(key).encode()).hexdigest()
@@ -67,7 +67,7 @@ def link_policies(
 ) -> Path:
     """Write to ``output`` a plugin that has policy files inside, by the name of their problem.
 
-    Under the name ``decisions`` a decision table goes in, under ``passes`` and ``allocations`` those of functions.
+    Tables go in under the names ``decisions`` (a decision table), ``passes`` and ``allocations`` (tables of functions).
 
     Raises:
         ToolError: as :func:`build_plugin`, or the linker failed.
@@ -95,6 +95,7 @@ def link_policies(
 
 
 def _compile(toolchain: Toolchain, arguments: list[str], folder: Path) -> None:
+    """Run the C++ compiler in a folder; raise if it fails or does not end."""
     done = process.run([toolchain.clangxx, *arguments], timeout_seconds=BUILD_SECONDS, cwd=folder)
     if done.returncode != 0 or done.timed_out:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-1:]
@@ -107,6 +108,7 @@ def _compile(toolchain: Toolchain, arguments: list[str], folder: Path) -> None:
 
 
 def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
+    """Build the plugin for ``toolchain`` unless it is there already; return its folder."""
     if toolchain.major not in SUPPORTED_MAJORS:
         raise ToolError(
             f"plugin: expected an LLVM major that it knows ({known_majors('and')}), found {toolchain.major} at "
@@ -124,7 +126,7 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
         return folder
     with writing(cache_folder):
         cache_folder.mkdir(parents=True, exist_ok=True)
-    with _only_builder(cache_folder):
+    with _lock_builds(cache_folder):
         if not (folder / "mlgokit.so").is_file():
             _build_into(folder, toolchain, sources, None if isinstance(prebuilt, str) else prebuilt)
     return folder
@@ -146,15 +148,15 @@ def _installation(toolchain: Toolchain) -> tuple[object, ...]:
 
 
 @contextlib.contextmanager
-def _only_builder(cache_folder: Path) -> Generator[None]:
-    """Wait until no other process builds there; one that dies lets go."""
+def _lock_builds(cache_folder: Path) -> Generator[None]:
+    """Within the block, no other process builds there; the lock of a process that dies is released."""
     with writing(cache_folder):
         descriptor = os.open(cache_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         end = time.monotonic() + WAIT_SECONDS
         # Some network file systems know no locks: two may build then, and the last to end takes the other's folder.
         with contextlib.suppress(OSError):
-            while not _has_lock(descriptor):
+            while not _try_lock(descriptor):
                 if time.monotonic() >= end:
                     raise BusyError(
                         f"{cache_folder}: expected the process that builds a plugin there to end within "
@@ -166,7 +168,7 @@ def _only_builder(cache_folder: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def _has_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -175,6 +177,7 @@ def _has_lock(descriptor: int) -> bool:
 
 
 def _build_into(folder: Path, toolchain: Toolchain, sources: Mapping[str, bytes], prebuilt: Prebuilt | None) -> None:
+    """Link the prebuilt objects, or compile the sources, and move the result to ``folder``."""
     cache_folder = folder.parent
     with tempfile.TemporaryDirectory(prefix=".building-", dir=cache_folder) as scratch:
         building = Path(scratch)
@@ -201,7 +204,7 @@ def compile_objects(
     """Put the sources into ``folder``, and beside each the object that ``toolchain`` makes of it.
 
     Raises:
-        ToolError: one does not compile.
+        ToolError: a source does not compile.
     """
     with writing(folder):
         for name, text in sources.items():
@@ -218,12 +221,13 @@ def compile_objects(
 
 
 def _link(toolchain: Toolchain, objects: Sequence[str], output: Path) -> None:
+    """Link objects, by paths relative to the output's folder, to a shared library."""
     library = cxx_library_options(toolchain.cxx_library)
     _compile(toolchain, [*_LINK, *library, *objects, "-o", output.name], output.parent)
 
 
 def _link_prebuilt(toolchain: Toolchain, prebuilt: Prebuilt, folder: Path) -> bool:
-    """Link what came with the package, and have the compiler load it; ``False`` if it has to be compiled after all."""
+    """Link prebuilt objects, and let the compiler load the result; ``False`` if sources must be compiled instead."""
     with writing(folder):
         for unit, data in prebuilt.read():
             (folder / unit).parent.mkdir(exist_ok=True)

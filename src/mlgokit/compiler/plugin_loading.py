@@ -25,7 +25,7 @@ def why_no_plugin_loads(clang: Path) -> str:
         status = clang.stat()
     except OSError:
         return ""
-    return _try(clang, status.st_mtime_ns, status.st_size)
+    return _try_plugin(clang, status.st_mtime_ns, status.st_size)
 
 
 def replay_sentence(clang: Path, reason: str) -> str:
@@ -37,7 +37,7 @@ def replay_sentence(clang: Path, reason: str) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def _try(clang: Path, _mtime_ns: int, size_bytes: int) -> str:
+def _try_plugin(clang: Path, _mtime_ns: int, size_bytes: int) -> str:
     """Compile with a tiny plugin that calls LLVM; return the error, or nothing."""
     if size_bytes < _LARGEST_SHARED_BYTES and _names_shared_llvm(clang):
         return ""

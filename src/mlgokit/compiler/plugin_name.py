@@ -17,28 +17,28 @@ _SUFFIX = ".plugin"
 _LEAST_BYTES = 1 << 20
 """Any plugin is about as large."""
 _ELF, _OURS = b"\x7fELF", b"mlgokit"
-"""How a plugin begins, and what is in each of ours."""
+"""First bytes of a plugin, and a text that all plugins of mlgokit contain."""
 
 
 def versioned_path(output: Path, plugin: Path) -> Path:
     """The absolute path by which builds load a plugin, beside ``output``.
 
     Args:
-        output: where the user wants it.
-        plugin: the file, wherever it is now.
+        output: path that the user named for the plugin.
+        plugin: current path of the plugin.
     """
-    return _path(output, digest_file(plugin))
+    return _path_for(output, digest_file(plugin))
 
 
 def check_plugin_output(output: Path) -> None:
     """Refuse an output path that is not writable, or that holds a file which mlgokit did not make.
 
     Raises:
-        StorageError: it cannot be written.
-        UsageError: it has another file than a plugin of ours.
+        StorageError: the path cannot be written.
+        UsageError: the path has a file that is no plugin of mlgokit.
     """
     check_writable(output, least_bytes=_LEAST_BYTES)
-    check_writable(_path(output, digest_value("")))
+    check_writable(_path_for(output, digest_value("")))
     with writing(output):
         data = output.read_bytes() if output.is_file() else b""
     if data and not (data.startswith(_ELF) and _OURS in data):
@@ -59,7 +59,7 @@ def publish_plugin(plugin: Path, output: Path) -> Path:
     with writing(output):
         digest = digest_file(plugin)
         earlier = digest_file(output) if output.is_file() else digest
-        path = _path(output, digest)
+        path = _path_for(output, digest)
         plugin.chmod(0o755)
         move_into_place(plugin, path, durable=True)
         replace_by_link(path.name, output)
@@ -68,11 +68,12 @@ def publish_plugin(plugin: Path, output: Path) -> Path:
     return path
 
 
-def _path(output: Path, digest: str) -> Path:
+def _path_for(output: Path, digest: str) -> Path:
     return output.parent.resolve() / f"{_stem(output)}-{digest[:_DIGITS]}{_SUFFIX}"
 
 
 def _stem(output: Path) -> str:
+    """Name of a plugin without its suffix, with which the names of all its versions begin."""
     return output.name.removesuffix(".so").removesuffix(_SUFFIX)
 
 

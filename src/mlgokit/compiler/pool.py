@@ -71,7 +71,7 @@ class _Seats:
             self._taken -= 1
             self._changed.notify()
 
-    def grow(self, most: int) -> None:
+    def resize(self, most: int) -> None:
         """Change the limit; a lower one takes effect as seats are released."""
         if most == self.most:
             return
@@ -117,7 +117,7 @@ def parallel(
         done = 0
         report(0, len(items), label)
         while True:
-            # Few ahead: each has a thread.
+            # Only a few more than there are seats, since each has a thread.
             for index, item in itertools.islice(left, max(0, seats.most + _AHEAD - len(pending))):
                 future = pool.submit(work_in_seat, item)
                 pending[future] = index
@@ -125,7 +125,7 @@ def parallel(
             if not pending:
                 break
             finished = _drain(ended, seconds=1.0)
-            seats.grow(count_of(workers))
+            seats.resize(count_of(workers))
             for future in finished:
                 results[pending.pop(future)] = future.result()
             done += len(finished)

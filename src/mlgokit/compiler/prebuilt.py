@@ -64,11 +64,11 @@ class Prebuilt:
     """The objects for one series of LLVM releases on one kind of processor.
 
     Attributes:
-        series: of the releases, for example ``22.1``: their headers have the same layouts.
-        processor: for example ``x86_64``, with Linux and the GNU C library.
-        cxx_library: what the compilers were built with that load it: ``libstdc++`` or ``libc++``.
-        compiler: what compiled them.
-        sources: see :func:`sources_digest`.
+        series: series of LLVM's releases, for example ``22.1``, whose headers have the same layouts.
+        processor: processor, for example ``x86_64``, with Linux and the GNU C library.
+        cxx_library: C++ library that the compilers were built with, ``libstdc++`` or ``libc++``.
+        compiler: version of the compiler that made the objects.
+        sources: digest of the sources, by :func:`sources_digest`.
         objects: SHA-256 of each object, by source without its ending.
     """
 
@@ -81,19 +81,19 @@ class Prebuilt:
 
     @property
     def folder(self) -> str:
-        """Where the objects are, below the index."""
+        """Name of the objects' folder, beside the index."""
         return f"llvm-{self.series}-{self.processor}-{self.cxx_library}"
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """A description of these objects, for messages."""
         return f"LLVM {self.series} on {self.processor} with {self.cxx_library}"
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """Each object, by source without its ending.
+        """Read the objects one by one, each with the name of its source without the ending.
 
         Raises:
-            ToolError: one is missing, or is not what was built.
+            ToolError: an object is missing, or is not the one that was built.
         """
         for unit, digest in self.objects.items():
             path = _FOLDER / self.folder / f"{unit}.o"
@@ -107,7 +107,7 @@ class Prebuilt:
 
 
 def series_of(version: str) -> str:
-    """The releases whose headers have the same layouts: LLVM keeps them within one minor version.
+    """The series of a release; headers of one series have the same layouts, since LLVM keeps them in a minor version.
 
     Example:
         >>> series_of("22.1.8")
@@ -152,9 +152,9 @@ def find_prebuilt(version: str, target: str, cxx_library: str) -> Prebuilt | str
     """Find the objects that fit a compiler, or say why none does; the reason is empty if the package has no objects.
 
     Args:
-        version: of the compiler, for example ``22.1.8``.
+        version: version of the compiler, for example ``22.1.8``.
         target: its default target triple.
-        cxx_library: what it was built with.
+        cxx_library: C++ library that it was built with.
     """
     known = all_prebuilt()
     if not known:
@@ -185,13 +185,15 @@ def index_text(known: tuple[Prebuilt, ...]) -> str:
 
 
 def _decode(value: Mapping[str, Any]) -> Prebuilt:
+    """Make the value of one entry of the index."""
     words = {name: value[name] for name in ("series", "processor", "cxx_library", "compiler", "sources")}
     objects: dict[str, str] = dict(value["objects"].items())
     texts = (*words.values(), *objects, *objects.values())
     if not all(isinstance(text, str) for text in texts) or any(".." in unit for unit in objects):
-        raise TypeError("an entry that is none")
+        raise TypeError("an entry with fields that are no texts, or a path with ..")
     return Prebuilt(objects=objects, **words)
 
 
 def _damage_sentence(path: Traversable, found: str) -> str:
+    """The error for a prebuilt file, or its index, that is missing or damaged."""
     return f"{path}: expected what `make wheel` put there, {found}; install the package again"

@@ -39,7 +39,7 @@ class Completed:
     """How a child process ended.
 
     Attributes:
-        returncode: as :mod:`subprocess` reports it; negative for a signal.
+        returncode: exit status as :mod:`subprocess` reports it; negative for a signal.
         stdout: all bytes of standard output.
         stderr: the end of standard error, 8 KiB unless more was asked for, decoded leniently. If a limit ended the
             child, a line before it says so, because the child may have had no chance to.
@@ -47,8 +47,8 @@ class Completed:
         wall_seconds: elapsed time.
         user_seconds: processor time in user mode of the child and the children it waited for.
         peak_bytes: largest resident set of one process; on Linux never below that of this process.
-        system_seconds: as ``user_seconds``, in system mode, if known.
-        exceeded: which limit ended the child, as a sentence about it; empty if none did.
+        system_seconds: processor time in system mode, if known.
+        exceeded: sentence about the limit that ended the child; empty if none did.
     """
 
     returncode: int
@@ -138,11 +138,11 @@ def start(
 
     See :func:`choose_limits` for ``limits``. With ``core`` it runs on that processor alone. With ``inside``, words that
     limit it too, it runs in a :class:`~mlgokit.compiler.sandbox.Sandbox`. ``clang -cc1`` is only started for a line
-    that was judged as a whole (:class:`~mlgokit.compiler.options.cc1.Cc1Line`).
+    that was checked as a whole (:class:`~mlgokit.compiler.options.cc1.Cc1Line`).
 
     Raises:
         ToolError: the program cannot be started at all.
-        UsageError: it is a line of ``-cc1`` that was not judged, or changed since.
+        UsageError: it is a line of ``-cc1`` that was not checked, or that was changed since.
     """
     program = os.fspath(argv[0])
     require_checked_line(argv)
@@ -184,7 +184,7 @@ def require_checked_line(argv: Sequence[str | os.PathLike[str]]) -> None:
     """Refuse a ``clang -cc1`` command line that is not a checked :class:`Cc1Line`.
 
     Raises:
-        UsageError: it is such a line.
+        UsageError: the words are a ``-cc1`` command line that was not checked.
     """
     if _is_cc1(argv) and not isinstance(argv, Cc1Line):
         raise UsageError(
@@ -194,6 +194,7 @@ def require_checked_line(argv: Sequence[str | os.PathLike[str]]) -> None:
 
 
 def _is_cc1(argv: Sequence[str | os.PathLike[str]]) -> bool:
+    """Whether clang's driver would take the words for a ``-cc1`` command line."""
     # The driver hands over to a tool of clang's for a first option that begins so (clang/tools/driver/driver.cpp).
     return len(argv) > 1 and os.fspath(argv[1]).startswith("-cc1")
 
@@ -217,7 +218,7 @@ def limit_child(pid: int, limits: Limits, program: str) -> None:
 
     A wrapper that sets limits would cost each compilation 2.5 ms, and a ``preexec_fn`` a plain fork; this takes 25 us.
     """
-    # One that has ended already needs none.
+    # A child that has ended already needs no limits.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if limits.file_bytes is not None:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (limits.file_bytes, limits.file_bytes))

@@ -54,6 +54,7 @@ def program_version(program: Path) -> ProgramVersion:
 
 @functools.lru_cache(maxsize=512)
 def _ask(program: Path, _mtime_ns: int, _size_bytes: int) -> ProgramVersion:
+    """Run ``--version`` and parse the answer; cached as long as the file is the same."""
     try:
         completed = process.run([program, "--version"], timeout_seconds=VERSION_SECONDS)
     except ToolError:

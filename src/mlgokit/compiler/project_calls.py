@@ -36,7 +36,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectCalls:
-    """The calls of a build, sorted.
+    """The calls of a build, separated into those of the project and others.
 
     Attributes:
         calls: compilations and links of the project, in order, with the current paths of their outputs. A call that
@@ -54,7 +54,7 @@ class ProjectCalls:
 
     @property
     def seen(self) -> int:
-        """How many compilations the wrappers have seen."""
+        """How many compilations the wrappers recorded, with those that are left out."""
         return self.compilations + len(self.left_out)
 
 
@@ -88,7 +88,7 @@ def project_calls(build: WrappedBuild, tree: Path) -> ProjectCalls:
     calls: list[WrappedCall] = []
     left_out: list[LeftOut] = []
     # From the end: what a call made is used by later ones.
-    for call in reversed([part for whole in build.every_call for part in _by_source(whole)]):
+    for call in reversed([part for whole in build.every_call for part in _split_by_object(whole)]):
         reason = finder.reason(call)
         if call.kind == "other" or (reason and call.kind == "link"):
             continue
@@ -108,12 +108,12 @@ class _Finder:
 
     Attributes:
         build: the build.
-        tree: its folder.
+        tree: folder of the build.
         used: inputs of later calls of the project, except for those that were made again in between.
         made: outputs of later calls.
-        files: files below the folder that no call names as its output, by content; ``None`` before they are looked for.
-        members: objects in static libraries by content, counted.
-        found: by output of a call that is looked at, where it is by now.
+        files: files below the folder that no call names as its output, by content; ``None`` before they are indexed.
+        members: number of objects in static libraries by content.
+        found: current paths of outputs under other names, for the call last given to :meth:`reason`.
     """
 
     build: WrappedBuild
@@ -132,7 +132,7 @@ class _Finder:
         if call.code:
             return ""
         was_used = not self.used.isdisjoint(call.outputs)
-        is_there = self._find(call)
+        is_there = self._has_output(call)
         self.used.difference_update(call.outputs)
         self.made.update(call.outputs)
         if is_there or was_used:
@@ -149,18 +149,18 @@ class _Finder:
         """The call last given to :meth:`reason`, with the current paths of its outputs."""
         return replace(call, outputs=tuple(self.found.get(path, path) for path in call.outputs))
 
-    def _find(self, call: WrappedCall) -> bool:
+    def _has_output(self, call: WrappedCall) -> bool:
         """Whether any output of a call still exists."""
         found = False
         for index, path in enumerate(call.outputs):
             if path.is_file() and (call.kind == "link" or path not in self.made):
                 found = True
             elif index < len(call.contents) and (content := call.contents[index]) is not None:
-                found = self._find_content(path, content) or found
+                found = self._claim_file(path, content) or found
         return found
 
-    def _find_content(self, path: Path, content: Content) -> bool:
-        """Whether a file with this content exists under another name; notes its path."""
+    def _claim_file(self, path: Path, content: Content) -> bool:
+        """Whether a file with the content of an output exists under another name; it then belongs to this output."""
         if self.files is None:
             self.files = self._read_files()
         if self.files.get(content):
@@ -172,7 +172,7 @@ class _Finder:
         return False
 
     def _read_files(self) -> dict[Content, list[Path]]:
-        """Index files by content: those that are as large as some compiled object, and members of static libraries."""
+        """Index files by content that are as large as some compiled object; count members of static libraries."""
         contents = [one for call in self.build.calls for one in call.contents if one is not None]
         sizes = {size for size, _ in contents}
         named = {path for call in self.build.every_call for path in call.outputs}
@@ -189,6 +189,7 @@ class _Finder:
         return found
 
     def _read_archive(self, path: Path, sizes: set[int]) -> None:
+        """Count the members of a static library that have one of these sizes, by content."""
         try:
             for member in read_members(path):
                 if member.size in sizes:
@@ -197,7 +198,7 @@ class _Finder:
             return
 
 
-def _by_source(call: WrappedCall) -> list[WrappedCall]:
+def _split_by_object(call: WrappedCall) -> list[WrappedCall]:
     """Split a compilation into a call for each of its objects, whose paths may change separately."""
     if call.kind != "compile" or call.code or len(call.sources) < 2 or len(call.outputs) != len(call.sources):
         return [call]

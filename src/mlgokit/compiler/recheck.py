@@ -44,7 +44,7 @@ NO_RECHECK = Recheck(share=0.0, seed=0)
 
 
 def difference(recalled: Compilation, made: Compilation) -> str:
-    """Describe how two results of one compilation differ; empty if they do not.
+    """Describe how a cached result (recalled) differs from a fresh one (made) of one compilation; empty if it does not.
 
     Compilers that were killed are not compared, nor are messages and times.
     """
@@ -62,11 +62,12 @@ def difference(recalled: Compilation, made: Compilation) -> str:
 
 
 def _differing_part(name: str, recalled: Compilation, made: Compilation) -> str:
+    """Describe how one field of two compilations differs; empty if it does not."""
     stored, remade = getattr(recalled, name), getattr(made, name)
     if stored is None or remade is None:
         return "" if stored is remade else f"{name}: {'made' if stored is None else 'recalled'} only"
     if isinstance(stored, ObjectSizes) and isinstance(remade, ObjectSizes):
-        stored, remade = _in_order(stored), _in_order(remade)
+        stored, remade = _sort_by_name(stored), _sort_by_name(remade)
     mismatch = _first_difference(stored, remade)
     return f"{name}: {mismatch}" if mismatch else ""
 
@@ -75,11 +76,11 @@ def stale_error(module: str, mismatch: str, *, memory: str, key: Mapping[str, ob
     """The error for a recalled result that differs from a fresh compilation.
 
     Args:
-        module: its name.
-        mismatch: what :func:`difference` said.
-        memory: the cache that gave it.
+        module: name of the module.
+        mismatch: the difference, from :func:`difference`.
+        memory: name of the cache that gave the result.
         key: fields of the cache key.
-        remedy: what to do about it.
+        remedy: what the user can do about it.
     """
     had = "; ".join(f"{name} {_short(value)}" for name, value in key.items())
     return StaleError(
@@ -89,6 +90,7 @@ def stale_error(module: str, mismatch: str, *, memory: str, key: Mapping[str, ob
 
 
 def _short(value: object) -> str:
+    """A value as text, cut off if it is long."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}... ({len(text)} characters)"
 
@@ -99,7 +101,7 @@ def _first_difference(stored: object, remade: object) -> str:
         before: Any = getattr(stored, field_.name)
         after: Any = getattr(remade, field_.name)
         if before is None or after is None:
-            # Keys of call sites are not kept of explorations.
+            # Compilations that explored are stored without the keys of call sites.
             continue
         if isinstance(before, np.ndarray):
             was, now = cast("npt.NDArray[Any]", before), cast("npt.NDArray[Any]", after)
@@ -110,7 +112,7 @@ def _first_difference(stored: object, remade: object) -> str:
     return ""
 
 
-def _in_order(sizes: ObjectSizes) -> ObjectSizes:
+def _sort_by_name(sizes: ObjectSizes) -> ObjectSizes:
     """Sort functions and signatures by name, since reused functions are at the end of an object's list."""
     ranks = sorted(range(len(sizes.signatures)), key=sizes.signatures.__getitem__)
     # What is in no group has the index -1, which is the last one here.

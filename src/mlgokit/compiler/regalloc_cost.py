@@ -29,7 +29,7 @@ COUNTS = {
     "zero_cost_folded_reloads": "NumZeroCostFoldedReloads",
     "copies": "NumVRCopies",
 }
-"""Columns of static counts: our name, and LLVM's."""
+"""Columns of static counts: our name and the remark's argument in LLVM."""
 
 COSTS = {
     "spills": "TotalSpillsCost",
@@ -38,7 +38,7 @@ COSTS = {
     "folded_reloads": "TotalFoldedReloadsCost",
     "copies": "TotalCopiesCost",
 }
-"""Columns of costs weighted by frequency: our name, and LLVM's."""
+"""Columns of costs weighted by block frequency: our name and the remark's argument in LLVM."""
 
 WEIGHTS = {"spills": 1.0, "reloads": 4.0, "folded_spills": 1.0, "folded_reloads": 4.0, "copies": 0.2}
 """Weights of a store, a load and a copy in LLVM's score: ``llvm/lib/CodeGen/RegAllocScore.cpp``."""
@@ -60,9 +60,10 @@ class RegallocCosts:
     """Costs of the F functions in which the allocator left any spill, reload or copy; all others cost nothing.
 
     Attributes:
-        functions: names, in the order in which they were compiled.
-        counts: int64 [F, 6], instructions, in the columns of :data:`COUNTS`.
-        costs: float64 [F, 5], sums of their block frequencies, 1 being once a call, in the columns of :data:`COSTS`.
+        functions: [F] names, in the order in which they were compiled.
+        counts: int64 [F, 6] numbers of instructions, in the columns of :data:`COUNTS`.
+        costs: float64 [F, 5] sums of the instructions' block frequencies, in the columns of :data:`COSTS`; 1 means once
+            per call.
     """
 
     functions: tuple[str, ...]
@@ -117,7 +118,7 @@ def read_regalloc_costs(path: Path) -> RegallocCosts:
     """Read an optimization record in LLVM's YAML format.
 
     Raises:
-        InputError: it cannot be read, is not such a record, or was cut short.
+        InputError: the record cannot be read, is malformed, or was cut short.
     """
     try:
         text = path.read_text("utf-8", "replace")
@@ -183,18 +184,21 @@ def _function_remark(node: yaml.Node | None, name: str) -> tuple[str, list[int],
 
 
 def _mapping(node: yaml.Node | None, name: str) -> Mapping[str, yaml.Node]:
+    """The fields of a remark or an argument of it."""
     if not isinstance(node, yaml.MappingNode):
         _fail(name, "a mapping for each remark and argument", type(node).__name__)
     return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
 
 
 def _count(text: str, key: str, name: str) -> int:
+    """Parse a number of instructions."""
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < _LARGEST_COUNT):
         _fail(name, f"a count as {key}", repr(text[:60]))
     return int(text)
 
 
 def _cost(text: str, key: str, name: str) -> float:
+    """Parse a cost, which is finite and not negative."""
     try:
         value = float(text)
     except ValueError:

@@ -28,15 +28,16 @@ class PluginUse:
         plugin: the shared library; ``None`` for the compiler's own.
         policies: by problem, a policy file or a rule such as ``:default``; problems that are left out use the policy
             inside the plugin, and LLVM's heuristic if it has none.
-        logs: the problems whose training logs are wanted.
-        seed: of exploration.
-        temperature: of drawn decisions; 0 acts greedily.
-        flip_probability: of flipping a decision.
-        decisions: a table of inlining decisions that is asked before the policy; empty for none.
-        allocations: a table of evictions and priorities that is asked before the policies for them; empty for none.
-        passes: a table of passes that do not run on some functions in code generation; empty for none.
-        optimizer_passes: the same in the optimizer, from the inliner on.
-        list_changes: whether the passes of the optimizer that changed something are wanted.
+        logs: the problems whose training logs are written.
+        seed: random seed of exploration.
+        temperature: temperature of drawn decisions; 0 acts greedily.
+        flip_probability: probability of flipping a decision.
+        decisions: table of inlining decisions that take precedence over the policy; empty for none.
+        allocations: table of evictions and priorities that take precedence over the policies; empty for none.
+        passes: table of passes that do not run on some functions in code generation; empty for none.
+        optimizer_passes: table of passes that do not run on some functions in the optimizer, from the inliner on; empty
+            for none.
+        list_changes: whether the plugin lists the passes of the optimizer that changed something.
         trials: alternative decisions to measure in functions of the module.
         any_level: whether the policies also decide inlining in modules that are not compiled for size, as in training
             and evaluation; links are left to LLVM.
@@ -108,7 +109,7 @@ class CompileRequest:
 
     Attributes:
         use: what the plugin shall do; ``None`` compiles without it.
-        keep: what is kept of the logs.
+        keep: which features, or whether whole logs, are kept in the record.
         flips: keys of call sites, with the decision in bit 0, that count as flips; see
             :func:`~mlgokit.compiler.compilation.decode_decisions`.
         regalloc: whether the costs of register allocation are wanted; the object is the same.
@@ -155,10 +156,10 @@ class Compiler(Protocol):
 
     @property
     def loaded(self) -> Loaded:
-        """Digests of the program and of all that it loads.
+        """Digests of the compiler's program and of the libraries that it loads.
 
         Raises:
-            ToolError: it cannot be started, or what it loads cannot be read.
+            ToolError: the compiler cannot be started, or a library cannot be read.
         """
         ...
 

@@ -54,7 +54,7 @@ class Sandbox:
 
     Attributes:
         program: path of bubblewrap.
-        system: its options for what all compilers need.
+        system: options of bubblewrap that show the system's files and the compiler.
         readable: further files and folders that all compilers of the run may read.
         scratch: a folder of this process, which contains the output folders of compilers.
     """
@@ -79,11 +79,11 @@ class Sandbox:
         """The words to put before a command line to run it in the sandbox with limits from its first instruction on.
 
         Args:
-            limits: of each process inside.
+            limits: limits of each process inside.
             program: first word of the command line.
             writable: the only folder that may be written to.
             readable: files and folders to read, beside those that all compilers of the run may read.
-            folder: where it runs; ``writable`` if not given.
+            folder: working directory; ``writable`` if not given.
         """
         places = [os.path.abspath(path) for path in (*self.readable, *readable)]  # noqa: PTH100  (links stay)
         shown = [word for path in dict.fromkeys(places) for word in ("--ro-bind", path, path)]
@@ -141,11 +141,11 @@ def open_sandbox(toolchain: Toolchain, readable: Sequence[Path] = ()) -> Sandbox
     """Make a sandbox for a compiler, after trying it.
 
     Args:
-        toolchain: the clang to run.
+        toolchain: LLVM installation whose clang runs in it.
         readable: files and folders that its compilers may read: a corpus, a plugin.
 
     Raises:
-        ToolError: there is none on this machine, or it does not keep what it promises.
+        ToolError: bubblewrap is not on this machine, or does not isolate the compiler.
     """
     result = try_sandbox(toolchain)
     if isinstance(result, str):
@@ -191,7 +191,7 @@ def end_abandoned_sandboxes(folder: Path) -> int:
     If bubblewrap is killed before it lets its child go, the child waits for ever.
 
     Returns:
-        How many there were.
+        Number of sandboxes that were killed.
     """
     ended = 0
     below = f"{folder}{os.sep}".encode()

@@ -31,7 +31,7 @@ class SharedStore:
         """Read the bytes stored under a name; ``None`` if there are none.
 
         Raises:
-            InputError: it is longer than ``most_bytes``.
+            InputError: the entry is longer than ``most_bytes``.
             StorageError: the store cannot be read.
         """
         path = f"{self.root}/{name}"

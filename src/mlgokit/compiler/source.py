@@ -18,13 +18,13 @@ from mlgokit.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCall:
-    """What the driver is called with for one source.
+    """A call of the compiler's driver for one source.
 
     Attributes:
-        name: of the module that comes of it.
-        driver: which driver of a toolchain.
+        name: name of the module that the source becomes.
+        driver: name of the driver.
         words: options, then the source; no output, and no debug information.
-        directory: where it runs.
+        directory: working directory of the call.
     """
 
     name: str
@@ -45,12 +45,12 @@ def compile_source(
     """Compile a source and measure its object. A failure is a record.
 
     Args:
-        toolchain: whose clang; any that makes ELF objects.
-        call: of the build.
-        output: where the object goes, an absolute path.
+        toolchain: LLVM installation with the clang; any that makes ELF objects.
+        call: the driver's call for the source.
+        output: absolute path of the object.
         options: further words for the driver.
-        settings: variables of the environment.
-        timeout_seconds: deadline.
+        settings: further environment variables.
+        timeout_seconds: deadline of the compiler.
     """
     driver = toolchain.clangxx if call.driver == "clang++" else toolchain.clang
     done = process.run(

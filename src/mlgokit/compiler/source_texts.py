@@ -26,7 +26,10 @@ _SYSTEM = "/usr/"
 def run_compiler(
     argv: list[str], environment: dict[str, str], *, errors: int, piped: dict[str, tuple[int, str]]
 ) -> Any:
-    """Run a program to its end, reading saved contents in place of pipes; return exit code and resource usage."""
+    """Run a program to its end; return exit code and resource usage.
+
+    Its standard error goes to the descriptor ``errors``, and files take the place of the pipes in ``piped``.
+    """
     actions: list[Any] = [(os.POSIX_SPAWN_DUP2, errors, 2)]
     opened = {number: os.open(path, os.O_RDONLY) for number, path in piped.values()}
     actions += [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in opened.items()]
@@ -83,8 +86,9 @@ def keep_texts(
         log: prefix of the file names.
 
     Returns:
-        Of each source the path of its ``text``, compressed, or the ``reason`` why there is none; the ``language`` of
-        that; whether the source ``is_piped``; and the states of the ``files`` that it was made of, but for that.
+        For each source: path of the compressed ``text``, or the ``reason`` why there is none; the ``language`` of the
+        text; whether the source ``is_piped``; and the states of the ``files`` that the text was made of, except for a
+        pipe.
     """
     found: list[dict[str, Any]] = []
     for index, source in enumerate(call["sources"]):
@@ -92,7 +96,7 @@ def keep_texts(
         given = preprocessor_words(call["words"], source)
         inputs = {source: piped[source]} if source in piped else {"-": (0, os.devnull)}
         place = inputs[source][1] if source in piped else source
-        files = [] if source in piped else _states([source])
+        files = [] if source in piped else _file_states([source])
         reason = _why_not_kept(given, source, place)
         if not reason and language != LANGUAGES[language]:
             # Compilers of a build take options that clang does not know.
@@ -150,7 +154,7 @@ def _compress(place: str, path: str, source: str) -> list[list[Any]]:
         text = file.read()
     with open(path, "wb") as file:
         file.write(zlib.compress(text, 1))
-    return _states([name for name in read_line_markers(text) if name != source]) if place == path else []
+    return _file_states([name for name in read_line_markers(text) if name != source]) if place == path else []
 
 
 def _select_preprocessor_words(words: list[str], source: str) -> list[str]:
@@ -159,7 +163,7 @@ def _select_preprocessor_words(words: list[str], source: str) -> list[str]:
     return [word for unit in units for word in unit]
 
 
-def _states(paths: list[str]) -> list[list[Any]]:
+def _file_states(paths: list[str]) -> list[list[Any]]:
     """The state of each file that a build may change: path, inode, size, and time of the last change."""
     found: list[list[Any]] = []
     for path in paths:

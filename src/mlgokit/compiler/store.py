@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.arrays import DAMAGE, MOST_BYTES, Arrays, TooLargeError, arrays_in, column, unpacked_bytes
+from mlgokit.compiler.arrays import DAMAGE, MOST_BYTES, Arrays, TooLargeError, column, read_arrays, unpacked_bytes
 from mlgokit.compiler.compilation import Compilation, CompileStatus, InlineDecisions, no_decisions
 from mlgokit.compiler.limits import format_bytes
 from mlgokit.compiler.objects.measure import COLUMNS, ObjectSizes, SectionTotals
@@ -36,7 +36,7 @@ def save_compilation(path: Path, done: Compilation) -> bool:
     """Write a compilation to ``path``, without elapsed time and trials, and with at most one log.
 
     Returns:
-        Whether it is kept: nothing is that :func:`load_compilation` would not read.
+        Whether it was written; a compilation that is too large for :func:`load_compilation` is not.
     """
     decisions = done.decisions
     facts: dict[str, Any] = {
@@ -79,15 +79,15 @@ def save_compilation(path: Path, done: Compilation) -> bool:
 
 
 def load_compilation(path: Path, *, problem: str) -> Compilation | None:
-    """Read the compilation at ``path``; see :func:`compilation_in`."""
+    """Read the compilation at ``path``; see :func:`decode_compilation`."""
     try:
         data = read_bounded(path, MOST_BYTES)
     except OSError:
         return None
-    return compilation_in(data, problem=problem, where=str(path))
+    return decode_compilation(data, problem=problem, where=str(path))
 
 
-def compilation_in(data: bytes, *, problem: str, where: str) -> Compilation | None:
+def decode_compilation(data: bytes, *, problem: str, where: str) -> Compilation | None:
     """Decode a compilation; a damaged file counts as missing, since the compilation can be repeated.
 
     Args:
@@ -96,11 +96,11 @@ def compilation_in(data: bytes, *, problem: str, where: str) -> Compilation | No
         where: path of the file, for messages.
 
     Raises:
-        InputError: it would take more memory than a compilation may; nothing of it was unpacked.
+        InputError: the compilation would take too much memory; none of it was unpacked.
     """
     try:
-        facts = json.loads(arrays_in(data, ("facts",), most_bytes=_MOST_FACT_BYTES)["facts"].tobytes())
-        stored = arrays_in(data, _NAMES)
+        facts = json.loads(read_arrays(data, ("facts",), most_bytes=_MOST_FACT_BYTES)["facts"].tobytes())
+        stored = read_arrays(data, _NAMES)
         logs = {problem: read_log_bytes(stored["log"].tobytes(), name=where)} if "log" in stored else {}
         decisions = _decisions_in(stored, facts, logs.get(problem))
         count = facts.get("decisions")
@@ -146,11 +146,12 @@ def _decisions_in(stored: Arrays, facts: dict[str, Any], log: Log | None) -> Inl
     count, rows = len(decisions), decisions.rows
     parts = (decisions.callee, decisions.inlined, decisions.flipped, decisions.by_table, decisions.heuristic, site)
     if any(part is not None and part.shape != (count,) for part in parts):
-        raise ValueError("decisions that do not belong together")
+        raise ValueError(f"decisions: expected arrays of {count} decisions, found another length")
     if decisions.values.dtype != np.int64 or decisions.values.shape != (len(rows), len(names)):
-        raise ValueError(f"values: an array of {decisions.values.dtype} {decisions.values.shape}")
+        expected = f"int64 ({len(rows)}, {len(names)})"
+        raise ValueError(f"values: expected {expected}, found {decisions.values.dtype} {decisions.values.shape}")
     if len(rows) and not (rows[0] >= 0 and rows[-1] < count and (np.diff(rows) > 0).all()):
-        raise ValueError("rows: positions that cannot be")
+        raise ValueError(f"rows: expected ascending positions among {count} decisions, found others")
     return decisions
 
 
@@ -166,10 +167,10 @@ def _sizes_in(stored: Arrays, facts: dict[str, Any]) -> ObjectSizes:
     )
     counts = {"function": len(sizes.function_names), "signature": len(sizes.signatures), "rest": COLUMNS}
     if any(len(getattr(sizes, name)) != counts[name.partition("_")[0]] for name in _SIZE_ARRAYS):
-        raise ValueError("sizes that do not belong together")
+        raise ValueError("sizes: expected arrays with an entry for each function or signature, found another length")
     signature = sizes.function_signature
     if len(signature) and not -1 <= signature.min() <= signature.max() < len(sizes.signatures):
-        raise ValueError("signatures that are not there")
+        raise ValueError(f"sizes: expected indices among {len(sizes.signatures)} signatures, found another index")
     return sizes
 
 
@@ -181,7 +182,7 @@ def _costs_in(stored: Arrays, facts: dict[str, Any]) -> RegallocCosts:
         costs=column(stored, "regalloc_costs", "f", width=len(COSTS)),
     )
     if not len(costs.functions) == len(costs.counts) == len(costs.costs):
-        raise ValueError("costs that do not belong together")
+        raise ValueError(f"costs: expected arrays of {len(costs.functions)} functions, found another length")
     return costs
 
 

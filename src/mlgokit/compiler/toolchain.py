@@ -88,7 +88,7 @@ class Toolchain:
         return self.major >= 22
 
     def describe(self) -> dict[str, str]:
-        """What a manifest records: that which decides the output of the compiler, not where it lies."""
+        """The facts that decide the compiler's output, for a manifest: versions and target, without paths."""
         return {
             "clang": self.version_text or self.version,
             "target": self.target,
@@ -101,8 +101,8 @@ class UnusableProgram:
     """A program that is named like a compiler, but is not one or does not work.
 
     Attributes:
-        path: the program.
-        reason: what it did.
+        path: path of the program.
+        reason: what it is, or what it printed, in place of a clang.
     """
 
     path: Path
@@ -114,9 +114,9 @@ class Survey:
     """All compilers of a machine.
 
     Attributes:
-        toolchains: the best first: what MLGOKIT_LLVM names, then supported majors for which the plugin can be
-            had, then the newest.
-        unusable: programs named like clang that could not be asked for a version.
+        toolchains: usable compilers, the best first: that which MLGOKIT_LLVM names, then supported majors for which the
+            plugin can be had, then the newest.
+        unusable: programs named like clang that are not one, or do not work.
     """
 
     toolchains: tuple[Toolchain, ...]
@@ -176,13 +176,13 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
     """The best compiler that satisfies the request.
 
     Args:
-        major: only this LLVM major.
-        clang: only this program, whatever MLGOKIT_LLVM says.
-        need_plugin: it has to load the plugin, so its major must be supported, and its headers installed or a prebuilt
-            plugin in the package.
+        major: consider only this LLVM major.
+        clang: consider only this program, whatever MLGOKIT_LLVM says.
+        need_plugin: whether the compiler has to load the plugin, so that its major must be supported, and its headers
+            installed or a prebuilt plugin in the package.
 
     Raises:
-        ToolError: there is none; the message has the command that installs it.
+        ToolError: there is no such compiler; the message has the command that installs one.
     """
     if clang is not None:
         answer = _inspect_folder(clang, tuple(_with_bin((clang.parent, clang.resolve().parent, *_default_folders()))))
@@ -278,11 +278,13 @@ def known_majors(last: str) -> str:
 
 
 def _wanted_folder() -> Path | None:
+    """The folder that MLGOKIT_LLVM names, if it is set."""
     value = os.environ.get(LOCATION_VARIABLE)
     return Path(value) if value else None
 
 
 def _default_folders() -> tuple[Path, ...]:
+    """The folders where compilers are looked for: MLGOKIT_LLVM, PATH, the system's LLVM folders, the cache."""
     wanted = _wanted_folder()
     path = [Path(word) for word in os.environ.get("PATH", os.defpath).split(os.pathsep) if word]
     system = sorted(Path(_SYSTEM_FOLDERS).glob("llvm-*/bin"), reverse=True)
@@ -290,7 +292,7 @@ def _default_folders() -> tuple[Path, ...]:
 
 
 def _fetched_folders() -> tuple[Path, ...]:
-    """Where ``make test`` puts compilers that the system does not offer; others go before them."""
+    """The folders of compilers that ``make test`` downloaded, which are ranked last."""
     return tuple(sorted((platformdirs.user_cache_path("mlgokit") / "llvm").glob("*/bin"), reverse=True))
 
 
@@ -305,6 +307,7 @@ def _with_bin(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _named_clang(folder: Path) -> list[Path]:
+    """The programs in a folder that are named ``clang`` or ``clang-<major>``."""
     try:
         programs = sorted(folder.iterdir())
     except OSError:
@@ -319,7 +322,7 @@ def _is_in(toolchain: Toolchain, folder: Path) -> bool:
 
 
 def _rank(toolchain: Toolchain, wanted: Path | None, fetched: Collection[Path]) -> tuple[bool, bool, bool, bool, int]:
-    """Sorts the best first."""
+    """The sort key of a toolchain, by which the best is the first."""
     is_wanted = wanted is not None and _is_in(toolchain, wanted)
     is_missing_part = _find_missing_part(toolchain) is not None
     is_fetched = any(_is_in(toolchain, folder) for folder in fetched)
@@ -383,6 +386,7 @@ def _folders(llvm_config: Path | None, root: Path, major: int) -> tuple[Path | N
 
 
 def _header_major(folder: Path) -> int:
+    """The LLVM major of the headers in a folder; 0 without headers."""
     try:
         text = (folder / "llvm" / "Config" / "llvm-config.h").read_text(errors="replace")
     except OSError:

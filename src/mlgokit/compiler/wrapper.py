@@ -80,7 +80,7 @@ def _find_program(known: dict[str, Any], name: str, started: str) -> tuple[str, 
 
 
 def _read_words(name: str, words: list[str], folder: str, *, is_linker: bool) -> dict[str, Any]:
-    """What a call is asked for; of the kind ``unread`` if its response files are not understood."""
+    """Parse a call, with its response files expanded; its kind is ``unread`` if one of these cannot be parsed."""
     facts: dict[str, Any] = {"name": name, "folder": folder, "errors": ""}
     try:
         whole = expand_response_words(words, folder)
@@ -92,7 +92,7 @@ def _read_words(name: str, words: list[str], folder: str, *, is_linker: bool) ->
 
 
 def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str, *, is_linker: bool) -> list[str]:
-    """What a call is given beside its words; writes into it which record that makes, and which linker it has."""
+    """The words to add to a call; puts the path of its optimization record and its LTO linker into ``call``."""
     added: list[str] = []
     whole = call["words"]
     if call["kind"] != "link":
@@ -116,13 +116,13 @@ def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str, *, is
 
 
 def _linker_words(options: list[str]) -> list[str]:
-    """What a driver hands to the linker of these options."""
+    """The words that a driver passes to the linker from these options (``-Wl,``)."""
     return [word for option in options if option.startswith("-Wl,") for word in option.split(",")[1:]]
 
 
 def main() -> int:
     """Run one call; return its exit code."""
-    known = _read(sys.argv[1])
+    known = _read_json(sys.argv[1])
     words, variables = sys.argv[4:], dict(os.environ)
     name, program, is_foreign = _find_program(known, sys.argv[3], variables.pop(_STARTED, ""))
     hides = os.path.join(os.path.dirname(sys.argv[1]), "bin") if known["keeps_compilers"] else ""
@@ -130,7 +130,7 @@ def main() -> int:
     # A server that a build has started, as of a cache, outlives it and keeps its variables.
     if not os.path.isfile(sys.argv[2]):
         os.execve(program, [program, *words], environment)  # noqa: S606  (in the place of the compiler)
-    settings, is_linker = _read(sys.argv[2]), name in known["linkers"]
+    settings, is_linker = _read_json(sys.argv[2]), name in known["linkers"]
     log = os.path.join(settings["log"], f"{time.time_ns()}-{os.getpid()}")
     call: dict[str, Any] = _read_words(name, words, os.getcwd(), is_linker=is_linker)
     call |= {
@@ -148,7 +148,7 @@ def main() -> int:
         call["kind"] = "foreign"
     if call["kind"] in {"other", "foreign", "unread"}:
         if call["kind"] != "other" or not {"-c", "--compile", "-r"}.isdisjoint(call["words"]):
-            _write(log, call)
+            _write_json(log, call)
         os.execve(program, [program, *words], environment)  # noqa: S606  (in the place of the compiler)
     added = [] if is_foreign else _added_words(settings, call, log, is_linker=is_linker)
     piped = save_pipes(call["sources"], log) if settings["keep"] else {}
@@ -168,7 +168,7 @@ def main() -> int:
         driver = [known["clang++" if "++" in name else "clang"]]
         driver += _target_words(name, call["words"]) if known["keeps_compilers"] else []
         call["texts"] = keep_texts(call, driver=driver, environment=environment, piped=piped, log=log)
-    _write(log, call)
+    _write_json(log, call)
     return code if code >= 0 else 128 - code
 
 
@@ -182,12 +182,12 @@ def _target_words(name: str, words: list[str]) -> list[str]:
     return [f"--target={found['target'][:-1]}"] if found is not None and found["target"] else []
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read_json(path: str) -> dict[str, Any]:
     with open(path, "rb") as file:
         return json.load(file)
 
 
-def _write(path: str, facts: dict[str, Any]) -> None:
+def _write_json(path: str, facts: dict[str, Any]) -> None:
     """Write a file atomically, because a build may be killed."""
     with open(f"{path}.part", "w") as file:
         json.dump(facts, file)

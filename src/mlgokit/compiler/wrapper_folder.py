@@ -30,7 +30,7 @@ _CXX = ("c++", "g++", "clang++")
 _LLD = "ld.lld"
 _TOOLS = ("llvm-ar", "llvm-ranlib", "llvm-nm", "llvm-strip", "llvm-objcopy")
 _LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache")
-"""They give out objects that another call made, or have another machine compile."""
+"""Compiler launchers, which return cached objects or compile on another machine."""
 _COMPILER, _LINKER = re.compile(COMPILER), re.compile(LINKER)
 _PROGRAMS, _SOURCE, _FOLDER, _ANY = "programs.json", "redirect.c", "bin", "compiler"
 _WRAPPER = ("wrapper.py", "driver_call.py", "source_texts.py")
@@ -63,7 +63,7 @@ def wrapped_names(toolchain: Toolchain, present: Mapping[str, Path] | None = Non
     """Names of the compilers to replace, and the program that runs in place of each.
 
     Args:
-        toolchain: its clang runs.
+        toolchain: LLVM installation whose clang runs instead.
         present: programs in ``PATH`` by name; those that compile for this machine are replaced as well, in any version.
 
     Example:
@@ -97,14 +97,14 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
     """Make the folder of wrappers for a toolchain and the programs in ``PATH``, or find one that was made before.
 
     Args:
-        toolchain: its clang runs, and preprocesses sources that are kept.
-        keeps_compilers: run the build's own compilers instead; then only names in ``PATH`` are wrapped.
-        cache_folder: where folders of wrappers lie; below the user's cache by default.
+        toolchain: LLVM installation whose clang runs instead, and preprocesses sources that are kept.
+        keeps_compilers: whether the build's own compilers run; then only names in ``PATH`` are wrapped.
+        cache_folder: parent of the folders of wrappers; below the user's cache by default.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
-    present = _present()
+    present = _programs_in_path()
     launchers = {name: str(present[name]) for name in _LAUNCHERS if name in present}
     linkers = {name: str(present[name]) for name in present if _LINKER.fullmatch(name)}
     if keeps_compilers:
@@ -192,7 +192,7 @@ def plugin_settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith("MLGOKIT_") and name not in ours}
 
 
-def _present() -> dict[str, Path]:
+def _programs_in_path() -> dict[str, Path]:
     """Compilers, their launchers and linkers in ``PATH``, the first of each name."""
     found: dict[str, Path] = {}
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):

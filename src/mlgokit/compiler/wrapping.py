@@ -43,11 +43,12 @@ class SourceText:
     """The preprocessed text of a source that was compiled.
 
     Attributes:
-        text: file with the text, compressed by zlib.
-        reason: why there is none.
+        text: path of the text, compressed by zlib; ``None`` if there is none.
+        reason: why there is no text; empty if there is.
         language: language of the text, as in ``-x``.
         is_piped: whether the source was read from standard input or another pipe.
-        files: the source and what it includes, but for the system's headers and pipes, as they were then.
+        files: states of the source and the files that it includes when it was compiled, without the system's headers
+            and pipes.
     """
 
     text: Path | None
@@ -67,24 +68,24 @@ class WrappedCall:
     """A call of a compiler in a build.
 
     Attributes:
-        kind: ``compile``, ``link``, or ``both`` in one call; beside these, in :attr:`WrappedBuild.others`, ``other``
-            (assembly, say), ``foreign``, of a compiler for another machine, and ``unread`` if its response files could
-            not be read.
-        name: that it was called by.
-        program: the compiler that ran.
-        folder: where it ran.
-        words: its words, those of response files in their place; without what was added.
-        inputs: absolute paths.
-        sources: those of the inputs that are compiled.
-        outputs: absolute paths.
-        contents: size and checksum of each output of a compilation when it was made, ``None`` if it is no file.
-        texts: what was kept of each source; empty unless sources are to be kept.
+        kind: ``compile``, ``link``, or ``both`` in one call; in :attr:`WrappedBuild.others` also ``other`` (assembly,
+            say), ``foreign`` for a compiler for another machine, and ``unread`` if its response files could not be
+            read.
+        name: name by which the compiler was called.
+        program: path of the compiler that ran.
+        folder: working directory of the call.
+        words: words of the call with response files expanded, without those that were added.
+        inputs: absolute paths of the inputs.
+        sources: absolute paths of the inputs that are compiled.
+        outputs: absolute paths of the outputs.
+        contents: size and checksum of each output of a compilation when it was made; ``None`` if it is no file.
+        texts: the preprocessed text of each source; empty unless sources are to be kept.
         code: exit code; negative for a signal.
-        errors: the end of standard error, if it failed; why response files could not be read.
+        errors: the end of standard error, if the call failed; or why response files could not be read.
         user_seconds: processor time.
         wall_seconds: elapsed time.
-        record: the record of register allocation, if one was asked for.
-        lto_linker: ``lld`` or ``other``, if a link has link-time optimization to do.
+        record: path of the record of register allocation, if one was asked for.
+        lto_linker: the linker that does link-time optimization in this call, ``lld`` or ``other``; empty for none.
     """
 
     kind: str
@@ -159,14 +160,14 @@ class AddedOptions:
     """Words that are appended to calls of compilers.
 
     Attributes:
-        compile: for compilations of C or C++.
-        link: for links.
-        lto_link: for links by lld with link-time optimization.
-        rustc: for calls of rustc that make a program by full link-time optimization for size.
-        record: whether compilations, and links by lld that have link-time optimization to do, write records of register
+        compile: words for compilations of C or C++.
+        link: words for links.
+        lto_link: words for links by lld with link-time optimization.
+        rustc: words for calls of rustc that make a program by full link-time optimization for size.
+        record: whether compilations, and links by lld with link-time optimization, write records of register
             allocation.
-        cache: key of what those links are made with, by which each has a cache of ThinLTO of its own if it names one;
-            empty for that which it names.
+        cache: digest of compiler and plugin; a ThinLTO link that names a cache gets one for this digest. Empty to use
+            the cache that it names.
     """
 
     compile: tuple[str, ...] = ()
@@ -196,11 +197,11 @@ def run_wrapped(
         commands: words of each command; there is no shell.
         tree: working directory.
         folder: an empty folder for what the wrappers write.
-        toolchain: its clang compiles.
-        added: options for its compilers.
+        toolchain: LLVM installation whose clang compiles.
+        added: words that are appended to the calls of compilers.
         environment: variables that are set beside those of this process.
         timeout_seconds: deadline of all commands together.
-        output: a file for what the commands print; without one, an error is looked for in it.
+        output: a file for the output of the commands; without one, the output is only searched for an error.
         keeps_compilers: whether the build's own compilers run, and not the toolchain's.
         keeps_sources: whether the text of each source is kept in ``folder``, see :attr:`WrappedCall.texts`.
 
@@ -231,9 +232,9 @@ def run_wrapped(
     return WrappedBuild(
         reason=reason,
         code=code,
-        every_call=tuple(_calls(folder / _LOG)),
+        every_call=tuple(_read_calls(folder / _LOG)),
         wall_seconds=spent,
-        programs=_programs(folder / _LOG),
+        programs=_read_programs(folder / _LOG),
     )
 
 
@@ -265,7 +266,7 @@ def _write_settings(folder: Path, added: AddedOptions, *, keeps_sources: bool) -
     return folder / _SETTINGS
 
 
-def _calls(log: Path) -> list[WrappedCall]:
+def _read_calls(log: Path) -> list[WrappedCall]:
     """Read the calls that the wrappers recorded."""
     found: list[tuple[str, WrappedCall]] = []
     for path in log.glob("*.json"):
@@ -282,7 +283,7 @@ def _calls(log: Path) -> list[WrappedCall]:
                 sources=tuple(_absolute(folder, name) for name in facts["sources"]),
                 outputs=tuple(_absolute(folder, name) for name in facts["outputs"]),
                 contents=tuple(None if one is None else (one[0], one[1]) for one in facts["contents"]),
-                texts=tuple(_text(one) for one in facts["texts"]),
+                texts=tuple(_source_text(one) for one in facts["texts"]),
                 code=facts["code"],
                 errors=facts["errors"],
                 user_seconds=facts["user_seconds"],
@@ -296,7 +297,7 @@ def _calls(log: Path) -> list[WrappedCall]:
     return [call for _, call in sorted(found, key=lambda pair: pair[0])]
 
 
-def _text(facts: dict[str, Any]) -> SourceText:
+def _source_text(facts: dict[str, Any]) -> SourceText:
     return SourceText(
         text=Path(facts["text"]) if facts["text"] else None,
         reason=facts["reason"],
@@ -306,7 +307,7 @@ def _text(facts: dict[str, Any]) -> SourceText:
     )
 
 
-def _programs(log: Path) -> tuple[WrappedProgram, ...]:
+def _read_programs(log: Path) -> tuple[WrappedProgram, ...]:
     """Read the programs that the wrapper of rustc recorded, each once."""
     found: dict[WrappedProgram, None] = {}
     for path in sorted(log.glob("*.rustc")):
@@ -319,6 +320,7 @@ def _programs(log: Path) -> tuple[WrappedProgram, ...]:
 
 
 def _damaged_log_error(path: Path, error: Exception) -> InputError:
+    """The error for a file in the wrappers' log that cannot be read."""
     return InputError(
         f"{path}: expected what a wrapped compiler wrote, found: {error!r}; build again, and let nothing else write "
         "there"

@@ -53,6 +53,7 @@ _KEPT = (
 )
 """Options that are kept although they make another program than the shipped one, and the consequence."""
 _OF_LINKS = r"-flto(=.*)?|-fwhole-program-vtables|-fvirtual-function-elimination.*"
+"""Options that have an effect in a link with ``-flto`` only."""
 _UNKNOWN = "this clang does not know it"
 _NOT_ASKED = "it could start a program or write a file, so it is not passed to clang"
 _LEVEL = re.compile(r"-O(\w*)")
@@ -64,9 +65,9 @@ class BuildOptionCounts:
 
     Attributes:
         commands: number of commands.
-        left_out: options without which the corpus is made.
-        kept: options that no shipped program has, such as sanitizers, but with which the corpus is made.
-        unknown: those of the left-out options that clang does not know.
+        left_out: number of commands by option that the corpus is made without.
+        kept: number of commands by option that instruments the program, such as a sanitizer, and is kept.
+        unknown: the left-out options that clang does not know.
         notes: further notes on the build, a sentence each.
     """
 
@@ -83,37 +84,38 @@ class BuildOptionCounts:
 
     @property
     def of_objects(self) -> "BuildOptionCounts":
-        """The counts for the objects of the build itself, from which no option is left out.
+        """Option counts of the objects that the build itself makes, where the options left out of a corpus have effect.
 
         Example:
             >>> BuildOptionCounts(commands=1, left_out={"-flto": 1, "--coverage": 1}).of_objects.kept
             {'--coverage': 1}
         """
-        inside = {option: count for option, count in self.left_out.items() if not re.fullmatch(_OF_LINKS, option)}
-        return BuildOptionCounts(commands=self.commands, kept={**self.kept, **inside})
+        in_objects = {option: count for option, count in self.left_out.items() if not re.fullmatch(_OF_LINKS, option)}
+        return BuildOptionCounts(commands=self.commands, kept={**self.kept, **in_objects})
 
     def sentences(self) -> tuple[str, ...]:
-        """All notes, and a sentence for each option.
+        """The notes on the build, and a sentence for each option that was left out or kept, at most ``_MOST``.
 
         Example:
             >>> BuildOptionCounts(commands=3, left_out={"-fwhole-program-vtables": 2}).sentences()
             ('-fwhole-program-vtables (2 of 3 commands) is left out: it works in a link with -flto only',)
         """
-        said = [
+        lines = [
             f"{option} ({count} of {self.commands} commands) is {what}: {self._meaning(option, meanings)}"
             for what, options, meanings in (("left out", self.left_out, _LEFT_OUT), ("kept", self.kept, _KEPT))
             for option, count in options.items()
         ]
-        more = f"{len(said) - _MOST} more options of the build are left out or kept; {OPTIONS_NAME} has all of them"
-        return (*self.notes, *said[:_MOST], *([more] if len(said) > _MOST else []))
+        more = f"{len(lines) - _MOST} more options of the build are left out or kept; {OPTIONS_NAME} has all of them"
+        return (*self.notes, *lines[:_MOST], *([more] if len(lines) > _MOST else []))
 
     def _meaning(self, option: str, meanings: Sequence[tuple[str, str]]) -> str:
+        """What it means for the corpus that an option was left out or kept, or why it was left out."""
         otherwise = _UNKNOWN if option in self.unknown else _NOT_ASKED
         return next((text for pattern, text in meanings if re.fullmatch(pattern, option)), otherwise)
 
 
 def is_of_another_program(option: str) -> bool:
-    """Whether a driver's option instruments the program, so that it differs from the shipped one.
+    """Whether a driver's option instruments the program or loads a plugin, so that objects are not the shipped ones.
 
     Example:
         >>> is_of_another_program("-fsanitize=address"), is_of_another_program("-fprofile-use=a.profdata")
@@ -154,7 +156,10 @@ def read_options(folder: Path) -> BuildOptionCounts:
     commands = fields.get("commands")
     counts = [cast("dict[str, Any]", part) for part in parts if isinstance(part, dict)]
     if fields.get("format_version") != OPTIONS_VERSION or type(commands) is not int or len(counts) != len(parts):
-        raise CorpusError(f"{path}: expected counts of options in format {OPTIONS_VERSION}, found others; {remedy}")
+        raise CorpusError(
+            f"{path}: expected format_version {OPTIONS_VERSION}, a number 'commands', and objects 'left_out' and "
+            f"'kept', found {fields!r:.200}; {remedy}"
+        )
     left_out, kept = (_counts(part, path, remedy) for part in counts)
     unknown, notes = (_texts(fields.get(key, []), path, remedy) for key in ("unknown", "notes"))
     return BuildOptionCounts(
@@ -229,13 +234,15 @@ def warn_about_levels(modules: Sequence[Module], report: Report) -> None:
 
 
 def _texts(value: object, path: Path, remedy: str) -> tuple[str, ...]:
+    """Check that ``unknown`` or ``notes`` in the file of option counts is a list of strings."""
     texts = cast("list[object]", value) if isinstance(value, list) else [None]
     if not all(isinstance(text, str) for text in texts):
-        raise CorpusError(f"{path}: expected sentences and options, found {value!r:.100}; {remedy}")
+        raise CorpusError(f"{path}: expected lists of strings in 'unknown' and 'notes', found {value!r:.100}; {remedy}")
     return tuple(cast("list[str]", texts))
 
 
 def _counts(value: Mapping[str, Any], path: Path, remedy: str) -> dict[str, int]:
+    """Check that ``left_out`` or ``kept`` in the file of option counts has a whole number for each option."""
     for option, count in value.items():
         if type(count) is not int:
             raise CorpusError(f"{path}: {option!r:.100}: expected a number, found {count!r:.100}; {remedy}")

@@ -18,7 +18,7 @@ from mlgokit.files import writing
 from mlgokit.locks import locked, reading
 
 _REMEDY = f"delete {SIDECAR_NAME} to combine without it"
-_WHAT = {".bc": "bitcode", ".cmd": "a command line", ".thinlto.bc": "a ThinLTO index"}
+_FILES = {".bc": "bitcode", ".cmd": "a command line", ".thinlto.bc": "a ThinLTO index"}
 
 
 def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Imported:
@@ -45,11 +45,12 @@ def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Importe
             stack.enter_context(reading(part))
         writer = stack.enter_context(corpus_writer(target, fields, remedy="extract the corpora again"))
         for part in parts:
-            _add(writer, part, move=target.resolve() != root.resolve())
+            _add_corpus(writer, part, link=target.resolve() != root.resolve())
     return writer.imported()
 
 
 def _corpora(root: Path) -> list[Path]:
+    """The folders in ``root`` that have a corpus, by name."""
     if not root.is_dir():
         kind = "a file" if root.exists() else "nothing"
         raise CorpusError(f"{root}: expected a folder with corpora, found {kind}; give another")
@@ -71,8 +72,8 @@ def _shared_fields(parts: list[Path]) -> dict[str, Any]:
     return common
 
 
-def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
-    """Add the modules of one corpus under prefixed names, by moving or linking their files."""
+def _add_corpus(writer: CorpusWriter, part: Path, *, link: bool) -> None:
+    """Add the modules of one corpus under prefixed names; with ``link`` their files too, else these stay in place."""
     _, names = read_description(part)
     # Command lines name profiles by their content, and count from the joined corpus.
     for profile in profile_files(part):
@@ -86,24 +87,24 @@ def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
         joined = f"{part.name}/{name}"
         check_name(joined, part.parent)
         try:
-            if move:
+            if link:
                 _link(part, writer.folder / part.name, name)
         except InputError as error:
             writer.add(ModuleFailure(name=joined, project=part.name, reason=str(error)))
         else:
             writer.add_name(joined)
-    _add_facts(writer, part, names, move=move)
+    _add_sidecar(writer, part, names, link=link)
 
 
-def _add_facts(writer: CorpusWriter, part: Path, names: list[str], *, move: bool) -> None:
-    """Add the facts of a corpus's sidecar; a corpus without one is one project."""
+def _add_sidecar(writer: CorpusWriter, part: Path, names: list[str], *, link: bool) -> None:
+    """Add the sidecar of one corpus; a corpus without one, whose files are linked, is one project."""
     sidecar = part / SIDECAR_NAME
     if sidecar.exists():
         for name, facts in _sidecar_facts(sidecar):
             writer.add_facts(f"{part.name}/{name}", facts)
         for failure in _sidecar_failures(sidecar):
             writer.add(failure)
-    elif move:
+    elif link:
         for name in dict.fromkeys(names):
             writer.add_facts(f"{part.name}/{name}", {"project": part.name})
 
@@ -111,7 +112,7 @@ def _add_facts(writer: CorpusWriter, part: Path, names: list[str], *, move: bool
 def _link(part: Path, folder: Path, name: str) -> None:
     """Hard-link a module's files into the joined corpus, or copy them to another disk."""
     with explain_write_errors(name, folder):
-        for suffix, what in _WHAT.items():
+        for suffix, what in _FILES.items():
             source, target = part / f"{name}{suffix}", folder / f"{name}{suffix}"
             if not source.is_symlink() and not source.exists() and suffix != ".bc":
                 continue
@@ -121,6 +122,7 @@ def _link(part: Path, folder: Path, name: str) -> None:
 
 
 def _link_file(source: Path, target: Path) -> None:
+    """Hard-link a file, or copy it to another disk; replaces ``target``."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
@@ -130,6 +132,7 @@ def _link_file(source: Path, target: Path) -> None:
 
 
 def _sidecar_facts(path: Path) -> Generator[tuple[str, Mapping[str, Any]]]:
+    """Read module names with their facts from a sidecar, and check them."""
     version = next((value for _, value in iter_members(path, "format_version", remedy=_REMEDY)), None)
     if version != SIDECAR_VERSION:
         raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {version!r:.100}; {_REMEDY}")
@@ -139,6 +142,7 @@ def _sidecar_facts(path: Path) -> Generator[tuple[str, Mapping[str, Any]]]:
 
 
 def _sidecar_failures(path: Path) -> Generator[ModuleFailure]:
+    """Read the failures from a sidecar, with the corpus's folder in front of their names."""
     for _, value in iter_members(path, "failures", remedy=_REMEDY):
         check_fields(value, FAILURE, required=True, where=f"{path}: failures", remedy=_REMEDY)
         yield ModuleFailure(

@@ -19,8 +19,7 @@ MOST_BYTES = 1 << 30
 
 TRIVIAL_INSTRUCTIONS = 32
 """Minimum number of instructions before any pass, where ``return a + b;`` has seven; smaller modules and functions may
-be
-equal by chance."""
+be equal by chance."""
 
 _SHARED_LINKAGES = frozenset({"linkonce_odr", "linkonce", "weak_odr", "available_externally"})
 _SKETCH_DIGITS = 12
@@ -31,16 +30,16 @@ class ModuleContent:
     """Counts of one module, before any pass.
 
     Attributes:
-        bitcode_sha256: of which bitcode.
-        identity: the same for modules that differ in names, paths and debug information only.
-        functions: how many it defines.
-        declarations: how many it only declares, intrinsics left out.
-        call_sites: calls, intrinsics left out.
-        decidable_call_sites: those of them that an inliner can decide: direct calls to functions defined here.
-        instructions: debug intrinsics left out.
-        blocks: basic blocks.
-        global_bytes: of variables with an initial value.
-        language: of the debug information, empty without.
+        bitcode_sha256: SHA-256 of the bitcode that was described.
+        identity: digest that is the same for modules that differ in names, paths and debug information only.
+        functions: number of functions that the module defines.
+        declarations: number of functions that it only declares, without intrinsics.
+        call_sites: number of calls, without calls of intrinsics.
+        decidable_call_sites: number of calls that an inliner can decide: direct calls to functions defined here.
+        instructions: number of instructions, without debug intrinsics.
+        blocks: number of basic blocks.
+        global_bytes: size of the variables that have an initial value.
+        language: language by the debug information; empty without debug information.
         own_functions: beginnings of the identities of a quarter of the functions that no header brings along and that
             are not trivial; the same quarter in every module, so that shares of them estimate shares of all.
     """
@@ -93,8 +92,8 @@ def read_contents(folder: Path, *, major: int | None = None) -> dict[str, Module
     Incomplete lines and lines of other versions are skipped: the file is only a cache.
 
     Args:
-        folder: the corpus.
-        major: only what this LLVM major found; identities of different majors cannot be compared.
+        folder: folder of the corpus.
+        major: read only counts made by this LLVM major; identities of different majors cannot be compared.
     """
     contents: dict[str, ModuleContent] = {}
     descriptor = _open_plain(folder / CONTENTS_NAME, os.O_RDONLY)
@@ -124,7 +123,7 @@ def _open_plain(path: Path, flags: int) -> int | None:
 
 
 def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
-    """Append counts to the file."""
+    """Append counts to the cache of a corpus."""
     lines = [json.dumps({"format_version": CONTENTS_VERSION, **asdict(content)}) for content in contents]
     path = folder / CONTENTS_NAME
     # A line of its own, though another run died in the middle of its last one.
@@ -142,6 +141,7 @@ def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
 
 
 def _parse(line: str) -> ModuleContent | None:
+    """Parse a line of the cache; ``None`` if it is incomplete or of another version."""
     try:
         value: object = json.loads(line)
     except (ValueError, RecursionError):
@@ -151,15 +151,15 @@ def _parse(line: str) -> ModuleContent | None:
     entry = cast("Mapping[str, Any]", value)
     if entry.get("format_version") != CONTENTS_VERSION:
         return None
-    kept: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(ModuleContent):
         item = entry.get(field.name)
         if field.name == "own_functions":
             if not isinstance(item, list) or not all(isinstance(part, str) for part in cast("list[object]", item)):
                 return None
-            kept[field.name] = tuple(cast("list[str]", item))
+            values[field.name] = tuple(cast("list[str]", item))
         elif type(item) is not field.type:
             return None
         else:
-            kept[field.name] = item
-    return ModuleContent(**kept)
+            values[field.name] = item
+    return ModuleContent(**values)

@@ -75,12 +75,12 @@ class Corpus:
     """The modules of a folder.
 
     Attributes:
-        folder: where they are.
-        modules: in the order of the description.
+        folder: folder of the corpus.
+        modules: the modules that can be compiled, in the order of the description.
         failures: sources that gave no module when the corpus was extracted.
-        missing: modules that the description names and that are missing or incomplete.
-        has_thinlto: each module has a ``<name>.thinlto.bc``.
-        override: the options that the description has for all modules, unchanged.
+        missing: modules that the description names, but that are missing or incomplete, or whose options are refused.
+        has_thinlto: whether each module has a ``<name>.thinlto.bc``.
+        override: the options in the description's ``global_command_override``, unchanged; ``None`` without.
     """
 
     folder: Path
@@ -98,7 +98,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     end, and checked (:mod:`mlgokit.compiler.options.safety`). A module whose command line is refused counts as missing.
 
     Args:
-        folder: the corpus.
+        folder: folder of the corpus.
         edits: the user's changes of all command lines.
 
     Raises:
@@ -126,7 +126,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     where = f"{folder / DESCRIPTION_NAME}: global_command_override"
     shared = None if override is None else parse_override(override, where=where)
     facts, failures = read_sidecar(folder)
-    project_of = _projects(folder, facts)
+    project_of = _make_project_of(folder, facts)
     modules: list[Module] = []
     missing: list[ModuleFailure] = []
     for name in dict.fromkeys(names):
@@ -159,7 +159,7 @@ def read_description(folder: Path) -> tuple[dict[str, Any], list[str]]:
     """Read a corpus's description: its fields without ``modules``, and the names of the modules.
 
     Raises:
-        CorpusError: there is none, or it is malformed.
+        CorpusError: the description is missing or malformed.
     """
     description = read_object(folder / DESCRIPTION_NAME, "extract a corpus there or give another folder")
     names = _texts(description.pop("modules", None), folder / DESCRIPTION_NAME, "modules")
@@ -195,7 +195,9 @@ def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleF
         raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {version!r}; {remedy}")
     modules, failures = sidecar.get("modules"), sidecar.get("failures", [])
     if not isinstance(modules, dict) or not isinstance(failures, list):
-        raise CorpusError(f"{path}: expected an object 'modules' and a list 'failures', found neither or one; {remedy}")
+        raise CorpusError(
+            f"{path}: expected an object 'modules' and a list 'failures', found only one of them, or neither; {remedy}"
+        )
     facts = cast("dict[str, object]", modules)
     for name, value in facts.items():
         check_fields(value, FACTS, required=False, where=f"{path}: module {name!r}", remedy=remedy)
@@ -211,11 +213,11 @@ def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleF
     )
 
 
-def _projects(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Callable[[str], str]:
+def _make_project_of(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Callable[[str], str]:
     """Make a function that names the project of a module without an entry in the sidecar.
 
-    The modules of one build are one project, which is called as the others in the sidecar or after the corpus's folder.
-    A corpus that was joined of others has one for each, after the folder that begins its modules' names.
+    The modules of one build are one project, with the name that the sidecar gives other modules, or else that of the
+    corpus's folder. A corpus joined from others has one project for each, named by the first folder of module names.
     """
     known = {str(fact["project"]) for fact in facts.values() if "project" in fact}
     build = next(iter(known)) if len(known) == 1 else default_project(folder)
@@ -326,7 +328,7 @@ def check_fields(
     """Check an entry of the sidecar against :data:`FACTS` or :data:`FAILURE`.
 
     Raises:
-        CorpusError: a field is of another type, or one that is required is missing.
+        CorpusError: a field has another type, or a required field is missing.
     """
     if not isinstance(value, dict):
         raise CorpusError(f"{where}: expected an object, found {value!r}; {remedy}")
@@ -344,7 +346,7 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
     """Read a JSON object from a regular file of a corpus of at most :data:`MOST_JSON_BYTES`.
 
     Raises:
-        CorpusError: it is not.
+        CorpusError: the file is missing or too large, is a link out of the corpus, or has no JSON object in it.
     """
     try:
         if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
@@ -368,6 +370,7 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def _texts(value: object, path: Path, key: str) -> list[str]:
+    """Check that the value of a key in the description is a list of strings."""
     items = cast("list[object]", value) if isinstance(value, list) else [None]
     if not all(isinstance(item, str) for item in items):
         raise CorpusError(f"{path}: {key}: expected a list of strings, found {value!r:.200}; extract the corpus again")

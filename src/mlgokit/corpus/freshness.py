@@ -3,10 +3,10 @@
 Beside the bitcode of a module stands ``<module>.dep``: a zlib stream of JSON with
 
 =================  ================================================================================================
-``bitcode_sha256``  of the bitcode that it is about
-``call``            digest of the front end's words
+``bitcode_sha256``  SHA-256 of the module's bitcode
+``call``            digest of the front end's command line
 ``files``           what the front end read, as clang's dependency file names it, system headers among them
-``sha256``          digest of the contents of all of them, in that order
+``sha256``          digest of the contents of these files, in that order
 =================  ================================================================================================
 
 Time stamps are not used. Not detected is a new file that the include search would find before one of these.
@@ -51,12 +51,12 @@ class FileDigests:
         """The digest of a file's content.
 
         Args:
-            path: the file; what is neither a file nor a folder has nothing that could change, as ``/dev/null``.
-            before: when it must have been as it is now, by :func:`now`.
-            keep: remember the digest; a hundred thousand sources that are read once would take memory for nothing.
+            path: path of the file; a device such as ``/dev/null`` counts as a file that never changes.
+            before: a time from :func:`now`; the file must not have been changed since.
+            keep: whether to remember the digest; sources, which are read once, would take memory for nothing.
 
         Returns:
-            ``None`` if it cannot be read, is being changed, or was changed since then.
+            The SHA-256; ``None`` if the file cannot be read, is being changed, or was changed since ``before``.
         """
         try:
             status = os.stat(path)  # noqa: PTH116  (a module has a thousand of them)
@@ -67,7 +67,7 @@ class FileDigests:
             known = self.known.get(path)
             if known is not None and known[0] == identity:
                 return known[1]
-            digest = _content(path, status, identity)
+            digest = _digest_content(path, status, identity)
         except (OSError, ValueError):
             return None
         if keep and digest is not None:
@@ -99,7 +99,7 @@ def await_tick() -> None:
 
 
 def call_digest(words: Sequence[str]) -> str:
-    """Digest of the words of a call of the front end."""
+    """Digest of a front end's command line."""
     return hashlib.sha256(json.dumps(list(words)).encode()).hexdigest()
 
 
@@ -138,12 +138,12 @@ def is_current(path: Path, digests: FileDigests, *, folder: Path, call: str, bit
 
     Args:
         path: a file written by :func:`note_sources`, perhaps in a corpus from elsewhere.
-        digests: of files.
-        folder: where the front end runs.
+        digests: cache of the digests of files.
+        folder: working directory of the front end.
         call: digest of the front end's command line, by :func:`call_digest`.
-        bitcode_sha256: of the existing bitcode.
+        bitcode_sha256: SHA-256 of the existing bitcode.
     """
-    fields = _read(path)
+    fields = _read_record(path)
     if fields.get("bitcode_sha256") != bitcode_sha256 or fields.get("call") != call:
         return False
     files = fields.get("files")
@@ -152,7 +152,7 @@ def is_current(path: Path, digests: FileDigests, *, folder: Path, call: str, bit
     return bool(texts) and len(texts) == len(names) and digests.of_all(texts, folder) == fields.get("sha256")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_record(path: Path) -> dict[str, Any]:
     """Read the fields of a record; empty if it is missing, not a regular file, or damaged."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -170,7 +170,7 @@ def _identity(status: os.stat_result) -> int:
     return hash((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
 
-def _content(path: str, status: os.stat_result, identity: int) -> bytes | None:
+def _digest_content(path: str, status: os.stat_result, identity: int) -> bytes | None:
     """The digest of a file's content, if the file does not change while it is read."""
     if not stat.S_ISREG(status.st_mode):
         return None if stat.S_ISDIR(status.st_mode) else b"no file"
@@ -181,7 +181,7 @@ def _content(path: str, status: os.stat_result, identity: int) -> bytes | None:
         if _identity(os.fstat(descriptor)) != identity:
             return None
         digest, left = hashlib.sha256(), status.st_size
-        # What says that it is empty and is not, as some in /proc, might have no end.
+        # Files in /proc have size 0 whatever they contain, and some of them never end.
         while chunk := file.read(min(_CHUNK, left + 1)):
             left -= len(chunk)
             if left < 0:

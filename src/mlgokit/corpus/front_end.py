@@ -62,10 +62,10 @@ class ExtractionLimits:
     Attributes:
         module_seconds: elapsed time of the front end.
         bitcode_bytes: size of the bitcode.
-        compiler: memory, and the size of each file.
+        compiler: memory of the front end's process, and the size of each file that it writes.
         room: disk space that the whole corpus may take; the default limit if ``None``.
-        sandbox: where front ends run, see :func:`mlgokit.compiler.sandbox.open_front_end_sandbox`; ``None`` for the
-            open.
+        sandbox: sandbox of the front ends, see :func:`mlgokit.compiler.sandbox.open_front_end_sandbox`; ``None`` for
+            none.
     """
 
     module_seconds: float = 120.0
@@ -103,7 +103,7 @@ class FrontEndJob:
 
 
 class _Known(NamedTuple):
-    """The record of a module from an earlier run."""
+    """A module's record from an earlier run: seconds of the front end, SHA-256 of the bitcode, fit of the profile."""
 
     seconds: float | None
     digest: bytes | None
@@ -118,7 +118,7 @@ class _Making:
     partial: Path
     limits: ExtractionLimits
     known: Mapping[str, _Known]
-    decisions: SplitAssignments
+    assignments: SplitAssignments
     digests: FileDigests = field(default_factory=FileDigests)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -133,7 +133,7 @@ def claim_corpus(
 ) -> None:
     """Write the manifest of a corpus folder, or refuse a folder that was made with other settings.
 
-    With ``any_inputs`` a folder that was made of other inputs is made of these from now on.
+    With ``any_inputs`` a folder that was made from other inputs is accepted, and its manifest gets the new ones.
     """
     is_new = not (folder / DESCRIPTION_NAME).exists() and next(folder.rglob("*.bc"), None) is None
     versions = {key: value for key, value in toolchain.describe().items() if key in {"clang", "target"}}
@@ -158,11 +158,11 @@ def make_corpus(
 
     Args:
         jobs: the sources, in the order of the corpus.
-        corpus_folder: where, already claimed.
-        wanted: the expected modules, for the error message.
-        remedy: for the error message if no module could be made.
-        workers: how many compilers run at a time.
-        limits: what one module may take.
+        corpus_folder: folder of the corpus, claimed by :func:`claim_corpus`.
+        wanted: description of the expected modules, for the error if no module could be made.
+        remedy: what to do then, for the same error.
+        workers: number of compilers that run at a time.
+        limits: resource limits of one module's front end.
         report: called after every module.
 
     Raises:
@@ -197,7 +197,7 @@ def make_corpus(
 def front_ends(
     corpus_folder: Path, *, limits: ExtractionLimits | None = None
 ) -> Generator[Callable[[FrontEndJob], Module | ModuleFailure]]:
-    """Provide a thread-safe function that makes one module; up-to-date modules are reused, and a split is kept.
+    """Provide a thread-safe function that runs one job; up-to-date modules are reused, and a split is kept.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -214,13 +214,13 @@ def front_ends(
         partial=temporary_beside(corpus_folder.absolute() / "modules"),
         limits=limits or ExtractionLimits(),
         known=known,
-        decisions=earlier_assignments(corpus_folder),
+        assignments=earlier_assignments(corpus_folder),
     )
     with writing(corpus_folder):
         making.partial.mkdir()
     await_tick()
     try:
-        yield functools.partial(_make, making)
+        yield functools.partial(_make_module, making)
     except BaseException:
         making.cancelled.set()
         raise
@@ -229,15 +229,15 @@ def front_ends(
 
 
 def _read_known(facts: Mapping[str, Any]) -> _Known:
-    """Take what the sidecar of an earlier run says about a module."""
+    """Read the record of a module from the facts in an earlier run's sidecar."""
     seconds, digest = facts.get("front_end_seconds"), facts.get("bitcode_sha256")
-    lost = facts.get("profile_mismatched"), facts.get("profile_missing")
+    counts = facts.get("profile_mismatched"), facts.get("profile_missing")
     with contextlib.suppress(ValueError):
         return _Known(
             seconds=seconds if isinstance(seconds, float | int) else None,
             digest=bytes.fromhex(digest) if isinstance(digest, str) else None,
-            fit=ProfileFit(mismatched=lost[0], missing=lost[1])
-            if isinstance(lost[0], int) and isinstance(lost[1], int)
+            fit=ProfileFit(mismatched=counts[0], missing=counts[1])
+            if isinstance(counts[0], int) and isinstance(counts[1], int)
             else None,
         )
     return _Known(seconds=None, digest=b"")
@@ -249,16 +249,16 @@ def front_end_environment() -> dict[str, str]:
     return {**kept, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "LLVM_DISABLE_SYMBOLIZATION": "1"}
 
 
-def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
-    """Make one module or reuse it; a failure has the reason."""
+def _make_module(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
+    """Make or reuse the module of a job; what is wrong with it becomes a failure."""
     try:
         with explain_write_errors(job.name, making.corpus_folder):
-            return _make_whole(making, job)
+            return _make_or_reuse(making, job)
     except InputError as error:
         return ModuleFailure(name=job.name, project=job.project, reason=str(error))
 
 
-def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
+def _make_or_reuse(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     """Reuse an up-to-date module, or run the front end and move its files into the corpus."""
     bitcode = bitcode_path(making.corpus_folder, job.name)
     cmd = making.corpus_folder / f"{job.name}.cmd"
@@ -266,7 +266,7 @@ def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     known = making.known.get(job.name)
     noted, call = making.corpus_folder / f"{job.name}{SUFFIX}", call_digest((*job.front_end, *job.input))
     if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes:
-        module = _module(
+        module = _module_of_job(
             making,
             job,
             bitcode,
@@ -290,7 +290,7 @@ def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
             job.command_line,
             fresh,
             folder=making.corpus_folder.absolute(),
-            said=done.stderr,
+            stderr=done.stderr,
             seconds=making.limits.module_seconds,
             limits=making.limits.compiler,
         )
@@ -302,7 +302,7 @@ def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     finally:
         for path in (fresh, dependencies):
             path.unlink(missing_ok=True)
-    module = _module(making, job, bitcode, seconds=done.user_seconds, fit=fit)
+    module = _module_of_job(making, job, bitcode, seconds=done.user_seconds, fit=fit)
     if sha256 is not None:
         note_sources(noted, files, sha256=sha256, call=call, bitcode_sha256=module.bitcode_sha256 or "")
     return module
@@ -364,16 +364,17 @@ def _files_read(job: FrontEndJob, words: Sequence[str]) -> Generator[Path]:
     yield job.directory
 
 
-def _module(
+def _module_of_job(
     making: _Making, job: FrontEndJob, bitcode: Path, *, seconds: float | None, fit: ProfileFit | None
 ) -> Module:
-    decision = making.decisions.of(job.name, job.project)
+    """Describe the module that a job made, with the side of the split that it was assigned to earlier."""
+    assigned = making.assignments.of(job.name, job.project)
     return Module(
         name=job.name,
         project=job.project,
         language=job.language,
-        held_out=job.held_out if decision is None else decision.held_out,
-        split=None if decision is None else decision.split,
+        held_out=job.held_out if assigned is None else assigned.held_out,
+        split=None if assigned is None else assigned.split,
         bitcode=bitcode,
         command_line=job.command_line,
         source=job.source,

@@ -92,6 +92,7 @@ def digest_modules(modules: Sequence[Module]) -> str:
 
 
 def _digest_of(module: Module) -> str | None:
+    """SHA-256 of a module's bitcode; that in the sidecar if the file cannot be read."""
     try:
         return digest_cached(module.bitcode)
     except OSError:
@@ -112,16 +113,16 @@ def describe_corpus(
     """Digest every module, and let the compiler describe those whose content is not cached.
 
     Args:
-        folder: the corpus, which also has the cache.
+        folder: folder of the corpus, which also has the cache.
         modules: the modules to describe.
-        toolchain: its clang reads them; ``None`` for digests only.
+        toolchain: LLVM installation whose clang reads the modules; ``None`` for digests only.
         plugin: the plugin for that clang.
         workers: number of compilers at a time.
         timeout_seconds: deadline of one compiler.
         sandbox: sandbox of the compilers; ``None`` for none.
         report: called after every module, once one has to be described.
     """
-    search = _Describing(
+    shared = _Describing(
         remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),
         toolchain=toolchain,
         plugin=plugin,
@@ -130,15 +131,15 @@ def describe_corpus(
     )
     seen: dict[str, _Described] = {}
     written = 0
-    with contextlib.closing(in_order(functools.partial(_describe_one, search), modules, workers=workers)) as results:
+    with contextlib.closing(in_order(functools.partial(_describe_one, shared), modules, workers=workers)) as results:
         for done, (module, result) in enumerate(zip(modules, results, strict=True), 1):
             seen[module.name] = result
-            if len(search.fresh) - written >= _BATCH or done == len(modules):
-                batch = search.fresh[written:]
+            if len(shared.fresh) - written >= _BATCH or done == len(modules):
+                batch = shared.fresh[written:]
                 if batch:
                     append_contents(folder, batch)
                 written += len(batch)
-            if report is not None and search.fresh:
+            if report is not None and shared.fresh:
                 report(done, len(modules), "describe")
     return Contents(
         digests={name: result.digest for name, result in seen.items() if result.digest},
@@ -153,7 +154,11 @@ def describe_corpus(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Describing:
-    """The state shared by the threads of one call; one thread describes a digest, and the others wait for it."""
+    """The state shared by the threads of one :func:`describe_corpus`.
+
+    ``fresh`` are descriptions that are not in the cache yet; ``locks`` let one thread describe a digest while others
+    wait for it.
+    """
 
     remembered: dict[str, ModuleContent]
     toolchain: Toolchain | None
@@ -161,42 +166,42 @@ class _Describing:
     timeout_seconds: float
     sandbox: Sandbox | None
     fresh: list[ModuleContent] = field(default_factory=list[ModuleContent])
-    asked: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    locks: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Described:
-    """The result for one module."""
+    """The digest of one module, its content unless it was not described, and the reason if it could not be read."""
 
     digest: str = ""
     content: ModuleContent | None = None
     reason: str = ""
 
 
-def _describe_one(search: _Describing, module: Module) -> _Described:
+def _describe_one(shared: _Describing, module: Module) -> _Described:
     """Digest one module, and describe it unless its content is cached."""
     try:
         digest = digest_file(module.bitcode)
     except OSError as error:
         return _Described(reason=f"cannot be read: {error.strerror or error}")
-    with search.asked[digest]:
-        content = search.remembered.get(digest)
-        if content is not None or search.toolchain is None or search.plugin is None:
+    with shared.locks[digest]:
+        content = shared.remembered.get(digest)
+        if content is not None or shared.toolchain is None or shared.plugin is None:
             return _Described(digest=digest, content=content)
         description = describe_module(
-            search.toolchain,
-            search.plugin,
+            shared.toolchain,
+            shared.plugin,
             module.bitcode,
             command_line=module.command_line,
             allowed_options=module.allowed_options,
-            timeout_seconds=search.timeout_seconds,
-            sandbox=search.sandbox,
+            timeout_seconds=shared.timeout_seconds,
+            sandbox=shared.sandbox,
         )
         if description.reason:
             return _Described(digest=digest, reason=description.reason)
         content = content_of(description, bitcode_sha256=digest)
-        search.remembered[digest] = content
-        search.fresh.append(content)
+        shared.remembered[digest] = content
+        shared.fresh.append(content)
         return _Described(digest=digest, content=content)
 
 
@@ -229,7 +234,7 @@ def drop_copies(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -
 
 
 def training_modules(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:
-    """Drop held-out modules, and copies of held-out or earlier modules.
+    """The modules to train on, by :func:`drop_copies`; at least one.
 
     Raises:
         CorpusError: no module is left.
@@ -254,7 +259,7 @@ def leaks(modules: Sequence[Module], contents: Contents) -> tuple[str, ...]:
 
 
 def kinships(modules: Sequence[Module], contents: Contents) -> tuple[Kinship, ...]:
-    """Pairs of a held-out and a training project that share many of their own functions, the closest first.
+    """Find pairs of a held-out and a training project that share many of their own functions, the closest first.
 
     Copies of whole modules do not count, since training skips them. A vendored library with small changes is a problem
     that only the user can solve.

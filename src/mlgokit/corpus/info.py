@@ -39,20 +39,20 @@ class ProjectInfo:
     """One project's part of a corpus.
 
     Attributes:
-        name: the project.
+        name: name of the project.
         languages: languages of its modules, sorted.
         held_out: whether some of its modules are held out.
         modules: number of modules.
         held_out_modules: number of modules that are held out.
-        copies: of them, those that training passes over as copies of others.
-        bitcode_bytes: of all of them.
-        text_bytes: code under plain ``-Oz``, of those for which it is known.
-        functions: defined in those that were described.
-        call_sites: in those that were described.
-        decidable_call_sites: of them, those that an inliner can decide.
-        instructions: in those that were described.
-        front_end_seconds: of those for which it is known.
-        failures: how many sources gave no module, or none that can be used.
+        copies: number of modules that training skips as copies of others.
+        bitcode_bytes: size of the bitcode of all modules.
+        text_bytes: size of the code under plain ``-Oz``, of modules for which it is known.
+        functions: number of functions with a body, in modules that were described.
+        call_sites: number of calls, without intrinsics, in modules that were described.
+        decidable_call_sites: number of these calls that an inliner can decide.
+        instructions: number of instructions before any pass, in modules that were described.
+        front_end_seconds: time of the front end, of modules for which it is known.
+        failures: number of sources that gave no module, or none that can be used.
     """
 
     name: str
@@ -91,27 +91,27 @@ class CorpusInfo:
     """A summary of a corpus.
 
     Attributes:
-        folder: the corpus.
-        modules: how many can be used.
-        bitcode_bytes: of all of them.
+        folder: folder of the corpus.
+        modules: number of modules that can be used.
+        bitcode_bytes: size of the bitcode of all modules.
         languages: number of modules by language.
-        described: how many modules the counts of functions, calls and instructions are of.
-        functions: with a body.
-        call_sites: calls, intrinsics left out.
-        decidable_call_sites: of them, direct calls within a module, which an inliner can decide.
-        instructions: before any pass.
-        has_thinlto: each module has its part of a ThinLTO index.
-        has_override: one command line serves all modules.
-        translated: of such a command line that is a compiler driver's, what is compiled instead.
-        projects: in the order in which they first appear.
+        described: number of modules that the compiler described; the next four counts are of these.
+        functions: number of functions with a body.
+        call_sites: number of calls, without intrinsics.
+        decidable_call_sites: number of direct calls within a module, which an inliner can decide.
+        instructions: number of instructions before any pass.
+        has_thinlto: whether each module has its part of a ThinLTO index.
+        has_override: whether one command line serves all modules.
+        translated: the ``-cc1`` options that such a command line means, if it is a compiler driver's.
+        projects: the projects, in the order in which they first appear.
         failures: sources that gave no module.
-        missing: modules that are named but not there.
+        missing: modules that the description names, but that cannot be used.
         damaged: modules whose bitcode is not bitcode, or has changed since it was extracted.
         undescribed: other modules that the compiler could not read, for example those of a newer one.
-        skipped: all of these by reason, the most frequent first.
-        duplicates: groups of names of modules with the same bitcode.
-        same_content: groups that are the same but for names, paths and debug information.
-        leaks: training modules with a held-out copy; training passes over them.
+        skipped: failures, missing, damaged and undescribed modules by reason, the most frequent first.
+        duplicates: groups of module names with the same bitcode.
+        same_content: groups of module names that are the same but for names, paths and debug information.
+        leaks: training modules with a held-out copy; training skips them.
         kinships: projects on both sides of the split that share many functions.
     """
 
@@ -148,12 +148,12 @@ def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
 
     Args:
         corpus: the corpus.
-        contents: from :func:`mlgokit.corpus.identity.describe_corpus`; without it, all bitcode is digested here, and
-            what is inside is only told of modules that were described before.
+        contents: result of :func:`mlgokit.corpus.identity.describe_corpus`; without it, all bitcode is digested here,
+            and counts are known only of modules that were described before.
     """
     if contents is None:
         contents = describe_corpus(corpus.folder, corpus.modules, toolchain=None, plugin=None)
-    damaged = tuple(_damages(corpus.modules, contents))
+    damaged = tuple(_find_damaged(corpus.modules, contents))
     broken = {failure.name for failure in damaged}
     undescribed = tuple(failure for failure in contents.failures if failure.name not in broken)
     failed = (*corpus.failures, *corpus.missing)
@@ -211,14 +211,14 @@ def group_reasons(failures: Iterable[ModuleFailure]) -> tuple[SkippedReason, ...
     )
 
 
-def _damages(modules: Sequence[Module], contents: Contents) -> Iterable[ModuleFailure]:
+def _find_damaged(modules: Sequence[Module], contents: Contents) -> Iterable[ModuleFailure]:
     for module in modules:
-        reason = _damage(module, contents.digests.get(module.name))
+        reason = _why_damaged(module, contents.digests.get(module.name))
         if reason is not None:
             yield ModuleFailure(name=module.name, project=module.project, reason=reason)
 
 
-def _damage(module: Module, digest: str | None) -> str | None:
+def _why_damaged(module: Module, digest: str | None) -> str | None:
     """Why a module's bitcode is damaged; ``None`` if it is not."""
     try:
         with module.bitcode.open("rb") as file:

@@ -31,7 +31,7 @@ def has_long_number(before: bytes, data: bytes) -> bool:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Bounded:
+class _BoundedFile:
     """A file that limits the size of an element; a block belongs to the element that ends in it."""
 
     file: IO[bytes]
@@ -61,19 +61,19 @@ def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, A
 
     Args:
         path: the file; its other members are skipped.
-        key: of the member: a list gives its elements with an empty name, an object its members with their names, and
-            any other value itself.
-        remedy: for the error message.
+        key: name of the member. Of a list come the elements with an empty name, of an object the members with their
+            names; any other value comes itself.
+        remedy: what to do about a bad file, for the error.
 
     Raises:
-        CorpusError: the file cannot be read, is no JSON, or has a part beyond all bounds.
+        CorpusError: the file cannot be read, is no JSON, or has an element that is too large or too deeply nested.
     """
     try:
         with (
             open_untrusted(path, "No such file or directory") as descriptor,
             open(descriptor, "rb", closefd=False) as file,
         ):
-            yield from _iter_members(_Bounded(file=file, path=path, remedy=remedy), key)
+            yield from _iter_members(_BoundedFile(file=file, path=path, remedy=remedy), key)
     except (OSError, InputError) as error:
         reason = error if isinstance(error, InputError) else error.strerror or error
         raise CorpusError(f"{path}: expected a file, found: {reason}; {remedy}") from error
@@ -82,7 +82,7 @@ def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, A
         raise CorpusError(f"{path}: expected JSON, found: {reason:.200}; {remedy}") from error
 
 
-def _iter_members(file: _Bounded, key: str) -> Generator[tuple[str, Any]]:
+def _iter_members(file: _BoundedFile, key: str) -> Generator[tuple[str, Any]]:
     # Containers that are open, the outermost first, each with the last key of an object. Of what is not wanted
     # nothing is kept.
     stack: list[tuple[Any, list[str]]] = []

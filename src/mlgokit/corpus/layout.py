@@ -74,7 +74,7 @@ def check_name(name: str, folder: Path) -> None:
     """Check that a module of that name is inside the corpus, and that its path is not an option to a compiler.
 
     Raises:
-        CorpusError: it would.
+        CorpusError: the name leads out of the corpus, or looks like an option or a response file.
     """
     path = PurePosixPath(name)
     if name.startswith(("-", "@")):
@@ -106,7 +106,7 @@ def check_project(project: str | None, folder: Path) -> str:
     """Return the given project name, or the default for the folder.
 
     Raises:
-        UsageError: the name cannot be the first component of a module's.
+        UsageError: the name cannot be the first component of a module's name.
     """
     if project is not None and not _PROJECT.fullmatch(project):
         raise UsageError(f"project: expected a name of letters, digits and ._+-, found {project!r}; choose another")

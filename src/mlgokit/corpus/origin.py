@@ -20,7 +20,7 @@ from mlgokit.manifest import MANIFEST_NAME
 
 def note_made_here(folder: Path) -> None:
     """Note a corpus folder that has a manifest and no module yet; if this fails, it counts as from elsewhere."""
-    notes = _notes()
+    notes = _notes_folder()
     with contextlib.suppress(OSError, StorageError):
         notes.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Whole at once, and with others of this user doing the same: no note is taken for one of a folder that is gone.
@@ -34,7 +34,7 @@ def note_made_here(folder: Path) -> None:
 def is_made_here(folder: Path) -> bool:
     """Whether this user made the corpus on this machine from sources."""
     try:
-        return (_notes() / _name(folder)).is_file()
+        return (_notes_folder() / _name(folder)).is_file()
     except OSError:
         return False
 
@@ -42,10 +42,10 @@ def is_made_here(folder: Path) -> bool:
 def _name(folder: Path) -> str:
     """File name of the note about a corpus folder."""
     path = folder.resolve()
-    number, manifest = path.stat(), (path / MANIFEST_NAME).lstat()
-    facts = (os.fsencode(path), number.st_dev, number.st_ino, number.st_uid, manifest.st_ino, manifest.st_ctime_ns)
+    status, manifest = path.stat(), (path / MANIFEST_NAME).lstat()
+    facts = (os.fsencode(path), status.st_dev, status.st_ino, status.st_uid, manifest.st_ino, manifest.st_ctime_ns)
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
-def _notes() -> Path:
+def _notes_folder() -> Path:
     return platformdirs.user_state_path("mlgokit") / "corpora"

@@ -39,8 +39,8 @@ class ProfileCopies:
     """Copies profiles into a corpus, each content once.
 
     Attributes:
-        corpus_folder: the corpus.
-        known: profiles that have been copied, by kind and path.
+        corpus_folder: folder of the corpus.
+        known: paths in the corpus of the profiles that have been copied, by option and original path.
     """
 
     corpus_folder: Path
@@ -48,7 +48,7 @@ class ProfileCopies:
 
     def __call__(self, option: Option, directory: Path) -> str:
         """Copy the profile that an option of a command in ``directory`` names; return its path in the corpus."""
-        path = _path(option, directory)
+        path = _profile_path(option, directory)
         key = option.name, path
         if key not in self.known:
             with _open_profile(option, path) as descriptor, explain_write_errors(PROFILES, self.corpus_folder):
@@ -60,12 +60,12 @@ class ProfileCopies:
 
 
 def profile_of(option: Option, directory: Path) -> str:
-    """The path that an option of a command in ``directory`` names, after checking that it is such a profile.
+    """The path of the profile that an option of a command in ``directory`` names, checked to be a profile of that kind.
 
     Raises:
-        InputError: it is not a profile; the message says what it is.
+        InputError: the file is not such a profile; the message says what it is.
     """
-    path = _path(option, directory)
+    path = _profile_path(option, directory)
     with _open_profile(option, path):
         return str(path)
 
@@ -86,7 +86,7 @@ def profiles_in(words: Iterable[str]) -> list[Option]:
 
 
 def with_profiles(words: Sequence[str], place: Callable[[Option], str | None]) -> tuple[str, ...]:
-    """Replace the paths of profiles in a ``-cc1`` line by ``place(...)``; drop those for which it returns ``None``.
+    """Replace the paths of profiles in a ``-cc1`` line by ``place(option)``; where that is ``None``, drop the option.
 
     Example:
         >>> with_profiles(["-cc1", "-fprofile-sample-use=a.prof", "-Oz"], lambda option: f"/b/{option.values[0]}")
@@ -109,13 +109,13 @@ def counts_by_front_end(path: Path) -> bool:
     return False
 
 
-def _path(option: Option, directory: Path) -> Path:
+def _profile_path(option: Option, directory: Path) -> Path:
     return directory / (option.values[0] if option.values else "")
 
 
 @contextlib.contextmanager
 def _open_profile(option: Option, path: Path) -> Generator[int]:
-    """Open a profile for reading."""
+    """Open the profile of an option for reading, after checking its kind and size."""
     words = " ".join(option.words)[:200]
     remedy = "make it with llvm-profdata, then import again"
     with open_untrusted(path, f"expected the profile of {words}, found no file {path}; {remedy}") as descriptor:
@@ -124,7 +124,7 @@ def _open_profile(option: Option, path: Path) -> Generator[int]:
             raise InputError(f"expected at most {MOST_PROFILE_BYTES} bytes in the profile of {words}, found {size}")
         if not _is_profile(option.name, os.pread(descriptor, _HEAD_BYTES, 0)):
             raise InputError(
-                f"expected a profile of LLVM's for {words}, found another kind of file in {path}; {remedy}"
+                f"expected a profile that LLVM wrote for {words}, found another kind of file in {path}; {remedy}"
             )
         yield descriptor
 

@@ -10,9 +10,9 @@ from mlgokit.corpus.files import open_untrusted
 from mlgokit.errors import InputError
 
 COMPILE_BYTES = 4 << 20
-"""All response files of one compile command together."""
+"""Limit on the bytes of all response files of one compile command together."""
 LINK_BYTES = 64 << 20
-"""The same of a link command."""
+"""Limit on the bytes of all response files of one link command together."""
 MOST_LEVELS = 8
 """How deep response files may name response files."""
 
@@ -28,14 +28,15 @@ def expand_response_files(
     """The words, each ``@file`` replaced by the words in that file.
 
     Args:
-        words: of a command, without the program.
-        folder: where the command runs.
-        inside: only files below this folder are opened; a stranger's command could name any other.
-        most_bytes: limit of all files together.
-        missing: what becomes of a word whose file is not there.
+        words: words of a command, without the program.
+        folder: working directory of the command.
+        inside: folder that response files must be below, since a stranger's command could name any file.
+        most_bytes: limit on the bytes of all files together.
+        missing: whether a word whose file is missing is refused, kept as it is, or dropped.
 
     Raises:
-        ValueError: a file cannot be read or has no words, is elsewhere, is too long, or names too many others in turn.
+        ValueError: a file cannot be read or split into words, is outside of ``inside``, is too long, or is nested too
+            deeply.
     """
     expanded: list[str] = []
     left = most_bytes

@@ -1,9 +1,9 @@
 """The split of a corpus into training and held-out modules: by project, without leaks, stable when the corpus grows.
 
-A project's side depends on its name, the seed and the share alone: adding projects moves none. A corpus of one project
-is split by module, by identity, so that copies stay together. What a user decided, by a list of projects or by name, is
-left alone. Copies of a module on both sides are no business of the split: training passes over its copy
-(:func:`mlgokit.corpus.identity.drop_copies`), which moves nothing either.
+Whether a project is held out depends on its name, the seed and the share alone: adding projects moves none. A corpus of
+one project is split by module, by identity, so that copies stay together. An assignment by the user, by a list of
+projects or by name, is left alone. The split does not care for copies of a module on both sides, since training skips
+them (:func:`mlgokit.corpus.identity.drop_copies`).
 """
 
 import enum
@@ -21,10 +21,10 @@ from mlgokit.locks import locked
 from mlgokit.module import Module
 
 SPLIT_KEY = "split"
-"""Key of the sidecar's facts that tells who decided ``held_out``; absent if the maker of the corpus did, or nobody."""
+"""Key of the sidecar's facts that tells how ``held_out`` was assigned; absent if it came with the corpus, or not."""
 LISTED = "listed"
 
-_ENOUGH = 4
+_LEAST_HELD_OUT = 4
 """Expected number of held-out projects below which a note is given."""
 
 
@@ -50,10 +50,10 @@ class ProjectSplit:
 
     Attributes:
         name: the project.
-        by: who decided: ``listed`` by name, ``project`` or ``module`` by a hash, ``given`` with the corpus.
-        training: modules that training looks at.
-        copies: modules that it passes over, as copies of held-out ones or of earlier ones.
-        held_out: modules kept out of training.
+        by: how they were assigned: ``listed`` by name, ``project`` or ``module`` by a hash, ``given`` with the corpus.
+        training: number of modules that are trained on.
+        copies: number of modules that training skips, as copies of held-out ones or of earlier ones.
+        held_out: number of modules that are kept out of training.
     """
 
     name: str
@@ -68,11 +68,11 @@ class SplitResult:
     """A split corpus.
 
     Attributes:
-        folder: the corpus.
-        share: requested share of projects or modules.
+        folder: folder of the corpus.
+        share: requested share of held-out projects or modules.
         seed: seed of the hash.
-        projects: in the order in which they first appear.
-        leaks: training modules with a held-out copy; training passes over them.
+        projects: the projects, in the order in which they first appear.
+        leaks: training modules with a held-out copy; training skips them.
         kinships: projects on both sides that share many functions.
         notes: what the user should know, a sentence each.
     """
@@ -104,10 +104,10 @@ def position(key: str, *, seed: int) -> float:
 def choose_held_out(
     keys: Iterable[str], *, share: float, seed: int, kept: Mapping[str, bool] | None = None
 ) -> frozenset[str]:
-    """Choose the held-out keys; decisions in ``kept`` are preserved.
+    """Choose the held-out keys by :func:`position`; for those in ``kept``, the earlier choice stays.
 
     If none of several would be held out, the one with the lowest position is, and if all would be, the one with the
-    highest is not. That depends on which there are, so an earlier choice must come back in ``kept``.
+    highest is not. This depends on the set of keys, so that earlier choices must be passed as ``kept``.
 
     Example:
         >>> sorted(choose_held_out(["a", "b", "c"], share=0.01, seed=1))
@@ -139,15 +139,15 @@ def split_corpus(
     """Split a corpus, and write ``held_out`` into its sidecar.
 
     Args:
-        corpus: what to split.
-        contents: from :func:`mlgokit.corpus.identity.describe_corpus`.
-        share: of the projects, or of the modules of a single project, to hold out.
-        seed: another one gives another split.
+        corpus: the corpus to split.
+        contents: identities of its modules, from :func:`mlgokit.corpus.identity.describe_corpus`.
+        share: share of the projects, or of the modules of a single project, to hold out.
+        seed: seed of the hash; another one gives another split.
         by: whole projects, or modules; ``AUTO`` takes modules only if there is one project.
         projects_by: ``BUILD`` makes all modules one project, ``FOLDER`` one of each first folder of their names, and
-            what a hash decided before counts no more; ``AUTO`` takes the projects that the corpus has.
-        held_out: names of projects; they and no others are held out, whoever decided before.
-        force: let the hash replace what a user or the maker of the corpus decided.
+            earlier assignments by a hash count no more; ``AUTO`` takes the projects that the corpus has.
+        held_out: names of projects; they and no others are held out, whatever was assigned before.
+        force: let the hash replace assignments by name, or those that came with the corpus.
 
     Returns:
         The result, and the corpus with the new flags.
@@ -156,7 +156,7 @@ def split_corpus(
         BusyError: another process uses the corpus.
         CorpusError: the sidecar is malformed.
         StorageError: the disk is full or not writable.
-        UsageError: a name is unknown, the share is no share, or a decision would have to be replaced.
+        UsageError: a name is unknown, the share is outside 0 to 1, or an assignment by name would have to be replaced.
     """
     if not 0 < share < 1:
         raise UsageError(f"split: share: expected a number between 0 and 1, found {share:g}; give another --share")
@@ -174,19 +174,21 @@ def split_corpus(
             _check_replaceable(corpus, facts)
         notes: list[str] = []
         if held_out:
-            decisions = {module.name: (module.project in held_out, LISTED) for module in corpus.modules}
+            assignments = {module.name: (module.project in held_out, LISTED) for module in corpus.modules}
         else:
             anew = force or projects_by is not ProjectsBy.AUTO
-            decisions, notes = _by_hash(corpus.modules, facts, contents, share=share, seed=seed, by=by, force=anew)
+            assignments, notes = _assign_by_hash(
+                corpus.modules, facts, contents, share=share, seed=seed, by=by, force=anew
+            )
         modules = tuple(
             replace(module, held_out=held_out, split=mark)
             for module in corpus.modules
-            for held_out, mark in [decisions[module.name]]
+            for held_out, mark in [assignments[module.name]]
         )
         for module in modules:
             fact = facts.setdefault(module.name, {"language": module.language})
             fact["project"] = module.project
-            fact["held_out"], fact[SPLIT_KEY] = decisions[module.name]
+            fact["held_out"], fact[SPLIT_KEY] = assignments[module.name]
         write_sidecar(corpus.folder, facts, failures)
         split = replace(corpus, modules=modules)
         return split_result(split, contents, facts=facts, share=share, seed=seed, notes=tuple(notes)), split
@@ -241,7 +243,7 @@ def _regroup(corpus: Corpus, projects_by: ProjectsBy) -> tuple[Module, ...]:
 
 
 def _check_replaceable(corpus: Corpus, facts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse to replace a decision that was not made by a hash."""
+    """Refuse to replace an assignment that was not made by a hash."""
     for module in corpus.modules:
         decided = facts.get(module.name, {}).get(SPLIT_KEY)
         if decided == LISTED or (decided is None and module.held_out):
@@ -252,7 +254,7 @@ def _check_replaceable(corpus: Corpus, facts: Mapping[str, Mapping[str, Any]]) -
             )
 
 
-def _by_hash(
+def _assign_by_hash(
     modules: Sequence[Module],
     facts: Mapping[str, Mapping[str, Any]],
     contents: Contents,
@@ -262,7 +264,7 @@ def _by_hash(
     by: SplitBy,
     force: bool,
 ) -> tuple[dict[str, tuple[bool, str]], list[str]]:
-    """The side of each module with a note on who decided, and notes for the user."""
+    """Assign modules by a hash: whether each is held out with its mark for the sidecar, and notes for the user."""
     marks = {way: f"{way.value} seed={seed} share={share:g}" for way in (SplitBy.PROJECT, SplitBy.MODULE)}
     earlier = {} if force else {name: fact for name, fact in facts.items() if fact.get(SPLIT_KEY) in marks.values()}
     projects = list(dict.fromkeys(module.project for module in modules))
@@ -282,7 +284,7 @@ def _by_hash(
         if module.name in groups and _mark(earlier, module) == marks[SplitBy.MODULE]
     }
     chosen_groups = choose_held_out(dict.fromkeys(groups.values()), share=share, seed=seed, kept=kept_groups)
-    decisions = {
+    assignments = {
         module.name: (
             (groups[module.name] in chosen_groups, marks[SplitBy.MODULE])
             if module.name in groups
@@ -291,7 +293,7 @@ def _by_hash(
         for module in modules
     }
     notes: list[str] = []
-    if not any(side for side, _ in decisions.values()):
+    if not any(side for side, _ in assignments.values()):
         notes.append(
             "Nothing is held out: there are too few projects or modules to split, or all were assigned "
             "before; see --force."
@@ -301,19 +303,21 @@ def _by_hash(
             f"{', '.join(sorted(inner))}: split by module, so results show how a policy does on unseen modules of "
             "the same project, not on other projects."
         )
-    if 1 < len(outer) < _ENOUGH / share:
+    if 1 < len(outer) < _LEAST_HELD_OUT / share:
         notes.append(
             f"Of {len(outer)} projects {len(chosen)} {'is' if len(chosen) == 1 else 'are'} held out: "
             "a hash meets the share only with many projects; name some with --held-out to choose."
         )
-    return decisions, notes
+    return assignments, notes
 
 
 def _mark(facts: Mapping[str, Mapping[str, Any]], module: Module) -> object:
+    """How the sidecar says that a module was assigned, if it does."""
     return facts.get(module.name, {}).get(SPLIT_KEY)
 
 
 def _has_project_mark(facts: Mapping[str, Mapping[str, Any]], marks: Mapping[SplitBy, str]) -> bool:
+    """Whether some module was assigned with its whole project."""
     return any(fact.get(SPLIT_KEY) == marks[SplitBy.PROJECT] for fact in facts.values())
 
 

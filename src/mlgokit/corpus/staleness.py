@@ -38,12 +38,12 @@ _NO_LINES = re.compile(r"No debug information found in function (\S+):")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFit:
-    """What of a module the profile does not fit.
+    """How many functions of a module its profile does not fit.
 
     Attributes:
-        mismatched: functions whose control flow is another one than when the profile was made; of samples, functions or
-            calls, as the compiler counts them.
-        missing: functions that the profile does not know; of samples those without lines to find them by.
+        mismatched: number of functions whose control flow has changed since the profile was made; with samples, of
+            functions or calls, as the compiler counts them.
+        missing: number of functions that the profile does not know; with samples, of functions without line numbers.
     """
 
     mismatched: int
@@ -58,37 +58,37 @@ def fit_of(module: Module) -> ProfileFit | None:
 
 
 def front_end_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The front end's options, and ours that enable its warnings about profiles if it reads one."""
-    return (_not_quiet(words), _MATCHED_BY_FRONT_END) if _by_front_end(words) else (tuple(words), ())
+    """The options of a front end, and further ones that enable its warnings about profiles if it matches one."""
+    return (_without_quiet(words), _MATCHED_BY_FRONT_END) if _is_matched_by_front_end(words) else (tuple(words), ())
 
 
 def profile_fit(
-    clang: str, command_line: Sequence[str], bitcode: Path, *, folder: Path, said: str, seconds: float, limits: Limits
+    clang: str, command_line: Sequence[str], bitcode: Path, *, folder: Path, stderr: str, seconds: float, limits: Limits
 ) -> ProfileFit | None:
     """Determine how a module's profile fits; ``None`` without a profile, or if the compiler does not tell.
 
     Args:
-        clang: the compiler.
-        command_line: by which the bitcode is compiled.
-        bitcode: of the module.
-        folder: the corpus, from which paths of profiles count.
-        said: what the front end wrote to its standard error when it made the bitcode by :func:`front_end_words`.
+        clang: path of the compiler.
+        command_line: options that compile the bitcode.
+        bitcode: path of the module's bitcode.
+        folder: folder of the corpus, to which paths of profiles are relative.
+        stderr: output of the front end that made the bitcode with the options of :func:`front_end_words`.
         seconds: deadline of the optimizer.
-        limits: what it may take.
+        limits: resource limits of the optimizer.
     """
     used = {option.name for option in profiles_in(command_line)}
     if not used & {COUNTERS, SAMPLES}:
         return None
     words = with_profiles(command_line, lambda option: str(folder / option.values[0]))
-    if _by_front_end(words):
-        return _from_front_end(said)
+    if _is_matched_by_front_end(words):
+        return _from_front_end(stderr)
     own = [*_MATCHED_BY_OPTIMIZER, "-emit-llvm-only", "-x", "ir", str(bitcode.absolute())]
-    argv = Cc1Line(clang, options=_not_quiet(words), own=own)
+    argv = Cc1Line(clang, options=_without_quiet(words), own=own)
     done = process.run(argv, timeout_seconds=seconds, limits=limits)
     return _from_optimizer(done.stderr) if done.returncode == 0 else None
 
 
-def _by_front_end(words: Sequence[str]) -> bool:
+def _is_matched_by_front_end(words: Sequence[str]) -> bool:
     """Whether the front end matches the profile, which it does for counters that it inserted."""
     return any(
         option.name == COUNTERS and option.values and counts_by_front_end(Path(option.values[0]))
@@ -96,32 +96,33 @@ def _by_front_end(words: Sequence[str]) -> bool:
     )
 
 
-def _not_quiet(words: Sequence[str]) -> tuple[str, ...]:
+def _without_quiet(words: Sequence[str]) -> tuple[str, ...]:
+    """The options without ``-w``, which silences all warnings."""
     return spell_options(option for option in parse_options(words) if option.name != _QUIET)
 
 
-def _from_front_end(said: str) -> ProfileFit:
+def _from_front_end(stderr: str) -> ProfileFit:
     """Parse the front end's warnings.
 
     Example:
         >>> _from_front_end("warning: profile data may be out of date: of 5 functions, 2 have mismatched data that")
         ProfileFit(mismatched=2, missing=0)
     """
-    found = {kind: int(count) for count, _, kind in _OF_FRONT_END.findall(said)}
-    missing = found.get("no data", 0) or int(_NO_FILE in said)
+    found = {kind: int(count) for count, _, kind in _OF_FRONT_END.findall(stderr)}
+    missing = found.get("no data", 0) or int(_NO_FILE in stderr)
     return ProfileFit(mismatched=found.get("mismatched data", 0), missing=missing)
 
 
-def _from_optimizer(said: str) -> ProfileFit:
+def _from_optimizer(stderr: str) -> ProfileFit:
     r"""Parse the optimizer's warnings; a function that is named twice, as for a profile in two parts, counts once.
 
     Example:
-        >>> said = "function control flow change detected (hash mismatch) f Hash = 1 up to 0 count discarded"
-        >>> _from_optimizer(f"{said}\n{said}\nno profile data available for function g Hash = 2 up to 0")
+        >>> stderr = "function control flow change detected (hash mismatch) f Hash = 1 up to 0 count discarded"
+        >>> _from_optimizer(f"{stderr}\n{stderr}\nno profile data available for function g Hash = 2 up to 0")
         ProfileFit(mismatched=1, missing=1)
     """
-    named = set(_OF_COUNTERS.findall(said))
+    named = set(_OF_COUNTERS.findall(stderr))
     mismatched = {name for kind, name in named if kind.startswith("hash")}
-    missing = {name for kind, name in named if not kind.startswith("hash")} | set(_NO_LINES.findall(said))
-    sampled = sum(int(count) for count in _OF_SAMPLES.findall(said))
+    missing = {name for kind, name in named if not kind.startswith("hash")} | set(_NO_LINES.findall(stderr))
+    sampled = sum(int(count) for count in _OF_SAMPLES.findall(stderr))
     return ProfileFit(mismatched=len(mismatched) + sampled, missing=len(missing - mismatched))

@@ -54,7 +54,7 @@ class VerifiedModule:
         name: name of the module.
         verdict: the result.
         reason: the error, or the names of the sections that differ.
-        text_bytes: code in the build's object.
+        text_bytes: size of the code in the build's object.
     """
 
     name: str
@@ -65,11 +65,11 @@ class VerifiedModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """The modules that were looked at, in the order of the corpus.
+    """The comparisons of all modules that were looked at.
 
     Attributes:
-        modules: one entry each.
-        of: how many modules the corpus has.
+        modules: the comparisons, in the order of the corpus.
+        of: number of modules in the corpus.
     """
 
     modules: tuple[VerifiedModule, ...]
@@ -161,11 +161,11 @@ def verify_corpus(
     """Compile modules and compare them with the build's objects.
 
     Args:
-        corpus: whose modules.
-        reference: where the build's objects are.
-        compiler: that of the build; another version gives other code.
+        corpus: the corpus with the modules.
+        reference: function that finds or makes the build's object of a module.
+        compiler: the build's compiler; another version gives other code.
         rng: draws the modules, if the corpus has more than ``most``.
-        most: how many modules to look at.
+        most: maximum number of modules to compare.
         report: called after every module.
     """
     count = len(corpus.modules)
@@ -230,6 +230,7 @@ def _sections(elf: Elf, *, executable: bool) -> dict[str, list[bytes]]:
 
 
 def _differences(expected: Mapping[str, Sequence[bytes]], actual: Mapping[str, Sequence[bytes]]) -> list[str]:
+    """Names of the sections whose contents differ."""
     return sorted(
         name for name in expected.keys() | actual.keys() if list(expected.get(name, ())) != list(actual.get(name, ()))
     )

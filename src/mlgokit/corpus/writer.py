@@ -43,13 +43,26 @@ class Imported:
 
 @dataclass(slots=True, kw_only=True)
 class CorpusWriter:
-    """Receives modules and failures one by one; made by :func:`corpus_writer`."""
+    """Receives modules and failures one by one; made by :func:`corpus_writer`.
+
+    Attributes:
+        folder: folder of the corpus.
+        names: file that becomes the description.
+        facts: file that becomes the sidecar.
+        failed: file with the failures, for the end of the sidecar.
+        assignments: the split of the corpus that was there before.
+        known: hashes of the names with facts; ``None`` if facts are not kept when the writing fails.
+        modules: number of modules so far.
+        described: number of modules with facts so far.
+        failures: number of failures so far.
+        examples: the first failures.
+    """
 
     folder: Path
     names: IO[str]
     facts: IO[str]
     failed: IO[str]
-    decisions: SplitAssignments = NOTHING_ASSIGNED
+    assignments: SplitAssignments = NOTHING_ASSIGNED
     known: set[int] | None = None
     modules: int = 0
     described: int = 0
@@ -61,7 +74,7 @@ class CorpusWriter:
         if isinstance(outcome, Module):
             self.add_name(outcome.name)
             facts = module_facts(outcome)
-            before = self.decisions.by_name.get(outcome.name)
+            before = self.assignments.by_name.get(outcome.name)
             self.add_facts(outcome.name, facts if before is None else {**facts, "held_out": before.held_out})
             return
         with writing(self.folder):
@@ -77,8 +90,8 @@ class CorpusWriter:
         self.modules += 1
 
     def add_facts(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Add facts about a module to the sidecar; an earlier decision of a split is kept."""
-        facts = self.decisions.facts(name, facts)
+        """Add facts about a module to the sidecar; an earlier assignment of the split is kept."""
+        facts = self.assignments.facts(name, facts)
         with writing(self.folder):
             self.facts.write(f"{',' if self.described else ''}\n  {json.dumps(name)}: {json.dumps(facts)}")
         self.described += 1
@@ -86,7 +99,7 @@ class CorpusWriter:
             self.known.add(hash(name))
 
     def add_earlier(self, path: Path) -> None:
-        """Add what an earlier sidecar says about modules that were not added."""
+        """Add the facts in an earlier sidecar about modules that were not added."""
         if path.exists() and self.known is not None:
             for name, facts in iter_members(path, "modules", remedy="import again"):
                 if hash(name) not in self.known:
@@ -117,10 +130,10 @@ def corpus_writer(
     The split of a corpus that was there before is kept.
 
     Args:
-        folder: the corpus.
-        fields: of the description, see :func:`description_fields`.
-        remedy: what to do if no module came, for the sentence.
-        keep_facts: when the block does not end well, write down what is known of the modules that were added.
+        folder: folder of the corpus.
+        fields: fields of the description, from :func:`description_fields`.
+        remedy: what to do if no module was added, for the error.
+        keep_facts: whether to write the facts of the modules that were added also if the block raises.
 
     Raises:
         CorpusError: no module was added.
@@ -138,8 +151,8 @@ def corpus_writer(
                 names, facts, failed = (stack.enter_context(_scratch_file(scratch / name, folder)) for name in _PARTS)
                 names.write(head)
                 facts.write(f'{{"format_version": {SIDECAR_VERSION},\n "modules": {{')
-            decisions = earlier_assignments(folder)
-            writer = CorpusWriter(folder=folder, names=names, facts=facts, failed=failed, decisions=decisions)
+            assignments = earlier_assignments(folder)
+            writer = CorpusWriter(folder=folder, names=names, facts=facts, failed=failed, assignments=assignments)
             writer.known = set() if keep_facts else None
             try:
                 yield writer
@@ -197,9 +210,9 @@ def write_corpus(
     """Write the sidecar and the description of modules whose bitcode and command lines are there already.
 
     Args:
-        folder: the corpus.
-        modules: in the order of the description.
-        failures: sources that gave none.
+        folder: folder of the corpus.
+        modules: the modules, in the order of the description.
+        failures: sources that gave no module.
         has_thinlto: whether each module has its part of a ThinLTO index.
 
     Raises:
@@ -224,13 +237,13 @@ def write_outcomes(
     """Make modules in threads, and add each to the corpus in the order of the items.
 
     Args:
-        writer: of the corpus.
-        work: makes one module, whose files are there then, or says why there is none.
-        items: what to make modules of.
-        workers: threads.
+        writer: writer of the corpus.
+        work: function that makes the module of an item with its files, or returns why there is none.
+        items: the items, such as sources, that modules are made of.
+        workers: number of threads.
         report: called after every module.
-        total: how many items there are at least, if that is known.
-        room: what the corpus may take of the disk, asked after every module; the usual if not given.
+        total: number of items, as far as it is known.
+        room: disk space that the corpus may take, checked after every module; the default limit if not given.
     """
     room = room or Room(folder=writer.folder)
     with contextlib.closing(in_order(work, items, workers=workers)) as outcomes:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Credit, ScoredBuild, append_changes, attribute, make_scored_build
 from mlgokit.algorithms.search import independent_moves
-from mlgokit.compiler.arrays import DAMAGE, arrays_in
+from mlgokit.compiler.arrays import DAMAGE, read_arrays
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import TEXT, Objective
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
@@ -144,7 +144,7 @@ class ModuleTrials:
     def from_bytes(cls, data: bytes) -> "ModuleTrials | None":
         """Decode the file that :meth:`to_bytes` encoded; ``None`` if it is damaged."""
         try:
-            arrays = arrays_in(data, {*_STORED, "reason"})
+            arrays = read_arrays(data, {*_STORED, "reason"})
             return cls(
                 values=arrays["values"].astype(np.int64).reshape(-1, len(PASS_SELECTION.features)),
                 change=arrays["change"].astype(np.float64),

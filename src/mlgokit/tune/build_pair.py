@@ -14,12 +14,12 @@ from mlgokit.progress import Report
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BuildPair:
-    """A module compiled both ways.
+    """A module compiled without and with the plugin.
 
     Attributes:
-        plain: without the plugin.
-        tuned: with it.
-        objects: the plain object and the other.
+        plain: the compilation without the plugin.
+        tuned: the compilation with the plugin.
+        objects: paths of the object without and of the one with the plugin.
     """
 
     plain: Compilation
@@ -39,15 +39,15 @@ class BuildPair:
 def compile_pairs(
     modules: Sequence[Module], compiler: Compiler, use: PluginUse, folder: Path, *, costs: bool, report: Report
 ) -> tuple[dict[str, BuildPair], dict[str, str]]:
-    """The modules that compile both ways, by name; of the others the reason.
+    """Compile modules without and with the plugin; return the pairs by module, and the reasons for modules that fail.
 
     Args:
-        modules: of today's code.
-        compiler: compiles.
-        use: the plugin, and what is asked of it.
-        folder: where objects are kept.
+        modules: modules of today's code.
+        compiler: compiler of the modules.
+        use: the plugin, and what it shall do.
+        folder: folder for the objects.
         costs: whether costs of register allocation are read.
-        report: told after every module.
+        report: called after every module.
     """
     failures: dict[str, str] = {}
 

@@ -37,15 +37,15 @@ class CheckedModule:
     """One module of today's code.
 
     Attributes:
-        name: the module.
-        plain_bytes: what it answers for in the project's account under the plain build; its code, where costs count.
-        tuned_bytes: the same with the plugin.
+        name: name of the module.
+        plain_bytes: its bytes in the project's account without the plugin, or of its code if the objective is costs.
+        tuned_bytes: its bytes in the project's account with the plugin, or of its code if the objective is costs.
         state: whether the decision table has decisions for it, leaves it plain, or does not know it.
-        asked: decisions that the compiler asked the plugin for; 0 in a module that the plugin leaves to LLVM.
-        kept: of those, the ones that the table answered.
-        allocated: functions that the plugin allocates otherwise; a COMDAT function counts in each module.
-        worse: functions that cost more with the plugin than plain, where costs count.
-        costs: of its functions, where these count.
+        asked: number of decisions that the compiler asked the plugin for; 0 in a module that the plugin leaves to LLVM.
+        kept: number of these decisions that the table made.
+        allocated: number of functions whose registers the plugin allocates; a COMDAT function counts in each module.
+        worse: names of functions that cost more with the plugin than without, if the objective is costs.
+        costs: costs of its functions, if the objective is costs.
     """
 
     name: str
@@ -61,31 +61,33 @@ class CheckedModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What a tuned plugin does for today's code.
+    """What a tuned plugin saves in today's code.
 
     Attributes:
-        plugin: the plugin.
-        modules: those that compile both ways.
-        gone: modules of the decision table that today's code does not have.
-        failures: modules that the compiler does not compile, plainly or with the plugin, with the reason.
-        decisions: how many the decision table holds.
-        asked: how many were asked for in modules that the plugin decides.
-        kept: how many of those the table answered; each key answers once.
-        allocations: functions that the plugin allocates otherwise than LLVM.
-        allocations_kept: how many of those are unchanged in today's code.
-        passes: functions that the plugin leaves passes out of; a function counts twice if these are passes of the
+        plugin: path of the plugin.
+        modules: the modules that compile without and with the plugin.
+        gone: names of modules in the decision table that today's code does not have.
+        failures: reasons by name for modules that do not compile, without or with the plugin.
+        decisions: number of decisions in the decision table.
+        asked: number of decisions that the compiler asked for in modules that the plugin decides.
+        kept: number of these decisions that the table made; each key of the table applies once.
+        allocations: number of functions whose registers the plugin allocates.
+        allocations_kept: number of these functions that are unchanged in today's code.
+        passes: number of functions that skip passes with the plugin; a function counts twice if it skips passes of the
             optimizer and of the code generator.
-        passes_kept: how many of those are unchanged in today's code.
-        promised_change: of the project's account, or of the sum of costs, when it was tuned, such as -0.06.
-        plain_bytes: the account of today's plain build; its code, where costs count.
-        tuned_bytes: the same with the plugin.
-        plain_link: all plain objects linked with --gc-sections, or why that failed.
-        tuned_link: the same with the plugin.
-        costs: of today's functions, a COMDAT function once, if the plugin was tuned for these.
-        left_out: sources of the project that were not compiled, with the reason.
-        notes: remarks about the build, such as options that are left out of it.
+        passes_kept: number of these functions that are unchanged in today's code.
+        promised_change: relative change, such as -0.06, of the project's account or of the sum of costs when the plugin
+            was tuned.
+        plain_bytes: the project's account in today's plain build; bytes of its code, if the objective is costs.
+        tuned_bytes: the project's account in today's build with the plugin; bytes of its code, if the objective is
+            costs.
+        plain_link: link of all plain objects with --gc-sections, or why that failed.
+        tuned_link: link of all tuned objects with --gc-sections, or why that failed.
+        costs: costs of today's functions, a COMDAT function once, if the plugin was tuned for costs.
+        left_out: reasons by name for sources of the project that were not compiled.
+        notes: notes on the build for the user, such as options that are left out.
         built: today's build with the plugin, if the build was given.
-        violations: programs that are over their limits, a sentence each.
+        violations: sentences about programs that exceed their limits.
     """
 
     plugin: str
@@ -112,13 +114,13 @@ class CheckResult:
 
     @property
     def share(self) -> float:
-        """The part of the decisions that still apply, or of the functions where costs count; 1 if there are none."""
+        """Share of the decisions, or with costs of the allocated functions, that still apply; 1 if there are none."""
         all_of, kept = (self.decisions, self.kept) if self.costs is None else (self.allocations, self.allocations_kept)
         return kept / all_of if all_of else 1.0
 
     @property
     def change(self) -> float:
-        """Of the project's account now, or of the sum of costs, with the plugin against plain."""
+        """Relative change of the project's account, or of the sum of costs, that the plugin makes in today's code."""
         before, after = self.plain_bytes, self.tuned_bytes
         if self.costs is not None:
             before, after = self.costs.plain, self.costs.tuned
@@ -156,17 +158,17 @@ def check_plugin(
     optimizer_passes: OverrideTable | None = None,
     report: Report,
 ) -> CheckResult:
-    """Compile every module plainly and with the plugin, and compare: bytes; or costs, if it has no decisions.
+    """Compile every module without and with a tuned plugin, and compare bytes; or costs, if it has no decisions.
 
     Args:
-        modules: of today's code, in link order.
-        compiler: compiles.
-        plugin: a tuned plugin.
+        modules: modules of today's code, in link order.
+        compiler: compiler of the modules.
+        plugin: path of the tuned plugin.
         decisions: its decision table, if it has one.
         allocations: its allocation table, if it has one; a plugin has decisions, allocations, or both.
-        passes: its pass table, if it has one.
-        optimizer_passes: its pass table of the optimizer, if it has one.
-        report: told after every module.
+        passes: its table of passes of the code generator, if it has one.
+        optimizer_passes: its table of passes of the optimizer, if it has one.
+        report: called after every module.
     """
     stages = Stage(0)
     for table, stage in ((allocations, Stage.REGISTERS), (passes, Stage.PASSES)):
@@ -178,16 +180,20 @@ def check_plugin(
         trials=TrialRequest(stages=stages) if stages else None,
         list_changes=optimizer_passes is not None,
     )
-    changed, left_out, not_run = _changed(allocations), _changed(passes), _changed(optimizer_passes)
+    changed, left_out, not_run = (
+        _changed_functions(allocations),
+        _changed_functions(passes),
+        _changed_functions(optimizer_passes),
+    )
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         folder = Path(scratch)
         pairs, failures = compile_pairs(modules, compiler, use, folder, costs=decisions is None, report=report)
         if decisions is None:
             compared = _compare_costs(pairs, changed)
         else:
-            touched = {name for name, one in pairs.items() if _touches(one, changed, left_out, not_run)}
+            touched = {name for name, one in pairs.items() if _has_entry(one, changed, left_out, not_run)}
             compared = _compare_bytes(pairs, changed, touched, decisions)
-            compared |= _links(list(pairs.values()), folder, compiler.toolchain)
+            compared |= _link_both(list(pairs.values()), folder, compiler.toolchain)
     kept, left_out_kept = (
         wanted & {key for one in pairs.values() for key in one.keys(stage).values()}
         for wanted, stage in ((changed, Stage.REGISTERS), (left_out, Stage.PASSES))
@@ -207,10 +213,10 @@ def check_plugin(
 
 
 def read_programs(path: Path) -> dict[str, int]:
-    """Bytes by program of the tuned build in an earlier result, of a tuning or of a check.
+    """Read the bytes of each program, with the plugin, from an earlier result of ``tune`` or ``check``.
 
     Raises:
-        InputError: there is none in the file.
+        InputError: the file has no such result.
     """
     try:
         built = json.loads(path.read_bytes())["built"]["programs"]
@@ -228,13 +234,13 @@ def read_programs(path: Path) -> dict[str, int]:
 def find_violations(
     built: TunedBuild, *, max_bytes: int | None, max_growth: float | None, earlier: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """A sentence for each program that is larger than it may be, or that cannot be compared.
+    """A sentence for each program that exceeds its limit, or that cannot be compared.
 
     Args:
         built: today's build with the plugin.
-        max_bytes: of a program.
-        max_growth: percentage by which it may be larger than before.
-        earlier: bytes before, by program.
+        max_bytes: maximum bytes of a program; ``None`` for no maximum.
+        max_growth: percentage by which a program may be larger than before; ``None`` for no limit.
+        earlier: bytes of the programs before, by program.
     """
     found: list[str] = []
     for one in built.programs:
@@ -253,8 +259,8 @@ def find_violations(
     return tuple(found)
 
 
-def _touches(one: BuildPair, changed: frozenset[int], left_out: frozenset[int], not_run: frozenset[int]) -> bool:
-    """Whether one of the tables by functions has an entry for a function of this module."""
+def _has_entry(one: BuildPair, changed: frozenset[int], left_out: frozenset[int], not_run: frozenset[int]) -> bool:
+    """Whether a function of this module has an entry in one of the tables of functions, given by their keys."""
     changes = one.tuned.changes
     return bool(
         changed & set(one.functions.values())
@@ -263,8 +269,8 @@ def _touches(one: BuildPair, changed: frozenset[int], left_out: frozenset[int], 
     )
 
 
-def _changed(table: OverrideTable | None) -> frozenset[int]:
-    """Keys of the functions that a table makes otherwise than LLVM."""
+def _changed_functions(table: OverrideTable | None) -> frozenset[int]:
+    """Keys of the functions that have overrides in a table."""
     by_key = dict[int, Overrides]() if table is None else table.by_key
     return frozenset(key for key, overrides in by_key.items() if len(overrides))
 
@@ -280,7 +286,7 @@ def _promised_change(decisions: DecisionTable | None, allocations: OverrideTable
 
 
 def _compare_costs(pairs: Mapping[str, BuildPair], changed: frozenset[int]) -> dict[str, Any]:
-    """Modules and totals, by the costs of spills, reloads and copies."""
+    """Compare modules by the costs of spills, reloads and copies; returns fields of :class:`CheckResult`."""
     once: dict[int | tuple[str, str], tuple[float, float]] = {}
     rows: list[CheckedModule] = []
     for module, one in pairs.items():
@@ -318,7 +324,7 @@ def _cost_pairs(one: BuildPair) -> dict[str, tuple[float, float]]:
 def _compare_bytes(
     pairs: Mapping[str, BuildPair], changed: frozenset[int], touched: AbstractSet[str], table: DecisionTable
 ) -> dict[str, Any]:
-    """Modules and totals, by the project's account, and how many decisions the table answered.
+    """Compare modules by the project's account, and count the decisions of the table; returns fields of the result.
 
     ``touched`` are modules with functions in another table: they are tuned even if their inlining is LLVM's.
     """
@@ -340,7 +346,7 @@ def _compare_bytes(
                 name=name,
                 state=state,
                 asked=len(one.tuned.decisions),
-                kept=len(_answered(one)),
+                kept=len(_answered_sites(one)),
                 allocated=len(changed & set(one.functions.values())),
                 plain_bytes=tuned.module_bytes(name, one.plain.measured),
                 tuned_bytes=tuned.module_bytes(name, one.tuned.measured),
@@ -362,16 +368,16 @@ def _compare_bytes(
     }
 
 
-def _answered(one: BuildPair) -> Any:
-    """[K] keys of the call sites that the decision table answered."""
+def _answered_sites(one: BuildPair) -> Any:
+    """Keys [K] of the call sites that the decision table decided."""
     decisions = one.tuned.decisions
     by_table = np.zeros(len(decisions), bool) if decisions.by_table is None else decisions.by_table
     return decisions.sites[by_table]
 
 
 def _entry_of(one: BuildPair, entries: Sequence[TableEntry]) -> int | None:
-    """The entry that decided a module: the one with most of the answered keys, else with most of the names."""
-    answered, names = _answered(one), strong_names(one.plain.measured)
+    """Index of the table's entry for a module: the one with most of its decided keys, or else most of its names."""
+    answered, names = _answered_sites(one), strong_names(one.plain.measured)
     best, score = None, (0, 0)
     for index, entry in enumerate(entries):
         shared = int(np.isin(names, entry.names).sum())
@@ -381,8 +387,8 @@ def _entry_of(one: BuildPair, entries: Sequence[TableEntry]) -> int | None:
     return best
 
 
-def _links(both: Sequence[BuildPair], folder: Path, toolchain: Toolchain) -> dict[str, LinkedImage]:
-    """The images of both builds, if there is a linker and both can be linked."""
+def _link_both(both: Sequence[BuildPair], folder: Path, toolchain: Toolchain) -> dict[str, LinkedImage]:
+    """Link the objects of both builds; empty without a linker, or if one link fails."""
     if toolchain.lld is None or not both:
         return {}
     plain, tuned = zip(*(one.objects for one in both), strict=True)

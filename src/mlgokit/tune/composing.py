@@ -1,7 +1,7 @@
-"""Search by composed builds: many independent moves in one compilation, and what of them pays kept without another.
+"""Search by composed builds: one compilation tries many independent moves; those that pay are kept without another.
 
 A move changes some functions of a module: a decision of the inliner, or a pass that is left out. Moves that cannot
-change the same function are made together, and the credit says by component which of them pay
+change the same function are made together, and credit assignment tells which components of them pay
 (:mod:`mlgokit.algorithms.credit`). With the moves of some components only, a function is as in the explored build where
 these components reach it, and as in the base where the others do. So the build with the kept moves is composed of both
 (:func:`compose`), and the next step goes on from there; ``docs/scores.md`` says what that misses. After some steps, and
@@ -46,11 +46,11 @@ def was_last_pass(before: float, now: float) -> bool:
 
 
 class Exploration(Protocol[MoveT_co]):
-    """What one compilation is to try."""
+    """The moves that one compilation is to try."""
 
     @property
     def moves(self) -> frozenset[MoveT_co]:
-        """The moves that it makes; none if nothing is left to try."""
+        """The moves to make; empty if nothing is left to try."""
         ...
 
 
@@ -59,16 +59,16 @@ ExplorationT = TypeVar("ExplorationT", bound=Exploration[Any])
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Climb(Generic[MoveT]):
-    """The moves of one module in the search: which steps have them, and how far the pass over all of them is.
+    """The state of the search over one module's moves: which steps have claimed them, and the pass over all of them.
 
     Attributes:
-        most_composed: steps with gains after which the composed build is compiled.
-        composed_steps: steps with gains since a build was compiled that the search goes on from; 0 if it was.
+        most_composed: number of steps with gains after which the composed build is compiled.
+        composed_steps: number of steps with gains in the composed build; 0 if the current build was compiled.
         claimed: moves of the steps under way.
-        is_confirming: whether one of them compiles the composed build.
-        ends_pass: whether one of them ends the pass; it has no other step beside it.
+        is_confirming: whether a step under way compiles the composed build.
+        ends_pass: whether a step under way ends the pass; no other step runs beside it.
         pass_from: the build with which the present pass over all moves began; ``None`` before the first.
-        passes: how many passes were worth another one.
+        passes: number of passes that saved enough for another one.
         exhausted: whether every move was tried since the last gain.
         rate: bytes saved per second of processor time lately; infinite before the first step.
     """
@@ -85,7 +85,7 @@ class Climb(Generic[MoveT]):
 
     @property
     def is_due(self) -> bool:
-        """Whether the composed build is to be compiled."""
+        """Whether it is time to compile the composed build."""
         return self.composed_steps >= self.most_composed
 
     def next_step(
@@ -94,12 +94,12 @@ class Climb(Generic[MoveT]):
         explore: Callable[[ExplorationT], Callable[[], StepT]],
         confirm: Callable[[], StepT],
     ) -> Callable[[], StepT] | None:
-        """The work of the next step, whose moves are claimed; ``None`` if all that is left is under way.
+        """Claim the moves of the next step, and return its work; ``None`` if all moves that are left are claimed.
 
         Args:
             choose: chooses moves that are not claimed.
-            explore: gives the work that makes them.
-            confirm: compiles the composed build; without one it does nothing, which ends the pass.
+            explore: returns the work that tries these moves.
+            confirm: work that compiles the composed build, if there is one; without one it only ends the pass.
         """
         if self.is_due and not self.is_confirming:
             self.is_confirming = True
@@ -114,18 +114,18 @@ class Climb(Generic[MoveT]):
         return confirm
 
     def release(self, moves: frozenset[MoveT], *, is_confirmation: bool) -> None:
-        """Free what a step had that ended."""
+        """Release the moves that an ended step had claimed."""
         self.claimed -= moves
         if is_confirmation:
             self.is_confirming = self.ends_pass = False
 
     def end_pass(self, build: Compilation, *, before: float, now: float) -> bool:
-        """Begin another pass from a build if the last one was worth it, which this tells.
+        """Begin another pass over the moves if the last one saved enough; return whether it did.
 
         Args:
-            build: the best one.
+            build: the best build of the module.
             before: bytes of the module when the pass began.
-            now: its bytes now.
+            now: bytes of the module now.
         """
         self.exhausted = was_last_pass(before, now)
         if self.exhausted:
@@ -137,14 +137,14 @@ class Climb(Generic[MoveT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Comparison:
-    """What the moves are worth by which a build differs from its base; N flips, C components.
+    """The change in bytes of each component of the flips in which a build differs from its base; N flips.
 
     Attributes:
         base: the scored base.
-        explored: the scored build.
-        credit: changes by component.
-        kept: [N] whether the component of the flip is smaller.
-        gain: bytes that these components save.
+        explored: the scored build with the flips.
+        credit: changes in bytes by component.
+        kept: [N] whether the flip's component is smaller, so that the flip is kept.
+        gain: bytes that the kept components save.
     """
 
     base: ScoredBuild
@@ -155,19 +155,19 @@ class Comparison:
 
     @property
     def all_kept(self) -> bool:
-        """Whether no component is to be taken from the base."""
+        """Whether all flips are kept."""
         return bool(self.kept.all())
 
     @property
     def any_kept(self) -> bool:
-        """Whether some component is smaller."""
+        """Whether some flips are kept."""
         return bool(self.kept.any())
 
     def as_before(self, *, by_default: bool = False) -> Ints:
-        """Ids of the functions that are as in the base if only the kept moves are made.
+        """Ids of the functions to take from the base, so that only the kept flips are made.
 
         Args:
-            by_default: whether functions that no move reaches are among them; else they are as explored.
+            by_default: whether to take functions that no flip reaches from the base too; else they are as explored.
         """
         functions = functions_as_before(self.credit, self.kept)
         if not by_default:
@@ -187,10 +187,10 @@ def compare(
     """Compare a build with its base, component by component.
 
     Args:
-        base: without the moves.
-        explored: with the moves as its flips.
-        ties_consequences: as for :func:`~mlgokit.algorithms.credit.attribute`.
-        forbidden: ids of functions that must not become as explored; no component that reaches one is kept.
+        base: the build without the moves.
+        explored: the build with the moves, which are its flips.
+        ties_consequences: the argument of :func:`~mlgokit.algorithms.credit.attribute`.
+        forbidden: ids of functions that must stay as in the base; no component that reaches one is kept.
     """
     credit = attribute(base, explored, ties_consequences=ties_consequences)
     if forbidden is not None and len(forbidden):
@@ -205,15 +205,15 @@ _FUNCTION_COLUMNS = ("function_text", "function_rodata", "function_except_table"
 
 
 def compose(base: Compilation, explored: Compilation, as_before: Ints) -> Compilation:
-    """Compose the build whose functions are those of the explored one, but for some that are as in the base.
+    """Compose a build from the functions of an explored one, and some functions of its base.
 
-    A decision is taken from where its caller is. Bytes that belong to no function and to no group of one are those of
-    the base.
+    Decisions go with their callers. Bytes that belong to no function, nor to the COMDAT group of one, are those of the
+    base.
 
     Args:
-        base: of the module, with decisions.
-        explored: the same with some of them flipped.
-        as_before: ids of the functions that are as in the base.
+        base: compilation of the module, with decisions.
+        explored: compilation of the module with some of these decisions flipped.
+        as_before: ids of the functions to take from the base.
     """
     first, second = base.decisions, explored.decisions
     old, new = np.isin(first.caller, as_before), ~np.isin(second.caller, as_before)
@@ -225,7 +225,7 @@ def compose(base: Compilation, explored: Compilation, as_before: Ints) -> Compil
 
     return dataclasses.replace(
         explored,
-        sizes=_sizes(base.measured, explored.measured, as_before),
+        sizes=_compose_sizes(base.measured, explored.measured, as_before),
         decisions=InlineDecisions(
             caller=both("caller"),
             callee=both("callee"),
@@ -239,7 +239,8 @@ def compose(base: Compilation, explored: Compilation, as_before: Ints) -> Compil
     )
 
 
-def _sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) -> ObjectSizes:
+def _compose_sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) -> ObjectSizes:
+    """The sizes of the composed object."""
     old = np.isin(function_ids(base.function_names), as_before)
     new = ~np.isin(function_ids(explored.function_names), as_before)
     functions = {
@@ -278,6 +279,7 @@ def _sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) -> ObjectS
 
 
 def _names_at(names: tuple[str, ...], which: npt.NDArray[np.bool_]) -> list[str]:
+    """The names where ``which`` is true."""
     return [names[index] for index in np.flatnonzero(which).tolist()]
 
 

@@ -40,12 +40,12 @@ class JudgedSpace(Protocol):
 
     @property
     def units(self) -> Sequence[Any]:
-        """What is searched, in link order."""
+        """The units of the search, in link order."""
         ...
 
     @property
     def compiler(self) -> Compiler:
-        """Compiles."""
+        """The compiler of the modules."""
         ...
 
     def best_build(self, unit: Any) -> Compilation | None:
@@ -53,7 +53,7 @@ class JudgedSpace(Protocol):
         ...
 
     def saved_bytes(self, unit: Any, build: Compilation | None) -> float:
-        """Bytes that a build saves against the plain one, which ``None`` is, by the account."""
+        """Bytes by which a build, or the plain one for ``None``, is smaller than the plain one in the account."""
         ...
 
     def compile_again(self, unit: Any, build: Compilation, path: Path) -> Compilation:
@@ -61,19 +61,19 @@ class JudgedSpace(Protocol):
         ...
 
     def save_build(self, build: Compilation, path: Path) -> None:
-        """Keep the decisions of a build."""
+        """Write the decisions of a build to a file."""
         ...
 
     def load_build(self, unit: Any, path: Path, keep_object: Path) -> Compilation | None:
-        """Compile a unit by decisions that were kept; ``None`` if there are none."""
+        """Compile a unit by the decisions in a file; ``None`` if there is no file."""
         ...
 
     def revert(self, unit: Any, accepted: Compilation | None, rejected: Compilation) -> float:
-        """Go on from the accepted build, and not make the rejected moves again at once; gives processor seconds."""
+        """Let the search continue from the accepted build, without the rejected moves; return processor seconds."""
         ...
 
     def adopt_accepted(self, accepted: Mapping[str, Compilation]) -> None:
-        """Take the accepted builds for the result, and all other units as plain."""
+        """Use the accepted builds for the result; all other units are plain."""
         ...
 
 
@@ -93,13 +93,13 @@ class JudgeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Change:
-    """A module that is not as it was accepted.
+    """A module whose best build in the search is not the accepted one.
 
     Attributes:
-        name: the module.
-        build: what the search has; ``None`` for the plain one.
-        path: its object.
-        expected: bytes that it saves by the account.
+        name: name of the module.
+        build: the best build; ``None`` for the plain one.
+        path: path of its object.
+        expected: bytes by which it is smaller than the accepted build in the account.
     """
 
     name: str
@@ -110,23 +110,23 @@ class _Change:
 
 @dataclass(slots=True, kw_only=True)
 class Judge:
-    """The measured build of a search, and how it is measured.
+    """Confirms the gains of a search by the user's link or command, and keeps the accepted builds.
 
     Attributes:
-        search: what is judged.
-        folder: where objects and images are while the search lasts.
-        measure: how.
+        search: the search that is judged.
+        folder: folder for objects and images while the search lasts.
+        measure: how a build is measured.
         config: settings.
-        report: told what is done.
-        plain: all modules plainly.
-        linked: all modules in their accepted builds.
-        accepted: by module; those that are not here stay plain.
-        value: the number of ``linked``, if measures are exact.
-        plain_value: that of the plain build before the search; of several, their mean.
-        scale: bytes by which the measure changes for a byte of the account.
-        next_due: when gains are to be confirmed, in seconds of the search; 0 before the first time.
-        confirmed: modules confirmed so far, counted each time.
-        taken_back: modules reverted so far, counted each time.
+        report: called with the steps that are done.
+        plain: the build with all modules plain.
+        linked: the build with all modules as they were accepted.
+        accepted: accepted builds by module; other modules are plain.
+        value: measurement of ``linked``, if measurements are exact.
+        plain_value: measurement of the plain build before the search; the mean of several.
+        scale: bytes by which the measured number changes for a byte of the account.
+        next_due: time of the next confirmation in seconds of the search; 0 before the first.
+        confirmed: number of modules confirmed so far; a module counts each time.
+        taken_back: number of modules reverted so far; a module counts each time.
     """
 
     search: Search[Any]
@@ -148,17 +148,17 @@ class Judge:
 
     @property
     def space(self) -> JudgedSpace:
-        """What is searched."""
+        """The space of the search."""
         return self.search.space
 
     @property
     def is_beyond_bar(self) -> bool:
-        """Whether the accepted builds are larger than they may be at the end."""
+        """Whether the accepted builds exceed the number that a result may not exceed."""
         return self.excess > 0
 
     @property
     def excess(self) -> float:
-        """Part by which the accepted builds are larger than the bar; 0 without a bar or an exact measure."""
+        """Share by which the accepted builds exceed the measure's bar; 0 without a bar or an exact measure."""
         bar = self.measure.bar
         return 0.0 if not bar or self.value is None or self.value.value is None else self.value.value / bar - 1
 
@@ -168,13 +168,13 @@ class Judge:
         return self.folder / _LINKS / str(self._links)
 
     def new_object(self, unit: Unit) -> Path:
-        """A file for an object of a module; the accepted one may be beside it."""
+        """A new path for an object of a module, beside that of the accepted one."""
         folder = self.folder / _OBJECTS / str([one.module.name for one in self.space.units].index(unit.module.name))
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{max((int(old.stem) for old in folder.iterdir()), default=0) + 1}.o"
 
     def object_of(self, unit: Unit, build: Compilation) -> Path | None:
-        """The object of a build, compiled once; ``None`` if it is not as it was in the search."""
+        """Path of a build's object, compiled once; ``None`` if its sizes are not those that the search measured."""
         known = self._objects.get(unit.module.name)
         if known is not None and known[0] is build:
             return known[1]
@@ -187,7 +187,7 @@ class Judge:
         return path
 
     def tidy(self) -> None:
-        """Delete objects and images that nothing needs any more."""
+        """Delete objects and images that are no longer needed."""
         used = set(self.linked.objects.values()) | {path for _, path in self._objects.values()}
         for path in (self.folder / _OBJECTS).glob("*/*.o"):
             if path not in used:
@@ -196,7 +196,7 @@ class Judge:
 
 
 def plain_object(folder: Path, index: int) -> Path:
-    """Where the plain object of a module is put for the judge; made anew by each session."""
+    """Path of a module's plain object for the judge, which each session compiles again."""
     path = folder / _PLAIN / f"{index}.o"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
@@ -211,15 +211,15 @@ def open_judge(
     folder: Path,
     report: Report,
 ) -> Judge:
-    """Measure the plain build, and what an earlier session accepted.
+    """Measure the plain build, and the builds that an earlier session accepted.
 
     Args:
-        search: just opened.
+        search: the search, just opened.
         measured_by: how builds are measured.
         config: settings.
-        plain: by module, its plain object.
-        folder: for objects and images; what another session left there is deleted.
-        report: told what is done.
+        plain: paths of the plain objects by module.
+        folder: folder for objects and images; files of an earlier session are deleted.
+        report: called with the steps that are done.
 
     Raises:
         ToolError: a command cannot be started.
@@ -254,27 +254,27 @@ def open_judge(
         scale=min(1.0, mean / account) if measured_by.compressor is not None and account else 1.0,
         value=measured[0] if len(set(values)) == 1 else None,
     )
-    _recall(judge)
+    _restore_accepted(judge)
     return judge
 
 
 def is_due(judge: Judge, *, spent: float, seconds: float) -> bool:
-    """Whether gains are to be confirmed now, after ``spent`` of ``seconds``."""
+    """Whether it is time to confirm gains, ``spent`` seconds after the search began, of ``seconds`` in all."""
     return (judge.next_due or judge.config.share * seconds) <= spent < seconds
 
 
 def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
-    """Measure what the search changed since the last time, and revert what does not pay.
+    """Measure the modules that the search changed since the last confirmation, and revert those that do not pay.
 
-    A change that could be shown neither to pay nor not to stays in the search, and is measured again with later ones.
+    A change for which neither could be shown stays in the search, and is measured again with later ones.
 
     Args:
-        judge: changed here, as is its search.
-        seconds: the whole budget, of which this may take twice ``config.share``; a comparison that runs is cut short.
-        is_last: make one comparison whole in any case, and look into groups that show no change as well.
+        judge: the judge, which is changed here, with its search.
+        seconds: the whole budget; a confirmation may take twice ``config.share`` of it, then comparisons are cut short.
+        is_last: whether to complete one comparison in any case, and to bisect groups that show no change as well.
 
     Returns:
-        How many modules were reverted.
+        Number of modules that were reverted.
     """
     begin = time.monotonic()
 
@@ -295,9 +295,9 @@ def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
 
 
 def conclude(judge: Judge, *, seconds: float) -> None:
-    """Confirm for the last time, and let the search end with the accepted builds; its folder stays, to go on with.
+    """Confirm for the last time, and use the accepted builds for the result; the search's folder is not changed.
 
-    If these are still beyond the bar, none is accepted.
+    If the accepted builds still exceed the measure's bar, none is accepted.
     """
     confirm(judge, seconds=seconds, is_last=True)
     if judge.is_beyond_bar:
@@ -307,7 +307,7 @@ def conclude(judge: Judge, *, seconds: float) -> None:
 
 
 def prove(judge: Judge, before: Mapping[str, Path], after: Mapping[str, Path], scratch: Path) -> Comparison:
-    """Measure all modules as the artifact makes them against the plain ones; nothing that was known is used.
+    """Measure the objects of all modules with the plugin against the plain objects, without earlier measurements.
 
     Raises:
         ToolError: a command cannot be started.
@@ -319,7 +319,7 @@ def prove(judge: Judge, before: Mapping[str, Path], after: Mapping[str, Path], s
 
 
 def _changes(judge: Judge) -> list[_Change]:
-    """The modules that are not as they were accepted, in link order."""
+    """The modules whose best build is not the accepted one, in link order, with their compiled objects."""
     space = judge.space
 
     def change_of(unit: Any) -> _Change | None:
@@ -343,12 +343,12 @@ def _changes(judge: Judge) -> list[_Change]:
 
 
 def _accept_unlinked(judge: Judge, changes: Sequence[_Change]) -> list[_Change]:
-    """Accept what the account says of modules that no program has; gives the other changes."""
+    """Accept the changes of modules that no linked program contains; return the other changes."""
     linked = judge.measure.linked_modules() if judge.measure.plans else {change.name for change in changes}
     rest = [change for change in changes if change.name not in linked]
     if rest:
         for change in rest:
-            _keep(judge, change)
+            _record_accepted(judge, change)
         objects = {**judge.linked.objects, **{change.name: change.path for change in rest}}
         judge.linked = dataclasses.replace(judge.linked, objects=objects)
     return [change for change in changes if change.name in linked]
@@ -357,11 +357,11 @@ def _accept_unlinked(judge: Judge, changes: Sequence[_Change]) -> list[_Change]:
 def _bisect(
     judge: Judge, group: Sequence[_Change], *, is_over: Callable[[], bool], is_last: bool, is_whole: bool = False
 ) -> set[str]:
-    """Accept a group of changes, or parts of it; gives the modules whose change alone does not pay."""
+    """Accept a group of changes, or halves of it; return the names of modules whose change alone does not pay."""
     if not group:
         return set()
     judge.report(0, len(group), "measure what changed")
-    linked = _with(judge, group)
+    linked = _link_with(judge, group)
     is_cut = (lambda: False) if is_whole else is_over
     compared = compare(
         judge.measure,
@@ -376,7 +376,7 @@ def _bisect(
     if fits and (len(group) == 1 or not judge.measure.is_size or as_expected or is_over()):
         _accept(judge, group, linked, compared)
         return set()
-    _drop(linked)
+    _delete_images(linked)
     is_worse = bool(compared.reason or compared.larger) or compared.low > 0
     if len(group) == 1:
         return {group[0].name} if is_worse else set()
@@ -388,30 +388,33 @@ def _bisect(
     now = None if judge.value is None else judge.value.value
     if fits and compared.after is not None and now is not None and compared.after < now:
         # Together they were better than what is left of them.
-        _accept(judge, group, _with(judge, group), compared)
+        _accept(judge, group, _link_with(judge, group), compared)
         return set()
     return rejected
 
 
-def _with(judge: Judge, group: Sequence[_Change]) -> LinkedBuild:
+def _link_with(judge: Judge, group: Sequence[_Change]) -> LinkedBuild:
+    """Link the accepted build with a group of changes."""
     changed = {change.name: change.path for change in group}
     return link_build(judge.measure, {**judge.linked.objects, **changed}, judge.scratch(), earlier=judge.linked)
 
 
 def _accept(judge: Judge, group: Sequence[_Change], linked: LinkedBuild, compared: Comparison) -> None:
+    """Accept a group of changes, whose build was linked and compared."""
     # What is accepted without a link leaves the images as they are.
     if judge.linked.images is not judge.plain.images:
-        _drop(judge.linked)
+        _delete_images(judge.linked)
     judge.linked = linked
     judge.confirmed += len(group)
     if judge.value is not None:
         sizes = {name: after for name, (_, after) in compared.programs.items()}
         judge.value = Measurement(value=compared.after, programs=sizes)
     for change in group:
-        _keep(judge, change)
+        _record_accepted(judge, change)
 
 
-def _keep(judge: Judge, change: _Change) -> None:
+def _record_accepted(judge: Judge, change: _Change) -> None:
+    """Note the accepted build of a module, also on disk."""
     path = _accepted_path(judge, change.name)
     if change.build is None:
         judge.accepted.pop(change.name, None)
@@ -429,8 +432,8 @@ def _revert(judge: Judge, change: _Change) -> None:
         judge.search.count(seconds, compilations=int(seconds > 0))
 
 
-def _recall(judge: Judge) -> None:
-    """What an earlier session accepted, if it still comes out and is no larger than the plain build."""
+def _restore_accepted(judge: Judge) -> None:
+    """Restore the builds that an earlier session accepted, if together they are still no larger than plain."""
 
     def recall(unit: Any) -> _Change | None:
         path, name = judge.new_object(unit), unit.module.name
@@ -445,23 +448,25 @@ def _recall(judge: Judge) -> None:
     group = [change for change in recalled if change is not None]
     if not group:
         return
-    linked = _with(judge, group)
+    linked = _link_with(judge, group)
     known = judge.value
     if known is None:
-        # A noisy measure has judged this before, and will again.
+        # A noisy measure accepted these builds before; they are compared again at the end.
         compared = Comparison()
     else:
         compared = compare(judge.measure, judge.plain, linked, is_over=lambda: False, known=known)
     if compared.is_no_worse:
         _accept(judge, group, linked, compared)
     else:
-        _drop(linked)
+        _delete_images(linked)
 
 
 def _accepted_path(judge: Judge, name: str) -> Path:
+    """Path of the file with a module's accepted decisions."""
     return progress_path(judge.search.folder / _ACCEPTED, name)
 
 
-def _drop(linked: LinkedBuild) -> None:
+def _delete_images(linked: LinkedBuild) -> None:
+    """Delete the images of a build that is not needed any more."""
     for image in linked.images.values():
         shutil.rmtree(image.parent, ignore_errors=True)

@@ -23,16 +23,17 @@ NOT_RECOVERED = "what the search began with was not made good in time"
 """Why a search ended."""
 _JUDGE_DUE = "gains are to be confirmed"
 _PENDING_ROUNDS = 4
-"""Compilations of a module, at most, before the search pauses: each may leave a smaller prediction to compile."""
+"""Maximum number of compilations of a module before the search pauses: each may leave a smaller composed build."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YieldRule:
-    """When a search leaves the rest of its time to those after it.
+    """When a search leaves the rest of its time to the searches after it.
 
     Attributes:
         after: seconds that it has in any case.
-        rate: what another gains per second of processor time; beyond, it goes on while some unit gained as much lately.
+        rate: bytes that a later search gains per second of processor time; the search goes on while some unit of it
+            gained as much lately.
     """
 
     after: float
@@ -56,15 +57,15 @@ def run_search(
     crew may come and go meanwhile.
 
     Args:
-        search: just opened, or run before.
-        seconds: by which ``clock`` may advance.
-        workers: how many steps are under way at once.
-        report: told once a second at least.
-        judge: confirms gains at intervals, while no step is under way.
-        yield_rule: when to leave the rest of the budget to others; by default never.
+        search: the search, just opened or run before.
+        seconds: the budget, in seconds of ``clock``.
+        workers: number of steps under way at once.
+        report: called at least once a second.
+        judge: confirms gains at intervals, while no step is under way; ``None`` for no confirmation.
+        yield_rule: when to leave the rest of the budget to other searches; by default never.
         recover_by: seconds after which a search that is still beyond the judge's bar ends as not recovered. One that
             ends for another reason than its budget is not recovered either if it is beyond the bar.
-        clock: tells seconds.
+        clock: function that returns the time in seconds.
     """
     session = _Session(search=search, seconds=seconds, workers=workers, clock=clock)
     space, search.ended = search.space, ""
@@ -108,14 +109,14 @@ def finish_pending(search: Search[Any], *, workers: Workers, report: Report) -> 
 
 
 def record_step(search: Search[Any], unit: Any, step: Step) -> None:
-    """Count a step, let the space accept what it found, and keep the search on disk."""
+    """Count a step, let the space accept its outcome, and save the search."""
     search.count(step.user_seconds, compilations=step.compilations, trials=step.trials)
     search.space.accept(unit, step)
     search.save()
 
 
 def ended_together(earlier: str, later: str) -> str:
-    """Why a search ended that has two parts, one after the other: nothing is left to try if neither has anything.
+    """The reason why two searches ended that ran one after the other; nothing is left to try if that holds for both.
 
     Example:
         >>> ended_together(NOTHING_LEFT, OVER), ended_together(OVER, NOTHING_LEFT)
@@ -131,15 +132,15 @@ class _Session:
     """One run of a search: its clock, its draws, and the steps under way.
 
     Attributes:
-        search: what is run.
-        seconds: the budget.
-        workers: how many steps are under way at once.
-        clock: tells seconds.
-        began: by the clock.
-        rng: what steps draw from.
-        pool: the threads of the steps.
-        running: units by step.
-        has_yielded: whether the rest of the budget is for others; final once it is said.
+        search: the search that is run.
+        seconds: the budget, in seconds of ``clock``.
+        workers: number of steps under way at once.
+        clock: function that returns the time in seconds.
+        began: time when the session began.
+        rng: source of the steps' random draws.
+        pool: threads of the steps.
+        running: units of the steps under way.
+        has_yielded: whether the rest of the budget is left to other searches; this is final.
     """
 
     search: Search[Any]
@@ -162,7 +163,7 @@ class _Session:
         return self.clock() - self.began
 
     def is_over(self) -> bool:
-        """Whether the budget is spent, but for what the pending work takes."""
+        """Whether the budget is spent, except for the time that the pending work needs."""
         return self.spent + pending_seconds(self.search.space) / count_of(self.workers) >= self.seconds
 
     def pause_reason(self, spent: float, judge: Judge | None, rule: YieldRule | None) -> str:
@@ -204,14 +205,14 @@ class _Session:
             record_step(self.search, self.running.pop(future), future.result())
 
     def _gains_less(self, rate: float) -> bool:
-        """Whether something is left to try, and no unit where it is gained so much lately."""
+        """Whether some units are left to try, but none of them gained ``rate`` bytes per second lately."""
         space = self.search.space
         ranks = [rank for unit in space.units if (rank := space.urgency(unit, 0)) is not None]
         return bool(ranks) and all(-rank[0] < rate for rank in ranks)
 
 
 def _confirm_or_end(pause: str, judge: Judge | None, *, seconds: float, is_late: bool) -> str:
-    """Let the judge confirm if that is due or no other step is left; gives why the search ends, empty if it goes on."""
+    """Let the judge confirm if that is due or no step is left; return why the search ends, or empty if it goes on."""
     if judge is not None and pause in (_JUDGE_DUE, ""):
         reverted = confirm(judge, seconds=seconds)
         if pause == _JUDGE_DUE:

@@ -41,6 +41,14 @@ _LONG_SECONDS = 300
 _COSTS = "Cost of spills, reloads and copies"
 _BY_BYTES = "Modules, by bytes saved"
 _BY_COSTS = "Modules, by what spills, reloads and copies cost"
+_BYTES_NOTE = (
+    "Bytes of each module; a COMDAT function counts in the first module that has it. Decisions: inlining decisions in "
+    "the plugin. Passes: functions that skip a pass. Allocated: functions whose registers the plugin allocates."
+)
+_COSTS_NOTE = (
+    "Costs of each module. Mean change: geometric mean over its functions. Code: change in bytes. Allocated: functions "
+    "whose registers the plugin allocates, of those with costs."
+)
 _TEXT = "Code, read-only data and unwind tables, which llvm-size calls text"
 _COMPRESSED = "Stripped files, compressed"
 
@@ -57,7 +65,7 @@ def tuned_page(tuned: Tuned) -> Page:
         _search_plot(tuned),
         _waterfall(tuned),
         *_module_parts(tuned),
-        _put_back_table(tuned),
+        _reverted_table(tuned),
         _left_out_table(tuned.failures, tuned.left_out),
     ]
     if tuned.replay is not None:
@@ -78,13 +86,13 @@ def tuned_page(tuned: Tuned) -> Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Program:
-    """What a user ships, in bytes, as linked; ``None`` where it was not linked.
+    """The bytes of a program or library that the user ships, as linked.
 
     Attributes:
         name: its path below the folder of the build.
-        plain: without the plugin.
-        shipped: with the policies that come with the package.
-        tuned: with the plugin.
+        plain: bytes without the plugin.
+        shipped: bytes with the pretrained policies alone; ``None`` if that was not linked.
+        tuned: bytes with the plugin.
     """
 
     name: str
@@ -113,12 +121,12 @@ def _programs(tuned: Tuned) -> list[_Program]:
 
 
 def _counted(tuned: Tuned, image: BuiltImage) -> int:
-    """The bytes of an image that count."""
+    """The bytes of an image that the objective counts: compressed ones, or llvm-size's text."""
     return image.image if tuned.objective != COMPRESSED else image.compressed or 0
 
 
 def _promise(tuned: Tuned) -> tuple[float, float]:
-    """What the headline is about, before and after."""
+    """The numbers of the headline, before and after."""
     if tuned.costs is not None:
         return tuned.costs.plain, tuned.costs.tuned
     if programs := _programs(tuned):
@@ -180,7 +188,7 @@ def _sentences(tuned: Tuned) -> Iterable[str]:
 
 
 def _search_sentences(tuned: Tuned) -> Iterable[str]:
-    """What the sums do not say of what was searched."""
+    """Sentences about the searches that are not in the table of sums."""
     if tuned.allocated is not None and tuned.costs is not None:
         yield (
             f"{tuned.allocated.functions:,} functions with costs, {tuned.allocated.changed:,} allocated otherwise, "
@@ -192,7 +200,10 @@ def _search_sentences(tuned: Tuned) -> Iterable[str]:
     if (judged := tuned.judged) is not None and judged.before is not None and judged.after is not None:
         if judged.low < judged.high:
             yield f"By the objective: {judged.low:+,.6g} to {judged.high:+,.6g} in {judged.pairs} pairs."
-        yield f"Found by the search, but not by the objective, and taken back: {tuned.taken_back}."
+        yield (
+            "Changes of modules that were reverted because your link or command did not confirm them: "
+            f"{tuned.taken_back}."
+        )
 
 
 def _advice(tuned: Tuned) -> Iterable[str]:
@@ -253,7 +264,7 @@ def _sum_table(tuned: Tuned) -> Table:
 
 
 def _program_table(tuned: Tuned) -> Table | None:
-    """What the user ships, by its own links: plain, with what is free, and tuned."""
+    """The programs that the user ships, by their own links: plain, with the pretrained policies alone, and tuned."""
     programs, shipped = _programs(tuned), tuned.shipped
     if not programs:
         return None
@@ -304,13 +315,13 @@ def _search_plot(tuned: Tuned) -> Curves | None:
         title="The search",
         axes=(f"{'minutes' if is_long else 'seconds'} of processor time", "change, %"),
         curves=(Curve(name="change of the account" if tuned.costs is None else "change of the costs", points=points),),
-        note="Where the search stood, against the plain build. It began where the best rule left off, and the "
-        "verification is behind its end.",
+        note="Change of the best builds against the plain build, as the search went on. It starts at the smallest of "
+        "its starting points; the final verification is not in it.",
     )
 
 
 def _sizes(one: TunedModule) -> tuple[float, float]:
-    """What counts of a module, before and after."""
+    """The bytes or costs of a module, before and after."""
     return (one.plain_bytes, one.tuned_bytes) if one.costs is None else (one.costs.plain, one.costs.tuned)
 
 
@@ -351,9 +362,7 @@ def _module_parts(tuned: Tuned) -> Sequence[Part]:
             )
             for one, (before, after) in zip(order, pairs, strict=True)
         ),
-        note="What each module answers for, a COMDAT function in the first module that has it; the decisions that the "
-        "plugin holds for it, its functions without some pass, of the optimizer and of the code generator, and "
-        "those that are allocated otherwise.",
+        note=_COSTS_NOTE if by_costs else _BYTES_NOTE,
         terminal_rows=min(MOST_ROWS, sum(not one.plain for one in order)),
     )
     if not any(before for before, _ in pairs):
@@ -375,9 +384,9 @@ def _module_cells(one: TunedModule) -> tuple[Cell, ...]:
     return one.costs.change, one.tuned_bytes - one.plain_bytes, f"{one.allocated} of {one.costs.functions}"
 
 
-def _put_back_table(tuned: Tuned) -> Table:
+def _reverted_table(tuned: Tuned) -> Table:
     rows = tuple((one.name, one.note) for one in tuned.modules if one.note)
-    title = "What was put back, and why"
+    title = "Modules that were reverted, and why"
     return Table(title=title, columns=text_columns("module", "reason"), rows=rows)
 
 
@@ -390,14 +399,14 @@ def _facts(tuned: Tuned) -> Iterable[tuple[str, str]]:
     yield "plugin", tuned.plugin
     yield "SHA-256 of the plugin", tuned.plugin_sha256
     yield "table", tuned.table
-    yield "gains that turned out to be none", f"{tuned.taken_back:,}"
+    yield "changes reverted by the objective", f"{tuned.taken_back:,}"
 
 
 # --- Check -----------------------------------------------------------------------------------------------------------
 
 
 def check_page(check: CheckResult) -> Page:
-    """What a tuned plugin does for today's code: the modules that it changes, those that gain most first."""
+    """The page of a check: what a tuned plugin saves in today's code, the modules that gain most first."""
     table = _byte_check_table(check) if check.costs is None else _cost_check_table(check.modules)
     return Page(
         title=f"{check.plugin} on today's code",
@@ -427,12 +436,12 @@ def _checked_programs(check: CheckResult) -> Table | None:
 
 
 def verdict(check: CheckResult) -> str:
-    """One sentence: what is kept, and whether tuning again is worth it."""
+    """One sentence on a check: how much of the plugin still applies, and whether to tune again."""
     promised = "" if check.promised_change is None else f", {100 * check.promised_change:+.1f} % when it was tuned"
     start = f"mlgokit tune {'' if check.costs is None else '--objective spill-cost '}--start {check.plugin}"
     if check.larger:
         grew, them = counted(len(check.larger), "module"), "it" if len(check.larger) == 1 else "them"
-        advice = f"{grew} grew: `{start} --budget 0s` puts {them} back, a larger budget finds more"
+        advice = f"{grew} grew: `{start} --budget 0s` reverts {them}, a larger budget finds more"
     elif check.tune_again:
         advice = f"tuning again is worth it: `{start}`"
     else:
@@ -480,7 +489,7 @@ def _byte_check_table(check: CheckResult) -> Table:
         title=_BY_BYTES,
         columns=(
             *text_columns("module", "in the plugin"),
-            *count_columns("asked", "kept", "allocated", "plain", "tuned"),
+            *count_columns("decisions asked", "still apply", "allocated", "plain bytes", "tuned bytes"),
             *difference_columns("difference"),
         ),
         rows=tuple(
@@ -497,6 +506,9 @@ def _byte_check_table(check: CheckResult) -> Table:
             for one in order
             if one.state != "left plain" or one.asked
         ),
+        note="Bytes of each module of today's code; a COMDAT function counts in the first module that has it. "
+        "Decisions asked: inlining decisions that the compiler asked the plugin for; still apply: those that it has. "
+        "Allocated: functions whose registers the plugin allocates.",
         terminal_rows=MOST_ROWS,
     )
 
@@ -536,7 +548,7 @@ def _differs(costs: SpillCosts) -> bool:
 
 
 def replay_page(replay: ReplayResult) -> Page:
-    """What is left of a plugin's saving where its decisions are replayed by a compiler without it."""
+    """The page of a replay: the share of a plugin's saving that a compiler without the plugin gets from the list."""
     return Page(
         title=f"{replay.plugin} by LLVM's inline replay",
         good=bool(replay.flag),
@@ -577,8 +589,8 @@ def _replay_parts(replay: ReplayResult) -> list[Part]:
 
 def _replay_headline(replay: ReplayResult) -> str:
     return (
-        f"Of the plugin's saving, {100 * replay.share:.0f} % is left; {replay.decisions:,} decisions, and "
-        f"{replay.disputed:,} call sites about which there are several."
+        f"The list keeps {100 * replay.share:.0f} % of the plugin's saving. It has {replay.decisions:,} decisions; "
+        f"modules disagree about {replay.disputed:,} call sites."
     )
 
 

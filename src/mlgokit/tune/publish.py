@@ -24,12 +24,12 @@ def publish(verifier: Verifier, tuned: Tuned, folder: Path) -> Tuned:
     """Publish a verified plugin, its tables and ``tuned.json``; the verifier's plugin is moved.
 
     Args:
-        verifier: says where the plugin and its tables go, which is below ``folder`` for the tables.
-        tuned: what was measured.
-        folder: that of the tuning, where ``tuned.json`` goes.
+        verifier: verifier of the plugin, with the destinations of it and its tables; tables go below ``folder``.
+        tuned: the verified result.
+        folder: folder of the tuning, where ``tuned.json`` goes.
 
     Returns:
-        ``tuned`` with the digest and the versioned path of the plugin, and the flag that loads it if it has none.
+        ``tuned`` with the digest and the versioned path of the plugin, and with the flag that loads it.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -50,17 +50,17 @@ def publish(verifier: Verifier, tuned: Tuned, folder: Path) -> Tuned:
     # Without this file the folder does not count, so it is written last and moved last.
     atomic_write(finished / RESULT_NAME, json.dumps(tuned.to_json(), indent=1), durable=True)
     publish_plugin(verifier.plugin, verifier.output)
-    _follow(finished, folder)
+    _move_finished(finished, folder)
     return tuned
 
 
 def complete_publishing(search_folder: Path, output: Path, folder: Path) -> bool:
-    """Complete a publication that was killed after the plugin was replaced; tells whether there was one.
+    """Complete a publication that was killed after the plugin was replaced; return whether there was one.
 
     Args:
-        search_folder: that of the search.
-        output: where the plugin is.
-        folder: that of the tuning.
+        search_folder: folder of the search.
+        output: path of the plugin.
+        folder: folder of the tuning.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -72,13 +72,14 @@ def complete_publishing(search_folder: Path, output: Path, folder: Path) -> bool
     with writing(output):
         is_replaced = bool(digest) and output.is_file() and digest_file(output) == digest
     if is_replaced:
-        _follow(finished, folder)
+        _move_finished(finished, folder)
     else:
         shutil.rmtree(finished, ignore_errors=True)
     return is_replaced
 
 
-def _follow(finished: Path, folder: Path) -> None:
+def _move_finished(finished: Path, folder: Path) -> None:
+    """Move all finished files to the folder of the tuning, the result last."""
     with writing(folder):
         paths = sorted(
             (path for path in finished.rglob("*") if path.is_file()), key=lambda path: path.name == RESULT_NAME

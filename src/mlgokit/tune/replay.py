@@ -18,9 +18,9 @@ from mlgokit.export.replay import ReplayLine
 State = Literal["replayed", "left out", "nothing to replay"]
 Key = tuple[str, str]
 CompileAll = Callable[[Sequence[ReplayLine]], tuple[Mapping[str, ObjectSizes], Mapping[str, str]]]
-"""Compiles all modules with a list; gives the objects by name, and the reason for each module that fails."""
+"""A function that compiles all modules with a list; returns sizes by module, and reasons for modules that fail."""
 _MOST_FAILURES = 2
-"""Rounds in which a module may be larger or fail before no line is left."""
+"""Number of rounds in which a module may be larger or fail before the whole list is dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,11 +28,11 @@ class ReplaySource:
     """A module before its decisions are replayed.
 
     Attributes:
-        name: the module.
-        plain: its object by the compiler that is to replay, without a list.
-        plugin_plain: its object by the plugin's compiler, without the plugin.
-        tuned: its object by that compiler with the plugin.
-        lines: all decisions of that compilation, in order.
+        name: name of the module.
+        plain: sizes of its object by the compiler that replays, without a list.
+        plugin_plain: sizes of its object by the plugin's compiler, without the plugin.
+        tuned: sizes of its object by the plugin's compiler, with the plugin.
+        lines: all inlining decisions of the compilation with the plugin, in order.
     """
 
     name: str
@@ -44,16 +44,16 @@ class ReplaySource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedModule:
-    """A module after its decisions were replayed; bytes are the project's account.
+    """A module after its decisions were replayed; bytes are those of the project's account.
 
     Attributes:
-        name: the module.
+        name: name of the module.
         state: whether its decisions are in the list.
-        decisions: how many of its decisions the list has, shared ones too.
-        plugin_plain_bytes: by the plugin's compiler without the plugin.
-        tuned_bytes: by the plugin's compiler with it.
-        plain_bytes: by the compiler that replays, without the list.
-        replayed_bytes: by the compiler that replays.
+        decisions: number of its decisions in the list, those shared with other modules too.
+        plugin_plain_bytes: its bytes by the plugin's compiler without the plugin.
+        tuned_bytes: its bytes by the plugin's compiler with the plugin.
+        plain_bytes: its bytes by the compiler that replays, without the list.
+        replayed_bytes: its bytes by the compiler that replays, with the list.
     """
 
     name: str
@@ -67,26 +67,27 @@ class ReplayedModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """What the decisions of a tuned plugin give without the plugin.
+    """The result of replaying the decisions of a tuned plugin without the plugin.
 
     Attributes:
-        modules: those that all builds compile, in the order of the build.
-        failures: modules that do not compile in one of the ways, with the reason; they have no decisions in the list.
-        left_out: sources of the build that are not compiled at all, with the reason.
-        decisions: lines of the list.
-        disputed: call sites about which modules, or copies of one call in a module, disagree.
-        rounds: how often the build was compiled with a list.
-        plugin_plain_bytes: the account by the plugin's compiler: each COMDAT signature once, without the plugin.
-        tuned_bytes: the same with it.
-        plain_bytes: by the compiler that replays, without the list.
-        replayed_bytes: by the compiler that replays.
-        plugin: the plugin.
+        modules: the modules that compile in all builds, in the order of the build.
+        failures: reasons by name for modules that do not compile in some build; the list has no decisions of them.
+        left_out: reasons by name for sources of the build that are not compiled at all.
+        decisions: number of decisions in the list.
+        disputed: number of call sites about which modules, or copies of one call in a module, disagree.
+        rounds: number of times that the build was compiled with a list.
+        plugin_plain_bytes: the project's account, each COMDAT signature once, by the plugin's compiler without the
+            plugin.
+        tuned_bytes: the project's account by the plugin's compiler with the plugin.
+        plain_bytes: the project's account by the compiler that replays, without the list.
+        replayed_bytes: the project's account by the compiler that replays, with the list.
+        plugin: path of the plugin.
         compiler: version of the compiler that replays.
         plugin_compiler: version of the plugin's compiler.
-        lines: file of the list.
-        config: configuration file for clang, or file of arguments for rustc.
-        flag: what to add to clang's command line; of a cargo build the command with the list.
-        notes: further remarks, a sentence each.
+        lines: path of the list.
+        config: path of the configuration file for clang, or of the file of arguments for rustc.
+        flag: what to add to clang's command line; for a cargo build the command with the list.
+        notes: notes for the user, a sentence each.
     """
 
     modules: tuple[ReplayedModule, ...]
@@ -109,12 +110,12 @@ class ReplayResult:
 
     @property
     def tuned_change(self) -> float:
-        """Of the account by the plugin."""
+        """Relative change of the account by the plugin."""
         return self.tuned_bytes / self.plugin_plain_bytes - 1 if self.plugin_plain_bytes else 0.0
 
     @property
     def change(self) -> float:
-        """Of the account by the list."""
+        """Relative change of the account by the list."""
         return self.replayed_bytes / self.plain_bytes - 1 if self.plain_bytes else 0.0
 
     @property
@@ -139,11 +140,11 @@ class ReplayResult:
 
 
 def replay_list(sources: Sequence[ReplaySource], *, objective: Objective) -> tuple[list[ReplayLine], int]:
-    """One list of the decisions of modules that the plugin makes smaller, and how many call sites are disputed.
+    """Merge the decisions of modules that the plugin makes smaller; return the list, and the number of disputed sites.
 
     Args:
         sources: the modules, in the order of the build.
-        objective: which bytes count.
+        objective: decides which bytes count.
     """
     chosen: dict[Key, ReplayLine] = {}
     disputed: set[Key] = set()
@@ -151,7 +152,7 @@ def replay_list(sources: Sequence[ReplaySource], *, objective: Objective) -> tup
     for source in sources:
         if tuned.module_bytes(source.name, source.tuned) >= tuned.module_bytes(source.name, source.plugin_plain):
             continue
-        for key, line in _by_key(source.lines, disputed).items():
+        for key, line in _vote_by_key(source.lines, disputed).items():
             if chosen.setdefault(key, line).inlined != line.inlined:
                 disputed.add(key)
     return list(chosen.values()), len(disputed)
@@ -163,7 +164,7 @@ def _account(
     return account_of([source.name for source in sources], objects, objective=objective)
 
 
-def _by_key(lines: Sequence[ReplayLine], disputed: set[Key]) -> dict[Key, ReplayLine]:
+def _vote_by_key(lines: Sequence[ReplayLine], disputed: set[Key]) -> dict[Key, ReplayLine]:
     """One line for each key; copies of a call that share a key follow their majority, and have no line in a tie."""
     votes: Counter[Key] = Counter()
     for line in lines:
@@ -175,15 +176,15 @@ def _by_key(lines: Sequence[ReplayLine], disputed: set[Key]) -> dict[Key, Replay
 def replay_build(
     sources: Sequence[ReplaySource], compile_all: CompileAll, *, objective: Objective
 ) -> tuple[list[ReplayLine], ReplayResult]:
-    """Make the list that makes no module larger, and measure it; it is empty if the project would not shrink.
+    """Find a list that makes no module larger, and measure it; the list is empty if the project would not shrink.
 
     Some majors write more unwind tables where there are line tables (clang 14 to 16: one for each function that has
     none). A module that is larger than plain for that reason alone keeps its lines.
 
     Args:
         sources: the modules, in the order of the build.
-        compile_all: compiles all modules with a list, and with line tables.
-        objective: which bytes count.
+        compile_all: function that compiles all modules with a list, and with line tables.
+        objective: decides which bytes count.
     """
     first, disputed = replay_list(sources, objective=objective)
     lines, rounds = first, 0
@@ -195,11 +196,11 @@ def replay_build(
     while lines:
         rounds += 1
         replayed, failures = compile_all(lines)
-        troubled = [*failures, *_larger(sources, replayed, bounds, objective)]
+        troubled = [*failures, *_larger_modules(sources, replayed, bounds, objective)]
         if troubled and len(bounds) == 1:
             rounds += 1
             bounds.append(compile_all([])[0])
-            troubled = [*failures, *_larger(sources, replayed, bounds, objective)]
+            troubled = [*failures, *_larger_modules(sources, replayed, bounds, objective)]
         if not troubled:
             break
         failed_rounds.update(troubled)
@@ -268,13 +269,13 @@ def _result(
     )
 
 
-def _larger(
+def _larger_modules(
     sources: Sequence[ReplaySource],
     replayed: Mapping[str, ObjectSizes],
     bounds: Sequence[Mapping[str, ObjectSizes]],
     objective: Objective,
 ) -> list[str]:
-    """Modules that are larger than all of the bounds."""
+    """Names of the modules that are larger than in each of the builds in ``bounds``."""
     after = _account(sources, replayed, objective)
     return [
         name
@@ -287,10 +288,10 @@ def _larger(
 def _without(
     lines: Sequence[ReplayLine], sources: Sequence[ReplaySource], failed_rounds: Mapping[str, int]
 ) -> list[ReplayLine]:
-    """The lines that are left after so many failed rounds, by module.
+    """The lines that are left, given the number of rounds in which each module was larger or failed.
 
-    After the first, the call sites of the module go. Without these LLVM may ask about others, which it shares with
-    other modules: after the second, all lines in functions that the module has go too, and after a third, all lines.
+    After one round, the lines of the module's call sites go. LLVM may then ask about other call sites, which the module
+    shares with others: after a second round, all lines in functions of the module go too, and after a third, all lines.
     """
     banned = {line.key for one in sources if failed_rounds[one.name] for line in one.lines}
     functions = {

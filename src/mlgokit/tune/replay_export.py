@@ -41,7 +41,7 @@ from mlgokit.tables.file import list_tables
 from mlgokit.tune.replay import ReplayResult, ReplaySource, replay_build
 
 _COMPILE_SECONDS = 120.0
-_STAYS = {
+_NOT_REPLAYED = {
     "allocations": "register allocation",
     "passes": "passes of the code generator",
     "optimizer_passes": "passes of the optimizer",
@@ -50,16 +50,16 @@ _STAYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """A list of inlining decisions that is asked for.
+    """The request for a list of inlining decisions.
 
     Attributes:
-        plugin: that was tuned.
+        plugin: path of the tuned plugin.
         output: folder for the list.
-        database: compilation database of the build; ``None`` with ``cargo``.
+        database: path of the build's compilation database; ``None`` with ``cargo``.
         cargo: the cargo build; its scratch folder is not used.
-        clang: that is to use the list; the one that the plugin was tuned for if not given.
+        clang: the clang that will use the list; by default the one that the plugin was tuned for.
         level: optimization level in place of the build's own.
-        compiler: workers and deadline.
+        compiler: number of workers and deadline.
     """
 
     plugin: Path
@@ -72,7 +72,7 @@ class ReplayRequest:
 
 
 class _Built(NamedTuple):
-    """A source before the list: how it compiles by whoever is to replay, by the plugin's clang and with the plugin."""
+    """A source compiled by the clang that replays, by the plugin's clang, and with the plugin; and its decisions."""
 
     plain: Compilation
     plugin_plain: Compilation
@@ -82,7 +82,7 @@ class _Built(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Site:
-    """Where a build is compiled: by the plugin's clang, and by the one that is to replay."""
+    """The compilers of a build: the plugin, its own clang, and the ``target`` clang that replays; and a folder."""
 
     plugin: Path
     own: Toolchain
@@ -96,16 +96,17 @@ def export_replay(asked: ReplayRequest, *, report: Report) -> ReplayResult:
 
     Raises:
         BusyError: another process writes into the folder.
-        UsageError: the plugin has no inlining decisions of compile steps, or the output cannot be named.
-        InputError: the plugin is none that a tuning wrote.
-        CorpusError: there is nothing to compile.
-        ToolError: a compiler is missing, or the plugin writes no lines.
+        UsageError: the plugin has no inlining decisions of compile steps, or no build is given.
+        InputError: the file is no tuned plugin.
+        CorpusError: the build has no source to compile.
+        ToolError: a compiler is missing, or the plugin reports no decisions.
     """
     with locked(asked.output):
         return _export(asked, report)
 
 
 def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
+    """Make the list of :func:`export_replay`; the output folder is locked."""
     inside = list_tables(asked.plugin)
     if "decisions" not in inside:
         raise UsageError(
@@ -113,8 +114,8 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
             "only inlining has a replay in LLVM"
         )
     table = read_table(asked.plugin)
-    stays = [name for table_name, name in _STAYS.items() if table_name in inside]
-    notes = (f"{' and '.join(stays)}: in the plugin, but LLVM has no replay for them",) if stays else ()
+    not_replayed = [name for table_name, name in _NOT_REPLAYED.items() if table_name in inside]
+    notes = (f"{' and '.join(not_replayed)}: in the plugin, but LLVM has no replay for them",) if not_replayed else ()
     objective = Objective.LINK_AWARE if table.summary is None else Objective(table.summary.objective)
     if asked.cargo is not None:
         return dataclasses.replace(_export_cargo(asked, asked.cargo, objective=objective, report=report), notes=notes)
@@ -138,7 +139,7 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
             timeout_seconds=asked.compiler.deadline(_COMPILE_SECONDS),
         )
         built = parallel(
-            functools.partial(_build, site),
+            functools.partial(_compile_variants, site),
             list(enumerate(calls)),
             workers=asked.compiler.workers,
             report=report,
@@ -169,13 +170,14 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
 
 
 def _program(clang: Path) -> Path:
-    """The program that a name or a path means."""
+    """The path of a program that is given by name or path."""
     found = shutil.which(clang)
     return clang if found is None else Path(found)
 
 
-def _build(site: _Site, place: tuple[int, SourceCall]) -> _Built:
-    index, call = place
+def _compile_variants(site: _Site, numbered: tuple[int, SourceCall]) -> _Built:
+    """Compile a numbered source without the plugin, by both compilers, and with it, so that it lists its decisions."""
+    index, call = numbered
     output, lines = site.folder / f"{index}.o", site.folder / f"{index}.lines"
     compile_one = functools.partial(compile_source, call=call, output=output, timeout_seconds=site.timeout_seconds)
     plugin_plain = compile_one(site.own)
@@ -192,6 +194,7 @@ def _build(site: _Site, place: tuple[int, SourceCall]) -> _Built:
 
 
 def _sources(calls: Sequence[SourceCall], built: Sequence[_Built]) -> tuple[list[ReplaySource], dict[str, str]]:
+    """The sources that compile in all ways, and the reasons by name for the others."""
     sources: list[ReplaySource] = []
     failures: dict[str, str] = {}
     for call, one in zip(calls, built, strict=True):
@@ -217,15 +220,16 @@ def _sources(calls: Sequence[SourceCall], built: Sequence[_Built]) -> tuple[list
 def _compile_all(
     site: _Site, calls: Sequence[SourceCall], lines: Sequence[ReplayLine], *, workers: int, report: Report
 ) -> tuple[Mapping[str, ObjectSizes], Mapping[str, str]]:
-    """All modules with the list, by the configuration file that the user gets."""
+    """Compile all sources with the list, by the configuration file that the user gets; return sizes and failures."""
     files = write_replay(site.folder / "list", lines)
 
-    def compile_one(place: tuple[int, SourceCall]) -> Compilation:
-        index, call = place
+    def compile_one(numbered: tuple[int, SourceCall]) -> Compilation:
+        index, call = numbered
         output = site.folder / f"{index}.o"
         done = compile_source(
             site.target, call, output, options=config_words(files), timeout_seconds=site.timeout_seconds
         )
+        # The sizes are in the compilation; the object is not needed.
         output.unlink(missing_ok=True)
         return done
 
@@ -236,6 +240,7 @@ def _compile_all(
 
 
 def _failure(how: str, done: Compilation) -> str:
+    """The reason why a module does not compile in one of the ways."""
     return f"{how}: {done.status.value}: {done.reason}"
 
 
@@ -300,6 +305,7 @@ def _line_tables() -> dict[str, str]:
 
 
 def _with_options(compiler: RustCompiler, options: Sequence[str]) -> RustCompiler:
+    """The compiler with further options in all calls."""
     calls = {name: dataclasses.replace(call, words=(*call.words, *options)) for name, call in compiler.calls.items()}
     return dataclasses.replace(compiler, calls=calls)
 
@@ -307,8 +313,8 @@ def _with_options(compiler: RustCompiler, options: Sequence[str]) -> RustCompile
 def _cargo_sources(
     plain: CargoBuild, lined: CargoBuild, plugin: Path, scratch: Path, report: Report
 ) -> tuple[list[ReplaySource], dict[str, str]]:
-    """The programs before anything is replayed, and why others do not compile."""
-    compile_one = functools.partial(_three_ways, plain, lined, plugin, scratch)
+    """Compile the programs before a replay; return those that compile in all ways, and reasons for the others."""
+    compile_one = functools.partial(_compile_program, plain, lined, plugin, scratch)
     done = parallel(
         compile_one,
         list(zip(plain.modules, lined.modules, strict=True)),
@@ -332,10 +338,10 @@ def _cargo_sources(
     return sources, failures
 
 
-def _three_ways(
+def _compile_program(
     plain: CargoBuild, lined: CargoBuild, plugin: Path, scratch: Path, modules: tuple[Module, Module]
 ) -> tuple[Compilation, Compilation, Compilation, list[ReplayLine]]:
-    """A program plainly, with the plugin, and with the plugin and line tables, which says the decisions."""
+    """Compile a program plainly, with the plugin, and with the plugin and line tables; return its decisions too."""
     module, with_lines = modules
     written = scratch / f"{module.bitcode_sha256}.lines"
     use = PluginUse(plugin=plugin, replay_lines=written)

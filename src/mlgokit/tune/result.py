@@ -27,13 +27,13 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpillCosts:
-    """What spills, reloads and copies cost by LLVM's estimate, relative to the entry of each function.
+    """Costs of spills, reloads and copies by LLVM's estimate, relative to the entry of each function.
 
     Attributes:
-        functions: how many have costs in either build.
-        plain: the sum of their costs in the plain build.
-        tuned: the same with the plugin.
-        change: geometric mean of tuned by plain costs, minus 1.
+        functions: number of functions with costs in either build.
+        plain: sum of their costs in the plain build.
+        tuned: sum of their costs with the plugin.
+        change: geometric mean of the ratios of tuned to plain costs, minus 1.
     """
 
     functions: int
@@ -47,16 +47,16 @@ class TunedModule:
     """One module of the result.
 
     Attributes:
-        name: the module.
-        plain_bytes: what it answers for in the project's account under the plain build; its code, where costs count.
-        tuned_bytes: the same under the artifact.
+        name: name of the module.
+        plain_bytes: its bytes in the project's account without the plugin, or of its code if the objective is costs.
+        tuned_bytes: its bytes in the project's account with the plugin, or of its code if the objective is costs.
         plain: whether it stays as in the plain build, byte for byte.
-        decisions: how many the artifact holds for it.
-        allocated: how many of its functions are allocated otherwise; a COMDAT function counts in each module.
-        passes: how many of its functions some passes are left out of, likewise.
-        optimizer_passes: how many of its functions some passes of the optimizer are left out of.
-        note: what was put back although something better had been found, and why; empty otherwise.
-        costs: of its functions, where these count.
+        decisions: number of inlining decisions that the plugin has for it.
+        allocated: number of its functions whose registers the plugin allocates, with COMDAT functions of other modules.
+        passes: number of its functions that skip passes of the code generator, with COMDAT functions of other modules.
+        optimizer_passes: number of its functions that skip passes of the optimizer.
+        note: why its search result was reverted; empty if it was not.
+        costs: costs of its functions, if the objective is costs.
     """
 
     name: str
@@ -76,15 +76,16 @@ class SearchedFunctions:
     """The result of a search function by function: over register allocations, or over passes.
 
     Attributes:
-        functions: how many were measured; where costs count, those with costs in each module that has them.
-        changed: how many the artifact changes.
-        before_bytes: the project's account without this table; its code, where costs count.
-        after_bytes: the same with them.
-        put_back: functions that the objects refuted; all of a module if it is no smaller.
+        functions: number of functions that were measured; if the objective is costs, of those with costs, in each
+            module that has them.
+        changed: number of functions that the plugin changes.
+        before_bytes: the project's account without this table; bytes of its code, if the objective is costs.
+        after_bytes: the project's account with this table; bytes of its code, if the objective is costs.
+        put_back: number of functions that were reverted, because they were no smaller in the objects.
         user_seconds: processor time of this search.
-        compilations: how many there were.
-        trials: how often the code of a function was made, or its registers allocated.
-        costs: of the functions, where these count.
+        compilations: number of compilations.
+        trials: number of times that the code of a function was generated, or its registers allocated.
+        costs: costs of the functions, if the objective is costs.
     """
 
     functions: int
@@ -100,13 +101,13 @@ class SearchedFunctions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShippedPolicies:
-    """The same project with the policies that come with the package.
+    """The project built with the pretrained policies that come with the package, without a search.
 
     Attributes:
-        name: of the policies, such as ``builtin:Oz``.
-        bytes: the project's account.
-        judged: the plain build and this one by the user's own links or command.
-        before_bytes: the account of the tuned build without them; ``None`` if its plugin does not have them.
+        name: name of the policies, such as ``builtin:Oz``.
+        bytes: the project's account with the policies alone.
+        judged: comparison of the plain build and this one by the user's own links or command.
+        before_bytes: the account of the tuned build without the policies; ``None`` if its plugin does not have them.
     """
 
     name: str
@@ -120,42 +121,42 @@ class Tuned:
     """The result of a tuning.
 
     Attributes:
-        plugin: the shared library, by the name that was asked for.
-        built: the user's build with the plugin, if the tuning was of a build.
-        plugin_sha256: digest of the library that was verified; empty before it is published.
-        versioned: the same library by a name with its digest, which builds load; empty before it is published.
-        table: the decision table; the allocation table, where costs count.
-        flag: what to add to clang's command line; of a cargo build the command with the plugin.
-        plain_bytes: the project's account under the plain build: every COMDAT signature once; its code, where costs
-            count.
-        tuned_bytes: the same under the artifact, from the objects that were compiled with it.
-        plain_link: all plain objects linked with --gc-sections, or why that failed.
-        tuned_link: the same with the tuned ones.
-        judged: the plain build and the tuned one by the user's own link or command, if that is the objective.
+        plugin: path of the plugin, by the name that the user asked for.
+        built: the user's build with the plugin, if a build was tuned.
+        plugin_sha256: SHA-256 of the verified plugin; empty before it is published.
+        versioned: path of the same plugin with a digest in its name, which builds load; empty before it is published.
+        table: path of the decision table; of the allocation table, if the objective is costs.
+        flag: what to add to clang's command line; for a cargo build the command with the plugin.
+        plain_bytes: the project's account without the plugin, every COMDAT signature once; bytes of its code, if the
+            objective is costs.
+        tuned_bytes: the project's account with the plugin, from objects that were compiled with it; bytes of its code,
+            if the objective is costs.
+        plain_link: link of all plain objects with --gc-sections, or why that failed.
+        tuned_link: link of all tuned objects with --gc-sections, or why that failed.
+        judged: comparison of the plain and the tuned build by the user's own link or command, if that is the objective.
         allocated: result of the search over register allocations, if there was one.
-        passes: the same over passes of the code generator.
-        optimizer_passes: the same over passes of the optimizer.
-        left_out: sources of the project that were not tuned, with the reason.
-        notes: remarks about the build, such as options that are left out of it.
-        taken_back: how often a judge reverted a module.
-        ended: why the search stopped.
-        modules: one each.
-        failures: modules that the compiler does not compile, with the reason.
-        curve: of the search with which the table was made.
+        passes: result of the search over passes of the code generator, if there was one.
+        optimizer_passes: result of the search over passes of the optimizer, if there was one.
+        left_out: reasons by name for sources of the project that were not tuned.
+        notes: notes for the user, such as options that are left out of the build.
+        taken_back: number of times that a judge reverted a module.
+        ended: why the search ended.
+        modules: the modules, in link order.
+        failures: reasons by name for modules that do not compile.
+        curve: the course of the first search.
         user_seconds: processor time of all compilations.
-        compilations: how many there were.
-        wall_seconds: from the call to the result, with the user's builds; 0 if not known.
-        objective: what was minimised.
-        baseline: what sizes are compared with: compiler, version and levels.
-        seed: of the search.
+        compilations: number of compilations.
+        wall_seconds: elapsed time of the whole command, with the user's builds; 0 if not known.
+        objective: name of the objective that was minimised.
+        baseline: description of the baseline: compiler, version and optimization levels.
+        seed: random seed of the search.
         command: the command line.
-        mlgokit_version: of this package.
-        toolchain: tool name -> version.
+        mlgokit_version: version of this package.
+        toolchain: versions of the tools, by tool.
         report: path of the report.
-        cargo_programs: of a cargo build, code, read-only data and unwind tables of each program as rustc links it,
-            plain and tuned.
-        replay: result of the decisions as a replay list, if one was asked for.
-        shipped: the project with the policies that come with the package, which are free.
+        cargo_programs: bytes of each program of a cargo build as rustc links it (llvm-size's text), plain and tuned.
+        replay: result of replaying the decisions as a list, if one was asked for.
+        shipped: the project with the pretrained policies alone, which need no search.
     """
 
     plugin: str
@@ -195,7 +196,7 @@ class Tuned:
 
     @property
     def costs(self) -> SpillCosts | None:
-        """Of the functions, where these count and not bytes."""
+        """Costs of the functions, if the objective is costs."""
         return None if self.allocated is None else self.allocated.costs
 
     def to_json(self) -> dict[str, Any]:
@@ -204,7 +205,7 @@ class Tuned:
 
     @classmethod
     def from_json(cls, value: object) -> "Tuned":
-        """The result that :meth:`to_json` gave; keys that are not known are ignored.
+        """Read a result that :meth:`to_json` wrote; unknown keys are ignored.
 
         Raises:
             InputError: another format or version, a missing key, or a value of another type.
@@ -214,7 +215,7 @@ class Tuned:
 
 
 def costs_of(pairs: Sequence[tuple[float, float]]) -> SpillCosts:
-    """The costs of functions, plain and tuned."""
+    """Sum up the costs of functions, each given as a pair of plain and tuned costs."""
     return SpillCosts(
         functions=len(pairs),
         plain=sum(plain for plain, _ in pairs),
@@ -237,7 +238,7 @@ def mean_ratio(scores: Sequence[tuple[float, float]]) -> float:
 
 
 def json_of(result: "DataclassInstance") -> dict[str, Any]:
-    """The fields of a result as plain JSON values; costs are left out where they do not count."""
+    """The fields of a result as plain JSON values; costs are left out unless they are the objective."""
     value = dataclasses.asdict(result)
     for key in ("plain_link", "tuned_link"):
         if value[key] is not None:

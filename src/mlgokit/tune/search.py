@@ -1,6 +1,6 @@
-"""A search over a space: what was spent, the curve of what was reached, and its folder.
+"""A search over a space: its costs so far, the curve of its score, and its folder.
 
-What the folder has is read without trust: a file may be cut short, damaged, or of something else.
+Files of the folder are read without trust: they may be cut short, damaged, or of another kind.
 """
 
 import dataclasses
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from mlgokit.compiler.arrays import DAMAGE, Arrays, arrays_in
+from mlgokit.compiler.arrays import DAMAGE, Arrays, read_arrays
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write, read_bounded
 from mlgokit.tune.space import Space
 
 MOST_KEPT_BYTES = 128 << 20
-"""Of the arrays in a file: what is known of four million decisions. In memory it is up to five times as much."""
-_REMEDY = "put back a copy of it, or delete it: this module is then searched anew, and the others go on"
+"""Limit on the arrays in a file, for four million decisions. In memory they take up to five times as much."""
+_REMEDY = "restore a copy of it, or delete it: this module is then searched anew, and the others go on"
 _POINT_SECONDS = 10.0
 _CURVE, _SPENT = "curve.json", "spent.json"
 
@@ -36,10 +36,10 @@ class CurvePoint:
     Attributes:
         user_seconds: processor time of all compilations so far.
         wall_seconds: elapsed time.
-        compilations: how many there were.
-        trials: how many variants were tried within them.
+        compilations: number of compilations so far.
+        trials: number of variants that were tried within them.
         score: bytes of the exact account, or costs; smaller is better.
-        change: of that against the plain build, such as -0.06.
+        change: relative change of the score against the plain build, such as -0.06.
     """
 
     user_seconds: float
@@ -52,18 +52,18 @@ class CurvePoint:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Search(Generic[SpaceT]):
-    """A project in the search.
+    """A search over one space of a project.
 
     Attributes:
-        folder: where progress is kept.
-        space: what is searched.
+        folder: folder of the search, with its progress.
+        space: the space that is searched.
         seed: random seed.
-        label: what progress is called.
-        curve: the search at intervals.
-        ended: why the search ended; empty before it has.
-        user_seconds: of all compilations, those of earlier sessions included.
-        compilations: likewise.
-        trials: likewise.
+        label: name of the search in progress reports.
+        curve: the state of the search at intervals.
+        ended: why the search ended; empty while it has not.
+        user_seconds: processor time of all compilations, with those of earlier sessions.
+        compilations: number of compilations, with those of earlier sessions.
+        trials: number of trials, with those of earlier sessions.
     """
 
     folder: Path
@@ -80,14 +80,14 @@ class Search(Generic[SpaceT]):
     _kept_points: int = 0
 
     def count(self, user_seconds: float, *, compilations: int = 1, trials: int = 0) -> None:
-        """Add to what was spent."""
+        """Add to the costs of the search so far."""
         with self._lock:
             self.user_seconds += user_seconds
             self.compilations += compilations
             self.trials += trials
 
     def now(self) -> CurvePoint:
-        """The search at this moment."""
+        """The state of the search at this moment."""
         score = self.space.score
         return CurvePoint(
             user_seconds=self.user_seconds,
@@ -103,7 +103,7 @@ class Search(Generic[SpaceT]):
         self.curve.append(self.now())
 
     def save(self) -> None:
-        """Keep what was spent, and the curve if it is longer than on disk; it gets a point now and then.
+        """Write the costs so far to disk, and the curve if it is longer than there; it gets a point now and then.
 
         Raises:
             StorageError: the disk is full or not writable.
@@ -117,7 +117,7 @@ class Search(Generic[SpaceT]):
             self._kept_points = len(self.curve)
 
     def recall(self) -> None:
-        """Add what earlier sessions spent, and take up their curve."""
+        """Add the costs of earlier sessions, and continue their curve."""
         self.curve, spent = _points(self.folder / _CURVE), _points(self.folder / _SPENT)
         self._kept_points = len(self.curve)
         if reached := max((*self.curve, *spent), key=lambda point: point.compilations, default=None):
@@ -126,18 +126,19 @@ class Search(Generic[SpaceT]):
 
 
 def progress_path(folder: Path, name: str) -> Path:
-    """The file with a module's progress."""
+    """Path of the file with a module's progress."""
     return folder / "modules" / f"{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.npz"
 
 
 def read_kept(path: Path, names: Collection[str], make: Callable[[Arrays], Value], *, what: str) -> Value | None:
-    """What is made of the arrays in a file; ``None`` if there is no file.
+    """Read the arrays in a file and make a value of them; ``None`` if there is no file.
 
     Args:
-        path: an npz file.
-        names: of the arrays that are wanted; no other is unpacked.
-        make: makes it; raises a :class:`ValueError` or the like where arrays are missing or do not fit.
-        what: is kept there, for the sentence.
+        path: path of the npz file.
+        names: names of the arrays to read; no other is unpacked.
+        make: function that makes the value; raises a :class:`ValueError` or the like if arrays are missing or do not
+            fit.
+        what: description of the content, for the error.
 
     Raises:
         InputError: the file is damaged.
@@ -149,7 +150,7 @@ def read_kept(path: Path, names: Collection[str], make: Callable[[Arrays], Value
     except OSError as error:
         raise InputError(f"{path}: expected a readable file with {what}, found: {error.strerror}; {_REMEDY}") from error
     try:
-        return make(arrays_in(data, names, most_bytes=MOST_KEPT_BYTES))
+        return make(read_arrays(data, names, most_bytes=MOST_KEPT_BYTES))
     except DAMAGE as error:
         raise InputError(
             f"{path}: expected {what}, found a damaged file ({str(error) or type(error).__name__:.200}); {_REMEDY}"
@@ -157,10 +158,10 @@ def read_kept(path: Path, names: Collection[str], make: Callable[[Arrays], Value
 
 
 def finite(value: object) -> float:
-    """A number that is one.
+    """Check that a value is a finite number.
 
     Raises:
-        ValueError: it is not finite, or no number.
+        ValueError: the value is not finite, or no number.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ValueError(f"expected a number, found {value!r:.100}")
@@ -168,7 +169,7 @@ def finite(value: object) -> float:
 
 
 def _points(path: Path) -> list[CurvePoint]:
-    """The points in a file, one or several; none if it is not there or damaged."""
+    """Read the points in a file, one or several; empty if the file is missing or damaged."""
     try:
         data: Any = json.loads(path.read_bytes())
         points = cast("list[dict[str, Any]]", data if isinstance(data, list) else [data])

@@ -1,8 +1,8 @@
 """The policies that come with the package, beside the tables of a tuned plugin.
 
-A policy decides in functions without an entry. So each function has what is smaller: the entries that a search found,
-LLVM's own decisions (an entry without overrides), or those of the policies. A program that is larger than with the
-policies alone has its modules left to them.
+A policy decides in functions without an entry. So each function gets what makes it smallest: the entries that a search
+found, LLVM's own decisions (an entry without overrides), or the decisions of the policies. The modules of a program
+that would be larger than with the policies alone are left to the policies.
 """
 
 import dataclasses
@@ -39,14 +39,14 @@ _KINDS = {
     REGALLOC_PRIORITY.name: (ALLOCATIONS,),
     REGALLOC_WEIGHT.name: (ALLOCATIONS,),
 }
-"""By problem, the tables that keep its policy out of a function."""
+"""The tables whose entries keep a problem's policy out of a function, by problem."""
 _CORRECTIONS = 3
 """How often functions and modules are taken from the policies, or left to them, after a build shows that they are
 larger."""
 
 BytesOf = Callable[[str, ObjectSizes], float]
 _Functions = Mapping[str, Mapping[str, int]]
-"""By module and name, the keys of functions."""
+"""Keys of functions, by module and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,12 +54,12 @@ class TunedTables:
     """The tables of a tuned plugin.
 
     Attributes:
-        decisions: by module.
-        summary: of the decision table.
-        functions: by kind of table, the functions that it may have.
-        entries: by kind of table, those that it has.
-        summaries: by kind of table.
-        folders: by kind of table, where it goes with the plugin.
+        decisions: entries of the decision table, by module.
+        summary: summary of the decision table.
+        functions: the functions that a table of functions may have, by kind of table.
+        entries: the entries that a table of functions has, by kind of table.
+        summaries: summaries of the tables of functions, by kind of table.
+        folders: folders that the tables of functions are published to, by kind of table.
     """
 
     decisions: Mapping[str, TableEntry]
@@ -72,12 +72,12 @@ class TunedTables:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PolicyScope:
-    """Which modules and functions the policies decide; they also decide all functions without entries.
+    """The modules and functions that are left to the policies, beside all functions without entries.
 
     Attributes:
-        modules: those without decisions and entries.
-        functions: by module, functions whose entries are dropped.
-        excluded: by module, functions that keep their entries, or get one without overrides.
+        modules: modules whose decisions and entries are dropped.
+        functions: functions whose entries are dropped, by module.
+        excluded: functions that keep their entries, or get one without overrides, by module.
     """
 
     modules: set[str] = field(default_factory=set[str])
@@ -92,7 +92,7 @@ class PolicyScope:
         return is_new
 
     def entries(self, tables: TunedTables, kind: OverrideKind) -> dict[int, Overrides]:
-        """The entries of a table."""
+        """The entries of a table that are left, and those without overrides that keep the policies out."""
         known, functions = tables.entries[kind], tables.functions[kind]
 
         def keys(names: Mapping[str, set[str]]) -> set[int]:
@@ -118,12 +118,12 @@ def add_shipped(
     program is larger than with ``builtin:Oz`` alone or than the plain one.
 
     Args:
-        verifier: has verified ``tuned``.
+        verifier: the verifier of ``tuned``.
         tuned: the result without policies.
-        searches: by kind of table, those that found its entries. Without them a policy is not kept out of functions,
-            so it is not in the plugin.
-        objective: which bytes count.
-        bytes_of: what a module answers for in the project's account with an object of these sizes.
+        searches: searches that found the entries of the tables of functions, by kind of table. A policy that no table
+            can keep out of functions is not put into the plugin.
+        objective: decides which bytes count.
+        bytes_of: function that returns a module's bytes in the project's account, for an object of given sizes.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -152,7 +152,10 @@ def add_shipped(
     builds = [before, *([mixed] if mix.compiles(mixed) else []), alone]
     build = min(builds, key=lambda one: mix.rank(one, alone))
     if behind := larger_programs(alone, build):
-        note = f"smaller with {SHIPPED} alone, which makes another program larger: {', '.join(behind)}"
+        note = (
+            f"these programs would be smaller with {SHIPPED} alone, which was not chosen because another program would "
+            f"then grow: {', '.join(behind)}"
+        )
         tuned = dataclasses.replace(tuned, notes=(*tuned.notes, note))
     if build is before:
         mix.restore(inside, destinations)
@@ -176,12 +179,12 @@ class _Mix:
     """Builds with policies and the tables of a tuned plugin.
 
     Attributes:
-        verifier: compiles and measures.
-        tables: of the tuned plugin.
-        objective: which bytes count.
-        bytes_of: what a module answers for in the project's account with an object of these sizes.
-        inside: what the tuned plugin holds.
-        before: everything compiled with it.
+        verifier: verifier that compiles and measures.
+        tables: tables of the tuned plugin.
+        objective: decides which bytes count.
+        bytes_of: function that returns a module's bytes in the project's account, for an object of given sizes.
+        inside: policies and tables in the tuned plugin, by kind.
+        before: the build with the tuned plugin.
     """
 
     verifier: Verifier
@@ -192,13 +195,13 @@ class _Mix:
     before: VerifiedBuild
 
     def search(self, policies: Mapping[str, Path], alone: VerifiedBuild) -> tuple[PolicyScope, VerifiedBuild]:
-        """Let the policies decide what is smaller with them.
+        """Find the modules and functions that are smaller with the policies; return these and the build with them.
 
         The first build has the policies and the decision table, the second also the entries that remain. Corrections
         follow, because a function depends on the ones that it inlines, and a program on its link.
 
         Args:
-            policies: that the plugin may have.
+            policies: files of the policies that the plugin may have, by problem.
             alone: the build with policies and no tables.
         """
         scope = PolicyScope()
@@ -231,7 +234,7 @@ class _Mix:
     def _correct(
         self, scope: PolicyScope, mixed: VerifiedBuild, alone: VerifiedBuild, policies: Mapping[str, Path]
     ) -> bool:
-        """Let the policies alone decide programs that are smaller so, and revert programs that grew.
+        """Leave programs that are smaller with the policies alone to them, and keep them out of programs that grew.
 
         Returns:
             Whether anything changed.
@@ -251,13 +254,13 @@ class _Mix:
     def compile(
         self, name: str, policies: Mapping[str, Path], scope: PolicyScope, *, with_functions: bool = True
     ) -> VerifiedBuild:
-        """Compile everything with the policies and what is left of the tables."""
+        """Compile all modules with the policies and the entries of the tables that are left."""
         self.write(policies, scope, with_functions=with_functions)
         self.verifier.link_plugin()
         return self.verifier.compile_all(name, self.verifier.plugin)
 
     def write(self, policies: Mapping[str, Path], scope: PolicyScope, *, with_functions: bool = True) -> None:
-        """Put the policies and what is left of the tables inside."""
+        """Write the tables that are left, and choose them and the policies for the plugin."""
         verifier, tables = self.verifier, self.tables
         inside = {kind: path for kind, path in self.inside.items() if kind in _KINDS} | dict(policies)
         decisions = {name: entry for name, entry in tables.decisions.items() if name not in scope.modules}
@@ -274,12 +277,12 @@ class _Mix:
         verifier.inside, verifier.tables = inside, destinations
 
     def restore(self, inside: Mapping[str, Path], destinations: Mapping[Path, Path]) -> None:
-        """Put back the plugin as it was tuned."""
+        """Link the plugin as it was tuned again."""
         self.verifier.inside, self.verifier.tables = dict(inside), dict(destinations)
         self.verifier.link_again()
 
     def measure(self, build: VerifiedBuild) -> VerifiedBuild:
-        """Link a build, if all compiles."""
+        """Link and measure a build, if all its modules compile."""
         return self.verifier.measure("shipped", build, changed=True) if self.compiles(build) else build
 
     def compiles(self, build: VerifiedBuild) -> bool:
@@ -287,7 +290,7 @@ class _Mix:
         return build.sizes.keys() >= self.before.sizes.keys()
 
     def rank(self, build: VerifiedBuild, alone: VerifiedBuild) -> tuple[bool, bool, float]:
-        """Less is better: a program is larger than plain, or than with the policies alone; bytes of the whole."""
+        """Sort key, best first: whether a program is larger than plain, or than by the policies alone; then bytes."""
         judged, link = build.judged, self.verifier.plain.link
         if judged is not None and judged.after is not None:
             return bool(judged.larger), bool(larger_programs(alone, build)), judged.after
@@ -295,7 +298,7 @@ class _Mix:
         return is_larger, False, build.total_bytes(self.objective)
 
     def describe(self, tuned: Tuned, scope: PolicyScope) -> Tuned:
-        """The result with counts of what the tables still have."""
+        """The result with the numbers of entries that the tables still have, and a note on the policies."""
         entries = {kind: scope.entries(self.tables, kind) for kind in self.tables.functions}
 
         def count(kind: OverrideKind, module: str) -> int:
@@ -312,12 +315,13 @@ class _Mix:
         )
         kept_out = sum(len(names) for module, names in scope.excluded.items() if module not in scope.modules)
         note = (
-            f"{SHIPPED} is in the plugin beside what the search found, but for {kept_out:,} functions that it makes "
-            f"larger; it inlines in {len(scope.modules)} of {len(rows)} modules"
+            f"The plugin has the policies {SHIPPED} as well. They do not act in {kept_out:,} functions that they would "
+            f"make larger, and decide the inlining of {len(scope.modules)} of {len(rows)} modules"
         )
         return dataclasses.replace(tuned, modules=rows, notes=(*tuned.notes, note))
 
     def _bytes(self, build: VerifiedBuild, module: str) -> float:
+        """Bytes of a module in the account; infinite if it does not compile."""
         sizes = build.sizes.get(module)
         return float("inf") if sizes is None else self.bytes_of(module, sizes)
 
@@ -332,7 +336,7 @@ class _Mix:
 
 
 def _read_tables(verifier: Verifier, searches: Mapping[OverrideKind, Search[Any]]) -> TunedTables:
-    """Read what was verified."""
+    """Read the tables that were verified."""
     table = read_table(verifier.inside[INLINING_TABLE])
     names = () if table.summary is None else table.summary.modules
     read = {
@@ -360,7 +364,7 @@ def larger_programs(first: VerifiedBuild, second: VerifiedBuild) -> list[str]:
 
 
 def _without_decisions(tuned: Tuned) -> Tuned:
-    """The result as it is if the policies alone decide; its sizes are yet to come."""
+    """The result for a plugin with the policies alone; its sizes are filled in later."""
     note = f"{SHIPPED} was smaller than what the search found, so the plugin has its policies and no decisions"
     return dataclasses.replace(
         tuned,

@@ -1,9 +1,8 @@
 """A space: one kind of decisions that a project is tuned over, as the loop of every search sees it.
 
-The loop (:mod:`mlgokit.tune.loop`) shares the budget out among units and keeps what it finds on disk. What a decision
-is, how it is tried and what it is worth, only the space knows. What its table is and how that is verified is another
-subject (:class:`mlgokit.tune.verify.Candidate`), and so is what a judge needs
-(:class:`mlgokit.tune.judge.JudgedSpace`).
+The loop (:mod:`mlgokit.tune.loop`) divides the budget among units and saves their outcomes. Only the space knows what a
+decision is, how it is tried and what it is worth. Its table and the verification of that are the subject of
+:class:`mlgokit.tune.verify.Candidate`, and a judge's needs of :class:`mlgokit.tune.judge.JudgedSpace`.
 """
 
 import math
@@ -21,7 +20,7 @@ _LEAST_SECONDS = 1e-3
 
 
 def recent_rate(rate: float, gained: float, seconds: float) -> float:
-    """What a unit gained per second lately, after one more step; before the first one the rate is infinite.
+    """Update the gain per second of a unit with one more step; before the first step the rate is infinite.
 
     Example:
         >>> recent_rate(math.inf, 6.0, 2.0), recent_rate(1.0, 6.0, 2.0)
@@ -32,40 +31,40 @@ def recent_rate(rate: float, gained: float, seconds: float) -> float:
 
 
 class Unit(Protocol):
-    """What is compiled at once, with all that the search knows of it."""
+    """A module in a search, with all that the search knows of it."""
 
     @property
     def module(self) -> Module:
-        """What is compiled."""
+        """The module that is compiled."""
         ...
 
 
 class Step(Protocol):
-    """What one step of the search did, as far as the loop counts it."""
+    """The outcome of one step of the search, as far as the loop counts it."""
 
     @property
     def compilations(self) -> int:
-        """How many were made."""
+        """Number of compilations."""
         ...
 
     @property
     def trials(self) -> int:
-        """How many variants were tried within them."""
+        """Number of variants that were tried within them."""
         ...
 
     @property
     def user_seconds(self) -> float:
-        """Processor time of both."""
+        """Processor time of compilations and trials."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a search has reached.
+    """The value of the best builds that a search has found so far.
 
     Attributes:
         value: bytes of the exact account, or costs; smaller is better.
-        change: of that against the build before the search, such as -0.06.
+        change: relative change of the value against the build before the search, such as -0.06.
     """
 
     value: float
@@ -81,9 +80,9 @@ class PendingWork(Generic[UnitT, StepT]):
     """Work that must be done before a search pauses or ends, such as compiling a build that was only predicted.
 
     Attributes:
-        unit: whose work it is.
-        run: does it, in any thread.
-        seconds: processor time that it is expected to take; the budget keeps so much back.
+        unit: the unit that the work is for.
+        run: function that does the work, in any thread.
+        seconds: processor time that it is expected to take, which is reserved in the budget.
     """
 
     unit: UnitT
@@ -101,12 +100,12 @@ class Space(Protocol[UnitT, StepT]):
 
     @property
     def units(self) -> Sequence[UnitT]:
-        """What is searched, in link order."""
+        """The units of the search, in link order."""
         ...
 
     @property
     def score(self) -> Score:
-        """What the search has reached."""
+        """The objective of the best builds so far, in bytes or cost, and its change since before the search."""
         ...
 
     @property
@@ -115,33 +114,33 @@ class Space(Protocol[UnitT, StepT]):
         ...
 
     def prepare(self, spent: float, seconds: float, rng: np.random.Generator, /) -> float:
-        """Prepare for further steps after ``spent`` of the session's ``seconds``; gives the processor time it took."""
+        """Prepare for further steps, after ``spent`` of the session's ``seconds``; return its processor time."""
         ...
 
     def urgency(self, unit: UnitT, running: int, /) -> tuple[float, ...] | None:
-        """The rank of a unit for its next step, the smallest first; ``None`` if it is to have none now.
+        """The rank of a unit for its next step, the smallest first; ``None`` if it takes no step now.
 
-        Its first number is minus what the unit gained lately, per second of processor time.
+        The first number is minus the unit's recent gain per second of processor time.
 
         Args:
             unit: one of :attr:`units`.
-            running: how many steps of it are under way.
+            running: number of the unit's steps that are under way.
         """
         ...
 
     def propose(self, unit: UnitT, rng: np.random.Generator, is_over: IsOver, /) -> Callable[[], StepT]:
-        """Propose the next step of a unit; all draws are from a child of ``rng``, or made before this returns."""
+        """Return the work of a unit's next step; all draws are from a child of ``rng``, or made before this returns."""
         ...
 
     def accept(self, unit: UnitT, step: StepT, /) -> None:
-        """Take what a step found if the exact score is better, and keep it on disk."""
+        """Adopt the build of a step if the exact score is better, and save the unit's progress."""
         ...
 
     def close(self) -> None:
-        """End the compilers that stay between compilations."""
+        """End resident compilers."""
         ...
 
 
 def pending_seconds(space: Space[UnitT, StepT]) -> float:
-    """Processor time that the budget keeps back for pending work."""
+    """Processor time that is reserved in the budget for pending work."""
     return sum(work.seconds for work in space.pending)

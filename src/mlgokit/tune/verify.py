@@ -1,4 +1,4 @@
-"""Verification: everything of a project compiled with the plugin, and the entries that do not pay there put back."""
+"""Verification: all modules are compiled with the plugin, and table entries that do not pay in the objects reverted."""
 
 import shutil
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -25,13 +25,13 @@ PLAIN = "plain"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VerifiedBuild:
-    """All modules compiled with one artifact.
+    """All modules compiled with one plugin, or without.
 
     Attributes:
-        compilations: by module.
-        objects: by module.
-        link: of the objects of all that compiles, with --gc-sections; ``None`` without a linker, or if not wanted.
-        judged: the plain build and this one by the user's own link or command, if that is the objective.
+        compilations: compilations by module.
+        objects: paths of the objects by module.
+        link: link of the objects with --gc-sections; ``None`` without a linker, or if not wanted.
+        judged: comparison of the plain build and this one by the user's link or command, if that is the objective.
     """
 
     compilations: Mapping[str, Compilation]
@@ -41,7 +41,7 @@ class VerifiedBuild:
 
     @property
     def sizes(self) -> dict[str, ObjectSizes]:
-        """Those of the modules that compile."""
+        """Sizes of the modules that compile, by module."""
         return {name: one.measured for name, one in self.compilations.items() if one.ok}
 
     def total_bytes(self, objective: Objective) -> float:
@@ -49,7 +49,7 @@ class VerifiedBuild:
         return project_image_estimate(self.sizes.values(), objective=objective)
 
     def with_those_of(self, other: "VerifiedBuild", names: Collection[str]) -> "VerifiedBuild":
-        """The same, but for the modules that are named, which are the other's."""
+        """This build, with the named modules taken from another one."""
         return replace(
             self,
             compilations={name: (other if name in names else self).compilations[name] for name in self.compilations},
@@ -58,7 +58,7 @@ class VerifiedBuild:
 
 
 class Candidate(Protocol):
-    """A table that a search wants in the plugin, and what speaks against it once everything is compiled with it."""
+    """A table that a search wants in the plugin, and the check of it after all modules were compiled with it."""
 
     @property
     def kind(self) -> str:
@@ -66,17 +66,17 @@ class Candidate(Protocol):
         ...
 
     def entries(self) -> Collection[Hashable]:
-        """Everything that can be put back by itself."""
+        """The entries that can be reverted one by one."""
         ...
 
     def write(self, path: Path, kept: Collection[Hashable]) -> None:
-        """Write the table with these entries."""
+        """Write the table with the ``kept`` entries alone."""
         ...
 
     def refuted(
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
     ) -> dict[str, tuple[Collection[Hashable], str]]:
-        """By module, the entries that the builds without and with the table refute, and why."""
+        """Entries that do not pay by the builds without and with the table, and why, by module."""
         ...
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
@@ -93,18 +93,18 @@ class Verified:
     """The outcome of the verification of a table.
 
     Attributes:
-        table: the file.
-        kept: entries that stay.
-        put_back: those that do not.
-        notes: by module, why entries of it were put back, or what else is wrong.
-        objection: why the whole was put back; empty if it was not.
-        before: everything compiled without the table.
-        after: the same with what stays of it.
+        table: path of the table.
+        kept: entries that stay in the plugin.
+        reverted: entries that were taken out.
+        notes: why entries of a module were reverted, or what else is wrong, by module.
+        objection: why entries were reverted for the sake of the whole project; empty if none were.
+        before: the build without the table.
+        after: the build with the kept entries.
     """
 
     table: Path
     kept: frozenset[Hashable]
-    put_back: frozenset[Hashable]
+    reverted: frozenset[Hashable]
     notes: Mapping[str, str]
     objection: str
     before: VerifiedBuild
@@ -118,16 +118,16 @@ class Verifier:
     As a context manager it deletes its folder at the end.
 
     Attributes:
-        compiler: compiles.
-        modules: what the project consists of, in link order.
-        output: where the plugin goes when it is verified; nothing is written there before it is published.
-        search_folder: that of the search.
-        inside: policies and tables that the plugin holds so far, by kind.
-        report: told after every module.
+        compiler: compiler of the modules.
+        modules: modules of the project, in link order.
+        output: path that the plugin is published to; nothing is written there before.
+        search_folder: folder of the search.
+        inside: files of the policies and tables in the plugin so far, by kind.
+        report: called after every module.
         judge: measures the whole project; without one, the account and a link decide.
         costs: whether builds are compared by the costs of register allocation; then nothing is linked.
-        builds: all modules, by the last table that they were compiled with; :data:`PLAIN` with none.
-        tables: by the file that was verified, where it goes with the plugin.
+        builds: builds of all modules by the last table in the plugin; :data:`PLAIN` for the one without.
+        tables: paths that the verified tables are published to, by their present path.
     """
 
     compiler: Compiler
@@ -149,40 +149,40 @@ class Verifier:
 
     @property
     def folder(self) -> Path:
-        """Where objects and images are."""
+        """Folder of the objects and images."""
         return self.search_folder.resolve() / "proof"
 
     @property
     def plugin(self) -> Path:
-        """The plugin until it is verified."""
+        """Path of the plugin until it is published."""
         return self.folder / "plugin.so"
 
     @property
     def plain(self) -> VerifiedBuild:
-        """Everything without the plugin, compiled once."""
+        """The build without the plugin, compiled once."""
         if PLAIN not in self.builds:
             self.builds[PLAIN] = self.measure(PLAIN, self.compile_all(PLAIN, None), changed=False)
         return self.builds[PLAIN]
 
     @property
     def latest(self) -> VerifiedBuild:
-        """Everything with all tables that were verified."""
+        """The build with all tables that were verified so far."""
         kinds = [kind for kind in self.inside if kind in self.builds]
         return self.builds[kinds[-1]] if kinds else self.plain
 
     def link_plugin(self) -> None:
-        """Make the plugin with all that is inside.
+        """Link the plugin with all policies and tables in :attr:`inside`.
 
         Raises:
-            ToolError: it cannot be linked.
+            ToolError: the plugin cannot be linked.
         """
         link_policies(self.compiler.toolchain, self.inside, self.plugin)
 
     def link_again(self) -> None:
-        """Link the plugin again after its summary changed or a table left it, and check that it does what was verified.
+        """Link the plugin again after a summary changed or a table left it, and check that one object stays the same.
 
         Raises:
-            ToolError: it cannot be linked, or does not compile a module to the object of the proof.
+            ToolError: the plugin cannot be linked, or a module's object is not the verified one.
         """
         self.link_plugin()
         build = self.latest
@@ -202,7 +202,7 @@ class Verifier:
             )
 
     def compile_all(self, name: str, plugin: Path | None) -> VerifiedBuild:
-        """Compile every module whole with a plugin, or plainly; objects are kept under the name."""
+        """Compile every module without reuse, with a plugin or plainly; objects go to a folder of this name."""
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -218,7 +218,7 @@ class Verifier:
         return VerifiedBuild(compilations=dict(zip(paths, results, strict=True)), objects=paths)
 
     def measure(self, name: str, build: VerifiedBuild, *, changed: bool) -> VerifiedBuild:
-        """Link the objects, and let the judge measure the whole, unless nothing ``changed`` against the plain build."""
+        """Link the objects, and let the judge measure the build, unless nothing ``changed`` against the plain one."""
         lld = None if self.costs else self.compiler.toolchain.lld
         first = build if name == PLAIN else self.plain
         link = None
@@ -238,16 +238,16 @@ class Verifier:
 
 
 def verify(verifier: Verifier, candidate: Candidate, destination: Path) -> Verified:
-    """Put a table into the plugin, beside those that were verified before, and compile everything with it and without.
+    """Add a table to the plugin, beside those that were verified before, and compile all modules with it and without.
 
-    Entries that the objects refute are put back, and all of them if the whole is no better. A plugin has one table at
-    least; a further one without entries is left out. A module without entries that does not compile, perhaps because
-    it timed out, counts as before the table, and its note says so.
+    Entries that do not pay in the objects are reverted, and all of them if the whole is no better. A plugin has one
+    table at least; a further one without entries is left out. A module without entries that does not compile, perhaps
+    because it timed out, counts as before the table, and its note says so.
 
     Args:
-        verifier: what was verified before, and what is compiled with the table, are there.
-        candidate: the table; says which entries are to be put back.
-        destination: where the table goes with the plugin, when that is published.
+        verifier: verifier with the tables and builds so far, which is changed here.
+        candidate: the table, and its check.
+        destination: path that the table is published to, with the plugin.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -284,7 +284,7 @@ def verify(verifier: Verifier, candidate: Candidate, destination: Path) -> Verif
             why = candidate.objection(before, after)
             if not why or not kept:
                 break
-            # Programs that grew are no reason to put back what others consist of.
+            # Only modules of programs that grew are reverted, not those of the others.
             implicated = kept & frozenset(candidate.entries_of(_modules_of_grown(verifier, before, after)))
             objection, wrong = why, implicated or kept
         kept -= wrong
@@ -294,7 +294,7 @@ def verify(verifier: Verifier, candidate: Candidate, destination: Path) -> Verif
         verifier.link_again()
     verifier.builds[candidate.kind] = after
     return Verified(
-        table=table, kept=kept, put_back=wanted - kept, notes=notes, objection=objection, before=before, after=after
+        table=table, kept=kept, reverted=wanted - kept, notes=notes, objection=objection, before=before, after=after
     )
 
 
@@ -308,6 +308,6 @@ def _modules_of_grown(verifier: Verifier, before: VerifiedBuild, after: Verified
 
 
 def grew(before: LinkedImage | None, after: LinkedImage | None) -> bool:
-    """Whether both could be linked, and the second is larger."""
+    """Whether both images were linked, and the second is larger."""
     linked = before is not None and after is not None and before.status is after.status is LinkStatus.LINKED
     return linked and after.image > before.image  # pyright: ignore[reportOptionalMemberAccess]

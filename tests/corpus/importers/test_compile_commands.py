@@ -70,7 +70,7 @@ def test_the_last_output_counts_and_else_the_object_is_named_after_the_source(wo
     [
         ("cc -c a.c", "expected an object with directory, file and command"),
         ({"file": "a.c", "command": "cc"}, "directory: expected text, found nothing"),
-        ({"directory": "/", "file": 1, "command": "cc"}, "file: expected text, found something else"),
+        ({"directory": "/", "file": 1, "command": "cc"}, "file: expected text, found another kind of value"),
         ({"directory": "/", "file": "a.c"}, "command: expected text, found nothing"),
         ({"directory": "/", "file": "a.c", "command": "  "}, "expected a command, found no word"),
         ({"directory": "/", "file": "a.c", "command": "cc 'a"}, 'expected quotations that end, found "\'a"'),

@@ -396,9 +396,7 @@ def test_nothing_to_compile_is_an_error(place: Place):
         place.make()
     place.add("a.S")
     place.add("b.cc")
-    message = (
-        r"found 1 entries that are none \(app/.*a.S.o: expected C or C.., found a.S\), and 1 that the filter leaves"
-    )
+    message = r"found 1 entries that do not \(app/.*a.S.o: expected C or C.., found a.S\), and 1 that the filter leaves"
     with pytest.raises(CorpusError, match=message):
         place.make(wanted=CommandFilter(exclude="b.cc"))
     assert not (place.folder / "corpus").exists()

@@ -1,4 +1,4 @@
-"""What is said on one interactive channel: bytes from the compiler become observations, advice becomes bytes. No I/O.
+"""The protocol of one interactive channel: bytes from the compiler become observations, advice becomes bytes. No I/O.
 
 docs/formats.md, "Interactive channel", has the protocol. One channel may carry several *sessions*, one after the other:
 LLVM opens its pipes once for each pass manager that asks, and begins with a header each time.
@@ -24,13 +24,13 @@ _HEADER_BEGINS = b'{"features":'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Terms:
-    """What a session's header declares.
+    """How a session is read and answered, by its header.
 
     Attributes:
         decode: decodes the bytes of an observation to its tensors, under the names that the compiler sent.
         header: the header as the advisor sees it.
-        advice: specification of the expected answer.
-        problem: the problem, if the name of the advice is known.
+        advice: tensor of the expected answer.
+        problem: the kind of decision, if the name of the advice is known.
     """
 
     decode: Callable[[bytes], Mapping[str, NDArray[Any]]]
@@ -44,11 +44,11 @@ class Conversation:
     """The protocol state of one channel during a compilation.
 
     Attributes:
-        name: stands for the channel in messages.
+        name: name of the channel in messages.
         overwritten: of these two features the first is missing from observations and logs, because its bytes are
             those of the second (:class:`mlgokit.problems.Channel`).
         problem: the problem that the channel must be about; if not given, determined by the name of the advice.
-        sessions: how many headers were understood.
+        sessions: number of sessions so far.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Conversation:
         """Initialize the cursor of the first session."""
         self._cursor = Cursor(name=self.name)
 
-    def hear(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Append bytes that the compiler sent."""
         self._stream += data
 
@@ -83,13 +83,13 @@ class Conversation:
             if self._terms is not None and self._stream.startswith(_HEADER_BEGINS, position):
                 following = self._stream[position:]
                 del self._stream[position:]
-                self._turn_over(following)
-            item = self._read(ended=False)
+                self._end_session(following)
+            item = self._read_item(ended=False)
             match item, self._terms:
                 case None, _:
                     return None
                 case Header(), _:
-                    self._begin(item)
+                    self._begin_session(item)
                 case ObservationItem(), _Terms():
                     begin = item.features_at
                     payload = bytes(self._stream[begin : begin + self._cursor.features_bytes])
@@ -108,7 +108,7 @@ class Conversation:
         """Encode the answer to the observation that waits.
 
         Raises:
-            UsageError: the answer is not legal, or nothing was asked. The question stays open.
+            UsageError: the answer is not legal, or no observation waits. An observation goes on waiting then.
         """
         if self._asked is None or self._terms is None:
             raise UsageError(
@@ -126,18 +126,18 @@ class Conversation:
         damage = ""
         if self._stream and self._asked is None:
             try:
-                self._read(ended=True)
+                self._read_item(ended=True)
             except TraceError as error:
                 damage = str(error)
-        self._turn_over(bytearray())
+        self._end_session(bytearray())
         return damage
 
     def log(self) -> Log | None:
         """Observations and answers of all sessions, the answers as last feature; ``None`` if there was no header."""
-        self._turn_over(bytearray())
+        self._end_session(bytearray())
         return _join(self._logs)
 
-    def _turn_over(self, following: bytearray) -> None:
+    def _end_session(self, following: bytearray) -> None:
         """End the current session and keep its log; ``following`` are the first bytes of the next one."""
         if self._terms is not None:
             position = self._cursor.position if self._asked is None else self._asked_at
@@ -150,7 +150,7 @@ class Conversation:
         self._terms = self._asked = None
         self._decisions = []
 
-    def _read(self, *, ended: bool) -> Any:
+    def _read_item(self, *, ended: bool) -> Any:
         """Read the next item of the session; ``ended`` tells whether the channel was closed."""
         try:
             return read_item(self._stream, self._cursor, ended=ended)
@@ -160,13 +160,13 @@ class Conversation:
             message = f"{error}; the compiler opened the channel {self.sessions} times, perhaps at once: use one thread"
             raise TraceError(message, path=error.path, offset=error.offset) from None
 
-    def _begin(self, header: Header) -> None:
+    def _begin_session(self, header: Header) -> None:
         """Begin a session with its header."""
-        self._terms = self._accept(header)
+        self._terms = self._read_header(header)
         self._first = self._first or header
         self.sessions += 1
 
-    def _accept(self, header: Header) -> _Terms:
+    def _read_header(self, header: Header) -> _Terms:
         """Check a header, and derive from it how the session is read."""
         advice = header.advice
         kinds = {spec.name: (spec.type, spec.shape) for spec in header.features}

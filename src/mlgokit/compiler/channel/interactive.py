@@ -50,7 +50,7 @@ def channel_use(
     """Describe the channel of a problem for compilers of an LLVM major.
 
     Args:
-        problem: the problem to decide.
+        problem: kind of decision.
         major: LLVM major of the compiler.
         advisor: makes the decisions.
         include_default: whether the compiler shall send its own decision too, if it can.
@@ -82,13 +82,13 @@ def drive(
     Args:
         argv: the command line without the channel.
         channel_options: words to append that make the compiler ask; ``{base}`` in them becomes the channel's path.
-        overwritten: as in :class:`ChannelUse`.
-        advisor: asked in this process, once for each observation, in the compiler's order.
-        timeout_seconds: as for :func:`open_session`, and so are the others.
-        answer_timeout_seconds: the longest silence on an open channel.
-        folder: where the pipes are made.
-        cwd: where the compiler runs.
-        env: the compiler's environment.
+        overwritten: two features, as in :class:`ChannelUse`.
+        advisor: answers in this process, once for each observation, in the compiler's order.
+        timeout_seconds: deadline of the whole run.
+        answer_timeout_seconds: longest time that the compiler may send nothing on an open channel.
+        folder: where the folder of the pipes is made.
+        cwd: working directory of the compiler.
+        env: environment of the compiler; that of this process if not given.
 
     Raises:
         ToolError: the compiler cannot be started.

@@ -55,9 +55,9 @@ class ChannelUse:
         options: words to append to the command line; ``{base}`` in them becomes the channel's path.
         overwritten: as in :class:`mlgokit.problems.Channel`: of these two features the first is missing from what the
             advisor and the log get, because its bytes are those of the second.
-        problem: what the channel must be about, which also says what may be answered; found by the name of the advice
-            if not given.
-        advisor: asked for each observation; not needed by a caller that answers itself.
+        problem: the problem that the channel must be about, which decides what may be answered; if not given,
+            determined by the name of the advice.
+        advisor: answers each observation; not needed by a caller that answers itself.
     """
 
     options: tuple[str, ...]
@@ -71,15 +71,16 @@ class InteractiveResult:
     """A compilation under advisors.
 
     Attributes:
-        status: how it ended.
+        status: how the compilation ended.
         detail: why the status is not OK, in one sentence; empty if it is.
-        logs: by channel, what was asked, with one more column, named as the channel's advice, for the answers; the
-            header is that of a log with the column. ``None`` if the compiler never sent a header: a module in which
-            there is nothing to decide is compiled without opening the channel.
-        sessions: by channel, how many times the compiler opened it; their observations follow each other in the log.
-        returncode: of the compiler; negative for a signal, ours included.
+        logs: log of the observations by channel, with the answers in a last column, named as the channel's advice.
+            ``None`` if the compiler never sent a header: a module in which there is nothing to decide is compiled
+            without opening the channel.
+        sessions: number of times that the compiler opened each channel; their observations follow each other in the
+            log.
+        returncode: exit code of the compiler; negative for a signal, ours included.
         stderr: the last 8 KiB of standard error.
-        wall_seconds: elapsed time, the advisor's included.
+        wall_seconds: elapsed time, with that of the advisor.
         user_seconds: processor time of the compiler in user mode.
     """
 
@@ -105,7 +106,7 @@ class InteractiveResult:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Line:
+class _Pipes:
     """The two pipes of a channel, and its protocol state."""
 
     name: str
@@ -132,12 +133,13 @@ class Session:
     """A running compiler; :func:`open_session` makes one.
 
     Attributes:
-        channel: the name of the channel that the last observation came from.
+        program: name of the compiler, for messages.
+        channel: name of the channel that the last observation came from.
     """
 
     program: str
     channel: str = ""
-    _lines: Mapping[str, _Line]
+    _lines: Mapping[str, _Pipes]
     _child: Popen[bytes]
     _ended: int
     _poller: select.poll
@@ -146,7 +148,7 @@ class Session:
     _timeout_seconds: float
     _answer_timeout_seconds: float
     _active: float = 0.0
-    _asking: _Line | None = None
+    _asking: _Pipes | None = None
     _is_over: bool = False
     _stopped: tuple[InteractiveStatus, str] | None = None
     _damage: str = ""
@@ -173,7 +175,7 @@ class Session:
                     self._asking, self.channel = line, line.name
                     return observation
                 if line.has_ended:
-                    self._expect_another(line)
+                    self._await_next_session(line)
             if self._is_over:
                 return None
             self._wait()
@@ -183,7 +185,7 @@ class Session:
         """Answer the observation that :meth:`next` gave.
 
         Raises:
-            UsageError: nothing was asked, or the answer is not legal; then the observation can be answered again.
+            UsageError: no observation waits, or the answer is not legal; then the observation can be answered again.
         """
         line = self._asking
         if line is None:
@@ -268,18 +270,18 @@ class Session:
             return
         ready = {descriptor for descriptor, _ in self._poller.poll(min(left, _LOOK_AFTER_SECONDS) * 1000 + 1)}
         if not ready:
-            self._look_for_pipes()
+            self._stop_without_pipes()
             return
         has_ended = self._ended in ready
-        heard = False
+        received = False
         for line in self._lines.values():
             if line.questions in ready or has_ended:
-                heard |= self._read(line)
-        self._is_over = has_ended and not heard
+                received |= self._read(line)
+        self._is_over = has_ended and not received
 
-    def _read(self, line: _Line) -> bool:
+    def _read(self, line: _Pipes) -> bool:
         """Read what a channel has; return whether there were bytes, and note whether the channel was closed."""
-        heard = False
+        received = False
         with contextlib.suppress(BlockingIOError):
             # The second look finds the end of a session that was over before its pipe was opened for it.
             for _ in range(2):
@@ -287,12 +289,12 @@ class Session:
                 if not data:
                     line.has_ended = True
                     break
-                line.conversation.hear(data)
-                line.is_open = heard = True
+                line.conversation.receive(data)
+                line.is_open = received = True
                 self._active = time.monotonic()
-        return heard
+        return received
 
-    def _expect_another(self, line: _Line) -> None:
+    def _await_next_session(self, line: _Pipes) -> None:
         """Prepare for the compiler to open a channel again after closing it."""
         line.is_open = line.has_ended = False
         # LLVM reads every answer; what another program left must not answer the first question of the next session.
@@ -310,7 +312,7 @@ class Session:
             os.close(fresh)
             self._poller.register(old, select.POLLIN)
 
-    def _look_for_pipes(self) -> None:
+    def _stop_without_pipes(self) -> None:
         """Stop the session if pipes that the compiler has not opened yet were deleted."""
         for line in self._lines.values():
             if line.conversation.sessions == 0 and not line.is_open and line.is_lost():
@@ -336,14 +338,14 @@ def open_session(
 
     Args:
         argv: the command line without the channels.
-        channels: by names of the caller's choice.
-        timeout_seconds: for the whole run; the caller's time counts, but a caller is never interrupted.
-        answer_timeout_seconds: the longest that the compiler may say nothing while a channel is open, that is from its
-            first byte on. Before that, and after closing all channels, it has only the deadline.
+        channels: the channels by names that the caller chooses.
+        timeout_seconds: deadline of the whole run; the caller's time counts, but a caller is never interrupted.
+        answer_timeout_seconds: longest time that the compiler may send nothing while a channel is open, which is from
+            its first byte on. Before that, and after closing all channels, only the deadline counts.
         folder: where the private folder of the pipes is made and removed; the system's folder for temporary files if
             not given.
-        cwd: where the compiler runs.
-        env: the compiler's environment; this process's if not given.
+        cwd: working directory of the compiler.
+        env: environment of the compiler; that of this process if not given.
 
     Raises:
         ToolError: the compiler cannot be started.
@@ -351,7 +353,7 @@ def open_session(
     """
     begin = time.monotonic()
     with contextlib.ExitStack() as stack:
-        lines: dict[str, _Line] = {}
+        lines: dict[str, _Pipes] = {}
         try:
             scratch = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="mlgokit-channel-", dir=folder, ignore_cleanup_errors=True)
@@ -370,7 +372,7 @@ def open_session(
                 stack.callback(os.close, questions)
                 label = "interactive channel" if len(channels) == 1 else f"interactive channel {name}"
                 conversation = Conversation(name=label, overwritten=use.overwritten, problem=use.problem)
-                lines[name] = _Line(
+                lines[name] = _Pipes(
                     name=name, base=base, conversation=conversation, answers=answers, questions=questions
                 )
             stderr = stack.enter_context(tempfile.TemporaryFile(dir=folder))

@@ -22,7 +22,7 @@ class ProjectAccount:
 
     Attributes:
         order: the modules, in link order.
-        objective: which bytes count; signatures are never divided by k.
+        objective: decides which bytes count; signatures are never divided by k.
         existence: credit for a module that stops defining a signature while others still define it: this share of the
             signature's bytes, divided by the number of its definers. 0 makes the account the exact image; more rewards
             steps towards a signature that no module defines.
@@ -66,7 +66,7 @@ class ProjectAccount:
     def functions(
         self, module: str, sizes: ObjectSizes, *, existence: float | None = None
     ) -> tuple[tuple[str, ...], Floats, float]:
-        """The same by function: names [F], bytes [F], and the bytes that belong to no function.
+        """The bytes of :meth:`module_bytes` by function: names [F], bytes [F], and the bytes of no function.
 
         If the linker keeps this module's copy of a signature in place of a later module's, the later module's functions
         are listed as well, with negative bytes.

@@ -28,8 +28,8 @@ class Member:
     """An object in a static library.
 
     Attributes:
-        name: its name without folders, or its path in a thin archive.
-        file: the file that contains its bytes.
+        name: name of the object without folders, or its path in a thin archive.
+        file: path of the file that contains its bytes.
         offset: offset of its first byte in ``file``.
         size: number of bytes.
     """
@@ -71,7 +71,7 @@ def read_members(path: Path) -> list[Member]:
     """List the objects in a static library, in order, without its symbol tables.
 
     Raises:
-        InputError: it cannot be read, or is no archive, or is damaged.
+        InputError: the file cannot be read, is no archive, or is damaged.
     """
     members: list[Member] = []
     long_names = b""
@@ -116,6 +116,7 @@ def _is_number(text: str) -> bool:
 
 
 def _name_and_size(header: bytes, path: Path, position: int) -> tuple[str, int]:
+    """Name and size of a member, from its header at ``position`` of the archive."""
     digits = header[48:58].strip()
     if len(header) < _HEADER_BYTES or header[58:] != b"`\n" or not digits.isdigit():
         raise InputError(f"{path}: expected a member's header at byte {position}, found none; {_REMEDY}")

@@ -108,7 +108,7 @@ class Elf:
     """One ELF file whose section table is sound: every section with contents lies within the file.
 
     Attributes:
-        where: the file's path, or what stands for it in messages.
+        where: name of the file in messages, usually its path.
         data: the whole file.
         bits: 32 or 64.
         kind: ``ET_REL``, ``ET_EXEC`` or ``ET_DYN``.
@@ -154,12 +154,12 @@ class Symbols:
 
     @property
     def type(self) -> Ints:
-        """[S] ``STT_*``."""
+        """Types of the symbols [S], ``STT_*``."""
         return (self.table["info"] & 15).astype(np.int64)
 
     @property
     def binding(self) -> Ints:
-        """[S] ``STB_*``."""
+        """Bindings of the symbols [S], ``STB_*``."""
         return (self.table["info"] >> 4).astype(np.int64)
 
 
@@ -188,7 +188,7 @@ def read_elf(source: bytes | Path, *, where: str = "object in memory") -> Elf:
     """Read the header and the section table; ``where`` names bytes in messages.
 
     Raises:
-        InputError: there is no such file, or it is no sound ELF file for one of :data:`MACHINES`.
+        InputError: the file is missing, or is no sound ELF file for one of :data:`MACHINES`.
 
     Example:
         >>> read_elf(b"BC")  # doctest: +ELLIPSIS
@@ -300,7 +300,7 @@ def read_relocations(elf: Elf, source: int, symbols: Symbols) -> npt.NDArray[Any
     """Read the relocations in section ``source``, [R] of ``RELOCATION``; implicit addends are read from the code.
 
     Raises:
-        InputError: one is by a symbol that does not exist, or of a place beyond the section.
+        InputError: a relocation names a symbol that does not exist, or lies beyond its section.
     """
     where, section = f"{elf.where}: section {source}", elf.sections[source]
     if section["link"] != symbols.index:
@@ -332,7 +332,7 @@ def _addends_in_place(elf: Elf, target: int, table: npt.NDArray[Any], where: str
     contents = read_table(elf, target, np.dtype(np.uint8)).astype(np.int64)
     size = len(contents)
     offset = table["offset"].astype(np.int64)
-    # Those of fewer bytes may stand at the end.
+    # A relocation of fewer than four bytes may be at the end of the section.
     if len(offset) and (int(offset.max()) >= size or int(table["offset"].max()) > LARGEST_SECTION):
         raise damage_error(where, f"places within {size} bytes", f"one at byte {int(table['offset'].max())}")
     words = np.append(contents, np.zeros(3, np.int64))

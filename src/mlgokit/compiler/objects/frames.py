@@ -26,9 +26,9 @@ class FrameTable:
 
     Attributes:
         cies: size of the CIE of each personality, by its symbol; an empty name for none.
-        function: [D] index of the function described.
-        size: [D] bytes, without the padding of the last one.
-        personality: [D] personality of its CIE.
+        function: [D] index of the function that each FDE describes.
+        size: [D] bytes of each FDE, without the padding of the last one.
+        personality: [D] personality in the FDE's CIE.
     """
 
     cies: dict[str, int]
@@ -38,7 +38,7 @@ class FrameTable:
 
 
 def read_frame_table(elf: Elf, symbols: Symbols, code: Functions) -> FrameTable | str:
-    """Read the unwind table of an x86-64 object, or return what in it is not as LLVM writes it.
+    """Read the unwind table of an x86-64 object, or return in which way it is not as LLVM writes it.
 
     Raises:
         InputError: an entry or a relocation reaches beyond the table.
@@ -53,15 +53,15 @@ def read_frame_table(elf: Elf, symbols: Symbols, code: Functions) -> FrameTable 
     entries = _entries(elf.data[begin : begin + size], _personalities(elf, symbols, tables[0]))
     if entries is None:
         return "its unwind table has several descriptions for one personality, or is not in the usual form"
-    cies, sizes, personality, filled = entries
+    cies, sizes, personality, padding = entries
     whole = sum(sizes) + sum(cies.values())
     if (
         len(sizes) != len(frames.function)
         or (frames.function < 0).any()
-        or whole + filled != size
-        or -whole % 8 != filled
+        or whole + padding != size
+        or -whole % 8 != padding
     ):
-        return "its unwind table has entries for what is no function, or is filled up in another way"
+        return "its unwind table has entries for what is no function, or is padded in another way"
     return FrameTable(cies=cies, function=frames.function.tolist(), size=sizes, personality=personality)
 
 
@@ -91,8 +91,8 @@ def _entries(contents: bytes, names: dict[int, str]) -> tuple[dict[str, int], li
     used = _used_bytes(contents[position - sizes[-1] : position])
     if used is None:
         return None
-    filled, sizes[-1] = sizes[-1] - used, used
-    return cies, sizes, personality, filled
+    padding, sizes[-1] = sizes[-1] - used, used
+    return cies, sizes, personality, padding
 
 
 def _personalities(elf: Elf, symbols: Symbols, table: int) -> dict[int, str]:

@@ -21,8 +21,7 @@ from mlgokit.errors import InputError, UsageError
 
 IMAGE_BASE = 0x200000
 """Address of the image: low enough that a 26-bit AArch64 branch and a signed 32-bit displacement reach address 0 from
-an
-image under 120 MB, and high enough that no section begins below the headers."""
+an image under 120 MB, and high enough that no section begins below the headers."""
 
 FLAGS = (
     "-static",
@@ -53,12 +52,12 @@ class LinkedImage:
 
     Attributes:
         status: how the link ended.
-        text: executable sections.
-        rodata: read-only data, exception tables included.
-        eh_frame: unwind tables (the link makes no ``.eh_frame_hdr``, which has 8 bytes more per function).
-        except_table: the part of ``rodata`` that is exception tables.
+        text: bytes of executable sections.
+        rodata: bytes of read-only data, exception tables included.
+        eh_frame: bytes of unwind tables (the link makes no ``.eh_frame_hdr``, which has 8 bytes more per function).
+        except_table: bytes of exception tables, which are a part of ``rodata``.
         image: text + rodata + eh_frame, what llvm-size calls text.
-        stderr: the end of what the linker had to say.
+        stderr: the end of the linker's standard error.
     """
 
     status: LinkStatus
@@ -100,7 +99,7 @@ def link_image(
     Args:
         objects: relocatable objects, compiled with ``-ffunction-sections -fdata-sections``.
         output: where the image goes.
-        roots: symbols to keep, from ``link_roots`` of the baseline.
+        roots: symbols to keep, by :func:`link_roots` of the baseline.
         lld: path of ``ld.lld``.
         timeout_seconds: deadline of the linker.
         icf: fold identical functions (``--icf=all``).
@@ -123,13 +122,13 @@ def link_image(
             limits=link_limits(sum(path.stat().st_size for path in objects if path.exists())),
         )
     if completed.timed_out:
-        return _failure(LinkStatus.TIMED_OUT, completed.stderr)
+        return _failed_image(LinkStatus.TIMED_OUT, completed.stderr)
     if completed.returncode != 0:
-        return _failure(LinkStatus.FAILED, completed.stderr)
+        return _failed_image(LinkStatus.FAILED, completed.stderr)
     try:
         totals = section_totals(e.read_elf(output))
     except InputError as error:
-        return _failure(LinkStatus.FAILED, f"{completed.stderr}{error}")
+        return _failed_image(LinkStatus.FAILED, f"{completed.stderr}{error}")
     return _linked_image(totals, completed.stderr)
 
 
@@ -138,7 +137,7 @@ def _quote(word: str) -> str:
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _failure(status: LinkStatus, stderr: str) -> LinkedImage:
+def _failed_image(status: LinkStatus, stderr: str) -> LinkedImage:
     return LinkedImage(status=status, text=0, rodata=0, eh_frame=0, except_table=0, image=0, stderr=stderr)
 
 

@@ -137,10 +137,11 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
     """Read an ELF object and assign every byte of it to an owner.
 
     Args:
-        data: the object.
+        data: content or path of the object.
         folds: whether the linker folds identical functions (ICF); such functions share the bytes of one of them. The
             totals are still those of the object.
-        image: the image that the object is linked into, if dynamic calls are to be attributed to functions; else empty.
+        image: kind of the image that the object is linked into, if functions are to be charged for the bytes of dynamic
+            calls; else empty.
 
     Raises:
         InputError: the file is missing, damaged, or no relocatable object for a target of :data:`elf.MACHINES`.
@@ -276,7 +277,7 @@ def link_aware_score(sizes: ObjectSizes, weights: Mapping[str, int]) -> float:
 def function_scores(
     sizes: ObjectSizes, weights: Mapping[str, int], *, objective: Objective = Objective.LINK_AWARE
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float64], float]:
-    """The score by function: names [F], scores [F], and the score that belongs to no function."""
+    """Divide an object's score among its functions: names [F], scores [F], and the score of all other bytes."""
     return sizes.function_names, *_weigh(sizes, weights, objective)
 
 
@@ -432,7 +433,7 @@ def count_dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Imag
         elf: the object.
         symbols: its symbols.
         code: its functions.
-        image: a shared library may be given other definitions of what it exports, so calls of that are bound as well.
+        image: kind of the image; in a shared library, calls of exported functions are bound dynamically as well.
     """
     plt, tables = np.zeros(len(code.names), np.int64), np.zeros(len(code.names), np.int64)
     called, elsewhere = _references(elf, symbols, code, _CALLS.get(elf.machine, ()))
@@ -454,7 +455,7 @@ def count_dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Imag
 def _references(
     elf: Elf, symbols: Symbols, code: Functions, calls: tuple[int, ...]
 ) -> tuple[dict[int, list[int]], set[int]]:
-    """By symbol the functions that call it, and the symbols that something else refers to."""
+    """The functions that call each symbol, and the symbols that anything but a function's call refers to."""
     called: dict[int, set[int]] = {}
     elsewhere: set[int] = set()
     targets = elf.sections["info"].astype(np.int64)

@@ -20,7 +20,7 @@ _INDEX_ENTRY = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Functions:
-    """Functions in the order of (section, begin): names, and where each one's own bytes are."""
+    """Functions in the order of section and offset: names, section indices, offsets and sizes of each one's code."""
 
     names: tuple[str, ...]
     section: Ints
@@ -28,7 +28,7 @@ class Functions:
     size: Ints
 
     def at(self, section: Ints, offset: Ints) -> Ints:
-        """The function [Q] that covers each offset, or -1."""
+        """Index of the function [Q] that covers each ``offset`` [Q] of each ``section`` [Q], or -1."""
         if not len(self.names):
             return np.full(len(section), -1, np.int64)
         known = (section >= 0) & (offset >= 0) & (offset < e.LARGEST_SECTION)
@@ -82,12 +82,12 @@ class Frames:
     """The FDEs of an object.
 
     Attributes:
-        table: [D] the unwind table that the FDE is in, or the entry of ``.ARM.exidx``.
-        size: [D] bytes.
-        section: [D] section of the code described, or -1.
-        function: [D] index of the function described, or -1.
-        table_section: [D] section of its exception table, or -1.
-        table_begin: [D] where in that section it begins.
+        table: [D] section index of the unwind table that the FDE, or the entry of ``.ARM.exidx``, is in.
+        size: [D] bytes of the FDE.
+        section: [D] section of the code that it describes, or -1.
+        function: [D] index of the function that it describes, or -1.
+        table_section: [D] section of the function's exception table, or -1.
+        table_begin: [D] offset of the exception table in that section.
     """
 
     table: Ints

@@ -32,13 +32,13 @@ class Cc1Line(tuple[str, ...]):
         """Compose a command line, and check it.
 
         Args:
-            program: clang.
+            program: path of clang.
             options: untrusted options, ``-cc1`` first; empty if the whole line is our own.
-            own: words of mlgokit's own that follow: plugin, input, output. They are not questioned, but none of them
-                may become the value of an option before it.
-            source: untrusted too: ``-x``, a language and a source, which end the line. Then the options may have
-                what only a front end needs.
-            allowed: options by their words, with their value, that are not questioned either: those that the user gave.
+            own: words of mlgokit's own that follow: plugin, input, output. They are not checked, but none of them may
+                become the value of an option before it.
+            source: untrusted words at the end of the line: ``-x``, a language and a source. With them, options that
+                only a front end needs are allowed.
+            allowed: words of the options, with their values, that the user gave and that are not checked.
 
         Example:
             >>> Cc1Line("clang", options=("-cc1", "-Oz"), own=("-emit-obj", "-o", "a.o"))[-3:]
@@ -56,7 +56,7 @@ class Cc1Line(tuple[str, ...]):
 
     def with_words(self, own: Sequence[str]) -> Self:
         """The same command line with more of our own words at its end."""
-        # All before is judged, and ended where an option ended.
+        # All words before were checked, and the last of them ended an option.
         return super().__new__(type(self), (*self, *own))
 
 

@@ -116,6 +116,7 @@ def canonical_name(text: str) -> str:
 
 
 def _clang_option(words: Sequence[str], position: int) -> Option:
+    """Parse the option of ``clang -cc1``, or the input, that begins at a position."""
     word = words[position]
     if not word.startswith("-") or word == "-":
         return Option(name="", values=(word,), words=(word,), kind="input")

@@ -88,8 +88,7 @@ def check_command_line(words: Sequence[str], *, folder: Path | None = None) -> s
 
     Args:
         words: the command line, ``-cc1`` first.
-        folder: the corpus; profiles may be read from there and from nowhere else, and relative paths of them count
-            from there.
+        folder: folder of the corpus, the only place from which profiles may be read, by paths relative to it.
 
     Example:
         >>> check_command_line(["-cc1", "-Oz", "-target-feature", "+avx"])
@@ -104,7 +103,7 @@ def check_command_line(words: Sequence[str], *, folder: Path | None = None) -> s
 
 
 def check_options(options: Iterable[Option], *, folder: Path | None = None) -> str | None:
-    """The same check for parsed options, without ``-cc1``."""
+    """Check parsed options as :func:`check_command_line` does; return why one is refused, or ``None``."""
     for option in options:
         if is_left_out(option) and _is_plain(option):
             continue
@@ -118,7 +117,7 @@ def option_trouble(option: Option, *, from_source: bool) -> str | None:
     """Check an option of a command line that is about to be started; return why it is refused, or ``None``.
 
     Args:
-        option: of an untrusted line.
+        option: an option of an untrusted line.
         from_source: whether the line reads a source, and not bitcode.
     """
     is_taken = _is_harmless(option) and not is_left_out(option)
@@ -170,6 +169,7 @@ def _trouble(option: Option, *, is_taken: bool) -> str | None:
 
 
 def _refusal(option: Option, why: str = "") -> str:
+    """The sentence that refuses an option, with a further reason if there is one."""
     return f"expected options that only decide the code, found {_spelling(option)}{why}; {_REMEDY}"
 
 
@@ -192,6 +192,7 @@ def _is_plain(option: Option) -> bool:
 
 
 def _is_front_end(option: Option) -> bool:
+    """Whether the option is a reviewed one that only a front end reads."""
     return _is_plain(option) and _review().front_end(option.name)
 
 
@@ -231,6 +232,7 @@ def _is_harmless(option: Option) -> bool:
 
 
 def _is_harmless_llvm(option: Option) -> bool:
+    """Whether the reviewed list of LLVM's own options (``-mllvm``) allows the option with its value."""
     name = option.name.removeprefix("-mllvm -")
     value = option.values[0] if option.values else ""
     review = _review()
@@ -241,6 +243,7 @@ def _is_harmless_llvm(option: Option) -> bool:
 
 @functools.cache
 def _review() -> _Review:
+    """Load the lists of reviewed options."""
     text = resources.files("mlgokit.compiler.options").joinpath("option_review.toml").read_text(encoding="utf-8")
     return _Review(**{key: _matcher(entries.split()) for key, entries in tomllib.loads(text).items()})
 

@@ -2,9 +2,9 @@
 
 After the last pass over the IR the plugin drops the bodies of functions whose digest is known, and lists them
 (``plugin/reuse/KnownFunctions.cpp``; ``docs/formats.md``, "Known functions"). The object then has the others, and all
-data. Here the sizes of the dropped ones are put back, so that the account is that of the whole object, to the byte.
-``docs/internals/reuse.md``, "Known functions are not generated again", says why that is exact. Whatever does not fit
-the argument is not remembered, and what contradicts it ends the use of the memory for the module.
+data. Here the sizes of the dropped functions are added again, so that the sizes are those of the whole object, to the
+byte. ``docs/internals/reuse.md``, "Known functions are not generated again", says why that is exact. Functions that do
+not meet its conditions are not cached, and an object that contradicts them ends the use of the cache for its module.
 """
 
 import dataclasses
@@ -58,13 +58,13 @@ class Listed:
     """A function that reached code generation.
 
     Attributes:
-        name: its symbol.
-        digest: of its final IR.
-        dropped: whether it was skipped, so that the object lacks it.
+        name: symbol of the function.
+        digest: digest of its final IR.
+        dropped: whether its code generation was skipped, so that the object lacks it.
         droppable: whether its IR allows skipping it.
-        constants: bytes of its code's constants, in sections where those of all functions follow one another; ``None``
-            if it was not generated, or has others as well.
-        executed: instructions of one call, by LLVM's estimate; 0 if it was not generated.
+        constants: bytes of its constants in mergeable sections, which functions share; ``None`` if it was not
+            generated, or has constants in other shared sections as well.
+        executed: instructions that one call executes, by LLVM's estimate; 0 if it was not generated.
     """
 
     name: str
@@ -80,14 +80,14 @@ class Code:
     """The sizes of a function's code in its object.
 
     Attributes:
-        text: machine code.
-        rodata: jump tables and exception table.
-        except_table: of those, the exception table.
-        frame: the FDE, without what the last one of the section is filled up with; 0 without one.
+        text: bytes of machine code.
+        rodata: bytes of jump tables and the exception table.
+        except_table: bytes of the exception table, which are a part of ``rodata``.
+        frame: bytes of the FDE, without the padding of the section's last one; 0 without an FDE.
         personality: symbol of the personality in the FDE's CIE.
-        signature: of the section group; empty outside of groups.
-        constants: in sections that all share.
-        executed: instructions of one call, by LLVM's estimate.
+        signature: COMDAT signature of the function's group; empty outside of groups.
+        constants: bytes of its constants in mergeable sections, which functions share.
+        executed: instructions that one call executes, by LLVM's estimate.
     """
 
     text: int
@@ -109,13 +109,14 @@ class KnownFunctions:
     """The size cache of one module with one command line. Thread-safe.
 
     Attributes:
-        codes: by digest.
+        codes: sizes of functions by digest of their IR, the least recently used first.
         content: digest of the module's files, its options and the plugin, for which the cache is valid.
-        cies: bytes of the CIE, by the personality in it.
-        groups: of each reference to a personality that is a group of its own: [3] sizes of sections, and data.
+        cies: bytes of the CIE by personality.
+        groups: for each personality whose reference is a COMDAT group: bytes [3] of text, rodata and eh_frame, and of
+            data.
         refused: why the cache is not used for this module; empty if it is.
-        hits: functions that were not generated.
-        misses: functions that were.
+        hits: number of functions that were not generated.
+        misses: number of functions that were generated.
     """
 
     codes: dict[bytes, Code] = field(default_factory=dict[bytes, Code])
@@ -139,21 +140,21 @@ class KnownFunctions:
         return {"MLGOKIT_KNOWN": str(path), "MLGOKIT_FUNCTIONS": str(functions)}
 
     def complete(self, path: Path, functions: Path, *, known: Codes) -> ObjectSizes | None:
-        """Compute the sizes of the whole object from the part at ``path``, and cache the new functions in it.
+        """Compute the sizes of the whole object from an object without known functions; cache its new functions.
 
         Args:
-            path: the object.
-            functions: the plugin's list of functions.
+            path: path of the object.
+            functions: path of the plugin's list of functions.
             known: snapshot of the cache when the compilation began.
 
         Returns:
-            ``None`` if they cannot be computed; :attr:`refused` says why.
+            The sizes; ``None`` if they cannot be computed, and then :attr:`refused` says why.
         """
         listed = read_functions(functions)
         if not listed:
             return measure_object(path)
         elf = e.read_elf(path)
-        part = _Part.of(elf, {function.name: order for order, function in enumerate(listed)})
+        part = _Part.read(elf, {function.name: order for order, function in enumerate(listed)})
         if isinstance(part, str):
             self.refused = part
             return None
@@ -189,7 +190,7 @@ class KnownFunctions:
     def _sizes_with(
         self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], known: Codes
     ) -> ObjectSizes | str:
-        """Add the cached sizes of skipped functions to those of the written part; or return why that is impossible."""
+        """Add the cached sizes of skipped functions to those of the object; or return why that is impossible."""
         sizes = part.sizes
         codes = [known.get(function.digest) for function in dropped]
         known_codes = [code for code in codes if code is not None]
@@ -218,13 +219,13 @@ class KnownFunctions:
         frame = np.concatenate([part.frame, np.array([code.frame for code in known_codes], np.int64)])
         used = personal | part.frames.cies.keys()
         shared = sum(self.cies[personality] for personality in used)
-        filled = -(int(frame.sum()) + shared) % 8
+        padding = -(int(frame.sum()) + shared) % 8
         order = {function.name: index for index, function in enumerate(listed)}
         names = (*sizes.function_names, *(function.name for function in dropped))
         personalities = (*part.personality, *(code.personality for code in known_codes))
-        if filled:
+        if padding:
             described = np.flatnonzero(frame).tolist()
-            frame[max(described, key=lambda index: (personalities[index].encode(), order[names[index]]))] += filled
+            frame[max(described, key=lambda index: (personalities[index].encode(), order[names[index]]))] += padding
         text, rodata, except_table = (
             np.concatenate([before, np.array([getattr(code, name) for code in known_codes], np.int64)])
             for before, name in (
@@ -306,11 +307,11 @@ class _Part:
     """An object in which functions may be missing; F functions.
 
     Attributes:
-        sizes: of what is there.
+        sizes: sizes of the functions and data that are in the object.
         frames: its unwind table.
-        frame: [F] bytes of the FDE without filling.
-        personality: [F] of the FDE's CIE.
-        separate: [F] the function shares no section that is there because of it, but for its code's constants.
+        frame: [F] bytes of each function's FDE, without padding.
+        personality: [F] personality in the FDE's CIE.
+        separate: [F] whether all sections of the function are its own, except for those of mergeable constants.
     """
 
     sizes: ObjectSizes
@@ -320,8 +321,11 @@ class _Part:
     separate: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, elf: Elf, order: dict[str, int]) -> "_Part | str":
-        """Read the written part of an object; or return what in it prevents adding functions."""
+    def read(cls, elf: Elf, order: dict[str, int]) -> "_Part | str":
+        """Read an object whose known functions were not generated; or return why their sizes cannot be added to it.
+
+        ``order`` has the functions that the plugin listed, by name.
+        """
         sizes, symbols = measure_object(elf.data), e.read_symbols(elf)
         flags = elf.sections["flags"]
         code = find_functions(elf, symbols, (flags & e.SHF_EXECINSTR) != 0)
@@ -329,11 +333,11 @@ class _Part:
         if isinstance(frames, str):
             return frames
         if code.names != sizes.function_names or sizes.rest[2] != sum(frames.cies.values()):
-            return "its unwind table has more than functions"
+            return "its unwind table has bytes of no function"
         frame, personality = np.zeros(len(code.names), np.int64), [""] * len(code.names)
         for function, size, name in zip(frames.function, frames.size, frames.personality, strict=True):
             if frame[function] or code.names[function] not in order:
-                return "its unwind table has more than one entry for a function, or one for a function of its own"
+                return "its unwind table has two entries for a function, or one for a function that was not listed"
             frame[function], personality[function] = size, name
         return cls(
             sizes=sizes,
@@ -344,6 +348,7 @@ class _Part:
         )
 
     def code(self, function: int, *, constants: int, executed: float) -> Code:
+        """The sizes of the function with this index, to be cached."""
         sizes = self.sizes
         signature = int(sizes.function_signature[function])
         return Code(

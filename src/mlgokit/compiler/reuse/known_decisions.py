@@ -27,8 +27,8 @@ class KnownDecisions:
     """The size cache of all modules. Thread-safe.
 
     Attributes:
-        hits: compilations that exited after the inliner.
-        misses: compilations that went on.
+        hits: number of compilations that exited after the inliner.
+        misses: number of compilations that went on.
     """
 
     hits: int = 0
@@ -41,7 +41,7 @@ class KnownDecisions:
         """Copy what is cached for a module.
 
         Args:
-            content: digest of its files, its command line and the plugin.
+            content: digest of the module's files, its command line and the plugin.
         """
         with self._lock:
             sizes = dict(self._sizes.get(content, {}))
@@ -70,9 +70,9 @@ class KnownObjects:
     """The cached object sizes of one module when its compilation begins.
 
     Attributes:
-        memory: the cache.
-        content: of the module.
-        sizes: of its objects, by the digest of the decisions.
+        memory: the cache of all modules.
+        content: digest of the module's files, its command line and the plugin.
+        sizes: sizes of the module's objects by digest of the decisions.
     """
 
     memory: KnownDecisions
@@ -89,8 +89,8 @@ class KnownObjects:
         """Return the sizes of the object, cached or measured; new ones are cached.
 
         Args:
-            folder: where the plugin wrote.
-            measure: reads the object, if there is one.
+            folder: folder of the plugin's output.
+            measure: measures the object; called unless the compiler exited after the inliner.
 
         Raises:
             InputError: the object, or what the plugin wrote, cannot be read.

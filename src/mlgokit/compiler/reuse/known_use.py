@@ -23,9 +23,9 @@ class Known:
     """The cached sizes that one compilation may use.
 
     Attributes:
-        functions: the module's cache of functions; ``None`` for none.
-        codes: snapshot of that cache.
-        objects: its cached objects by decisions; ``None`` for none.
+        functions: the module's cache of function sizes; ``None`` for none.
+        codes: snapshot of that cache, by digest of a function's IR.
+        objects: the module's cached object sizes by decisions; ``None`` for none.
     """
 
     functions: KnownFunctions | None = None
@@ -82,10 +82,10 @@ def select_known(
     """Select the cached sizes of a module that a request may use.
 
     Args:
-        functions: caches by module; ``None`` for no cache.
-        decided: cache of objects of all modules; ``None`` for no cache.
-        module: what is compiled.
-        request: for the compilation.
+        functions: caches of function sizes by module; ``None`` for no cache.
+        decided: cache of the objects of all modules; ``None`` for no cache.
+        module: the module that is compiled.
+        request: the request to compile it.
         content: digest under which results are reused; empty if the request allows no reuse.
     """
     use = request.use
@@ -129,7 +129,7 @@ def compile_with_reuse(known: Known, compile_part: Callable[[Known], Compilation
 
     Args:
         known: the cached sizes.
-        compile_part: compiles, skipping what is cached.
+        compile_part: compiles the module without the functions whose sizes it is given.
     """
     functions = known.functions
     if functions is not None and functions.refused:

@@ -34,11 +34,14 @@ _ABORT = b"!"
 
 
 def _share_of_memory() -> int:
+    """A quarter of the machine's memory, in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Resident:
+    """A resident compiler with its command line, the digest of the files that it read, and its costs so far."""
+
     process: subprocess.Popen[bytes]
     channel: socket.socket
     key: tuple[str, ...] = ()
@@ -52,14 +55,14 @@ class _Resident:
 class Residents:
     """Compilers that wait for requests, the least recently used first. Threads may share it.
 
-    As many of one module stay as were asked at once.
+    A module has as many residents as compiled it at the same time.
 
     They end with :meth:`close`, with the object, and with the process, however that ends.
 
     Attributes:
-        most: how many may stay.
-        memory_bytes: how much memory they may have together, pages of shared libraries counted in each.
-        declined: sentences by command line: why a module is compiled from the beginning each time.
+        most: maximum number of idle residents.
+        memory_bytes: maximum memory of all idle residents together, pages of shared libraries counted in each.
+        declined: reasons by command line why a module has no resident and is compiled from the beginning each time.
     """
 
     most: int = MOST_RESIDENTS
@@ -90,16 +93,17 @@ class Residents:
         """Let the resident of ``argv`` compile; start one if there is none.
 
         Args:
-            argv: a ``clang -cc1``, or a linker, with the plugin that writes its object to standard output.
+            argv: command line of ``clang -cc1`` or a linker with the plugin, which writes its object to standard
+                output.
             content: digest of the files that it reads; a resident that has read others ends.
-            environment: of the resident.
-            request: variables that the child gets besides.
+            environment: environment of the resident.
+            request: further environment variables of the child.
             output: where the object goes.
             timeout_seconds: deadline of the resident's start, and of the child.
-            limits: of a resident that is started, and so of all its children.
+            limits: limits of a resident that is started, and so of all its children.
             inside: words that start it in a sandbox.
-            folder: where its child may write, if that is not everywhere.
-            cwd: where it runs; ours by default.
+            folder: the folder that its child may write to, in a sandbox.
+            cwd: working directory; that of this process by default.
 
         Returns:
             How the child ended, with the processor time of both since the last request; ``None`` if there is no
@@ -135,7 +139,7 @@ class Residents:
             if done is None:
                 self.decline(key, "the resident compiler ended, or did not kill its child in time")
             return done
-        self._keep(resident)
+        self._return_to_pool(resident)
         return done
 
     def decline(self, argv: Sequence[str], sentence: str) -> None:
@@ -165,6 +169,7 @@ class Residents:
         inside: Sequence[str],
         cwd: Path | None,
     ) -> _Resident | str:
+        """Start a resident and wait until it has come to the inliner; or return why it did not."""
         ours, theirs = socket.socketpair()
         with self._lock:
             if self._starter is None:
@@ -199,7 +204,7 @@ class Residents:
                 return f"it did not reach the inliner ({said[-1] if said else 'no message'})"
             return resident
 
-    def _keep(self, resident: _Resident) -> None:
+    def _return_to_pool(self, resident: _Resident) -> None:
         """Return a resident to the pool; end others if there are too many."""
         ended: list[_Resident] = []
         with self._lock:

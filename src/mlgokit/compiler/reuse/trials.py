@@ -21,11 +21,11 @@ from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, COSTS
 from mlgokit.errors import InputError
 
 OVERRIDE = np.dtype([("range", "<u4"), ("nth", "<u2"), ("choice", "<u2")])
-"""An override of one decision of LLVM: the live range or pass, the number of the question about it, the answer."""
+"""An override of one decision of LLVM: number of the live range or pass, number of the question about it, answer."""
 TRIAL = np.dtype(
     [("eviction_flips", "<f8"), ("priority_flips", "<f8"), ("seed", "<u8"), ("by_rule", "<u4"), ("toggles", "<u4")]
 )
-"""A trial: probabilities of flipping decisions, random seed, who makes the other decisions (0 for LLVM,
+"""A trial: probabilities of flipping decisions of each kind, random seed, what makes the other decisions (0 for LLVM,
 :data:`BY_SETTINGS`, or a policy of the request), and the number of toggled passes."""
 BY_SETTINGS = 1
 """The policy in the plugin's settings makes the decisions that a trial does not override."""
@@ -52,8 +52,7 @@ class Stage(enum.IntFlag):
 
 QUESTION_COLUMNS = ("live_range", "nth")
 """Columns of an eviction log that identify a question as :data:`OVERRIDE` does; only in a compilation that runs trials
-or
-lists functions."""
+or lists functions."""
 Records = npt.NDArray[np.void]
 Floats = npt.NDArray[np.float64]
 
@@ -97,9 +96,9 @@ def pass_number(name: str) -> int:
 
 
 PENALTY = 1e-3 / _EQUAL
-"""For costs beyond those of LLVM's allocation, where bytes are wanted: a byte is worth 250 reloads in a call.
+"""Penalty in a score of bytes for costs beyond those of LLVM's allocation: a byte is worth 250 reloads per call.
 
-So a spill may come to be in a loop, but not in one within loops, where it would be executed many thousand times.
+So a spill may move into a loop, but not into a deeply nested one, where it would be executed many thousand times.
 """
 
 _MAGIC = b"MLGOTP5\n"
@@ -150,8 +149,8 @@ class Series:
         score: score of the base; infinite to start from the first successful trial.
         free: weighted costs up to this are not penalised; NaN for those of the first trial.
         trials: [N] records of :data:`TRIAL`.
-        toggled: [N, 4] records of :data:`OVERRIDE`, of which each trial has so many as it says: passes that it lets not
-            run, if they ran in what it departs from, and lets run otherwise; ``None`` for none.
+        toggled: [N, 4] records of :data:`OVERRIDE` for the passes that each trial toggles, as many as its record says:
+            a pass that runs in the overrides that it varies is skipped, and the other way round; ``None`` for none.
     """
 
     key: int
@@ -186,9 +185,9 @@ class Outcome:
         cost: the part of the score that comes from LLVM's costs.
         evictions: number of eviction questions, without those that the plugin does not see.
         priorities: number of priority questions.
-        passes: questions of passes whether they may run.
-        overrides: all decisions that were not LLVM's; the same again give the same score.
-        measured: [9] the numbers of :data:`MEASURES`; none if the copy failed.
+        passes: number of questions of passes whether they may run.
+        overrides: all decisions that were not LLVM's; the same overrides give the same score again.
+        measured: [9] values of :data:`MEASURES`; ``None`` if the copy failed.
     """
 
     seconds: float
@@ -203,7 +202,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrialResults:
-    """A function that reached a stage, and the results of its trials in order."""
+    """A function that reached a stage, by the plugin's key and its symbol, and the results of its trials in order."""
 
     key: int
     name: str
@@ -219,9 +218,10 @@ class TrialRequest:
         series: the trials.
         stages: the stages at which functions are listed and trials are run.
         seconds: limit on the processor time of a trial.
-        weights: [9] of :data:`MEASURES` in the score.
-        penalty: what is added for each unit of weighted costs beyond those that are free.
-        policies: files of policies of priorities or spill weights, which trials name from :data:`FIRST_POLICY` on.
+        weights: [9] weights of :data:`MEASURES` in the score.
+        penalty: score that is added for each unit of weighted costs beyond those that are free.
+        policies: contents of policy files for priorities or spill weights; trials number them from :data:`FIRST_POLICY`
+            on.
     """
 
     series: tuple[Series, ...] = ()
@@ -256,13 +256,13 @@ def request_bytes(
 
     Args:
         series: the trials.
-        stages: where functions are listed and trials are made.
+        stages: the stages at which functions are listed and trials are run.
         seconds: limit on the processor time of a trial.
-        weights: [9] of :data:`MEASURES` in the score.
-        penalty: what is added for each unit of weighted costs beyond those that are free.
-        policies: files of policies that trials name.
+        weights: [9] weights of :data:`MEASURES` in the score.
+        penalty: score that is added for each unit of weighted costs beyond those that are free.
+        policies: contents of policy files that trials name.
     """
-    asked = [policy.to_bytes() for policy in series]
+    asked = [trials.to_bytes() for trials in series]
     head = struct.pack("<d", seconds), weights.astype("<f8").tobytes(), struct.pack("<dII", penalty, stages, len(asked))
     given = [struct.pack("<I", len(policies)), *(struct.pack("<I", len(policy)) + policy for policy in policies)]
     return b"".join((_MAGIC, *head, *asked, *given))
@@ -272,8 +272,8 @@ def read_trial_results(path: Path, *, weights: Floats = SPILL_COST) -> list[Tria
     """Read the results in the order in which functions were compiled.
 
     Args:
-        path: the file.
-        weights: [9] the weights of the request.
+        path: file that the plugin wrote.
+        weights: [9] weights of :data:`MEASURES` in the request.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -285,6 +285,7 @@ def read_trial_results(path: Path, *, weights: Floats = SPILL_COST) -> list[Tria
 
 
 def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[TrialResults]:
+    """Parse the plugin's results, function by function."""
     at = 0
     while at < len(data):
         if at + 20 > len(data):
@@ -309,6 +310,7 @@ def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[TrialResults]:
 
 
 def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outcome:
+    """Parse the result of one trial; an empty answer means that the copy failed."""
     if not answer:
         return Outcome(seconds=seconds, score=np.inf, evictions=0, priorities=0, overrides=Overrides())
     head = _MEASURES_BYTES + 24

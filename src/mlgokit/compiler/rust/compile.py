@@ -54,7 +54,7 @@ _CHANGES = re.compile(r"(MLGOKIT|LLVM(?!_PROFILE_FILE))_.*|RUSTC_BOOTSTRAP|RUSTC
 
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
-class Workshops:
+class OutputFolders:
     """Output folders of resident compilers, which are reused. Threads may share it.
 
     They are removed by :meth:`close`, and with the object.
@@ -69,7 +69,7 @@ class Workshops:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextlib.contextmanager
-    def open_workshop(self, module: str) -> Generator[Path]:
+    def take_folder(self, module: str) -> Generator[Path]:
         """Take a folder for one compilation, and return it afterwards."""
         with self._lock:
             if self.parent is None:
@@ -100,13 +100,13 @@ class RustCompiler:
         calls: cargo's call of rustc for each module.
         toolchain: the LLVM of the plugin, and of the linker that measures.
         plugin: the plugin of requests that name none.
-        workers: the best number of simultaneous compilations.
+        workers: best number of simultaneous compilations.
         timeout_seconds: deadline of one compilation.
-        room: asked before each compilation whether the disk has room; ``None`` for no question.
-        residents: rustcs that stay where the link-time optimization comes to the inliner; what fails with one of them
-            is compiled once more without.
-        known: by module, functions that are not generated again; the sizes are those of the whole object.
-        workshops: where rustcs that stay write.
+        room: checks for free disk space before each compilation; ``None`` for no check.
+        residents: resident rustcs, which wait where the link-time optimization comes to the inliner; a compilation that
+            fails in one is repeated without it.
+        known: cached functions by module, whose code generation is skipped; sizes still are those of the whole object.
+        output_folders: folders that resident rustcs write to.
     """
 
     rustc: Rustc
@@ -118,7 +118,7 @@ class RustCompiler:
     room: Room | None = field(default=None)
     residents: Residents | None = None
     known: dict[str, KnownFunctions] | None = None
-    workshops: Workshops = field(default_factory=Workshops)
+    output_folders: OutputFolders = field(default_factory=OutputFolders)
 
     @property
     def loaded(self) -> Loaded:
@@ -133,10 +133,14 @@ class RustCompiler:
         Raises:
             StorageError: the compiler found the disk full, or it would be.
             ToolError: the compiler cannot be started.
-            UsageError: the request uses a plugin, and there is none; or asks for what only clang gives.
+            UsageError: the request uses a plugin, and there is none; or it asks for costs or bitcode, which only clang
+                gives.
         """
         if request.regalloc or request.lto:
-            raise UsageError(f"{module.name}: expected a request that rustc can fulfil; costs are clang's alone")
+            raise UsageError(
+                f"{module.name}: expected a request that rustc can fulfil, found one for costs of register allocation "
+                "or for bitcode; only clang gives these"
+            )
         if self.room is not None:
             self.room.check()
         content = _content_to_reuse(self, module, request)
@@ -148,7 +152,7 @@ class RustCompiler:
         """End the resident compilers; a later compilation starts new ones."""
         if self.residents is not None:
             self.residents.close()
-        self.workshops.close()
+        self.output_folders.close()
 
 
 def _content_to_reuse(compiler: RustCompiler, module: Module, request: CompileRequest) -> str:
@@ -165,6 +169,7 @@ def _content_to_reuse(compiler: RustCompiler, module: Module, request: CompileRe
 def _compile(
     compiler: RustCompiler, module: Module, request: CompileRequest, content: str, known: Known
 ) -> Compilation:
+    """Compile once, in a resident rustc if there is one, and make the record."""
     use, call = request.use, compiler.calls[module.name]
     plugin = plugin_of(compiler.plugin, use)
     deadline = compiler.timeout_seconds + request.extra_seconds
@@ -179,7 +184,7 @@ def _compile(
         output = folder / "program.o"
         done = None
         if content:
-            done = _run_there(
+            done = _run_resident(
                 compiler,
                 module,
                 folder,
@@ -216,7 +221,7 @@ def _compile(
         return ended
 
 
-def _run_there(
+def _run_resident(
     compiler: RustCompiler,
     module: Module,
     folder: Path,
@@ -231,7 +236,7 @@ def _run_there(
     residents, call = compiler.residents, compiler.calls[module.name]
     if residents is None:
         return None
-    with compiler.workshops.open_workshop(module.name) as workshop:
+    with compiler.output_folders.take_folder(module.name) as workshop:
         argv = _words_for_object(call, workshop, plugin)
         for left in _objects_in(workshop):
             left.unlink()
@@ -262,7 +267,7 @@ def _words_for_object(call: RustcCall, folder: Path, plugin: Path | None) -> lis
 
 
 def _objects_in(workshop: Path) -> list[Path]:
-    """What rustc made: kept by the linker, or left where only the thread that made it went on."""
+    """The objects that rustc made: kept by the script in place of the linker, or left by a resident's copied thread."""
     return sorted([*workshop.glob(f"{_MADE}*"), *workshop.glob("*.rcgu.o")])
 
 
@@ -277,10 +282,10 @@ def link_program(
     """Link the program as cargo does, but to another path and with the plugin; return an error, or an empty string.
 
     Args:
-        compiler: compiles.
-        module: the program.
-        output: path of the program.
-        plugin: the plugin to load.
+        compiler: compiler with cargo's call for the program.
+        module: the program as a module.
+        output: where the program goes.
+        plugin: the plugin to load; ``None`` for none.
         settings: environment variables for the plugin.
     """
     call = compiler.calls[module.name]

@@ -59,7 +59,7 @@ class RustcCall:
         """Digests of the libraries and sources that it reads, by path.
 
         Raises:
-            InputError: one of them is gone.
+            InputError: one of these files is gone.
         """
         extern = (word.partition("=")[2] for word in self.words if word.endswith((".rlib", ".rmeta", ".so")))
         folders = [word.removeprefix("dependency=") for word in self.words if word.startswith("dependency=")]
@@ -71,6 +71,7 @@ class RustcCall:
             raise InputError(f"{error.filename}: expected what rustc has read, found it gone; build again") from error
 
     def _sources(self) -> Iterator[Path]:
+        """The sources that rustc listed in the crate's dependency file, if it wrote one."""
         name = f"{self.crate}{self.codegen('extra-filename') or ''}.d"
         listed = Path(self.value("--out-dir") or self.folder) / name
         if not listed.is_file():
@@ -95,10 +96,10 @@ def record_cargo(
         folder: working directory.
         place: folder for the target folder and the recorded calls.
         timeout_seconds: deadline of the build.
-        settings: variables of the environment beside the caller's.
+        settings: environment variables beside those of this process.
 
     Returns:
-        Of each crate and kind the last call; earlier builds count, as cargo does not make again what is up to date.
+        The last call for each crate and crate type; calls of earlier builds count, since cargo does not repeat them.
 
     Raises:
         ToolError: the build cannot be started.
@@ -192,4 +193,5 @@ def programs_of(calls: Sequence[RustcCall]) -> tuple[list[RustcCall], dict[str, 
 
 
 def _texts(path: Path) -> list[str]:
+    """Read the texts of a recorded call, each ended by a NUL byte."""
     return path.read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]

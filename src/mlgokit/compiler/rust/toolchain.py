@@ -29,10 +29,10 @@ class Rustc:
     """A rustc.
 
     Attributes:
-        program: the compiler itself, not rustup's proxy.
-        version: its version line.
+        program: path of the compiler itself, not of rustup's proxy.
+        version: version line that it prints.
         llvm: version of its LLVM, such as ``22.1.2``.
-        library: its LLVM library, if that is shared.
+        library: path of its LLVM library, if that is shared.
     """
 
     program: Path
@@ -55,7 +55,7 @@ def find_rustc(name: str = "rustc") -> Rustc:
     """Find the rustc of that name in ``PATH``, or at that path.
 
     Raises:
-        ToolError: there is none, or it does not say what it is.
+        ToolError: there is no such program, or it does not name its version of LLVM.
     """
     path = shutil.which(name)
     if path is None:
@@ -88,7 +88,7 @@ def load_plugin(rustc: Rustc, plugin: Path) -> None:
     """Check that a rustc loads the plugin: compile a crate with one call, about which the plugin must be asked.
 
     Raises:
-        ToolError: it does not load the plugin, or does not ask it.
+        ToolError: rustc does not load the plugin, or did not ask it about the call.
     """
     with tempfile.TemporaryDirectory(prefix="mlgokit-rustc-") as name:
         log = Path(name) / "log"
@@ -104,6 +104,7 @@ def load_plugin(rustc: Rustc, plugin: Path) -> None:
 
 
 def _ask(program: str | Path, *words: str) -> str:
+    """Run a rustc with options that only print, and return its output."""
     done = process.run([program, *words], timeout_seconds=TRIAL_SECONDS)
     if done.timed_out or done.returncode != 0:
         raise ToolError(f"{program}: expected a rustc that answers {words[0]}, found: {_complaint(done)}")

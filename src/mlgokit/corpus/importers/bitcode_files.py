@@ -27,6 +27,8 @@ BITCODE_SUFFIX = ".bc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Import:
+    """The settings shared by all files of one import."""
+
     corpus_folder: Path
     project: str
     command_line: tuple[str, ...]
@@ -46,12 +48,12 @@ def import_local_thinlto(
     """Make a corpus of a ThinLTO link with ``-Wl,--save-temps=import`` and ``-Wl,--thinlto-emit-index-files``.
 
     Args:
-        folder: of the build; ``lib/a.o.3.import.bc`` and ``lib/a.o.thinlto.bc`` become module ``lib/a.o``.
+        folder: folder of the build; ``lib/a.o.3.import.bc`` and ``lib/a.o.thinlto.bc`` become module ``lib/a.o``.
         corpus_folder: where the corpus goes.
-        project: whose the modules are.
-        override: the options for all modules; without, the description says that they must be filled in.
-        workers: threads.
-        room: what the corpus may take of the disk; the usual if not given.
+        project: name of the modules' project.
+        override: options of ``clang -cc1`` for all modules; without them, the description has a placeholder.
+        workers: number of threads.
+        room: disk space that the corpus may take; the default limit if not given.
         report: called after every module.
 
     Raises:
@@ -84,12 +86,12 @@ def import_bitcode(
     """Make a corpus of all ``.bc`` files below a folder, compiled with the same options.
 
     Args:
-        folder: ``lib/a.bc`` becomes module ``lib/a``.
-        corpus_folder: where the corpus goes; if it is inside of ``folder``, what is in it is left out.
-        project: whose the modules are.
-        options: for ``clang -cc1``, for every module.
-        workers: threads.
-        room: what the corpus may take of the disk; the usual if not given.
+        folder: folder with the bitcode; ``lib/a.bc`` becomes module ``lib/a``.
+        corpus_folder: where the corpus goes; if it is inside of ``folder``, its own files are left out.
+        project: name of the modules' project.
+        options: options of ``clang -cc1``, the same for every module.
+        workers: number of threads.
+        room: disk space that the corpus may take; the default limit if not given.
         report: called after every module.
 
     Raises:
@@ -128,6 +130,7 @@ def _import_files(
     room: Room | None,
     report: Report,
 ) -> Imported:
+    """Write a corpus of bitcode files; of several with one name, the first."""
     check_workers(workers)
     work: Callable[[ObjectFile], Module | ModuleFailure] = functools.partial(_import, shared)
     folder = shared.corpus_folder
@@ -138,6 +141,7 @@ def _import_files(
 
 
 def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:
+    """Copy a bitcode file into the corpus as a module, or return why not."""
     reason = item.trouble
     if not reason:
         try:
@@ -148,6 +152,7 @@ def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:
 
 
 def _copy(shared: _Import, item: ObjectFile) -> Module:
+    """Copy a bitcode file, and its ThinLTO index if the corpus has indices."""
     path = bitcode_path(shared.corpus_folder, item.name)
     index = thinlto_index_path(shared.corpus_folder, item.name) if shared.has_thinlto else None
     with open_untrusted(item.path, "expected bitcode, found no such file; import again") as descriptor:

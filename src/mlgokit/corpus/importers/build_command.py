@@ -55,13 +55,14 @@ _OUTPUT_PREFIXES = tuple(
     -fstack-usage -l -L -MF -MT -MQ -MJ -z -B
 """)
 )
-_ELSEWHERE = _words("--coverage -coverage -fprofile-arcs -ftest-coverage -fwhole-program-vtables")
-_ELSEWHERE_PREFIXES = ("-fplugin", "-fpass-plugin", "-fvirtual-function-elimination")
+_LEFT_OUT = _words("--coverage -coverage -fprofile-arcs -ftest-coverage -fwhole-program-vtables")
+_LEFT_OUT_PREFIXES = ("-fplugin", "-fpass-plugin", "-fvirtual-function-elimination")
 """Options that affect the code but write further files, load other programs, or need a link; they are left out and
 counted."""
 
+# The same for the values of -Xclang.
 _PASSED_OUTPUTS = ("-fembed-bitcode", "-emit-pch")
-_PASSED_ELSEWHERE = ("-load", "-plugin", "-add-plugin", "-fplugin", "-fpass-plugin")
+_PASSED_LEFT_OUT = ("-load", "-plugin", "-add-plugin", "-fplugin", "-fpass-plugin")
 
 # What gcc only warns about, and clang takes for an error unless it is told.
 _FORGIVEN = {
@@ -84,14 +85,14 @@ class FrontEndCall:
     Attributes:
         language: language of the source.
         driver: name of the driver, which affects headers and language standards.
-        units: the build's options, each with its value, without what :data:`_OUTPUTS` says; what only the front end
-            reads is of the kind ``path``.
-        input: ``-x`` and a language if the build says so, and the source.
-        source_language: what ``-cc1 -x`` is to be told; text that is preprocessed already has one of its own.
-        dropped: options of the build that would change the code and are left out.
-        foreign: those that are kept, and make another program than the one that is shipped.
+        units: the build's options with their values, without those for outputs (:data:`_OUTPUTS`); options that only
+            the front end reads have the kind ``path``.
+        input: ``-x`` and a language if the build has them, and the source.
+        source_language: language for ``-cc1 -x``; preprocessed text has one of its own.
+        dropped: options of the build that affect the code, but are left out.
+        foreign: options of the build that are kept, and instrument the program or load a plugin.
         lto: the link-time optimization that the build's object is for; the front end alone does not do it.
-        after: macros that are defined once precompiled headers are read, which :attr:`paths` has as text.
+        after: macros that are defined only after the precompiled headers, whose text :attr:`paths` includes.
         headers: the commands that make the precompiled headers of the source, in their order.
     """
 
@@ -131,10 +132,10 @@ def front_end_call(
         command: a command of the database.
         level: replaces the build's ``-O``, without the dash (``Oz``); by default the build's own level is used.
         headers: the precompiled headers that the database makes.
-        as_text: put the text of precompiled headers in their place; else they are left out alone.
+        as_text: replace precompiled headers by their text; otherwise only the options that name them are left out.
 
     Raises:
-        ValueError: it is not a compilation of C or C++; says what it is.
+        ValueError: the command does not compile C or C++ by itself; the message says what it does.
 
     Example:
         >>> from pathlib import Path
@@ -184,14 +185,14 @@ def front_end_call(
 
 
 def _sort_units(units: Iterable[Option], level: str | None) -> tuple[list[Option], list[str]]:
-    """Separate the options to keep from the names of those that would change the code and are left out."""
+    """Separate the options to keep from the names of those that are left out although they affect the code."""
     kept: list[Option] = []
     dropped: list[str] = []
     for unit in units:
         option, value = unit.name, unit.values[0] if unit.values else None
         if unit.kind == "input" or _is_x(unit) or _is_output(option, value) or (level and option.startswith("-O")):
             continue
-        if _is_decided_elsewhere(option, value) or not may_be_asked(unit):
+        if _is_left_out(option, value) or not may_be_asked(unit):
             dropped.append(option if option != "-Xclang" else f"-Xclang {value}")
         else:
             kept.append(path_of(unit) or unit)
@@ -215,11 +216,11 @@ def lto_of(words: Sequence[str]) -> Lto:
     return "thin" if flags[-1] == "-flto=thin" else "full"
 
 
-def _is_decided_elsewhere(option: str, value: str | None) -> bool:
-    """Whether the corpus decides about this option itself, so that the build's value is ignored."""
+def _is_left_out(option: str, value: str | None) -> bool:
+    """Whether the option affects the code, but writes further files, loads a program or needs a link."""
     if option == "-Xclang" and value is not None:
-        return value.startswith(_PASSED_ELSEWHERE)
-    return option in _ELSEWHERE or option.startswith(_ELSEWHERE_PREFIXES)
+        return value.startswith(_PASSED_LEFT_OUT)
+    return option in _LEFT_OUT or option.startswith(_LEFT_OUT_PREFIXES)
 
 
 def _is_output(option: str, value: str | None) -> bool:

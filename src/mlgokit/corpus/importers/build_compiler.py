@@ -33,7 +33,7 @@ _GCC_ONLY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerName:
-    """The program of a command: its base name without a target and a version (``g++``), and these, empty if absent."""
+    """A compiler as a command spells it (``word``), split into base name (``g++``), target and version, or empty."""
 
     word: str
     name: str
@@ -56,8 +56,8 @@ class BuildCompiler:
     """A compiler that a build names, and whether it is a clang.
 
     Attributes:
-        text: the name in the command and, if it was asked, what it is: ``c++ (clang 22.1.8)``.
-        is_clang: ``None`` if unknown.
+        text: the name in the command, with the answer to ``--version`` if there is one: ``c++ (clang 22.1.8)``.
+        is_clang: whether it is a clang; ``None`` if unknown.
         major: major version of a clang; 0 if unknown.
     """
 
@@ -70,7 +70,7 @@ def without_wrappers(arguments: Sequence[str]) -> Sequence[str]:
     """Drop launchers such as ``ccache`` and ``env A=b`` before the compiler.
 
     Raises:
-        ValueError: nothing is left, or one of them is empty: it would be dropped, or be the value of what is not.
+        ValueError: no compiler is left; or a word is empty, so that it is not known which option it belongs to.
     """
     if "" in arguments[1:]:
         before = arguments[arguments.index("", 1) - 1]
@@ -136,12 +136,12 @@ def _find_program(word: str, path: str) -> Path | None:
     """The program of this name in ``path``, if it is the same file as the one that the word names."""
     folders = [folder for folder in path.split(os.pathsep) if Path(folder).is_absolute()]
     program = shutil.which(PurePosixPath(word).name, path=os.pathsep.join(folders))
-    if program is None or ("/" in word and not _is_same(word, program)):
+    if program is None or ("/" in word and not _is_same_file(word, program)):
         return None
     return Path(program)
 
 
-def _is_same(word: str, path: str) -> bool:
+def _is_same_file(word: str, path: str) -> bool:
     """Whether a word, as a path, names the same file as ``path``."""
     try:
         return Path(word).is_absolute() and Path(word).samefile(path)

@@ -34,8 +34,8 @@ class CommandFilter:
     """A filter of commands: regular expressions that are searched for in the source's path.
 
     Attributes:
-        include: what must be found; all commands if not given.
-        exclude: what must not be found.
+        include: expression that must be found; all commands pass without it.
+        exclude: expression that must not be found.
     """
 
     include: str | None = None
@@ -60,7 +60,16 @@ class CommandFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSource:
-    """The source of one command, with its front-end call."""
+    """The source of one command, with its front-end call.
+
+    Attributes:
+        name: name of the module.
+        command: the command of the build.
+        call: the command as a call of our clang's front end.
+        options: the options that decide the driver's answer.
+        file: absolute path of the source.
+        output: absolute path of the build's object, if the command makes one.
+    """
 
     name: str
     command: CompileCommand
@@ -72,7 +81,17 @@ class BuildSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRequest:
-    """A database to read, and its filter; ``headers`` are the precompiled headers that it makes."""
+    """A database to read, and how.
+
+    Attributes:
+        database: path of ``compile_commands.json``.
+        project: name of the project, the first component of module names.
+        root: folder of the database, to which module names are relative.
+        level: optimization level in place of the build's own, if any.
+        is_wanted: filter of the commands.
+        headers: the precompiled headers that the database makes.
+        baseline: whether commands of other compilers than clang are refused (``build``).
+    """
 
     database: Path
     project: str
@@ -88,8 +107,8 @@ class Survey:
     """The counts of a first pass over a database.
 
     Attributes:
-        options: the distinct sets of options, one for each dry run.
-        commands: number of sources by key of the dry run.
+        options: the distinct sets of options; the driver is asked once for each.
+        commands: number of sources by key of the dry run (:func:`mlgokit.corpus.options.dry_run.dry_run_key`).
         sources: number of sources and failures.
     """
 
@@ -100,7 +119,25 @@ class Survey:
 
 @dataclass(slots=True, kw_only=True)
 class SourceReading:
-    """The state of one pass over the database; names and commands are kept as hashes of 64 bits."""
+    """The counts of one pass over the database; names and commands are kept as hashes of 64 bits.
+
+    Attributes:
+        names: number of modules by hash of the name.
+        seen: hashes of the commands that were read.
+        failures: number of entries that give no module.
+        first_failure: the first of them.
+        repeated: number of repeated commands.
+        unwanted: number of commands that the filter left out.
+        without_code: number of commands that make no code.
+        named_without_code: the first few of these, as text.
+        compilers: number of commands by compiler.
+        refused: number of commands by compiler that is no clang, where only clang is wanted.
+        commands: number of commands whose options were counted.
+        dropped: number of commands by option that was left out.
+        unknown: options that our clang does not know.
+        foreign: number of commands by kept option that instruments the program.
+        copies: by source folder, the folder around it that has mlgokit's copies of sources; ``None`` for none.
+    """
 
     names: Counter[int] = field(default_factory=Counter[int])
     seen: set[int] = field(default_factory=set[int])
@@ -125,7 +162,7 @@ def source_calls(
     """The commands of a build for compiling its sources whole, by the driver, without debug information.
 
     Returns:
-        The calls, named as the modules of :func:`import_commands`; and by name, why others are left out.
+        The calls, named as the modules of :func:`import_commands`; and by name, why the other sources are left out.
     """
     request = source_request(database, project=None, level=level, wanted=CommandFilter())
     answers = dry_runs(toolchain, survey(request).options, workers=workers)
@@ -180,7 +217,7 @@ def survey(request: SourceRequest) -> Survey:
     """Collect the distinct sets of options about which the compiler must be asked.
 
     Raises:
-        CorpusError: nothing.
+        CorpusError: no command of the database compiles C or C++.
     """
     reading = SourceReading()
     distinct: dict[tuple[object, ...], BuildOptions] = {}
@@ -204,7 +241,7 @@ def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[Bu
             if len(reading.named_without_code) < EXAMPLES:
                 reading.named_without_code.append(f"{os.path.relpath(item.file, request.root)}: {what}")
             continue
-        source = _source(request, reading, item)
+        source = _read_entry(request, reading, item)
         if isinstance(source, ModuleFailure):
             reading.failures += 1
             reading.first_failure = reading.first_failure or source
@@ -219,6 +256,7 @@ def why_refused(source: BuildSource, dry: DryRun) -> str | None:
 
 
 def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
+    """Compile the regular expression of a filter; ``name`` is its option, for the error."""
     try:
         return None if text is None else re.compile(text)
     except re.error as error:
@@ -226,13 +264,14 @@ def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
 
 
 def _no_source_error(database: Path, reading: SourceReading) -> CorpusError:
+    """The error for a database none of whose commands can be used, with the counts of why."""
     if reading.refused and reading.refused.total() == reading.failures:
         named = ", ".join(f"{count} of {compiler.text}" for compiler, count in reading.refused.most_common())
         return CorpusError(
             f"{database}: expected commands of clang, found {named}: it loads no plugin of clang, and sizes would not "
             f"be compared with its code; {_OTHER_COMPILER}"
         )
-    counts = f"{reading.failures} entries that are none"
+    counts = f"{reading.failures} entries that do not"
     if reading.first_failure is not None:
         counts += f" ({reading.first_failure.name}: {reading.first_failure.reason})"
     if reading.without_code:
@@ -245,10 +284,10 @@ def _no_source_error(database: Path, reading: SourceReading) -> CorpusError:
     )
 
 
-def _source(
+def _read_entry(
     request: SourceRequest, reading: SourceReading, item: CompileCommand | MalformedCommand
 ) -> BuildSource | ModuleFailure | None:
-    """Make a source or a failure from an entry, or count the entry."""
+    """Make a source or a failure from an entry; ``None`` for an unwanted or repeated one, which is only counted."""
     if isinstance(item, MalformedCommand):
         name = f"{request.project}/entry-{item.index}"
         return ModuleFailure(name=name, project=request.project, reason=item.reason)
@@ -290,7 +329,7 @@ def _source(
 
 
 def _copies_around(source: Path, request: SourceRequest, reading: SourceReading) -> Path | None:
-    """The folder of a tuning that contains this source as a copy, if the database is not in that folder."""
+    """The folder around a source to which an earlier run of mlgokit copied it, unless the database is in there too."""
     folder = source.parent
     if folder not in reading.copies:
         around = (parent for parent in folder.parents if not request.root.is_relative_to(parent))

@@ -39,8 +39,8 @@ class CompileCommand:
     Attributes:
         directory: absolute working directory.
         file: absolute path of the source; not resolved, and possibly missing.
-        arguments: its words, the compiler first; response files in the build folder are expanded.
-        output: the absolute path of what it made, if it made an object: the entry's ``output``, else by
+        arguments: words of the command, the compiler first; response files in the build folder are expanded.
+        output: absolute path of the object, if the command makes one: the entry's ``output``, else by
             :func:`output_of`.
         index: its position in the database, from 0.
     """
@@ -61,7 +61,7 @@ class MalformedCommand:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Counted:
+class _CountingFile:
     """A file that counts what was read, and limits the size of an entry."""
 
     file: IO[bytes]
@@ -96,7 +96,7 @@ class _Container:
     key: str = ""
 
     def add(self, item: object) -> None:
-        """Append an element."""
+        """Append an element, or store it under the last key."""
         if isinstance(self.value, dict):
             self.value[self.key] = item
         else:
@@ -115,9 +115,9 @@ def read_compile_commands(path: Path) -> Iterator[CompileCommand | MalformedComm
     try:
         with path.open("rb") as file:
             folder = path.resolve().parent
-            for index, entry in enumerate(_entries(_Counted(file=file, path=path))):
+            for index, entry in enumerate(_entries(_CountingFile(file=file, path=path))):
                 try:
-                    yield _command(entry, index=index, folder=folder)
+                    yield _parse_entry(entry, index=index, folder=folder)
                 except ValueError as error:
                     yield MalformedCommand(index=index, reason=str(error))
     except OSError as error:
@@ -187,18 +187,18 @@ def output_of(arguments: Sequence[str], file: Path) -> str | None:
 
 
 def names_source(command: CompileCommand, word: str) -> bool:
-    """Whether an input of a command is its source."""
+    """Whether a word of a command, as a path, is the source of its entry."""
     return posixpath.normpath(command.directory / word) == str(command.file)
 
 
 def source_word(command: CompileCommand) -> str:
-    """The source as it is spelled in the command, else its path."""
+    """The source of an entry as its command spells it; its absolute path if the command does not have it."""
     inputs = (unit.words[0] for unit in driver_units(command.arguments[1:]) if unit.kind == "input")
     named = [word for word in inputs if names_source(command, word)]
     return named[-1] if named else str(command.file)
 
 
-def _entries(file: _Counted) -> Iterator[object]:
+def _entries(file: _CountingFile) -> Iterator[object]:
     """Yield the elements of the array in a file; values in them other than strings become ``None``."""
     stack: list[_Container] = []
     try:
@@ -230,8 +230,8 @@ def _entries(file: _Counted) -> Iterator[object]:
         ) from error
 
 
-def _command(entry: object, *, index: int, folder: Path) -> CompileCommand:
-    """Parse an entry."""
+def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
+    """Parse an entry of the database; ``folder`` is the database's own."""
     if not isinstance(entry, dict):
         raise ValueError("expected an object with directory, file and command")  # noqa: TRY004  (one kind for all)
     values = cast("dict[str, object]", entry)
@@ -263,13 +263,15 @@ def _command(entry: object, *, index: int, folder: Path) -> CompileCommand:
 
 
 def _text(values: dict[str, object], key: str) -> str:
+    """A string of an entry that a command line can hold."""
     value = values.get(key)
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{key}: expected text, found {'nothing' if key not in values else 'something else'}")
+        raise ValueError(f"{key}: expected text, found {'nothing' if key not in values else 'another kind of value'}")
     return _check_text(value, key)
 
 
 def _check_text(text: str, key: str) -> str:
+    """Refuse text that no command line can hold, such as one with a NUL."""
     try:
         usable = b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

@@ -63,9 +63,9 @@ class ImportedCommands:
         repeated: number of repeated commands.
         unwanted: number of commands that the filter excluded.
         without_code: number of commands that make no code.
-        baseline: what sizes of the modules are compared with: compiler, version and levels.
-        options: of the build, those that were left out and those that make another program than the shipped one.
-        fits: how profiles fit, for each module with one.
+        baseline: description of the baseline of the modules: compiler, version and optimization levels.
+        options: counts of the build's options that were left out, or are kept and instrument the program.
+        fits: fit of the profile, for each module that has one.
     """
 
     imported: Imported
@@ -84,10 +84,18 @@ class ImportedCommands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What the compiler says about the commands; ``sources`` is their number, ``target`` what modules are for.
+    """What all jobs of an import have in common.
 
-    ``profile`` says where the profile is that an option of a command that ran in some folder names, counted from
-    ``folder``; ``for_link`` is that of :func:`import_commands`.
+    Attributes:
+        toolchain: LLVM installation whose clang makes the bitcode.
+        answers: the driver's answers by key of the dry run.
+        sources: number of sources and failures.
+        held_out: whether the modules are kept out of training.
+        target: triple of the modules.
+        profile: copies the profile that an option names, for a command of a working directory; returns its path in
+            the corpus.
+        folder: absolute path of the corpus.
+        for_link: as in :func:`import_commands`.
     """
 
     toolchain: Toolchain
@@ -125,18 +133,18 @@ def import_commands(
 
     Args:
         database: ``compile_commands.json``.
-        toolchain: whose clang makes the bitcode.
+        toolchain: LLVM installation whose clang makes the bitcode.
         corpus_folder: where the corpus goes.
         project: first component of the modules' names; the build's folder by default.
-        level: in place of the build's own; a build at ``-O0`` needs one.
-        wanted: which commands; all by default.
+        level: optimization level in place of the build's own; a build at ``-O0`` needs one.
+        wanted: filter of the commands; all by default.
         held_out: keep the modules out of training.
         for_link: modules of sources with ``-flto`` say what the link reads of classes (the type metadata of vtables),
             as the build's bitcode does.
-        baseline: ``clang`` takes commands of any compiler, as what they would be for this clang; ``build`` those of a
-            clang only, as far as that can be known.
+        baseline: ``clang`` takes commands of any compiler, translated to this clang; ``build`` takes only commands of
+            a clang, as far as that can be known.
         target: triple or architecture of the modules; if left out, that of most commands.
-        any_database: take a corpus that was made of an earlier state of the database, and make it one of this.
+        any_database: accept a corpus that was made from an earlier state of the database, and update it.
         workers: how many compilers run at a time.
         limits: what one module may take.
         report: called after every module.
@@ -175,7 +183,7 @@ def import_commands(
             answers=answers,
             sources=surveyed.sources,
             held_out=held_out,
-            target=_target(surveyed, answers, target),
+            target=_choose_target(surveyed, answers, target),
             profile=ProfileCopies(corpus_folder=corpus_folder),
             folder=corpus_folder.absolute(),
             for_link=for_link,
@@ -200,7 +208,7 @@ def import_commands(
             jobs = _jobs(request, reading, plan)
             room = None if limits is None else limits.room
             write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources, room=room)
-        counts = dataclasses.replace(_counts(reading), notes=_notes(reading, toolchain))
+        counts = dataclasses.replace(_option_counts(reading), notes=_notes(reading, toolchain))
         write_options(corpus_folder, counts)
         return ImportedCommands(
             imported=writer.imported(),
@@ -229,8 +237,8 @@ def option_counts(database: Path, *, project: str | None = None) -> BuildOptionC
     request = source_request(database, project=project, level=None, wanted=CommandFilter())
     for source in read_sources(request, reading):
         if isinstance(source, BuildSource):
-            _count(reading, source, ())
-    return _counts(reading)
+            _count_options(reading, source, ())
+    return _option_counts(reading)
 
 
 def lto_kinds(database: Path | None) -> dict[Lto, int]:
@@ -252,7 +260,7 @@ def lto_by_module(database: Path, *, project: str | None = None, level: Level | 
     }
 
 
-def _target(surveyed: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
+def _choose_target(surveyed: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
     """The single target of a corpus: the requested one, else that of most commands."""
     counts: Counter[str] = Counter()
     triples: dict[str, str] = {}
@@ -299,14 +307,14 @@ def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _count(reading: SourceReading, source: BuildSource, unknown: Sequence[str]) -> None:
+def _count_options(reading: SourceReading, source: BuildSource, unknown: Sequence[str]) -> None:
     reading.commands += 1
     reading.unknown.update(unknown)
     reading.dropped.update({*source.call.dropped, *unknown})
     reading.foreign.update(set(source.call.foreign))
 
 
-def _counts(reading: SourceReading) -> BuildOptionCounts:
+def _option_counts(reading: SourceReading) -> BuildOptionCounts:
     return BuildOptionCounts(
         commands=reading.commands,
         left_out=dict(reading.dropped.most_common()),
@@ -316,14 +324,14 @@ def _counts(reading: SourceReading) -> BuildOptionCounts:
 
 
 def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Generator[FrontEndJob | ModuleFailure]:
-    """Make a job for each source about which the compiler can be asked; count the options of commands."""
+    """Make a job, or a failure, for each source; count the options of the commands."""
     for source in read_sources(request, reading):
         if isinstance(source, ModuleFailure):
             yield source
             continue
         dry = plan.answers[dry_run_key(source.options)]
         unknown = [" ".join(option.words) for option in source.options.essential if option in dry.unknown]
-        _count(reading, source, unknown)
+        _count_options(reading, source, unknown)
         words = (*dry.front_end, *source.options.paths)
         reason = why_refused(source, dry)
         if reason is None and target_family(target_of(dry)) != target_family(plan.target):
@@ -339,13 +347,14 @@ def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Genera
 
 
 def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, words: tuple[str, ...]) -> FrontEndJob:
+    """Make the front-end job of a source from the ``words`` for its front end; profiles are copied into the corpus."""
     options = source.options
     relative = os.path.relpath(source.file, request.root)
 
     def place(option: Option) -> str:
         return plan.profile(option, options.directory)
 
-    def whole(option: Option) -> str:
+    def absolute(option: Option) -> str:
         return str(plan.folder / place(option))
 
     # In counters of the front end a local function has the name of its file in front.
@@ -361,7 +370,13 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
         held_out=plan.held_out,
         source="/".join(part for part in PurePosixPath(relative).parts if part != ".."),
         directory=options.directory,
-        front_end=(driver_path(plan.toolchain, options.driver), *with_profiles(words, whole), *named, *units, *after),
+        front_end=(
+            driver_path(plan.toolchain, options.driver),
+            *with_profiles(words, absolute),
+            *named,
+            *units,
+            *after,
+        ),
         input=("-x", source.call.source_language, source.call.input[-1]),
         command_line=with_profiles(dry.command_line, place),
     )

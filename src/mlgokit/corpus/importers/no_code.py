@@ -33,9 +33,9 @@ _FRONT_END_ACTIONS = re.compile(
 _POSSIBLE = re.compile(
     rf"^(?:{'|'.join(pattern for pattern, _ in _ACTIONS)}|{_FRONT_END_ACTIONS.pattern}|-x.*)$", re.MULTILINE
 )
-"""A line of which words have to have one for a command to make no code, unless its source is a header."""
+"""A command makes code if this matches none of its words, one a line, and its source is no header."""
 _HEADERS = frozenset({".h", ".hh", ".hp", ".hpp", ".hxx", ".h++", ".H", ".HPP", ".tcc"})
-_UNITS = re.compile(r".*-(user-header|system-header|header-unit-header)")
+_HEADER_UNITS = re.compile(r".*-(user-header|system-header|header-unit-header)")
 
 
 def why_no_code(command: CompileCommand) -> str | None:
@@ -62,7 +62,7 @@ def why_no_code(command: CompileCommand) -> str | None:
             language = "".join(unit.values) or unit.name[2:]
         elif (action := _action(unit)) is not None:
             return action
-    if _UNITS.fullmatch(language):
+    if _HEADER_UNITS.fullmatch(language):
         return f"it makes a header unit (-x {language})"
     named = f"-x {language}" if language.endswith("-header") else ""
     if language in {"", "none"} and command.file.suffix in _HEADERS:

@@ -99,7 +99,7 @@ def objects_in_parameters(path: Path, *, object_base: Path = Path()) -> Generato
 
 
 def _objects_of_link(words: Iterable[str], *, has_output: bool, object_base: Path) -> Generator[ObjectFile]:
-    """The inputs of a link; without ``-o``, all words count as objects, whatever their suffix."""
+    """The objects among the words of a link; without an output, every word that is no option counts as an object."""
     rest = iter(words)
     for word in rest:
         if word in {"-o", "--output"}:
@@ -113,6 +113,7 @@ def _is_output(word: str) -> bool:
 
 
 def _parameters(path: Path) -> Generator[str]:
+    """Read the parameters of a linker's parameter file, one a line, without quotes."""
     try:
         with path.open(encoding="utf-8", errors="surrogateescape") as file:
             while line := file.readline(LONGEST_LINE):
@@ -158,6 +159,7 @@ def objects_in_aquery(path: Path, *, object_base: Path = Path()) -> Generator[Ob
 
 
 def _link_words(action: dict[str, Any], path: Path) -> list[str]:
+    """The arguments of a link action of bazel, with those in its parameter files."""
     files = action.get("paramFiles", [])
     words: list[str] = []
     for part in [action, *cast("list[object]", files if isinstance(files, list) else [])]:
@@ -180,11 +182,11 @@ def objects_of_commands(
     """List the object of each compilation: its ``-o`` or ``output``, or clang's default name.
 
     Args:
-        commands: see :func:`mlgokit.corpus.importers.compile_commands.read_compile_commands`.
+        commands: commands from :func:`mlgokit.corpus.importers.compile_commands.read_compile_commands`.
         object_base: the folder that modules are named relative to; by default each command's own, as LLVM's
             ``extract_ir`` does.
-        build_folder: the folder in its place for an object that would have the name of an earlier one, as objects in
-            the folders of a recursive make do.
+        build_folder: names a module relative to this folder instead, if it would get the name of an earlier one, as
+            objects in the folders of a recursive make do.
     """
     # Hashes alone: about 100 bytes of memory for each object.
     paths: dict[int, int] = {}

@@ -34,8 +34,8 @@ LARGEST_COMMAND_LINE = 16 << 20
 OBJCOPY_SECONDS = 60.0
 
 _NO_OBJECT = "expected an object file, found no such file; build it first"
-_EMBED = "compile with -Xclang -fembed-bitcode=all"
-_APART = "import the objects that were linked into it"
+_EMBED_REMEDY = "compile with -Xclang -fembed-bitcode=all"
+_JOINED_REMEDY = "import the objects that were linked into it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +70,18 @@ def import_objects(
     """Make a corpus of the bitcode and options in object files, with little memory for any number of them.
 
     Args:
-        objects: see :mod:`mlgokit.corpus.importers.object_lists`.
+        objects: object files from a list of :mod:`mlgokit.corpus.importers.object_lists`.
         corpus_folder: where the corpus goes.
-        project: whose the modules are.
-        cmd_filter: a regular expression; modules none of whose options it is found in are left out.
+        project: name of the modules' project.
+        cmd_filter: regular expression; a module is left out if it is found in none of its options.
         distributed_thinlto: also copy the index that each module's ``-fthinlto-index=`` names.
-        index_base: the folder that these indices' paths are relative to, which is where the compilers ran; by default
-            that of each object, see :class:`ObjectFile`.
+        index_base: folder that the indices' paths are relative to, which is where the compilers ran; by default the
+            ``base`` of each :class:`ObjectFile`.
         cmd_section: name of the section with the options, ``segment,section`` for Mach-O; by default the format's own.
-        bitcode_section: the same for the bitcode.
-        llvm_objcopy: gets the sections out of formats that are not read here; both names must be given then.
-        workers: threads.
-        room: what the corpus may take of the disk; the usual if not given.
+        bitcode_section: name of the section with the bitcode, in the same form; by default the format's own.
+        llvm_objcopy: program that gets sections out of formats that are not read here; needs both section names.
+        workers: number of threads.
+        room: disk space that the corpus may take; the default limit if not given.
         report: called after every object.
 
     Raises:
@@ -103,7 +103,11 @@ def import_objects(
         llvm_objcopy=llvm_objcopy,
     )
     fields = description_fields(has_thinlto=distributed_thinlto)
-    remedy = _EMBED if cmd_filter is None else f"give another command filter than {cmd_filter!r:.200}, or {_EMBED}"
+    remedy = (
+        _EMBED_REMEDY
+        if cmd_filter is None
+        else f"give another command filter than {cmd_filter!r:.200}, or {_EMBED_REMEDY}"
+    )
     with locked(corpus_folder), corpus_writer(corpus_folder, fields, remedy=remedy) as writer:
         unique = first_of_each_name(objects, has_thinlto=distributed_thinlto)
         write_outcomes(writer, functools.partial(_import, shared), unique, workers=workers, room=room, report=report)
@@ -111,7 +115,7 @@ def import_objects(
 
 
 def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = False) -> Generator[ObjectFile]:
-    """Pass on the objects; one whose files would replace those of an earlier one gets a ``trouble``.
+    """Yield the objects; one with a bad name, or whose files would replace those of an earlier one, gets a ``trouble``.
 
     Names are stored as 64-bit hashes, which take about 70 bytes of memory for each object.
     """
@@ -119,7 +123,7 @@ def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = Fal
     for item in objects:
         # The index of module "a" stands where the bitcode of a module "a.thinlto" would.
         keys = {hash(name) for name in ((item.name, f"{item.name}.thinlto") if has_thinlto else (item.name,))}
-        trouble = item.trouble or _bad_name(item.name)
+        trouble = item.trouble or _why_bad_name(item.name)
         if not trouble and keys & seen:
             trouble = "expected a name of its own, found an earlier object of that name; give the base folder of all"
         if not trouble:
@@ -127,7 +131,7 @@ def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = Fal
         yield ObjectFile(name=item.name, path=item.path, base=item.base, trouble=trouble)
 
 
-def _bad_name(name: str) -> str:
+def _why_bad_name(name: str) -> str:
     """Why a name cannot be the name of a module; empty if it can. See :func:`mlgokit.corpus.corpus.load_corpus`."""
     if not name or any(part in {"", ".", ".."} for part in name.split("/")) or "\\" in name or "\0" in name:
         return f"expected a path without backslashes inside the build, found {name!r:.200}; rename the object"
@@ -137,6 +141,7 @@ def _bad_name(name: str) -> str:
 
 
 def _compile_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
+    """Compile the regular expression of the command filter."""
     try:
         return None if cmd_filter is None else re.compile(cmd_filter)
     except (re.error, RecursionError, OverflowError) as error:
@@ -170,34 +175,37 @@ def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
     names = SECTION_NAMES[sections.format]
     cmd = _single_piece(sections.command_lines, shared.cmd_section or names[0])
     bitcode = _single_piece(sections.bitcodes, shared.bitcode_section or names[1])
-    return _write(shared, item, options=_read_options(descriptor, cmd), descriptor=descriptor, bitcode=bitcode)
+    return _write_module(shared, item, options=_read_options(descriptor, cmd), descriptor=descriptor, bitcode=bitcode)
 
 
 def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
-    """The only section of that name; an error if there are several."""
+    """The only section of that name; an error if there are several, or none."""
     if not pieces:
-        raise InputError(f"expected a section {name}, found none, as in assembly; for C and C++ {_EMBED}")
+        raise InputError(f"expected a section {name}, found none, as in assembly; for C and C++ {_EMBED_REMEDY}")
     first, *others = pieces
     if others:
-        raise InputError(f"expected one section {name}, found {len(pieces)}, as after ld -r; {_APART}")
+        raise InputError(f"expected one section {name}, found {len(pieces)}, as after ld -r; {_JOINED_REMEDY}")
     return first
 
 
 def _read_options(descriptor: int, piece: Piece) -> bytes:
+    """Read the section with a module's options, each ended by a NUL byte."""
     if piece.size > LARGEST_COMMAND_LINE:
         raise InputError(f"expected at most {LARGEST_COMMAND_LINE} bytes of options, found {piece.size}")
     return read_bytes(descriptor, piece.offset, piece.size)
 
 
-def _write(shared: _Import, item: ObjectFile, *, options: bytes, descriptor: int, bitcode: Piece) -> Module:
+def _write_module(shared: _Import, item: ObjectFile, *, options: bytes, descriptor: int, bitcode: Piece) -> Module:
     """Check the options and the bitcode, and write the module's files."""
     words = options.decode("utf-8", "surrogateescape").split("\0")
     if shared.pattern is not None and not any(shared.pattern.search(word) for word in words):
         raise InputError(f"left out: no option matches {shared.pattern.pattern!r}")
     if (count := words.count("-cc1")) > 1:
-        raise InputError(f"expected the options of one module, found those of {count}, as after ld -r; {_APART}")
+        raise InputError(
+            f"expected the options of one module, found those of {count}, as after ld -r; {_JOINED_REMEDY}"
+        )
     if not bitcode.size:
-        raise InputError(f"expected bitcode, found an empty section, as of -fembed-bitcode=marker; {_EMBED}")
+        raise InputError(f"expected bitcode, found an empty section, as of -fembed-bitcode=marker; {_EMBED_REMEDY}")
     path = bitcode_path(shared.corpus_folder, item.name)
     with explain_write_errors(item.name, shared.corpus_folder):
         if shared.distributed_thinlto:
@@ -256,4 +264,4 @@ def _import_through_objcopy(shared: _Import, item: ObjectFile) -> Module:
         ):
             options = _read_options(cmd_descriptor, Piece(offset=0, size=os.fstat(cmd_descriptor).st_size))
             whole = Piece(offset=0, size=os.fstat(bitcode_descriptor).st_size)
-            return _write(shared, item, options=options, descriptor=bitcode_descriptor, bitcode=whole)
+            return _write_module(shared, item, options=options, descriptor=bitcode_descriptor, bitcode=whole)

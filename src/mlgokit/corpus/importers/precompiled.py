@@ -27,7 +27,7 @@ MACROS = "macros"
 _SUFFIXES = (".gch", ".pch")
 _MACROS = frozenset({"-D", "-U"})
 _TEXTS = frozenset({"-include", "-imacros"})
-_LATER = "import a database that has its command, or compile without it"
+_HEADER_REMEDY = "import a database that has its command, or compile without it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,10 @@ class HeaderText:
     """What a source includes in place of its precompiled headers.
 
     Attributes:
-        units: options, all of which only the front end reads.
+        units: options of the source's command that only the front end reads, with the headers' text in their place.
         after: macros that are defined only after the headers.
         made_by: the commands that make the headers, each after those that it uses; empty if only the text is known.
-        used: the command's options that stand for the headers.
+        used: options of the source's command that name the precompiled headers.
     """
 
     units: tuple[Option, ...]
@@ -87,10 +87,10 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
     Args:
         command: the command of a source, or of a header that includes another one.
         headers: the precompiled headers that the database makes.
-        made: headers that are being made, which do not stand for themselves.
+        made: precompiled headers that these commands make, which are not replaced by their own text.
 
     Raises:
-        ValueError: the text of one is not known, or other code would come of it.
+        ValueError: the text of a header is not known, or would give other code than the precompiled header.
     """
     if not headers and PRECOMPILED not in command.arguments:
         return None
@@ -115,7 +115,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
         if maker is None:
             texts.append(_option("-include", str(path.with_suffix(""))))
             continue
-        inner = _header_reads(maker, headers, made=made | {path})
+        inner = _header_options(maker, headers, made=made | {path})
         if inner.after:
             raise ValueError(
                 f"expected precompiled headers with the same macros, found {path.name} made with "
@@ -147,7 +147,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
     )
 
 
-def _header_reads(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
+def _header_options(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
     """The options with which a source includes the text of a precompiled header, which comes last."""
     words = without_wrappers(maker.arguments)
     if "-fpch-codegen" in words:
@@ -171,7 +171,7 @@ def _find_precompiled(unit: Option, command: CompileCommand, folders: Iterable[P
             return path
         raise ValueError(
             f"expected the text of the precompiled header {name}, found no command of the database that makes it, and "
-            f"no header of that name beside it; {_LATER}"
+            f"no header of that name beside it; {_HEADER_REMEDY}"
         )
     # A compiler's driver looks for one; its front end does not.
     for folder in folders if unit.name == "-include" and unit.words[0] != "-Xclang" else ():

@@ -25,7 +25,7 @@ from mlgokit.unpacking import inflate
 
 _SUFFIXES = {"cpp-output": ".i", "c++-cpp-output": ".ii"}
 _LONGEST_TEXT = 256 << 20
-_FRONT = ("-D", "-U", "-I", "-i", "-x", "-F", "--include")
+_PREPROCESSOR_OPTIONS = ("-D", "-U", "-I", "-i", "-x", "-F", "--include")
 """Options that make no sense for preprocessed text."""
 
 
@@ -63,16 +63,16 @@ def write_database(calls: Sequence[WrappedCall], path: Path, *, kept: Path | Non
     """Write the compilation database of a build.
 
     Args:
-        calls: of the project.
-        path: of the database.
-        kept: folder for preprocessed text, which is made anew if any is needed; without one there is none.
+        calls: the build's compiler calls that were recorded.
+        path: where the database goes.
+        kept: folder for preprocessed texts, replaced by this call; without it, sources that need one are left out.
 
     Raises:
         ReuseError: ``kept`` is a folder of someone else.
         StorageError: the disk is full or not writable.
     """
     if kept is not None:
-        _remove_kept(kept)
+        _remove_texts(kept)
     entries: list[dict[str, Any]] = []
     left_out: list[LeftOut] = []
     texts = 0
@@ -85,13 +85,13 @@ def write_database(calls: Sequence[WrappedCall], path: Path, *, kept: Path | Non
                 for source in call.sources
             ]
             continue
-        for index, (source, output) in enumerate(zip(call.sources, _objects(call), strict=False)):
+        for index, (source, output) in enumerate(zip(call.sources, _objects_of(call), strict=False)):
             lost = _why_lost(call, index)
             entry: dict[str, Any] = {"directory": str(call.folder), "output": str(output)}
             if not lost:
                 entries.append(entry | {"file": str(source), "arguments": [str(call.program), *call.words]})
             elif kept is not None and index < len(call.texts) and (packed := call.texts[index].text) is not None:
-                text = _keep(packed, kept, output.stem + _SUFFIXES[call.texts[index].language])
+                text = _save_text(packed, kept, output.stem + _SUFFIXES[call.texts[index].language])
                 entries.append(entry | {"file": str(text), "arguments": _words_of_text(call, index, text, output)})
                 texts += 1
             else:
@@ -108,9 +108,9 @@ def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
             continue
         words = list(call.words)
         if call.kind == "both":
-            objects = dict(zip(call.sources, _objects(call), strict=False))
+            objects = dict(zip(call.sources, _objects_of(call), strict=False))
             named = {path: str(made) for path, made in objects.items()}
-            # No source is left that it would be about.
+            # -x would be applied to objects.
             words = _without_language(words)
             words = [named.get(Path(os.path.normpath(call.folder / word)), word) for word in words]
         for output in call.outputs:
@@ -130,7 +130,7 @@ def describe_replaced_compilers(calls: Sequence[WrappedCall]) -> str:
     return f", in the place of the build's {' and '.join(names)}" if names else ""
 
 
-def _objects(call: WrappedCall) -> list[Path]:
+def _objects_of(call: WrappedCall) -> list[Path]:
     """The object of each source; if a call also links, the object has clang's default name for it."""
     if call.kind == "compile":
         return list(call.outputs)
@@ -145,6 +145,7 @@ def _objects(call: WrappedCall) -> list[Path]:
 
 
 def _without_language(words: Sequence[str]) -> list[str]:
+    """The words of a call without ``-x``."""
     return [word for unit in option_units(list(words)) if not unit[0].startswith("-x") for word in unit]
 
 
@@ -164,8 +165,8 @@ def _why_lost(call: WrappedCall, index: int) -> str:
     return f"{reason}, and its text was not kept: {text.reason}"
 
 
-def _keep(packed: Path, folder: Path, name: str) -> Path:
-    """Write preprocessed text into mlgokit's own folder, under a unique name."""
+def _save_text(packed: Path, folder: Path, name: str) -> Path:
+    """Unpack preprocessed text into a folder of mlgokit, under a name that is free there."""
     if not folder.exists():
         write_manifest(folder, kind="kept sources", config={}, toolchain=None, inputs={})
     path, number = folder / name, 1
@@ -182,7 +183,7 @@ def _keep(packed: Path, folder: Path, name: str) -> Path:
     return path
 
 
-def _remove_kept(folder: Path) -> None:
+def _remove_texts(folder: Path) -> None:
     """Remove the texts of an earlier recording."""
     if folder.exists() and not is_made_by_stage(folder):
         raise ReuseError(
@@ -196,5 +197,5 @@ def _remove_kept(folder: Path) -> None:
 def _words_of_text(call: WrappedCall, index: int, text: Path, output: Path) -> list[str]:
     """The command that compiles the preprocessed text of a source, without include paths and macros."""
     units = option_units(preprocessor_words(list(call.words), ""))
-    options = [word for unit in units if not unit[0].startswith(_FRONT) for word in unit]
+    options = [word for unit in units if not unit[0].startswith(_PREPROCESSOR_OPTIONS) for word in unit]
     return [str(call.program), *options, "-c", "-x", call.texts[index].language, str(text), "-o", str(output)]

@@ -61,20 +61,20 @@ def build_reference(
         if command is None:
             return "expected the build's command for it, found none; give the database that the corpus was made from"
         try:
-            return _object(command, folder, read, run)
+            return _compile_object(command, folder, read, run)
         except (InputError, ValueError) as error:
             return str(error)
 
     return build
 
 
-def _object(
+def _compile_object(
     command: CompileCommand,
     folder: Path,
     read: Callable[[CompileCommand], FrontEndCall],
     run: Callable[[FrontEndCall, CompileCommand, Sequence[str]], None],
 ) -> Path:
-    """Compile the object of a command."""
+    """Compile the object of a command, with the precompiled headers that it uses."""
     call = read(command)
     if missing := [option for option in call.dropped if not option.startswith("-flto")]:
         raise ValueError(f"the build's command has {', '.join(missing)}, which the corpus is made without")
@@ -97,7 +97,7 @@ def _run(
     toolchain: Toolchain,
     timeout_seconds: float,
 ) -> None:
-    """Run a call of the driver with another action, such as ``-c``, and check that it succeeds."""
+    """Run the front-end line of a call with the words of another action, such as ``-emit-obj``; raise if it fails."""
     language = call.source_language.removesuffix("-header")
     options = BuildOptions(
         directory=command.directory,

@@ -103,13 +103,13 @@ def find_sections(
         descriptor: an open regular file.
         where: its name in messages.
         cmd_section: name of the section with options, ``segment,section`` for Mach-O; by default the format's own.
-        bitcode_section: the same for bitcode.
+        bitcode_section: name of the section with bitcode, in the same form; by default the format's own.
 
     Returns:
-        Where they stand, or ``None`` if the format is not one that is read here.
+        Offsets and sizes of the sections, or ``None`` if the format is not one that is read here.
 
     Raises:
-        InputError: the file is damaged.
+        InputError: the file is damage_error.
         OSError: the file cannot be read.
     """
     size = os.fstat(descriptor).st_size
@@ -126,6 +126,8 @@ def find_sections(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
+    """An open object file of ``size`` bytes, with its name for errors."""
+
     descriptor: int
     size: int
     where: str
@@ -133,29 +135,29 @@ class _File:
     def read(self, offset: int, size: int) -> bytes:
         """Read exactly ``size`` bytes."""
         if offset + size > self.size:
-            raise self.damaged(f"{size} bytes at {offset}", f"the end of the file at {self.size}")
+            raise self.damage_error(f"{size} bytes at {offset}", f"the end of the file at {self.size}")
         data = os.pread(self.descriptor, size, offset)
         if len(data) != size:
-            raise self.damaged(f"{size} bytes at {offset}", f"{len(data)}")
+            raise self.damage_error(f"{size} bytes at {offset}", f"{len(data)}")
         return data
 
     def piece(self, name: bytes, offset: int, size: int) -> Piece:
         """The contents of a section, checked to lie within the file."""
         if offset + size > self.size:
             section = name.decode(errors="replace")
-            raise self.damaged(f"section {section} within {self.size} bytes", f"its end at {offset + size}")
+            raise self.damage_error(f"section {section} within {self.size} bytes", f"its end at {offset + size}")
         return Piece(offset=offset, size=size)
 
-    def damaged(self, expected: str, found: str) -> InputError:
-        """The error for a damaged file."""
+    def damage_error(self, expected: str, found: str) -> InputError:
+        """The error for a damage_error file."""
         return InputError(f"{self.where}: expected {expected}, found {found}; build the object again")
 
 
 def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
-    """Find sections; headers are read in chunks, so that a file that is all headers takes no more memory."""
+    """Find the sections of each name in an ELF file; headers are read in chunks, to bound the memory."""
     head = file.read(0, 52)
     if head[4] not in {1, 2} or head[5] not in {1, 2}:
-        raise file.damaged("ELF class and byte order 1 or 2", f"{head[4]} and {head[5]}")
+        raise file.damage_error("ELF class and byte order 1 or 2", f"{head[4]} and {head[5]}")
     word, order = head[4] * 4, "<" if head[5] == 1 else ">"
     header = np.frombuffer(file.read(0, 64 if word == 8 else 52), _elf_header(word, order))[0]
     section = _elf_section(word, order)
@@ -165,16 +167,18 @@ def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
     if begin == 0:
         return sections
     if entry != section.itemsize:
-        raise file.damaged(f"section headers of {section.itemsize} bytes", f"{entry}")
+        raise file.damage_error(f"section headers of {section.itemsize} bytes", f"{entry}")
     first = np.frombuffer(file.read(begin, entry), section)[0]
     count = count or int(first["size"])
     names_index = int(first["link"]) if names_index == _SHN_XINDEX else names_index
     if begin + count * entry > file.size:
-        raise file.damaged(f"{count} section headers within {file.size} bytes", f"their end at {begin + count * entry}")
+        raise file.damage_error(
+            f"{count} section headers within {file.size} bytes", f"their end at {begin + count * entry}"
+        )
     if names_index >= count:
-        raise file.damaged(f"the section with names among {count}", f"number {names_index}")
+        raise file.damage_error(f"the section with names among {count}", f"number {names_index}")
     table = np.frombuffer(file.read(begin + names_index * entry, entry), section)[0]
-    strings = _names(file, int(table["offset"]), int(table["size"]))
+    strings = _read_names(file, int(table["offset"]), int(table["size"]))
     for start in range(0, count, HEADERS_AT_ONCE):
         number = min(HEADERS_AT_ONCE, count - start)
         headers = np.frombuffer(file.read(begin + start * entry, number * entry), section)
@@ -185,17 +189,19 @@ def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
 
 
 def _elf_piece(file: _File, name: bytes, header: Any) -> list[Piece]:
+    """The contents of a section by its header; none for a section without bytes in the file."""
     kind = int(header["type"])
     if kind in {_SHT_NULL, _SHT_NOBITS}:
         return []
     if int(header["flags"]) & _SHF_COMPRESSED:
-        raise file.damaged(f"section {name.decode(errors='replace')} as it is", "it compressed")
+        raise file.damage_error(f"section {name.decode(errors='replace')} as it is", "it compressed")
     return [file.piece(name, int(header["offset"]), int(header["size"]))]
 
 
-def _names(file: _File, offset: int, size: int) -> bytes:
+def _read_names(file: _File, offset: int, size: int) -> bytes:
+    """Read the string table of section names."""
     if size > LARGEST_NAMES:
-        raise file.damaged(f"at most {LARGEST_NAMES} bytes of section names", f"{size}")
+        raise file.damage_error(f"at most {LARGEST_NAMES} bytes of section names", f"{size}")
     return file.read(offset, size)
 
 
@@ -212,7 +218,7 @@ def _find_sections_by_name(offsets: npt.NDArray[Any], strings: bytes, name: byte
 
 
 def _elf_header(word: int, order: str) -> np.dtype[Any]:
-    """Read the needed fields of the file header."""
+    """The dtype of an ELF file header's needed fields, for words of 4 or 8 bytes and byte order ``<`` or ``>``."""
     fields = {"sections": (40, 8), "entry_size": (58, 2), "count": (60, 2), "names": (62, 2)}
     if word == 4:
         fields = {"sections": (32, 4), "entry_size": (46, 2), "count": (48, 2), "names": (50, 2)}
@@ -220,7 +226,7 @@ def _elf_header(word: int, order: str) -> np.dtype[Any]:
 
 
 def _elf_section(word: int, order: str) -> np.dtype[Any]:
-    """Read the needed fields of a section header."""
+    """The dtype of an ELF section header's needed fields, for words of 4 or 8 bytes and byte order ``<`` or ``>``."""
     fields = {"name": (0, 4), "type": (4, 4), "flags": (8, 8), "offset": (24, 8), "size": (32, 8), "link": (40, 4)}
     if word == 4:
         fields = {"name": (0, 4), "type": (4, 4), "flags": (8, 4), "offset": (16, 4), "size": (20, 4), "link": (24, 4)}
@@ -240,20 +246,21 @@ def _fields(fields: dict[str, tuple[int, int]], order: str, size: int) -> np.dty
 
 
 def _find_mach_o(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
+    """Find the sections of each name, ``segment,section``, in a Mach-O file."""
     order, word = _MACH_MAGICS[file.read(0, 4)]
     wide = word == 8
     begin = 32 if wide else 28
     head = file.read(0, begin)
     count, size = _number(head, 16, 4, order), _number(head, 20, 4, order)
     if size > LARGEST_COMMANDS:
-        raise file.damaged(f"at most {LARGEST_COMMANDS} bytes of load commands", f"{size}")
+        raise file.damage_error(f"at most {LARGEST_COMMANDS} bytes of load commands", f"{size}")
     commands = file.read(begin, size)
     sections: list[list[Piece]] = [[] for _ in names]
     offset = 0
     for _ in range(count):
         length = _number(commands, offset + 4, 4, order)
         if length < 8 or offset + length > size:
-            raise file.damaged(f"load commands within {size} bytes", f"one of {length} bytes at {offset}")
+            raise file.damage_error(f"load commands within {size} bytes", f"one of {length} bytes at {offset}")
         if _number(commands, offset, 4, order) == (_LC_SEGMENT_64 if wide else _LC_SEGMENT):
             _scan_segment(file, commands[offset : offset + length], order, wide=wide, names=names, sections=sections)
         offset += length
@@ -268,7 +275,7 @@ def _scan_segment(
     size_at, size_width, offset_at, flags_at = (40, 8, 48, 64) if wide else (36, 4, 40, 56)
     count = _number(segment, count_at, 4, order) if len(segment) >= header else 0
     if len(segment) < header or header + count * entry > len(segment):
-        raise file.damaged(f"{count} sections in a load command", f"{len(segment)} bytes")
+        raise file.damage_error(f"{count} sections in a load command", f"{len(segment)} bytes")
     for begin in range(header, header + count * entry, entry):
         section, owner = (segment[at : at + 16].partition(b"\0")[0] for at in (begin, begin + 16))
         name = owner + b"," + section
@@ -279,23 +286,26 @@ def _scan_segment(
 
 
 def _find_coff(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
+    """Find the sections of each name in a COFF file, also one with more than 65,279 sections (``/bigobj``)."""
     head = file.read(0, min(56, file.size))
     sections: list[list[Piece]] = [[] for _ in names]
     if head[:4] == _BIG_COFF:
         if len(head) < 56 or _number(head, 4, 2) < 2:
-            raise file.damaged("a COFF header of 56 bytes, version 2", f"{len(head)} bytes")
+            raise file.damage_error("a COFF header of 56 bytes, version 2", f"{len(head)} bytes")
         begin, count, symbols, symbol_size = 56, _number(head, 44, 4), _number(head, 48, 4), 20
         strings_at = symbols + symbol_size * _number(head, 52, 4)
     else:
         if len(head) < 20:
-            raise file.damaged("a COFF header of 20 bytes", f"{len(head)}")
+            raise file.damage_error("a COFF header of 20 bytes", f"{len(head)}")
         begin, count, symbols = 20 + _number(head, 16, 2), _number(head, 2, 2), _number(head, 8, 4)
         strings_at = symbols + 18 * _number(head, 12, 4)
     if begin + 40 * count > file.size:
-        raise file.damaged(f"{count} section headers within {file.size} bytes", f"their end at {begin + 40 * count}")
+        raise file.damage_error(
+            f"{count} section headers within {file.size} bytes", f"their end at {begin + 40 * count}"
+        )
     strings = b""
     if symbols:
-        strings = _names(file, strings_at, _number(file.read(strings_at, 4), 0, 4))
+        strings = _read_names(file, strings_at, _number(file.read(strings_at, 4), 0, 4))
     for start in range(0, count, HEADERS_AT_ONCE):
         number = min(HEADERS_AT_ONCE, count - start)
         headers = file.read(begin + 40 * start, 40 * number)

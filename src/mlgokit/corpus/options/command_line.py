@@ -1,9 +1,9 @@
 """Extraction of the options that compile a module's bitcode from the driver's dry run.
 
-``clang -###`` prints the ``-cc1`` line of a compilation. Of it a module keeps what decides how IR becomes an object,
-which is also what LLVM itself puts into the ``.llvmcmd`` section minus what only the front end reads: files, macros,
-include folders and paths of the machine (:func:`mlgokit.compiler.options.safety.is_left_out`). So the same options
-serve in any folder.
+``clang -###`` prints the ``-cc1`` line of a compilation. A module keeps the options that decide how IR becomes an
+object: those that LLVM puts into the ``.llvmcmd`` section, without those that only the front end reads, such as files,
+macros, include folders and paths of the machine (:func:`mlgokit.compiler.options.safety.is_left_out`). So the same
+options serve in any folder.
 """
 
 import os
@@ -19,19 +19,19 @@ from mlgokit.errors import ToolError
 _SECONDS = 60.0
 _MOST_BYTES = 1 << 22
 """Limit on the driver's output; a line has all features of the target, hundreds for RISC-V, and all files of a link."""
-_MADE_ANEW = frozenset({"-o", "-emit-llvm-only", "-emit-codegen-only", "-fsyntax-only"})
-"""Options for output and action, which each compilation sets itself."""
-_FRONT_END_ANEW = _MADE_ANEW | frozenset(
+_SET_BY_COMPILATION = frozenset({"-o", "-emit-llvm-only", "-emit-codegen-only", "-fsyntax-only"})
+"""Options for output and action, which each compilation of bitcode sets itself."""
+_SET_BY_FRONT_END = _SET_BY_COMPILATION | frozenset(
     ["-emit-obj", "-emit-llvm-bc", "-emit-llvm-uselists", "-x", "-main-file-name", "-fmodules-cache-path="]
 )
-"""For a source also its language and name, and the folder of compiled modules, which is one of ours."""
+"""Options that each front-end run sets itself: also those for the source's language and name, and the module cache."""
 
 
 def ask_driver(
     driver: str | os.PathLike[str], words: Sequence[str], *, folder: Path | None, env: Mapping[str, str] | None = None
 ) -> process.Completed:
     """Let the driver print the commands that it would run for these words (``-###``)."""
-    # First, because after a `--` it would be the name of a file, and the driver would do what it is only to tell.
+    # First, because after a `--` it would be a file name, and the driver would run the commands.
     argv = [driver, "-###", *words]
     return process.run(argv, timeout_seconds=_SECONDS, cwd=folder, env=env, stderr_bytes=_MOST_BYTES)
 
@@ -81,7 +81,7 @@ def options_for_ir(words: Sequence[str]) -> tuple[str, ...]:
     return spell_options(
         option
         for option in parse_options(words[:-1])
-        if not is_left_out(option) and option.kind != "input" and option.name not in _MADE_ANEW
+        if not is_left_out(option) and option.kind != "input" and option.name not in _SET_BY_COMPILATION
     )
 
 
@@ -95,4 +95,4 @@ def options_for_source(words: Sequence[str]) -> tuple[str, ...]:
         >>> options_for_source(["-cc1", "-emit-obj", "-D", "A", "-Oz", "-o", "a.o", "-x", "c", "a.c"])
         ('-cc1', '-D', 'A', '-Oz')
     """
-    return spell_options(option for option in parse_options(words[:-1]) if option.name not in _FRONT_END_ANEW)
+    return spell_options(option for option in parse_options(words[:-1]) if option.name not in _SET_BY_FRONT_END)

@@ -176,7 +176,7 @@ def path_of(unit: Option) -> Option | None:
 
 
 def front_end_paths(words: tuple[str, ...]) -> Iterator[Option]:
-    """All such options of a command in the order of ``clang -cc1``, where those passed by ``-Xclang`` come last.
+    """The options of a command that only the front end reads, those passed by ``-Xclang`` last, as ``-cc1`` gets them.
 
     Raises:
         ValueError: as :func:`path_of` does.

@@ -26,8 +26,13 @@ _ATTEMPTS = 4
 class BuildOptions:
     """The common options of commands that differ only in their sources.
 
-    ``paths`` are those that only the front end reads, as words of ``-cc1``; ``essential`` are the others, which are the
-    key of a dry run.
+    Attributes:
+        directory: working directory of the commands.
+        driver: ``clang`` or ``clang++``.
+        paths: options that only the front end reads, as words of ``-cc1``.
+        essential: all other options.
+        language: ``c`` or ``c++``.
+        named: ``-x`` and a language if the commands have them, else empty.
     """
 
     directory: Path
@@ -49,7 +54,7 @@ class DryRun:
 
 
 def dry_run_key(options: BuildOptions) -> tuple[object, ...]:
-    """Everything that the driver's answer depends on."""
+    """The options that the driver's answer depends on; commands with equal keys need one dry run."""
     return options.directory, options.driver, options.essential, options.language, options.named
 
 
@@ -84,7 +89,7 @@ def _dry_run(toolchain: Toolchain, options: BuildOptions) -> DryRun:
             env=front_end_environment(),
         )
         if done.returncode == 0:
-            return _check(done.stderr, unknown)
+            return _parse_dry_run(done.stderr, unknown)
         rejected = _rejected_options(done.stderr, known)
         if not rejected:
             reason = "the driver did not finish in time" if done.timed_out else first_error(done.stderr)
@@ -105,7 +110,7 @@ def _rejected_options(stderr: str, options: Sequence[Option]) -> tuple[Option, .
     )
 
 
-def _check(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
+def _parse_dry_run(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
     """Parse the output of a dry run; refuse options that extraction does not support."""
     try:
         words = read_dry_run(stderr)

@@ -19,8 +19,8 @@ class CommandLineEdits:
     """Edits of command lines; made by :func:`command_line_edits`.
 
     Attributes:
-        add: options that are appended.
-        delete: options to delete: all of that name, or, if it has a value, only those with that value.
+        add: options to append.
+        delete: options to delete: all of that name, or, if a value is given, only those with that value.
         replace: new values for all options of the same name, wherever they are and however they are spelled.
     """
 
@@ -63,7 +63,7 @@ def command_line_edits(
         UsageError: a text is not an option, a replacement has no value, or two changes contradict each other.
     """
     edits = CommandLineEdits(
-        add=_options(add, "add"), delete=_options(delete, "delete"), replace=_options(replace, "replace")
+        add=_parse_edits(add, "add"), delete=_parse_edits(delete, "delete"), replace=_parse_edits(replace, "replace")
     )
     for option in edits.replace:
         if not _has_value(option):
@@ -128,10 +128,13 @@ def command_line_to_compile(
     ]
     reason = check_options((option for option, by_user in kept if not by_user), folder=folder)
     root = folder.absolute()
-    return ("-cc1", *(word for option, by_user in kept for word in _place(option, root, by_user=by_user))), reason
+    return (
+        "-cc1",
+        *(word for option, by_user in kept for word in _place_profile(option, root, by_user=by_user)),
+    ), reason
 
 
-def _place(option: Option, folder: Path, *, by_user: bool) -> tuple[str, ...]:
+def _place_profile(option: Option, folder: Path, *, by_user: bool) -> tuple[str, ...]:
     """An option's words, with a path of the corpus made absolute."""
     if by_user or not names_a_profile(option) or not any(option.values):
         return option.words
@@ -164,6 +167,7 @@ def _apply(options: Sequence[Option], edits: CommandLineEdits, where: str) -> li
 
 
 def _matches(option: Option, deletion: Option) -> bool:
+    """Whether an option is to be deleted: it has the name, and the value if one is given."""
     return option.name == deletion.name and (not _has_value(deletion) or option.values == deletion.values)
 
 
@@ -171,7 +175,8 @@ def _has_value(option: Option) -> bool:
     return any(option.values)
 
 
-def _options(texts: Iterable[str], kind: str) -> tuple[Option, ...]:
+def _parse_edits(texts: Iterable[str], kind: str) -> tuple[Option, ...]:
+    """Parse the user's texts of one kind of edit: ``add``, ``delete`` or ``replace``."""
     options: list[Option] = []
     for text in texts:
         try:

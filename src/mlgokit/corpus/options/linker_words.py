@@ -76,10 +76,10 @@ class LinkOptions:
     """A translated command line of a linker.
 
     Attributes:
-        options: for ``clang -cc1``, which comes first among them.
+        options: words for clang, beginning with ``-cc1``.
         kept: words of the linker, each with the options that replace it.
-        defaults: those of the options that express lld's defaults.
-        dropped: words of the linker, each with the reason why it became nothing.
+        defaults: the options that express lld's defaults.
+        dropped: words of the linker without an option for clang, each with the reason.
     """
 
     options: Words
@@ -103,7 +103,7 @@ def translate_linker(words: Sequence[str], *, triple: str | None = None, profile
     Args:
         words: the linker's options and inputs.
         triple: the target; if it is not known, the one that ``-m`` stands for.
-        profile_kinds: see :attr:`Toolchain.wants_profile_kinds`.
+        profile_kinds: whether an option for a profile needs its kind beside it (:attr:`Toolchain.wants_profile_kinds`).
 
     Example:
         >>> found = translate_linker(["-pie", "--lto-O3", "-mllvm", "-inline-threshold=5", "--gc-sections", "a.o"])
@@ -130,7 +130,7 @@ def translate_linker(words: Sequence[str], *, triple: str | None = None, profile
             kind = _CONTEXT_SENSITIVE if profile_kinds and options[0].startswith(_COUNTERS) else ()
             kept.append((word, (*options, *kind)))
         else:
-            dropped.append((word, _reason(word)))
+            dropped.append((word, _why_dropped(word)))
     if level in {"0", "1"}:
         # args::getCGOptLevel in lld/Common/Args.cpp; clang derives the code generator's level from -O.
         dropped.append((f"code generation at level 2 with -O{level}", _NOT_IN_CLANG))
@@ -180,6 +180,7 @@ def _translate(word: str) -> Words:
 
 
 def _llvm_option(word: str) -> Words:
+    """The options of ``clang -cc1`` for an LLVM option that the linker was given (``-mllvm``), if any."""
     name, _, value = word.lstrip("-").partition("=")
     if name == "mattr":
         return tuple(part for feature in value.split(",") for part in ("-target-feature", feature))
@@ -195,7 +196,7 @@ def _spell(option: str, value: str) -> Words:
     return (f"{option}{value}",) if option.endswith("=") else (option, value)
 
 
-def _reason(word: str) -> str:
+def _why_dropped(word: str) -> str:
     """Why a word of the linker has no translation."""
     if _ABOUT_CODE.match(word):
         return _NOT_IN_CLANG

@@ -81,7 +81,7 @@ def split_link_command(text: str) -> list[str]:
         ['../bin/clang++', '-flto=thin', 'a.o', '-o', 'a']
 
     Raises:
-        UsageError: there is no such command.
+        UsageError: no line of the text has a link command.
     """
     for line in reversed(text.replace("\\\n", " ").splitlines()):
         try:
@@ -102,9 +102,9 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
     """Translate a link command; a compiler driver is first asked for its call of the linker (``-###``).
 
     Args:
-        words: the command, see :func:`split_link_command`.
-        toolchain: its clang is asked in place of the compiler in the command.
-        folder: the build's, for response files.
+        words: words of the link command, from :func:`split_link_command`.
+        toolchain: LLVM installation whose clang is asked in place of the compiler in the command.
+        folder: folder of the build, for response files.
 
     Raises:
         UsageError: clang does not take the command.
@@ -141,7 +141,8 @@ def parse_override(words: Sequence[str], *, where: str) -> Words:
         ('-cc1', '-O3', '-vectorize-loops', '-vectorize-slp')
 
     Raises:
-        CorpusError: a word is neither, or the driver's options have no level.
+        CorpusError: a word is neither an option of ``clang -cc1`` nor a driver option whose meaning is known, or the
+            driver's options have no optimization level.
     """
     if "-cc1" in words[:1]:
         return tuple(words)
@@ -154,7 +155,7 @@ def parse_override(words: Sequence[str], *, where: str) -> Words:
         # No option has more words than these: -mllvm -name -mllvm value.
         option = parse_options(words[start : start + 4])[0]
         unit = next(driver_units(words[start : start + 2]), option)
-        if (fact := _fact(option, unit)) is not None:
+        if (fact := _driver_fact(option, unit)) is not None:
             facts |= fact
             start += len(unit.words)
         elif _is_for_cc1(option):
@@ -180,7 +181,7 @@ def parse_override(words: Sequence[str], *, where: str) -> Words:
     return (*options, *passed)
 
 
-def _fact(option: Option, unit: Option) -> dict[str, str] | None:
+def _driver_fact(option: Option, unit: Option) -> dict[str, str] | None:
     """What a driver option sets: level, relocation model or target; ``None`` for any other option.
 
     Args:
@@ -200,6 +201,7 @@ def _fact(option: Option, unit: Option) -> dict[str, str] | None:
 
 
 def _is_for_cc1(option: Option) -> bool:
+    """Whether ``clang -cc1`` takes the option as it is; a driver's ``-O`` has a translation of its own."""
     known = option.kind not in {"unknown", "input"} or option.name.startswith(f"{MLLVM} -")
     return known and option.name != "-O"
 
@@ -267,9 +269,9 @@ def _without_inputs(words: Iterable[str]) -> Iterator[str]:
     for word in rest:
         if word in _DRIVER_WITH_VALUE:
             value = next(rest, None)
-            if value is not None and (word in _PASSED_ON or _is_asked(word, value)):
+            if value is not None and (word in _PASSED_ON or _may_be_asked(word, value)):
                 yield from (word, value)
-        elif word.startswith("-") and not word.startswith("-Wl,-l") and (word[:2] == "-z" or _is_asked(word)):
+        elif word.startswith("-") and not word.startswith("-Wl,-l") and (word[:2] == "-z" or _may_be_asked(word)):
             yield word
         elif word.startswith("-") and not (may_be_left_out(word) or _FOR_THE_LINKER.fullmatch(word)):
             raise UsageError(
@@ -278,5 +280,5 @@ def _without_inputs(words: Iterable[str]) -> Iterator[str]:
             )
 
 
-def _is_asked(word: str, *values: str) -> bool:
+def _may_be_asked(word: str, *values: str) -> bool:
     return may_be_asked(Option(name=word, values=values, words=(word, *values), kind="driver"))

@@ -59,7 +59,7 @@ def options_of(level: Level, target: str | None = None) -> tuple[str, ...]:
 
 
 def options_made_with(recorded: Sequence[str]) -> tuple[str, ...] | None:
-    """The level and target of the options in a corpus's manifest; nothing for options that are not ours.
+    """The options in a corpus's manifest, if :func:`options_of` gives them for some level and target; else ``None``.
 
     Example:
         >>> options_made_with(options_of("O2", "riscv64-linux-gnu")) == options_of("O2", "riscv64-linux-gnu")
@@ -92,14 +92,14 @@ def extract_projects(
     Interrupted (:class:`KeyboardInterrupt`), it kills the compilers that run and keeps every finished module.
 
     Args:
-        projects: what to extract, see :func:`mlgokit.corpus.sources.projects.load_projects`.
-        toolchain: whose clang makes the bitcode.
-        sources_folder: see :func:`mlgokit.corpus.sources.fetch.prepare_sources`.
+        projects: projects to extract, from :func:`mlgokit.corpus.sources.projects.load_projects`.
+        toolchain: LLVM installation whose clang makes the bitcode.
+        sources_folder: folder that :func:`mlgokit.corpus.sources.fetch.prepare_sources` unpacked the sources to.
         corpus_folder: where the corpus goes.
-        level: of optimization, of all projects.
+        level: optimization level of all projects.
         target: triple that all projects are compiled for, whose headers are installed; the compiler's own if left out.
-        workers: how many compilers run at a time.
-        limits: what one module may take.
+        workers: number of compilers that run at a time.
+        limits: resource limits of one module's front end.
         report: called after every module.
 
     Raises:
@@ -175,9 +175,10 @@ def project_jobs(
     return [job for project in projects for job in _jobs(project, toolchain, sources_folder, options)]
 
 
-def _jobs(project: Project, toolchain: Toolchain, sources_folder: Path, given: Sequence[str]) -> list[FrontEndJob]:
+def _jobs(project: Project, toolchain: Toolchain, sources_folder: Path, options: Sequence[str]) -> list[FrontEndJob]:
+    """The front-end jobs of one project, one for each source."""
     root, names = project_sources(project, sources_folder=sources_folder)
-    command_line, front_end = _command_lines(project, toolchain, given, root=root, source=names[0])
+    command_line, front_end = _command_lines(project, toolchain, options, root=root, source=names[0])
     program = driver_words(project, toolchain)[0]
     return [
         FrontEndJob(
@@ -196,6 +197,7 @@ def _jobs(project: Project, toolchain: Toolchain, sources_folder: Path, given: S
 
 
 def _glob(root: Path, pattern: str, project: Project) -> set[Path]:
+    """The paths below ``root`` that match a glob of a project."""
     # Python 3.13 takes `x**` for `x*`.
     reason: object = "** is a whole part of a path"
     if all(part == "**" or "**" not in part for part in pattern.split("/")):
@@ -220,15 +222,18 @@ def input_words(project: Project, source: str) -> list[str]:
 
 
 def _command_lines(
-    project: Project, toolchain: Toolchain, given: Sequence[str], *, root: Path, source: str
+    project: Project, toolchain: Toolchain, options: Sequence[str], *, root: Path, source: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The ``-cc1`` options of all modules of a project: those for bitcode, and those for the source."""
+    """The ``-cc1`` options of all modules of a project: those that compile bitcode, and those of the front end.
+
+    The driver is asked once, for ``source``; ``options`` come before those of the project.
+    """
     if unit := next((unit for unit in driver_units(project.options) if not may_be_run(unit)), None):
         raise CorpusError(
             f"project {project.name!r}: options: expected options that only decide the code, found "
             f"{' '.join(word or 'an empty word' for word in unit.words)[:200]}; correct the list of projects"
         )
-    driver, *words = driver_words(project, toolchain, given)
+    driver, *words = driver_words(project, toolchain, options)
     words += [f"-ffile-prefix-map={root}=.", "-c", "-o", "module.o", *input_words(project, source)]
     done = ask_driver(driver, words, folder=root, env=front_end_environment())
     if done.returncode != 0:
@@ -237,14 +242,14 @@ def _command_lines(
             "correct the list of projects"
         )
     answer = read_dry_run(done.stderr)
-    options = options_for_ir(answer)
+    command_line = options_for_ir(answer)
     front_end = (
         *options_for_source(answer),
         *(word for folder in project.include for word in ("-I", folder)),
         *(word for macro in project.defines for word in ("-D", macro)),
     )
-    if (trouble := check_command_line(options) or check_front_end(front_end)) is not None:
+    if (trouble := check_command_line(command_line) or check_front_end(front_end)) is not None:
         raise CorpusError(
             f"project {project.name!r}: options: {trouble.partition(';')[0]}; correct the list of projects"
         )
-    return options, front_end
+    return command_line, front_end

@@ -46,10 +46,10 @@ def fetch_archive(
     """Return the archive's file in the cache, after downloading it if it is missing or damaged.
 
     Args:
-        archive: what to fetch.
-        cache_folder: see :func:`default_cache_folder`.
-        report: told bytes so far and in all (0 if the server does not say) as they arrive.
-        timeout_seconds: for the whole archive, all attempts together.
+        archive: the archive to download.
+        cache_folder: folder of the cache, such as :func:`default_cache_folder`.
+        report: called as bytes arrive, with their number and the total (0 if the server does not say).
+        timeout_seconds: deadline of the download, all attempts together.
 
     Raises:
         FetchError: no server gave the file, or it has another digest.

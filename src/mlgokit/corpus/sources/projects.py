@@ -88,17 +88,17 @@ class Project:
         name: first component of the names of its modules.
         language: of every source of the project.
         standard: value of ``-std=``.
-        held_out: kept out of training, to evaluate on.
+        held_out: whether it is kept out of training, to evaluate on.
         archive: where the sources come from.
         root: the project's folder within the archive; the paths below are relative to it.
         include: folders for ``-I``.
         defines: values of ``-D``.
         options: further options of the compiler.
         sources: globs of the sources; each file is one module.
-        exclude: globs of files that ``sources`` matches and that are not wanted.
+        exclude: globs of files that ``sources`` matches, but that are not compiled.
         generated: files to write beside the archive's.
         license: SPDX expression.
-        program: what the modules link to, if they do.
+        program: program that the modules are linked to, if they form one.
     """
 
     name: str
@@ -124,7 +124,7 @@ def load_projects(path: Path | None = None) -> tuple[Project, ...]:
         path: a TOML file; the list that comes with this package if left out.
 
     Raises:
-        CorpusError: names the project, the key and what was expected.
+        CorpusError: the list is malformed; the message names the project, the key and what was expected.
     """
     resource = importlib.resources.files("mlgokit.corpus.sources") / "projects.toml" if path is None else path
     top = load_table(resource, what="a list of projects")
@@ -153,7 +153,8 @@ def read_projects(top: TomlTable) -> tuple[Project, ...]:
 
 
 def _project(numbered: TomlTable) -> Project:
-    name = numbered.text("name", "a name of lower-case letters, digits and ._+-", fits=_fits(_NAME))
+    """Read a ``[[project]]``; the table's name for errors is its number, until the project's name is known."""
+    name = numbered.text("name", "a name of lower-case letters, digits and ._+-", fits=_matches(_NAME))
     table = TomlTable(value=numbered.value, where=f"project {name!r}")
     table.check_keys(set(Project.__dataclass_fields__))
     root = table.text("root", "a folder inside the archive", fits=stays_inside)
@@ -164,7 +165,7 @@ def _project(numbered: TomlTable) -> Project:
     return Project(
         name=name,
         language=cast("Language", language),
-        standard=table.text("standard", "a language standard like 'c++17' or 'gnu11'", fits=_fits(_STANDARD)),
+        standard=table.text("standard", "a language standard like 'c++17' or 'gnu11'", fits=_matches(_STANDARD)),
         held_out=table.flag("held_out"),
         archive=_archive(table.table("archive")),
         root=root,
@@ -188,6 +189,7 @@ def _project(numbered: TomlTable) -> Project:
 
 
 def _archive(table: TomlTable) -> Archive:
+    """Read the archive of a project."""
     table.check_keys(set(Archive.__dataclass_fields__))
     registry = table.text("registry", "'pypi' or 'debian'", fits=lambda text: text in {"pypi", "debian"})
     if registry == "pypi":
@@ -201,7 +203,7 @@ def _archive(table: TomlTable) -> Archive:
         package=table.text("package", "the name of a package", fits=bool),
         version=table.text("version", "a version", fits=bool),
         file=file,
-        sha256=table.text("sha256", "64 lower-case hexadecimal digits", fits=_fits(_SHA256)),
+        sha256=table.text("sha256", "64 lower-case hexadecimal digits", fits=_matches(_SHA256)),
     )
 
 
@@ -212,15 +214,17 @@ def _read_generated(table: TomlTable) -> GeneratedFile:
 
 
 def _program(table: TomlTable) -> Program:
+    """Read the program of a project."""
     table.check_keys({"name", "libraries", "runs"})
     return Program(
-        name=table.text("name", "the name of a program", fits=_fits(re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*"))),
+        name=table.text("name", "the name of a program", fits=_matches(re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*"))),
         libraries=table.texts("libraries", "libraries"),
         runs=tuple(_run(item) for item in table.tables("runs")),
     )
 
 
 def _run(table: TomlTable) -> ProgramRun:
+    """Read one test run of a program."""
     table.check_keys({"arguments", "stdin", "files"})
     return ProgramRun(
         arguments=table.texts("arguments", "words"),
@@ -229,7 +233,8 @@ def _run(table: TomlTable) -> ProgramRun:
     )
 
 
-def _fits(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+def _matches(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    """Make a predicate: whether a whole text matches the pattern."""
     return lambda text: pattern.fullmatch(text) is not None
 
 

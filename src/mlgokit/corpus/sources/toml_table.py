@@ -38,21 +38,21 @@ class TomlTable:
     def text(
         self, key: str, expected: str, *, default: str | None = None, fits: Callable[[str], bool] | None = None
     ) -> str:
-        """A string."""
+        """Read a string that ``fits``; ``expected`` describes it in the error."""
         value = self.value.get(key, default)
         if not isinstance(value, str) or "\0" in value or (fits is not None and not fits(value)):
             raise self.entry_error(key, expected)
         return value
 
     def flag(self, key: str) -> bool:
-        """A boolean; false if it is not given."""
+        """Read a boolean; false if it is not given."""
         value = self.value.get(key, False)
         if not isinstance(value, bool):
             raise self.entry_error(key, "true or false")
         return value
 
     def texts(self, key: str, expected: str, *, fits: Callable[[str], bool] | None = None) -> tuple[str, ...]:
-        """A list of strings; empty if it is left out."""
+        """Read a list of strings that all ``fits``; empty if it is left out."""
         value: object = self.value.get(key, [])
         if not isinstance(value, list):
             raise self.entry_error(key, f"a list of {expected}")
@@ -63,14 +63,14 @@ class TomlTable:
         return tuple(cast("list[str]", value))
 
     def number(self, key: str, expected: str, *, default: int, least: int = 0) -> int:
-        """A whole number."""
+        """Read a whole number of at least ``least``."""
         value = self.value.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise self.entry_error(key, expected)
         return value
 
     def word_lists(self, key: str, expected: str) -> tuple[tuple[str, ...], ...]:
-        """A list of lists of strings, none of them empty; empty if it is left out."""
+        """Read a list of lists of strings, none of them empty; empty if it is left out."""
         value: object = self.value.get(key, [])
         if not isinstance(value, list):
             raise self.entry_error(key, expected)
@@ -81,14 +81,14 @@ class TomlTable:
         return lists
 
     def table(self, key: str) -> "TomlTable":
-        """A table."""
+        """Read a table; it must be there."""
         value: object = self.value.get(key)
         if not isinstance(value, dict):
             raise self.entry_error(key, "a table")
         return TomlTable(value=cast("dict[str, Any]", value), where=f"{self.where}: {key}")
 
     def tables(self, key: str) -> list["TomlTable"]:
-        """A list of tables; empty if it is left out."""
+        """Read a list of tables; empty if it is left out."""
         value: object = self.value.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in cast("list[object]", value)):
             raise self.entry_error(key, "a list of tables")
@@ -101,10 +101,10 @@ def load_table(path: Path | Traversable, *, what: str) -> TomlTable:
 
     Args:
         path: path of the file.
-        what: what it should be, for the error.
+        what: description of the file, for the error.
 
     Raises:
-        CorpusError: it cannot be read, or is no TOML.
+        CorpusError: the file cannot be read, or is no TOML.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -70,9 +70,9 @@ def unpack_archive(
     permissions and times are not taken over.
 
     Args:
-        archive_path: the archive.
-        folder: where to; replaced if another archive was unpacked there.
-        subtree: unpack only what is below this folder of the archive.
+        archive_path: path of the archive.
+        folder: folder to unpack to; replaced if another archive was unpacked there.
+        subtree: unpack only files below this folder of the archive.
         generated: texts of further files, by path within ``folder``.
 
     Raises:
@@ -126,6 +126,7 @@ def _read_stamp(folder: Path) -> Any:
 
 
 def _unpack(archive_path: Path, folder: Path, *, subtree: str) -> None:
+    """Write the files of an archive below ``subtree`` to ``folder``; links become copies once all files are there."""
     limit = min(MAX_BYTES, max(archive_path.stat().st_size, 1 << 16) * MAX_RATIO)
     links: dict[str, str] = {}
     written = files = 0
@@ -208,6 +209,7 @@ def _entries(archive_path: Path) -> Iterator[_Entry]:
 
 
 def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
+    """The members of a tar archive, compressed or not."""
     with contextlib.ExitStack() as stack:
         with _as_fetch_error(archive_path):
             stream = BoundedStream(
@@ -223,7 +225,7 @@ def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
                 member = archive.next()
                 stream.left = None
                 archive.members.clear()  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
-                if len(archive.pax_headers) > _MOST_GLOBAL_HEADERS or _size(archive.pax_headers) > LONGEST_READ:
+                if len(archive.pax_headers) > _MOST_GLOBAL_HEADERS or _header_size(archive.pax_headers) > LONGEST_READ:
                     raise ValueError("global headers that are too long")
             if member is None:
                 return
@@ -238,11 +240,13 @@ def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
                 yield _Entry(path=member.name, open=None)
 
 
-def _size(headers: Mapping[str, str]) -> int:
+def _header_size(headers: Mapping[str, str]) -> int:
+    """Number of characters in the global headers of a tar archive."""
     return sum(len(name) + len(value) for name, value in headers.items())
 
 
 def _decompress(archive_path: Path) -> IO[bytes]:
+    """Open an archive for reading, decompressed by its first bytes."""
     with archive_path.open("rb") as file:
         magic = file.read(6)
     kinds: Mapping[bytes, Callable[[Path], Any]] = {
@@ -260,6 +264,7 @@ def _open_xz(path: Path) -> IO[bytes]:
 
 
 def _zip_entries(archive_path: Path) -> Iterator[_Entry]:
+    """The members of a zip archive."""
     with contextlib.ExitStack() as stack:
         with _as_fetch_error(archive_path):
             size = archive_path.stat().st_size

@@ -10,7 +10,7 @@ from mlgokit.compiler.reuse.trials import CODE_BYTES, IMAGE_BYTES, OVERRIDE, Out
 from mlgokit.errors import InputError
 from mlgokit.module import Module
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
-from mlgokit.tune.spaces.functions.rounds import MOST_TRIALS, plan_round, take
+from mlgokit.tune.spaces.functions.rounds import MOST_TRIALS, plan_round, record_outcomes
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, load_functions, save_functions
 
 SOME = np.array([(1, 0, 4), (2, 3, 0), (7, 0, 1)], OVERRIDE)
@@ -34,11 +34,11 @@ def module(*functions: FunctionState, seconds: float = 9.0) -> ModuleFunctions:
 
 def test_the_best_outcome_is_kept_and_of_equal_ones_that_with_fewer_overrides():
     one = function()
-    assert take(
+    assert record_outcomes(
         one, [outcome(math.inf), outcome(120.0), outcome(50.0, 3), outcome(60.0)], TrialConfig()
     ) == pytest.approx(math.log(100.01 / 50.01))
     assert (one.score, one.trials, one.gained, one.evictions, one.priorities) == (50.0, 4, 3, 40, 90)
-    assert take(one, [outcome(50.0, 2), outcome(50.0, 3)], TrialConfig()) == 0
+    assert record_outcomes(one, [outcome(50.0, 2), outcome(50.0, 3)], TrialConfig()) == 0
     assert (len(one.overrides), one.gained, one.trials) == (2, 3, 6)
 
 
@@ -59,11 +59,11 @@ def test_a_function_without_gains_is_left_alone_the_later_the_more_questions_it_
 def test_bytes_are_measured_by_the_first_trial_and_gains_are_bytes():
     one = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
     assert not one.exhausted
-    assert take(one, [outcome(80.0, 0), outcome(90.0), outcome(70.0)], IN_BYTES) == 10.0
+    assert record_outcomes(one, [outcome(80.0, 0), outcome(90.0), outcome(70.0)], IN_BYTES) == 10.0
     assert (one.plain, one.score, one.trials) == (80.0, 70.0, 3)
-    assert take(one, [outcome(75.0)], IN_BYTES) == 0.0
+    assert record_outcomes(one, [outcome(75.0)], IN_BYTES) == 0.0
     other = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
-    assert take(other, [outcome(math.inf, 0), outcome(60.0)], IN_BYTES) == 0.0
+    assert record_outcomes(other, [outcome(math.inf, 0), outcome(60.0)], IN_BYTES) == 0.0
     assert other.exhausted
     assert TrialConfig().in_bytes is False
     for weights in (CODE_BYTES, IMAGE_BYTES):
@@ -75,7 +75,7 @@ def test_bytes_are_not_bought_with_spills_in_deep_loops():
     deep = dataclasses.replace(outcome(60.0), cost=1e-9 * 200_000)
     near = dataclasses.replace(outcome(90.0), cost=1e-9 * 1500)
     plain = dataclasses.replace(outcome(100.0, 0), cost=1e-9 * 500)
-    take(one, [plain, deep, near], IN_BYTES)
+    record_outcomes(one, [plain, deep, near], IN_BYTES)
     # A thousand more: one byte.
     assert (one.plain, one.score) == (100.0, pytest.approx(91.0))
 
@@ -87,12 +87,12 @@ def test_where_time_is_short_those_that_saved_most_bytes_in_a_second_come_first(
     rng = np.random.default_rng(1)
     assert [series.key for series in plan_round(in_bytes, both, rng)] == [1, 2, 3]
     for function, score in zip(functions, (99.0, 80.0, 99.5), strict=True):
-        take(function, [outcome(100.0, 0), outcome(score)], IN_BYTES)
+        record_outcomes(function, [outcome(100.0, 0), outcome(score)], IN_BYTES)
         function.seconds = 0.2
     assert [series.key for series in plan_round(in_bytes, both, rng)] == [2, 1]
     # The second saves nothing any more, and the first has its turn.
     for _ in range(5):
-        take(functions[1], [outcome(80.0, 0)] * 9, IN_BYTES)
+        record_outcomes(functions[1], [outcome(80.0, 0)] * 9, IN_BYTES)
     functions[1].seconds = 0.2
     assert next(series.key for series in plan_round(in_bytes, both, rng)) == 1
 
@@ -109,8 +109,8 @@ def test_in_a_module_of_thousands_the_largest_functions_are_looked_at_first():
     assert [series.key for series in first] == list(range(2000, 1800, -1))
     assert {len(series.trials) for series in first} == {2}
     for one in functions[1800:]:
-        take(one, [outcome(100.0, 0), outcome(99.9)], IN_BYTES)
-    take(functions[-1], [outcome(20.0)], IN_BYTES)
+        record_outcomes(one, [outcome(100.0, 0), outcome(99.9)], IN_BYTES)
+    record_outcomes(functions[-1], [outcome(20.0)], IN_BYTES)
     second = [series.key for series in plan_round(in_bytes, many, rng)]
     assert second[0] == 2000, "it saved most in a second"
     assert second[1:3] == [1800, 1799], "the others are expected to save more than what gave nothing"
@@ -135,7 +135,9 @@ def test_rounds_at_once_have_functions_of_their_own():
 
 def test_a_function_that_asks_nothing_is_left_alone():
     one = function()
-    take(one, [Outcome(seconds=0.02, score=100.0, evictions=0, priorities=0, overrides=Overrides())], TrialConfig())
+    record_outcomes(
+        one, [Outcome(seconds=0.02, score=100.0, evictions=0, priorities=0, overrides=Overrides())], TrialConfig()
+    )
     assert one.exhausted
 
 
@@ -159,7 +161,7 @@ def test_the_first_round_counts_questions_and_tries_the_earlier_plugin_and_the_p
     assert first.trials["eviction_flips"][0] == pytest.approx(0, abs=1e-9)
     assert first.trials["eviction_flips"][0] > 0
     assert first.trials["eviction_flips"][1] == 0
-    take(one, [outcome(90.0)] * 8, TrialConfig())
+    record_outcomes(one, [outcome(90.0)] * 8, TrialConfig())
     (later,) = plan_round(TrialConfig(), module(one), np.random.default_rng(1))
     assert (len(later.trials), later.score, len(later.base)) == (24, 90.0, 1)
     assert not later.trials["by_rule"].any()
@@ -167,7 +169,7 @@ def test_the_first_round_counts_questions_and_tries_the_earlier_plugin_and_the_p
 
 def test_only_the_wanted_problem_is_searched_and_time_is_bounded():
     one = function()
-    take(one, [outcome(90.0)] * 8, TrialConfig())
+    record_outcomes(one, [outcome(90.0)] * 8, TrialConfig())
     rng = np.random.default_rng(1)
     (series,) = plan_round(TrialConfig(priority=False), module(one), rng)
     assert not series.trials["priority_flips"].any()
@@ -223,7 +225,7 @@ def test_what_an_earlier_version_wrote_is_nothing_known(tmp_path: Path):
 
 def test_functions_are_saved_and_a_damaged_file_is_refused(tmp_path: Path):
     first, second = function(1), function(2**64 - 1)
-    take(first, [outcome(50.0, 3)], TrialConfig())
+    record_outcomes(first, [outcome(50.0, 3)], TrialConfig())
     second.overrides = Overrides(evictions=SOME[:1], priorities=SOME[1:])
     save_functions(tmp_path / "m", [first, second])
     found = load_functions(tmp_path / "m")
@@ -240,7 +242,7 @@ def test_functions_are_saved_and_a_damaged_file_is_refused(tmp_path: Path):
 
 def test_scores_that_another_compiler_measured_are_only_decisions_to_try(tmp_path: Path):
     one = function(1)
-    take(one, [outcome(50.0, 3)], TrialConfig())
+    record_outcomes(one, [outcome(50.0, 3)], TrialConfig())
     save_functions(tmp_path / "m", [one], measured_by="clang and options of yesterday")
 
     again = function(1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.reuse.trials import OVERRIDE, Outcome, Overrides
-from mlgokit.tune.spaces.functions.rounds import take
+from mlgokit.tune.spaces.functions.rounds import record_outcomes
 from mlgokit.tune.spaces.functions.state import FunctionState, load_functions, save_functions
 from mlgokit.tune.spaces.passes.trials import CANDIDATES, EXCLUDED, REPEATED, PassConfig, pass_number
 
@@ -71,16 +71,16 @@ def test_what_an_earlier_plugin_leaves_out_is_tried_after_all_passes():
 def test_a_function_may_not_become_slower_than_the_bound():
     plan, loose, one, other = PassConfig(), PassConfig(slowdown=0.1), function(), function()
     outcomes = [outcome(100, 50), outcome(90, 54, "machine-sink"), outcome(95, 50, "machine-cse")]
-    assert take(one, outcomes, plan) == pytest.approx(5.0, abs=1e-6)
+    assert record_outcomes(one, outcomes, plan) == pytest.approx(5.0, abs=1e-6)
     assert one.overrides.passes.tolist() == left_out("machine-cse").passes.tolist()
-    assert take(other, outcomes, loose) == pytest.approx(10.0, abs=1e-6)
+    assert record_outcomes(other, outcomes, loose) == pytest.approx(10.0, abs=1e-6)
     assert (one.passes, one.exhausted) == (43, False)
     assert PassConfig(slowdown=math.inf).penalty == 0
 
 
 def test_what_was_found_survives_on_disk(tmp_path: Path):
     one = function()
-    take(one, [outcome(100, 50), outcome(95, 50, "machine-cse")], PassConfig())
+    record_outcomes(one, [outcome(100, 50), outcome(95, 50, "machine-cse")], PassConfig())
     save_functions(tmp_path / "m", [one], measured_by="x")
     again = load_functions(tmp_path / "m", measured_by="x")[7]
     assert (again.passes, again.trials, again.score) == (43, 2, one.score)

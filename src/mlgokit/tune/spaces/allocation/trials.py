@@ -1,6 +1,6 @@
-"""The search over register allocations: some evictions and priorities of the best allocation are drawn anew.
+"""The search over register allocations: some evictions and priorities of the best allocation are flipped at random.
 
-Weights say what a score is: what spills, reloads and copies cost, or bytes.
+The weights of the trials decide whether scores are costs of spills, reloads and copies, or bytes.
 """
 
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ from mlgokit.tune.spaces.functions.state import FunctionState
 from mlgokit.tune.verify import Verifier
 
 FEW = (1, 2, 4, 8)
-"""Decisions that are flipped in the mean in some of the trials that want bytes."""
+"""Mean numbers of flipped decisions in trials that flip few of them, if scores are bytes."""
 SHARE_OF_FEW = 0.5
-"""How many of the trials."""
+"""Share of the trials that flip few decisions, if scores are bytes."""
 _TINY = 1e-12
 """A probability at which nothing is flipped, but questions are counted."""
 
@@ -42,11 +42,11 @@ class TrialConfig:
     """The trials of register allocations.
 
     Attributes:
-        weights: [9] of what a trial measures in the score.
+        weights: [9] weights of a trial's measures in the score.
         eviction: whether evictions are searched.
-        priority: whether priorities are.
-        policies: by problem, policies whose decisions are tried as well.
-        few: share of trials for bytes that flip few decisions.
+        priority: whether priorities are searched.
+        policies: policies whose decisions are tried as well, by problem.
+        few: share of the trials that flip few decisions, if scores are bytes.
     """
 
     weights: Floats = field(default_factory=lambda: SPILL_COST)
@@ -57,17 +57,17 @@ class TrialConfig:
 
     @property
     def kind(self) -> OverrideKind:
-        """Allocations."""
+        """Kind of the table: allocations."""
         return ALLOCATIONS
 
     @property
     def stage(self) -> Stage:
-        """When copies are made."""
+        """Stage of code generation at which functions are forked."""
         return Stage.REGISTERS
 
     @property
     def label(self) -> str:
-        """What progress is called."""
+        """Name of the search in progress reports."""
         return "registers" if self.in_bytes else "search"
 
     @property
@@ -77,16 +77,16 @@ class TrialConfig:
 
     @property
     def penalty(self) -> float:
-        """What each unit of costs beyond LLVM's adds to a score."""
+        """Score that is added for each unit of costs beyond those of LLVM's allocation."""
         return PENALTY if self.in_bytes else 0.0
 
     def free(self, function: FunctionState) -> float:
-        """Costs as in LLVM's allocation."""
+        """Costs that are not penalised: those of LLVM's allocation."""
         return function.cost
 
     def series(self, function: FunctionState, count: int, rng: np.random.Generator) -> list[Series]:
         """The next ``count`` trials; the overrides of an earlier plugin come first."""
-        trials = _draw(self, function, count, rng)
+        trials = _draw_trials(self, function, count, rng)
         series = Series(
             key=function.key, base=function.overrides, score=function.score, trials=trials, free=function.cost
         )
@@ -110,12 +110,12 @@ def open_bytes(
     """Begin a search for bytes on top of the verified tables, or go on with the one in the folder.
 
     Args:
-        verifier: has verified inlining decisions, and perhaps passes.
-        objective: which bytes count.
-        folder: of the search for these decisions; this one is kept below it.
-        start: by function, the overrides of an earlier plugin; tried first.
+        verifier: verifier with the verified inlining decisions, and passes if they were searched.
+        objective: decides which bytes count.
+        folder: folder of the search for inlining decisions; this search gets one below it.
+        start: overrides of an earlier plugin by key of the function, which are tried first.
         seed: random seed.
-        report: told after every module.
+        report: called after every module.
     """
     return open_verified(
         verifier,
@@ -128,12 +128,12 @@ def open_bytes(
     )
 
 
-def _draw(config: TrialConfig, function: FunctionState, count: int, rng: np.random.Generator) -> Records:
-    """[count] trials that flip some decisions, or most of them.
+def _draw_trials(config: TrialConfig, function: FunctionState, count: int, rng: np.random.Generator) -> Records:
+    """Draw ``count`` trials that flip few or many decisions of a function.
 
-    Of costs, many at once find more than few: measured at 10 s for seven modules, rates drawn evenly from the whole
-    range, or their squares, saved a tenth more than rates that are even in their logarithm, and twice as much as small
-    ones. Of bytes, few in half of the trials find about as much (docs/results/tuning_registers.md).
+    For costs, many flips at once find more than few: measured at 10 s for seven modules, rates drawn evenly from the
+    whole range, or their squares, saved a tenth more than rates that are even in their logarithm, and twice as much as
+    small ones. For bytes, few flips in half of the trials find about as much (docs/results/tuning_registers.md).
     """
     trials = np.zeros(count, TRIAL)
     trials["seed"] = rng.integers(0, 2**63, count)

@@ -20,23 +20,23 @@ def scores_of(done: Compilation) -> dict[str, float]:
 def dearer_functions(
     keys: Mapping[str, int], chosen: set[int], before: Compilation, after: Compilation
 ) -> tuple[set[int], str]:
-    """Functions of a module that cost more with the table, or all if one without an entry changed; and why.
+    """Keys of a module's functions that cost more with the table, or of all if one without an entry changed; and why.
 
     Args:
-        keys: of the module's functions, by name.
-        chosen: those that the table has.
+        keys: table keys of the module's functions, by name.
+        chosen: keys that the table has.
         before: the module compiled without the table.
-        after: with it.
+        after: the module compiled with the table.
     """
     known = scores_of(before)
     worse = {keys[name] for name, score in scores_of(after).items() if name in keys and score > known.get(name, 0.0)}
     if worse - chosen:
-        return chosen, "a function changed that was to stay plain"
+        return chosen, "a function changed that has no entry in the table"
     return worse, f"{len(worse)} of its functions cost more with the result"
 
 
 def folded_in(module: Module, build: VerifiedBuild) -> dict[str, int]:
-    """A number for each function of a module by name, the same for those that its linker folds into one.
+    """Number the functions of a module, by name; those that its linker folds into one have the same number.
 
     Empty if the linker folds nothing.
     """
@@ -52,18 +52,17 @@ def larger_functions(
     text_only: bool,
     folded: Mapping[str, int] | None = None,
 ) -> set[int]:
-    """Functions of a module that are larger with the table, or all if it cannot be told which.
+    """Keys of a module's functions that are larger with the table, or of all if it cannot be told which.
 
     Functions that the linker folds into one count together: with the table they may be alike no longer.
 
     Args:
-        keys: of the module's functions, by name.
-        chosen: those that the table has.
-        first: the object without the table.
-        second: with it.
-        text_only: count code alone.
-        folded: a number for each function of the first object, the same for those that are folded into one; empty if
-            none is.
+        keys: table keys of the module's functions, by name.
+        chosen: keys that the table has.
+        first: sizes of the object without the table.
+        second: sizes of the object with the table.
+        text_only: whether only code counts.
+        folded: numbers of the functions in the first object, as of :func:`folded_in`; empty if none are folded.
     """
     groups = _groups(first, second, folded or {})
     code, larger = (_larger(groups, first, second, text_only=each) for each in (True, text_only))
@@ -89,7 +88,7 @@ def grown_functions(first: ObjectSizes, second: ObjectSizes, *, text_only: bool,
 
 
 def objection_in_bytes(before: VerifiedBuild, after: VerifiedBuild, objective: Objective) -> str:
-    """Why the whole is not better, by the link, the account or the user's own measure; empty if it is by all of them.
+    """Why the whole project is not smaller, by the link, the account or the user's own measure; empty if it is by all.
 
     Functions of the same code that a link would fold may be allocated differently.
     """
@@ -101,12 +100,12 @@ def objection_in_bytes(before: VerifiedBuild, after: VerifiedBuild, objective: O
 
 
 def _is_outlined(sizes: ObjectSizes) -> bool:
-    """Whether LLVM made functions of code that several have (``llvm/lib/CodeGen/MachineOutliner.cpp``)."""
+    """Whether LLVM outlined code that functions have in common (``llvm/lib/CodeGen/MachineOutliner.cpp``)."""
     return any(name.startswith("OUTLINED_FUNCTION_") for name in sizes.function_names)
 
 
 def _groups(first: ObjectSizes, second: ObjectSizes, folded: Mapping[str, int]) -> list[list[str]]:
-    """The functions of both objects, those that are folded into one in the first together."""
+    """Group the functions of both objects; those that are folded into one in the first object are one group."""
     groups: dict[int | str, list[str]] = {}
     for name in dict.fromkeys((*first.function_names, *second.function_names)):
         groups.setdefault(folded.get(name, name), []).append(name)
@@ -131,7 +130,7 @@ def _larger(
 
 
 def _total(one: ObjectSizes, *, text_only: bool) -> int:
-    """Bytes of an object as far as they count."""
+    """The bytes of an object that count: code alone, or all of llvm-size's text."""
     columns = 1 if text_only else None
     parts = (one.function_bytes, one.signature_rest, one.rest[np.newaxis])
     return int(sum(part[:, :columns].sum() for part in parts))

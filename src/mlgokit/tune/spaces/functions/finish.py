@@ -19,7 +19,7 @@ from mlgokit.tune.verify import Candidate, Verified, VerifiedBuild, Verifier, ve
 
 INLINING_TABLE = "decisions"
 FIELDS = {ALLOCATIONS.table: "allocated", PASSES.table: "passes", OPTIMIZER_PASSES.table: "optimizer_passes"}
-"""By table, the field of a result and of its rows."""
+"""The field of :class:`Tuned` and of its rows for each table of functions, by table."""
 
 
 class SearchedUnit(Protocol):
@@ -27,12 +27,12 @@ class SearchedUnit(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the module, and of those that are searched with it."""
+        """Names of the module, and of the modules that are searched together with it."""
         ...
 
     @property
     def keys(self) -> Mapping[str, int]:
-        """Of its functions, by name."""
+        """Table keys of its functions, by name."""
         ...
 
 
@@ -41,12 +41,12 @@ class SearchedFunction(Protocol):
 
     @property
     def key(self) -> int:
-        """Its key in the table."""
+        """Key of the function in the table."""
         ...
 
     @property
     def trials(self) -> int:
-        """How much was tried in it."""
+        """Number of trials in the function."""
         ...
 
 
@@ -55,17 +55,17 @@ class SearchedSpace(Space[Any, Any], Protocol):
 
     @property
     def functions(self) -> Sequence[SearchedFunction]:
-        """All that were searched."""
+        """All functions that were searched."""
         ...
 
     @property
     def objective(self) -> Objective:
-        """Which bytes count."""
+        """The objective, which decides which bytes count."""
         ...
 
     @property
     def candidate(self) -> Candidate:
-        """Its table."""
+        """The table of the space."""
         ...
 
 
@@ -74,14 +74,14 @@ def finish_bytes(
 ) -> Tuned:
     """Verify the table of a search on top of the plugin of ``tuned``.
 
-    A function that is larger than before is put back, and so are all functions of a larger module; so no module is
+    A function that is larger than before is reverted, and so are all functions of a larger module; so no module is
     larger than in ``tuned``.
 
     Args:
-        verifier: has verified ``tuned``.
-        search: for allocations, or for passes.
-        tuned: the result without its table.
-        bytes_of: what a module answers for in the project's account with an object of these sizes.
+        verifier: the verifier of ``tuned``.
+        search: search over allocations, or over passes.
+        tuned: the result without the search's table.
+        bytes_of: function that returns a module's bytes in the project's account, for an object of given sizes.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -103,7 +103,7 @@ def finish_bytes(
         changed=len(done.kept),
         before_bytes=tuned.tuned_bytes,
         after_bytes=result.tuned_bytes,
-        put_back=len(done.put_back),
+        put_back=len(done.reverted),
         user_seconds=search.user_seconds,
         compilations=search.compilations,
         trials=search.trials,
@@ -124,14 +124,14 @@ def with_build(
     objective: Objective,
     bytes_of: Callable[[str, ObjectSizes], float],
 ) -> Tuned:
-    """The result with the sizes of a build; the summary inside the plugin is renewed too.
+    """Replace the sizes in a result by those of a build; the summary inside the plugin is renewed too.
 
     Args:
-        verifier: has the plugin.
+        verifier: verifier with the plugin.
         tuned: the result before.
-        after: the build, with the plugin as it is now.
-        objective: which bytes count.
-        bytes_of: what a module answers for in the project's account with an object of these sizes.
+        after: the build with the plugin as it is now.
+        objective: decides which bytes count.
+        bytes_of: function that returns a module's bytes in the project's account, for an object of given sizes.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -156,7 +156,7 @@ def with_build(
 def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
     """Verify the table of a search for costs, and make the plugin with it.
 
-    A function that costs more than in the plain build is put back, and so are all functions of a module that does not
+    A function that costs more than in the plain build is reverted, and so are all functions of a module that does not
     compile with the table.
 
     Raises:
@@ -191,7 +191,7 @@ def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
             changed=sum(one.allocated for one in rows),
             before_bytes=before,
             after_bytes=after,
-            put_back=len(done.put_back),
+            put_back=len(done.reverted),
             user_seconds=search.user_seconds,
             compilations=search.compilations,
             trials=search.trials,
@@ -201,7 +201,7 @@ def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
 
 
 def _changed(unit: SearchedUnit, done: Verified) -> int:
-    """How many functions of a module the table has."""
+    """Number of a module's functions that the verified table has."""
     return sum(key in done.kept for key in unit.keys.values())
 
 
@@ -224,6 +224,7 @@ def _promise(units: Sequence[ModuleFunctions], done: Verified) -> tuple[float, f
 
 
 def _row(unit: ModuleFunctions, done: Verified) -> TunedModule:
+    """The result for one module of a search for costs."""
     name, changed = unit.module.name, _changed(unit, done)
     first, second = (build.objects[name] for build in (done.before, done.after))
     note = done.notes.get(name, "")
@@ -241,5 +242,5 @@ def _row(unit: ModuleFunctions, done: Verified) -> TunedModule:
 
 
 def _text(done: Compilation) -> int:
-    """Bytes of code."""
+    """Bytes of code; 0 if the module does not compile."""
     return 0 if done.sizes is None else done.sizes.totals.text

@@ -47,21 +47,21 @@ def open_functions(
     """Begin a search, or go on with the one in the folder; every module is compiled once.
 
     Args:
-        modules: in link order.
-        compiler: compiles.
-        config: what is tried.
-        decisions: a decision table by which modules are inlined; empty for LLVM's heuristic.
-        passes: a pass table that modules are compiled with; empty for none.
-        optimizer_passes: the same of the optimizer.
-        objective: which bytes count, if it is bytes.
-        folder: where progress is kept.
-        start: by function, the overrides of an earlier plugin; tried first.
-        list_all: whether the table also has functions that stay as LLVM allocates them.
+        modules: modules of the project, in link order.
+        compiler: compiler of the modules.
+        config: the kind of trials.
+        decisions: content of the decision table that modules are inlined by; empty for LLVM's heuristic.
+        passes: content of the table of passes of the code generator to compile modules with; empty for none.
+        optimizer_passes: content of the table of passes of the optimizer to compile modules with; empty for none.
+        objective: decides which bytes count, if scores are bytes.
+        folder: folder for the progress.
+        start: overrides of an earlier plugin by key of the function, which are tried first.
+        list_all: whether the table also lists functions without overrides.
         seed: random seed.
-        report: told after every module.
+        report: called after every module.
 
     Raises:
-        CorpusError: no module compiles, or nothing has costs; bytes have all functions.
+        CorpusError: scores are costs, and no function of a module that compiles has any.
     """
     space = FunctionSpace(
         folder=folder,
@@ -113,7 +113,7 @@ def open_functions(
 
 
 def _measured_by(compiler: Compiler, modules: Sequence[Module], passes: bytes) -> dict[str, str]:
-    """By module, the digest of what scores depend on beside the code of functions, which is in their keys."""
+    """A digest by module of all that scores depend on, except for the code of the functions, which their keys have."""
     beneath = [hashlib.sha256(passes).hexdigest()] if passes else []
     plugin, loaded = compiler.plugin, compiler.loaded.facts
     digests: dict[str, str] = {}
@@ -138,13 +138,13 @@ def open_verified(
     """Begin a search on top of the verified tables, or go on with the one in the folder.
 
     Args:
-        verifier: has verified inlining decisions, and perhaps passes.
-        config: what is tried.
-        objective: which bytes count.
-        folder: where this search is kept.
-        start: by function, the overrides of an earlier plugin; tried first.
+        verifier: verifier with the verified inlining decisions, and passes if they were searched.
+        config: the kind of trials.
+        objective: decides which bytes count.
+        folder: folder of this search.
+        start: overrides of an earlier plugin by key of the function, which are tried first.
         seed: random seed.
-        report: told after every module.
+        report: called after every module.
     """
     inside = verifier.inside
     search = open_functions(
@@ -165,7 +165,7 @@ def open_verified(
 
 
 def _twins(units: Sequence[ModuleFunctions], build: VerifiedBuild) -> list[frozenset[int]]:
-    """Groups of functions that the linker folds into one although their keys differ."""
+    """Keys of functions in groups that the linker folds into one although the keys differ."""
     twins: list[frozenset[int]] = []
     for unit in units:
         groups: dict[int, set[int]] = {}
@@ -177,7 +177,7 @@ def _twins(units: Sequence[ModuleFunctions], build: VerifiedBuild) -> list[froze
 
 
 def _functions_of(done: Compilation, keys: Mapping[str, int]) -> list[FunctionState]:
-    """The functions with costs; all of them, with scores to be measured, if costs were not asked for."""
+    """The functions with costs; or all functions, with scores still to be measured, if costs were not read."""
     if done.regalloc is None:
         sizes = (
             {}

@@ -1,7 +1,7 @@
 """Rounds of trials: how many trials each function of a module gets next, and which outcomes are kept.
 
-Code is generated function by function, so every trial says of its function alone what it is worth, to the last digit.
-Each departs from the function's best overrides so far. A :class:`TrialPlan` says what is tried.
+Code is generated function by function, so every trial gives the exact score of its function alone. Each varies the
+function's best overrides so far. A :class:`TrialPlan` chooses the trials.
 """
 
 import math
@@ -18,40 +18,40 @@ from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions
 
 FIRST_TRIALS = 8
 LEAST_TRIALS, MOST_TRIALS = 2, 96
-"""Trials of one function in one compilation."""
+"""Limits on the number of trials of one function in one compilation."""
 LONGEST_LOOK = 2.0
-"""Rounds that a first look at all functions may take."""
+"""Maximum number of rounds for the first trials of all functions; with more, functions are chosen by their size."""
 ROUND_SECONDS = 8.0
 """Processor time of trials in one compilation; less for modules that compile quickly, more in long sessions for modules
 that compile slowly."""
 ROUND_SHARE = 0.15
-"""Of a session, at most, for trials in one compilation, where that is more."""
+"""Share of a session's time that trials in one compilation may take, if that is more than :data:`ROUND_SECONDS`."""
 LEAST_TRIAL_SECONDS = 1.0
 EXPECTED = 0.02
-"""Part of a function that its first 32 trials are expected to save."""
+"""Share of a function's bytes that its first 32 trials are expected to save."""
 
 
 class TrialPlan(Protocol):
-    """One kind of trials: what is tried next, and how it is scored."""
+    """One kind of trials: which trials come next, and how they are scored."""
 
     @property
     def kind(self) -> OverrideKind:
-        """The kind of its table."""
+        """Kind of the table that the search makes."""
         ...
 
     @property
     def stage(self) -> Stage:
-        """When copies are made."""
+        """Stage of code generation at which functions are forked."""
         ...
 
     @property
     def label(self) -> str:
-        """What progress is called."""
+        """Name of the search in progress reports."""
         ...
 
     @property
     def weights(self) -> Floats:
-        """[9] of what a trial measures in the score."""
+        """Weights [9] of a trial's measures in the score."""
         ...
 
     @property
@@ -61,12 +61,12 @@ class TrialPlan(Protocol):
 
     @property
     def penalty(self) -> float:
-        """What each unit of costs beyond those that are free adds to a score."""
+        """Score that is added for each unit of costs beyond those that are free."""
         ...
 
     @property
     def policies(self) -> Mapping[str, str]:
-        """By problem, policies that decide what is not tried."""
+        """Policies that make the decisions that are not tried, by problem."""
         ...
 
     def free(self, function: FunctionState) -> float:
@@ -74,7 +74,7 @@ class TrialPlan(Protocol):
         ...
 
     def series(self, function: FunctionState, count: int, rng: np.random.Generator) -> Sequence[Series]:
-        """The next so many trials of a function."""
+        """The next ``count`` trials of a function."""
         ...
 
 
@@ -89,11 +89,11 @@ def plan_round(
     """Plan the next trials of the functions of a module that no other round has claimed.
 
     Args:
-        plan: what is tried.
+        plan: the kind of trials.
         one: the module.
-        rng: draws.
-        most_seconds: processor time of the trials.
-        shares: how many rounds there may be at once; of functions that were never tried, each takes its share.
+        rng: source of random draws.
+        most_seconds: maximum processor time of the trials.
+        shares: number of rounds that may run at once; each takes its share of the functions that were never tried.
     """
     active = [function for function in one.functions if not function.exhausted and function.key not in one.claimed]
     # Functions with costs of copies alone come last.
@@ -105,7 +105,7 @@ def plan_round(
     room = max(1.0, min(most_seconds, 4 * one.compile_seconds), one.compile_seconds)
     share = min(1.0, room / max(seconds, 1e-9))
     fresh = [function for function in active if not function.trials]
-    # In a module of thousands of functions a first look at all takes many rounds, and most functions are small.
+    # In a module of thousands of functions, first trials of all take many rounds, and most functions are small.
     look = LEAST_TRIALS * sum(function.seconds for function in fresh)
     long = plan.in_bytes and look > LONGEST_LOOK * room
     if long:
@@ -122,9 +122,9 @@ def plan_round(
 def _most_promising(
     active: Sequence[FunctionState], wanted: Sequence[int], room: float
 ) -> tuple[list[FunctionState], list[int]]:
-    """The functions, with all their trials, that saved most per second lately, as long as there is room.
+    """The functions that saved most per second lately, with all their trials, as many as ``room`` seconds allow.
 
-    A function that was never tried is expected to save what is usual for its size.
+    A function that was never tried is expected to save the share :data:`EXPECTED` of its bytes.
     """
 
     def rate(function: FunctionState) -> float:
@@ -141,8 +141,8 @@ def _most_promising(
     return chosen, counts
 
 
-def take(function: FunctionState, outcomes: Sequence[Outcome], plan: TrialPlan) -> float:
-    """Record trials of a function; gives by how much its score became smaller: in bytes, or the logarithm of costs."""
+def record_outcomes(function: FunctionState, outcomes: Sequence[Outcome], plan: TrialPlan) -> float:
+    """Record trials of a function; return the reduction of its score, in bytes, or in the logarithm of costs."""
     if math.isinf(function.plain):
         plain = next((one for one in outcomes if not len(one.overrides)), None)
         if plain is not None:

@@ -25,13 +25,13 @@ from mlgokit.tune.spaces.functions.rounds import (
     ROUND_SHARE,
     TrialPlan,
     plan_round,
-    take,
+    record_outcomes,
 )
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, save_functions
 from mlgokit.tune.verify import VerifiedBuild
 
 _LEAST = 0.5
-"""Bytes that a function has to save: costs, which decide among allocations of one size, are below that."""
+"""Minimum gain of a function in bytes; the costs in a score, which break ties between equal sizes, are smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,10 +39,10 @@ class Round:
     """Trials of the functions of one module, in one compilation.
 
     Attributes:
-        tried: their outcomes.
+        tried: results of the trials, by function.
         user_seconds: processor time of the compilation and the trials.
-        compilations: how many there were.
-        asked: keys of the functions.
+        compilations: number of compilations.
+        asked: keys of the functions that were to be tried.
     """
 
     tried: Sequence[TrialResults]
@@ -52,7 +52,7 @@ class Round:
 
     @property
     def trials(self) -> int:
-        """How often the code of a function was made, or its registers allocated."""
+        """Number of times that the code of a function was generated, or its registers allocated."""
         return sum(len(one.outcomes) for one in self.tried)
 
 
@@ -61,18 +61,19 @@ class FunctionSpace:
     """The functions of one project, and the decisions that are tried in each.
 
     Attributes:
-        folder: where progress is kept.
-        compiler: compiles.
-        config: what is tried.
-        decisions: a decision table by which modules are inlined; empty for LLVM's heuristic.
-        passes: a pass table that modules are compiled with; empty for none.
-        optimizer_passes: the same of the optimizer.
+        folder: folder for the progress.
+        compiler: compiler of the modules.
+        config: the kind of trials.
+        decisions: content of the decision table that modules are inlined by; empty for LLVM's heuristic.
+        passes: content of the table of passes of the code generator to compile modules with; empty for none.
+        optimizer_passes: content of the table of passes of the optimizer to compile modules with; empty for none.
         units: modules that compile, with their functions.
-        failures: those that do not, with the reason.
-        list_all: whether the table also has functions that stay as LLVM allocates them, as a policy decides the rest.
-        objective: which bytes count, if it is bytes.
-        measured_by: by module, digest of what the scores of its functions depend on beside their code.
-        twins: groups of functions that the linker folds into one: they share their overrides, or they would differ.
+        failures: reasons by name for modules that do not compile.
+        list_all: whether the table also lists functions without overrides, so that a policy does not decide them.
+        objective: decides which bytes count, if scores are bytes.
+        measured_by: digest by module of all that the scores of its functions depend on, except for their code.
+        twins: keys of functions in groups that the linker folds into one; a group shares its overrides, so that it
+            still folds.
     """
 
     folder: Path
@@ -91,12 +92,12 @@ class FunctionSpace:
 
     @property
     def candidate(self) -> "FunctionTable":
-        """The table of the functions that are better otherwise than LLVM makes them."""
+        """The table of the functions that are better with overrides than as LLVM makes them."""
         return FunctionTable(space=self)
 
     @property
     def functions(self) -> list[FunctionState]:
-        """Those of all modules; one that several have counts once."""
+        """The functions of all modules; one that several modules have counts once."""
         return [one for unit in self.units for one in unit.functions]
 
     @property
@@ -110,13 +111,13 @@ class FunctionSpace:
 
     @property
     def pending(self) -> Sequence[PendingWork[ModuleFunctions, Round]]:
-        """Nothing: every outcome was measured."""
+        """No work: every outcome was measured."""
         return ()
 
     def compile(
         self, module: Module, series: Sequence[Series] = (), *, seconds: float = 1.0, costs: bool = False
     ) -> Compilation:
-        """Compile a module, and try the functions of ``series``, each trial within ``seconds``."""
+        """Compile a module with the trials in ``series``, each of at most ``seconds``."""
         inlining = {INLINE_SIZE.name: HEURISTIC} if self.decisions else {}
         trials = TrialRequest(
             series=tuple(series),
@@ -145,7 +146,7 @@ class FunctionSpace:
         return None if unit.exhausted or (running and not unit.has_unclaimed) else (-unit.rate,)
 
     def propose(self, unit: ModuleFunctions, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Round]:
-        """Try something with each function of a module that no other round has."""
+        """Return the work of a round of trials, for functions of a module that no other round has claimed."""
         asked = plan_round(
             self.config,
             unit,
@@ -157,6 +158,7 @@ class FunctionSpace:
         return functools.partial(self._try_functions, unit, asked)
 
     def _try_functions(self, unit: ModuleFunctions, asked: Sequence[Series]) -> Round:
+        """Run a round of trials in one compilation."""
         by_key = {function.key: function for function in unit.functions}
         longest = max((by_key[series.key].seconds for series in asked), default=0.0)
         done = self.compile(unit.module, asked, seconds=LEAST_TRIAL_SECONDS + 20 * longest)
@@ -169,22 +171,22 @@ class FunctionSpace:
         unit.claimed -= step.asked
         by_key = {function.key: function for function in unit.functions}
         unit.failures = 0 if step.tried else unit.failures + 1
-        gain = sum(take(by_key[one.key], one.outcomes, self.config) for one in step.tried)
+        gain = sum(record_outcomes(by_key[one.key], one.outcomes, self.config) for one in step.tried)
         unit.rate = recent_rate(unit.rate, gain, step.user_seconds)
         name = unit.module.name
         save_functions(progress_path(self.folder, name), unit.functions, measured_by=self.measured_by.get(name, ""))
 
     def close(self) -> None:
-        """End the compilers that stay between compilations."""
+        """End resident compilers."""
         self.compiler.close()
 
     def chosen(self) -> dict[int, Overrides]:
-        """By key, the functions that are better otherwise than LLVM allocates them."""
+        """Overrides of the functions that are better with them than as LLVM makes them, by key."""
         least = _LEAST if self.config.in_bytes else 0.0
         better = {one.key: one.overrides for one in self.functions if one.score < one.plain - least and one.overrides}
         if not self.config.in_bytes:
             return better
-        # Overrides of an earlier plugin that there was no time to try are left to the verification.
+        # There was no time to try these overrides of an earlier plugin; the verification checks them.
         better |= {one.key: one.start for one in self.functions if one.start and not one.trials}
         saved = {one.key: one.plain - one.score for one in self.functions if math.isfinite(one.plain)}
         for keys in self.twins:
@@ -199,22 +201,22 @@ class FunctionTable:
     """The table of a search function by function, as a candidate for the plugin; its entries are functions.
 
     Attributes:
-        space: what was searched.
+        space: the space that was searched.
     """
 
     space: FunctionSpace
 
     @property
     def kind(self) -> str:
-        """Allocations, or passes."""
+        """Kind of the table: allocations, or passes."""
         return self.space.config.kind.table
 
     def entries(self) -> Collection[int]:
-        """Keys of the functions that are better otherwise than LLVM allocates them."""
+        """Keys of the functions that are better with overrides than as LLVM makes them."""
         return self.space.chosen().keys()
 
     def write(self, path: Path, kept: Collection[Hashable]) -> None:
-        """Write the overrides of these functions."""
+        """Write the table with the overrides of the ``kept`` functions."""
         space = self.space
         every = {key: Overrides() for unit in space.units for key in unit.keys.values()} if space.list_all else {}
         chosen = {key: overrides for key, overrides in space.chosen().items() if key in kept}
@@ -230,7 +232,7 @@ class FunctionTable:
     def refuted(
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
     ) -> dict[str, tuple[Collection[Hashable], str]]:
-        """Functions that are not better, and all of a module that is not."""
+        """Functions that are larger or cost more with the table, or all of a module if it cannot be told which."""
         text_only = self.space.objective is Objective.LINK_AWARE_TEXT
         wrong: dict[str, tuple[Collection[Hashable], str]] = {}
         for unit in self.space.units:
@@ -251,10 +253,10 @@ class FunctionTable:
         return {name: refusal for name, refusal in wrong.items() if refusal[0]}
 
     def entries_of(self, modules: Collection[str]) -> Collection[int]:
-        """Keys of all functions of these modules."""
+        """Table keys of all functions of these modules."""
         changed = [unit for unit in self.space.units if not set(unit.names).isdisjoint(modules)]
         return {key for unit in changed for key in unit.keys.values()}
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
-        """In bytes the link, the account and the user's own measure say of the whole; costs are the functions' own."""
+        """Why the whole project is not smaller, if scores are bytes; costs are compared by function alone."""
         return objection_in_bytes(before, after, self.space.objective) if self.space.config.in_bytes else ""

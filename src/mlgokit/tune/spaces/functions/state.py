@@ -26,21 +26,22 @@ class FunctionState:
     """A function in the search.
 
     Attributes:
-        key: by the plugin.
-        name: its symbol.
-        plain: its score as LLVM allocates it; infinite before the first trial if a trial has to measure it.
-        score: the best one.
-        cost: the part of LLVM's costs in the plain score where bytes count; infinite before it is measured.
-        code_bytes: of its code before the search, where bytes count; 0 if not known.
-        spills: whether it has costs beside copies, most of which cannot be saved.
-        overrides: the decisions otherwise than LLVM's that gave the best score.
-        start: decisions of an earlier plugin, to be tried first.
-        evictions: questions about evictions, once they were counted.
-        priorities: questions about priorities.
-        passes: questions of passes.
-        trials: how many there were.
-        gained: after how many trials the score improved last.
-        seconds: that a trial takes.
+        key: the plugin's key of the function.
+        name: symbol of the function.
+        plain: its score without overrides; infinite before the first trial if a trial has to measure it.
+        score: its best score so far.
+        cost: the part of the plain score that comes from LLVM's costs, if scores are bytes; infinite before it is
+            measured.
+        code_bytes: bytes of its code before the search, if scores are bytes; 0 if not known.
+        spills: whether it has other costs than those of copies, most of which cannot be saved.
+        overrides: the overrides that gave the best score.
+        start: overrides of an earlier plugin, to be tried first.
+        evictions: number of questions about evictions, once they were counted.
+        priorities: number of questions about priorities.
+        passes: number of questions of passes whether they may run.
+        trials: number of trials so far.
+        gained: number of trials when the score last improved.
+        seconds: processor time of a trial.
         rate: bytes saved per second lately; infinite before the first trial.
     """
 
@@ -63,7 +64,7 @@ class FunctionState:
 
     @property
     def exhausted(self) -> bool:
-        """Whether so many trials in a row gave nothing that no more are made."""
+        """Whether enough trials in a row gave no gain, so that no more are made."""
         questions = self.evictions + self.priorities + self.passes
         if self.trials and (not questions or math.isinf(self.score)):
             return True
@@ -71,7 +72,7 @@ class FunctionState:
         return self.score <= 0 or self.trials - self.gained >= min(patience, _MOST_PATIENCE)
 
     def recall(self, kept: "FunctionState | None") -> None:
-        """Take up what an earlier session found, if it was better."""
+        """Adopt the state that an earlier session saved, if its score was no worse."""
         if kept is not None and kept.start:
             self.start = kept.start
         if kept is None or kept.score > self.score or kept.start is not None:
@@ -87,12 +88,12 @@ class ModuleFunctions:
     """A module in the search, with its functions.
 
     Attributes:
-        module: what is compiled.
-        keys: of all its functions that come to the allocator, by name.
-        functions: those with costs that no earlier module has too.
-        compile_seconds: of one compilation without trials.
+        module: the module that is compiled.
+        keys: table keys of all its functions that reach the stage of the trials, by name.
+        functions: the functions that are searched, without those that an earlier module has too.
+        compile_seconds: processor time of one compilation without trials.
         rate: gain per second lately; infinite before the first round if there are spills.
-        failures: rounds in a row in which the compiler failed.
+        failures: number of rounds in a row in which the compiler failed.
         claimed: keys of the functions that rounds under way try.
     """
 
@@ -110,27 +111,27 @@ class ModuleFunctions:
 
     @property
     def names(self) -> tuple[str]:
-        """Of the module; another module with the same functions is searched by itself."""
+        """Name of the module; another module with the same functions is searched by itself."""
         return (self.module.name,)
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is nothing to try any more."""
+        """Whether no function is left to try, or the compiler failed twice."""
         return self.failures >= 2 or all(one.exhausted for one in self.functions)
 
     @property
     def has_unclaimed(self) -> bool:
-        """Whether there is a function to try that no round has."""
+        """Whether there is a function to try that no round has claimed."""
         return any(not one.exhausted and one.key not in self.claimed for one in self.functions)
 
 
 def save_functions(path: Path, functions: Sequence[FunctionState], *, measured_by: str = "") -> None:
-    """Keep the progress of a module's functions.
+    """Write the progress of a module's functions to a file.
 
     Args:
-        path: the file.
-        functions: of the module.
-        measured_by: digest of what the scores depend on beside the functions.
+        path: path of the file.
+        functions: states of the module's functions.
+        measured_by: digest of all that the scores depend on, except for the functions' code.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -153,9 +154,9 @@ def save_functions(path: Path, functions: Sequence[FunctionState], *, measured_b
 
 
 def load_functions(path: Path, *, measured_by: str = "") -> dict[int, FunctionState]:
-    """The progress of a module's functions, by key; empty if there is none.
+    """Read the progress of a module's functions, by key; empty if there is no file.
 
-    Scores that were measured under other conditions do not count: their overrides are tried first, and no more.
+    Scores that were measured under other conditions are dropped; their overrides are only tried first.
 
     Raises:
         InputError: the file is damaged.
@@ -174,9 +175,9 @@ def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionStat
     records = column(arrays, "records", "u").view(OVERRIDE)
     scores, counts = column(arrays, "score", "f", width=4), column(arrays, "counts", "i", width=8)
     if len(counts) and (counts.min() < 0 or counts[:, 5:].max() > len(records)):
-        raise ValueError("counts: numbers that cannot be")
+        raise ValueError("counts: expected numbers from 0 on, and lengths within the records, found others")
     if int(counts[:, 5:].sum()) != len(records):
-        raise ValueError(f"records: {len(records)} overrides for {int(counts[:, 5:].sum())}")
+        raise ValueError(f"records: expected {int(counts[:, 5:].sum())} overrides, found {len(records)}")
     rows = zip(column(arrays, "key", "u").tolist(), scores.tolist(), counts.tolist(), strict=True)
     for key, (plain, score, seconds, cost), (evictions, priorities, passes, trials, gained, *lengths) in rows:
         mine, records = records[: sum(lengths)], records[sum(lengths) :]

@@ -1,4 +1,4 @@
-"""The end of a search over inlining decisions: its table, the plugin verified with it, and what that says."""
+"""The end of a search over inlining decisions: its table, the plugin verified with it, and the result."""
 
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ class InliningTable:
     """The decision table of a search, as a candidate for the plugin; its entries are modules.
 
     Attributes:
-        space: what was searched.
+        space: the space that was searched.
     """
 
     space: InliningSpace
 
     @property
     def kind(self) -> str:
-        """Decisions."""
+        """Kind of the table: decisions."""
         return "decisions"
 
     def entries(self) -> Collection[str]:
-        """Modules that are not to stay as the plain build has them."""
+        """Modules with a build that is better than the plain one."""
         space = self.space
         if space.accepted is not None:
             return space.accepted
@@ -66,7 +66,7 @@ class InliningTable:
     def refuted(
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
     ) -> dict[str, tuple[Collection[Hashable], str]]:
-        """Modules whose object is not the one that is expected of the plugin, and what is wrong with it."""
+        """Modules whose object with the plugin is not the expected one, and what is wrong with it."""
         wrong: dict[str, str] = {}
         for name, one in self.space.modules.items():
             done = after.compilations[name]
@@ -74,13 +74,13 @@ class InliningTable:
                 wrong[name] = "it does not compile with the result"
             elif name not in kept:
                 if after.objects[name].read_bytes() != before.objects[name].read_bytes():
-                    wrong[name] = "it is to stay plain, and differs"
+                    wrong[name] = "its object with the plugin differs from the plain one, although it has no decisions"
             elif done.measured.totals != one.build.measured.totals and self.space.saved_bytes(one, done) <= 0:
                 wrong[name] = "its object is not the one that the search found, and no smaller than the plain one"
         return {name: ((name,), reason) for name, reason in wrong.items()}
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
-        """By the judge's measure, or else by the link and the account."""
+        """Why the whole project is not smaller, by the judge's measure, or else by the link and the account."""
         judged, space = after.judged, self.space
         if judged is None:
             larger = grew(before.link, after.link) or after.total_bytes(space.config.objective) > space.plain_bytes
@@ -96,7 +96,7 @@ class InliningTable:
 
 
 def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
-    """Make the plugin and compile everything with it and without; :func:`~mlgokit.tune.publish.publish` writes it.
+    """Verify the decision table of a search, and make the result; :func:`~mlgokit.tune.publish.publish` writes both.
 
     A module that is no smaller than the plain one reverts to plain; an object that is smaller, but not the one that the
     search found, stays. If the project did not shrink, every module reverts. With a judge, its measure decides both.
@@ -120,7 +120,7 @@ def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
             tuned_bytes=space.account.module_bytes(name, sizes.get(name, one.plain)),
             plain=plain,
             decisions=0 if plain else len(one.build.decisions),
-            note=done.notes.get(name, "") or (done.objection if name in done.put_back else ""),
+            note=done.notes.get(name, "") or (done.objection if name in done.reverted else ""),
         )
 
     return Tuned(

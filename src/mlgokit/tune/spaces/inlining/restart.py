@@ -26,23 +26,23 @@ from mlgokit.tune.spaces.inlining.step import (
 )
 
 _LEAST_SHARE, _LARGEST_SHARE = 0.05, 0.3
-"""Parts of a module's decisions between which the size of a neighbourhood is drawn."""
+"""Limits on the size of a neighbourhood, as shares of a module's decisions; the size is drawn between them."""
 _LOCAL_STEPS = 3
-"""Steps of local search from a neighbourhood that was decided anew."""
+"""Steps of local search after the decisions of a neighbourhood were drawn again."""
 _MEMORY = 0.9
-"""What is left of the statistics of a kind when one more restart is entered."""
+"""Factor on the earlier statistics of a kind of restart when one more restart is counted."""
 _OPTIMISM = 0.1
-"""No kind is drawn as if it gave less than this share of the best one's bytes per second."""
+"""Lowest rate that is assumed of a kind of restart, as a share of the best kind's bytes per second."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ArmStatistics:
-    """What a kind of restart saved lately; older restarts count less.
+    """The gain of a kind of restart lately; older restarts count less.
 
     Attributes:
-        saved: bytes.
-        seconds: of processor time.
-        restarts: how many they were.
+        saved: bytes saved.
+        seconds: processor time.
+        restarts: number of restarts.
     """
 
     saved: float = 0.0
@@ -56,7 +56,7 @@ class ArmStatistics:
 
     @property
     def mean_seconds(self) -> float:
-        """Of a restart; 1 before the first."""
+        """Mean processor time of a restart in seconds; 1 before the first."""
         return self.seconds / self.restarts if self.restarts else 1.0
 
     def enter(self, saved: float, seconds: float) -> None:
@@ -67,9 +67,9 @@ class ArmStatistics:
 
 
 def choose_restart(arms: Mapping[RestartKind, ArmStatistics], rng: np.random.Generator) -> RestartKind:
-    """Draw a kind, so that each gets time in proportion to the bytes per second that it gave.
+    """Draw a kind of restart, so that each gets time in proportion to the bytes per second that it saved.
 
-    Those that were not tried yet come first.
+    Kinds that were not tried yet come first.
     """
     kinds = list(RestartKind)
     if fresh := [kind for kind in kinds if kind not in arms]:
@@ -91,20 +91,20 @@ def restart(
     rng: np.random.Generator,
     is_over: IsOver,
 ) -> StepResult:
-    """Depart from a module's best build, and bring back what is smaller.
+    """Change a module's best build by more than one move, and keep the parts that are smaller.
 
     Args:
-        compiler: compiles.
+        compiler: compiler of the module.
         state: the module; not changed here.
-        account: the project's, read under ``lock``.
-        kind: how to depart.
-        lock: of the account.
-        priority: what local search tries first; restarts by moves of their own take all of it but the ranks.
-        rng: of all that is drawn.
-        is_over: says when to give up.
+        account: the project's account, read under ``lock``.
+        kind: kind of the restart.
+        lock: lock of the account.
+        priority: order of the moves of local search; restarts with moves of their own ignore its ranks.
+        rng: source of random draws.
+        is_over: whether the budget is spent, so that the restart gives up.
     """
     if kind is RestartKind.NEIGHBOURHOOD:
-        done = _decide_anew(compiler, state, account, lock=lock, priority=priority, rng=rng, is_over=is_over)
+        done = _search_neighbourhood(compiler, state, account, lock=lock, priority=priority, rng=rng, is_over=is_over)
         return dataclasses.replace(done, kind=kind, base=state.build)
     fresh = ModuleState(module=state.module, plain=state.plain, build=state.build, tried=state.drawn)
     done = step(
@@ -115,13 +115,13 @@ def restart(
         # The proposal has drawn its moves.
         priority=dataclasses.replace(priority, rank=indifferent),
         rng=rng,
-        propose=_proposal(kind, state, rng),
+        propose=_moves_of_kind(kind, state, rng),
     )
     return dataclasses.replace(done, kind=kind, base=state.build, made=frozenset())
 
 
-def _proposal(kind: RestartKind, state: ModuleState, rng: np.random.Generator) -> Propose:
-    """The moves of a kind that a single step makes."""
+def _moves_of_kind(kind: RestartKind, state: ModuleState, rng: np.random.Generator) -> Propose:
+    """A function that proposes the moves of a kind of restart, for a single step."""
 
     def propose(base: ScoredBuild) -> list[tuple[int, ...]]:
         if kind is RestartKind.PAIRS:
@@ -144,7 +144,7 @@ def _proposal(kind: RestartKind, state: ModuleState, rng: np.random.Generator) -
     return propose
 
 
-def _decide_anew(
+def _search_neighbourhood(
     compiler: Compiler,
     state: ModuleState,
     account: ProjectAccount,
@@ -154,12 +154,12 @@ def _decide_anew(
     rng: np.random.Generator,
     is_over: IsOver,
 ) -> StepResult:
-    """Decide a neighbourhood anew, search locally from there, and take what is smaller than in the best build."""
+    """Draw the decisions of a neighbourhood again, search locally from there, and merge what is smaller."""
     build, name = state.build, state.module.name
     with lock:
         base, _ = scored(build, account, name)
     size = max(2, round(rng.uniform(_LEAST_SHARE, _LARGEST_SHARE) * len(build.decisions)))
-    start = _overridden(build, neighbourhood(base, size, rng), priority, rng)
+    start = _override_by_rule(build, neighbourhood(base, size, rng), priority, rng)
     result = compile_decided(compiler, state.module, start, state.names)
     compilations, seconds = 1, result.user_seconds
     if not result.ok or not len(result.decisions):
@@ -194,12 +194,12 @@ def _decide_anew(
     )
 
 
-def _overridden(
+def _override_by_rule(
     build: Compilation, positions: tuple[int, ...], priority: MovePriority, rng: np.random.Generator
 ) -> dict[int, bool]:
-    """The decisions of a build, those at ``positions`` by a drawn rule.
+    """The decisions of a build, with those at ``positions`` replaced by a drawn rule.
 
-    Rules are: at random, never, always, as LLVM decides there, and as a policy prefers that is not sure of itself.
+    Rules are: at random, never, always, LLVM's decision, and the decision that a policy prefers, with noise.
     """
     places = list(positions)
     decisions, keys = build.decisions.by_site, build.decisions.sites[places].tolist()
@@ -212,7 +212,7 @@ def _overridden(
     )
     rule = int(rng.integers(len(rules) + 1))
     if rule == len(rules):
-        # Call sites without a decision are LLVM's.
+        # LLVM decides about call sites without a decision.
         left = decisions.keys() - set(keys)
         return {key: inlined for key, inlined in decisions.items() if key in left}
     inlined = rules[rule]

@@ -1,4 +1,4 @@
-"""Inlining decisions as a space: modules, the exact account of their best builds, and what is tried with them next."""
+"""Inlining decisions as a space: modules, the exact account of their best builds, and their next steps."""
 
 import dataclasses
 import functools
@@ -50,17 +50,18 @@ from mlgokit.tune.spaces.inlining.step import (
 
 POLICY_NAME, EFFECTS_NAME = "tuned.policy", "effects"
 EARLY_REFITS = (0.02, 0.05, 0.15)
-"""More moments of the budget where there are so few modules: there a step says much, and they are many to a module."""
+"""Further shares of the budget after which a policy is fitted, with fewer than :data:`LEAST_MODULES` modules."""
 LEAST_COMPONENTS = 500
-"""Labels below which no policy is fitted."""
+"""Minimum number of labels to fit a policy."""
 LEAST_MODULES = 4
-"""Modules below which steps take their place: members stop on modules that they were not fitted on."""
+"""Minimum number of modules to validate a policy on modules that it was not fitted on; with fewer, groups of steps
+take the place of modules."""
 _GROUPS = 8
-"""Of steps, in place of modules."""
+"""Number of such groups of steps."""
 _MOST_RANKED = 256
-"""Builds whose order is kept."""
+"""Number of builds whose ranks are cached."""
 _NOTHING = 0.1
-"""Bytes per second that are as good as none."""
+"""Bytes per second below which a module counts as gaining nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,19 +93,19 @@ class InliningSpace:
     """The inlining decisions of one project.
 
     Attributes:
-        folder: where progress is kept.
-        compiler: compiles.
+        folder: folder for the progress.
+        compiler: compiler of the modules.
         config: settings.
-        modules: those that compile, by name, in link order.
-        failures: those that do not, with the reason.
-        account: of the best builds.
-        plain_bytes: the exact account of the plain builds.
-        arms: what the kinds of restart gave lately.
-        effects: what was measured.
-        policy: says what to try first.
-        accepted: the modules that a judge accepted, if there is one.
-        changed: the modules that changed since an earlier session.
-        lock: of the account, which steps read while others are accepted.
+        modules: modules that compile, by name, in link order.
+        failures: reasons by name for modules that do not compile.
+        account: the project's account of the best builds.
+        plain_bytes: bytes of the plain builds in the account.
+        arms: recent gains by kind of restart.
+        effects: measured effects of flips, by step.
+        policy: policy that orders the moves; ``None`` before one was fitted.
+        accepted: names of the modules that a judge accepted; ``None`` without a judge.
+        changed: names of the modules that changed since an earlier session.
+        lock: lock of the account, which steps read while others are accepted.
     """
 
     folder: Path
@@ -126,7 +127,7 @@ class InliningSpace:
 
     @property
     def units(self) -> Sequence[ModuleState]:
-        """The modules."""
+        """The modules, in link order."""
         return list(self.modules.values())
 
     @property
@@ -137,7 +138,7 @@ class InliningSpace:
 
     @property
     def pending(self) -> Sequence[PendingWork[ModuleState, StepResult]]:
-        """Composed builds, which are to be compiled."""
+        """Work that compiles the composed builds."""
         composed = [(one, one.composed) for one in self.modules.values()]
         return [
             PendingWork(unit=one, run=self._confirmation(one), seconds=build.user_seconds)
@@ -146,7 +147,7 @@ class InliningSpace:
         ]
 
     def prepare(self, spent: float, seconds: float, rng: np.random.Generator) -> float:
-        """Fit a policy to what was measured so far, if that is due, the framework is there and it is enough."""
+        """Fit a policy to the effects so far, if that is due, the framework is installed and labels are enough."""
         if self._ranked_by is not self.policy:
             self._rank, self._ranked_by = rank_by(self.policy), self.policy
         early = EARLY_REFITS if self.config.refits and len(self.modules) < LEAST_MODULES else ()
@@ -166,11 +167,11 @@ class InliningSpace:
         return fit_seconds
 
     def urgency(self, unit: ModuleState, running: int) -> tuple[float, ...] | None:
-        """Modules that saved most per second lately come first.
+        """The rank of a module: those that saved most per second lately come first.
 
-        Steps of one module go side by side, but for one that ends a pass. Of modules that saved nothing, those with
-        moves that were never tried come first, then those in a later pass, for both give more than restarts; else they
-        share the time.
+        Steps of one module run side by side, except for one that ends a pass. Of modules that saved nothing lately,
+        those with moves that were never tried come first, then those in a later pass, since both save more than
+        restarts; otherwise they share the time.
         """
         climb, may_restart = unit.climb, unit.vain_restarts + unit.reverted < self.config.restarts
         if not len(unit.build.decisions) or (climb.exhausted and not may_restart) or (running and climb.ends_pass):
@@ -179,7 +180,7 @@ class InliningSpace:
         return rate, 2 if climb.exhausted else min(climb.passes, 1), unit.idle_seconds
 
     def propose(self, unit: ModuleState, rng: np.random.Generator, is_over: IsOver) -> Callable[[], StepResult]:
-        """One step; or, where no single move pays any more, a restart of a drawn kind."""
+        """Return the work of a step; or, if no single move pays any more, of a restart of a drawn kind."""
         config, view, child = self.config, unit.view(), rng.spawn(1)[0]
         priority = MovePriority(rank=self._rank, noise=config.noise, most=config.most, tries=config.tries)
 
@@ -207,11 +208,12 @@ class InliningSpace:
         )
 
     def _confirmation(self, unit: ModuleState) -> Callable[[], StepResult]:
+        """The work that compiles a module's composed build."""
         return functools.partial(confirm_composed, self.compiler, unit, self.account, lock=self.lock)
 
     def accept(self, unit: ModuleState, step: StepResult) -> None:
-        """Take the outcome of a step, or of a restart of some kind."""
-        step = self._released(unit, step)
+        """Adopt the outcome of a step or a restart, and save the module's progress."""
+        step = self._release_and_merge(unit, step)
         if not step.compilations and step.kind is None:
             self._end_pass(unit)
             return
@@ -240,8 +242,8 @@ class InliningSpace:
         if step.effects is not None:
             append_effects(self.folder / EFFECTS_NAME, step.effects)
 
-    def _released(self, unit: ModuleState, step: StepResult) -> StepResult:
-        """A step that is no longer under way, joined with what others found meanwhile."""
+    def _release_and_merge(self, unit: ModuleState, step: StepResult) -> StepResult:
+        """Release the moves of a step that ended, and merge its outcome with those of steps that ended meanwhile."""
         nothing_tried = not step.compilations and step.kind is None
         unit.climb.release(step.made, is_confirmation=step.confirms or nothing_tried)
         if step.base is None or step.base is unit.current:
@@ -256,7 +258,7 @@ class InliningSpace:
             unit.tried.clear()
 
     def bytes_of(self, unit: ModuleState, build: Compilation) -> float:
-        """What a module answers for in the account, if this is its build."""
+        """Bytes of a module in the account, with this build."""
         with self.lock:
             return self.account.module_bytes(unit.module.name, build.measured)
 
@@ -272,13 +274,13 @@ class InliningSpace:
             return True
 
     def save(self, unit: ModuleState) -> None:
-        """Keep what is known of a module."""
+        """Save the progress of a module."""
         composed = {} if unit.composed is None else unit.composed.decisions.by_site
         progress = Progress(decisions=unit.build.decisions.by_site, tried=unit.tried, composed=composed)
         save_progress(progress_path(self.folder, unit.module.name), progress)
 
     def close(self) -> None:
-        """End the compilers that stay between compilations."""
+        """End resident compilers."""
         self.compiler.close()
 
     def best_build(self, unit: ModuleState) -> Compilation | None:
@@ -286,7 +288,7 @@ class InliningSpace:
         return unit.build if len(unit.build.decisions) and self.saved_bytes(unit, unit.build) > 0 else None
 
     def saved_bytes(self, unit: ModuleState, build: Compilation | None) -> float:
-        """Bytes that a build saves against the plain one, which ``None`` is, by the account."""
+        """Bytes by which a build, or the plain one for ``None``, is smaller than the plain one in the account."""
         with self.lock:
             name, account = unit.module.name, self.account
             sizes = unit.plain if build is None else build.measured
@@ -297,18 +299,18 @@ class InliningSpace:
         return compile_decided(self.compiler, unit.module, build.decisions.by_site, unit.names, keep_object=path)
 
     def save_build(self, build: Compilation, path: Path) -> None:
-        """Keep the decisions of a build."""
+        """Write the decisions of a build to a file."""
         save_progress(path, Progress(decisions=build.decisions.by_site, tried={}))
 
     def load_build(self, unit: ModuleState, path: Path, keep_object: Path) -> Compilation | None:
-        """Compile a module by decisions that were kept; ``None`` if there are none."""
+        """Compile a module by the decisions in a file; ``None`` if there is no file."""
         kept = load_progress(path)
         if kept is None:
             return None
         return compile_decided(self.compiler, unit.module, kept.decisions, unit.names, keep_object=keep_object)
 
     def revert(self, unit: ModuleState, accepted: Compilation | None, rejected: Compilation) -> float:
-        """Go on from the accepted build, else from LLVM's decisions; gives processor seconds."""
+        """Continue from the accepted build, or from LLVM's decisions; return processor seconds."""
         target = accepted or compile_decided(self.compiler, unit.module)
         seconds = target.user_seconds if accepted is None else 0.0
         if target.ok:
@@ -323,7 +325,7 @@ class InliningSpace:
         return seconds
 
     def adopt_accepted(self, accepted: Mapping[str, Compilation]) -> None:
-        """Take the builds that a judge accepted for the result, and all other modules as plain; the folder stays."""
+        """Use the builds that a judge accepted for the result, all other modules plain; the folder is not changed."""
         self.accepted = frozenset(accepted)
         for name, one in self.modules.items():
             one.build = accepted.get(name, one.build)
@@ -331,7 +333,7 @@ class InliningSpace:
 
 
 def rank_by(policy: Policy | None) -> Rank:
-    """Order decisions by what a policy expects of flipping them; without a policy, all are alike."""
+    """Return a function that ranks decisions by the bytes that the policy, if any, expects their flips to save."""
     if policy is None:
         return indifferent
     known: dict[int, tuple[Compilation, Floats]] = {}
@@ -358,13 +360,13 @@ def rank_by(policy: Policy | None) -> Rank:
 def fit_order(
     effects: Sequence[MeasuredEffects], config: EffectConfig, modules: Sequence[Module], *, rng: np.random.Generator
 ) -> Policy | None:
-    """Fit a policy to what was measured; ``None`` if that is too little, or the framework is not there.
+    """Fit a policy to measured effects; ``None`` if there are too few, or the framework is not installed.
 
     Args:
-        effects: of each step.
+        effects: measured effects of flips, by step.
         config: settings of the regression.
-        modules: of the project, for whose target the policy decides.
-        rng: draws.
+        modules: modules of the project, for whose target the policy decides.
+        rng: source of random draws.
     """
     if len(modules) < LEAST_MODULES:
         effects = [

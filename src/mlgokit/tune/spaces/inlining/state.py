@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.compiler.arrays import DAMAGE, Arrays, TooLargeError, arrays_in, column, unpacked_bytes
+from mlgokit.compiler.arrays import DAMAGE, Arrays, TooLargeError, column, read_arrays, unpacked_bytes
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.limits import format_bytes
 from mlgokit.compiler.objects.measure import ObjectSizes
@@ -30,11 +30,11 @@ COMPOSED = 8
 _PROGRESS = frozenset({"site", "inlined", "tried_site", "tried_count", "composed_site", "composed_inlined"})
 _EFFECTS = frozenset({"names", "values", "sign", "component", "change", "projects"})
 _MOST_EFFECT_BYTES = 1 << 30
-"""Of all records in a file: what was measured of three million flips."""
+"""Limit on the file of measured effects, for three million flips."""
 
 
 class RestartKind(enum.Enum):
-    """How a restart departs from the best build."""
+    """The kinds of restart, by the decisions that they flip together."""
 
     PAIRS = "two groups of like decisions, about callees of one caller"
     CALLERS = "all like decisions in one caller, or a drawn half of all"
@@ -48,18 +48,18 @@ class ModuleState:
     """A module in the search.
 
     Attributes:
-        module: what is compiled.
-        plain: its object without the plugin.
+        module: the module that is compiled.
+        plain: sizes of its object without the plugin.
         build: the best build under the plugin that was compiled.
         names: ids by which the plugin finds the module's decisions.
-        composed: what the search goes on from, if it has not been compiled yet.
-        tried: how often a move gave nothing.
-        climb: the moves in the search.
-        others: of whole builds by other rules the keys of call sites, bit 0 being the decision; not kept on disk.
+        composed: the composed build that the search continues from; ``None`` to continue from ``build``.
+        tried: number of times that a move gave no gain, by key of the move.
+        climb: the state of the search over its moves.
+        others: decisions of whole builds by other rules: keys of call sites with the decision in bit 0; not saved.
         idle_seconds: processor time since the last gain.
-        drawn: how often a move of a restart gave nothing; not kept on disk.
-        vain_restarts: restarts without a gain since the last gain.
-        reverted: how often a judge reverted what was found.
+        drawn: number of times that a move of a restart gave no gain, by key of the move; not saved.
+        vain_restarts: number of restarts since the last gain.
+        reverted: number of times that a judge reverted the module.
     """
 
     module: Module
@@ -80,11 +80,11 @@ class ModuleState:
 
     @property
     def current(self) -> Compilation:
-        """What the search goes on from."""
+        """The build that the search continues from."""
         return self.composed or self.build
 
     def view(self) -> Self:
-        """The module as it is now, for a step while which others are accepted."""
+        """A copy of the module's state for a step, during which other steps may be accepted."""
         view = copy.copy(self)
         view.climb = copy.copy(self.climb)
         return view
@@ -92,24 +92,24 @@ class ModuleState:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepResult:
-    """What one step did.
+    """The outcome of one step.
 
     Attributes:
         build: a better build that was compiled, or ``None``.
-        composed: what to go on from in place of ``build``, if that was not compiled; ``None`` for the best build.
-        composed_steps: how many steps with gains made it.
-        failed: keys of the moves that gave nothing.
-        compilations: how many were made.
-        user_seconds: their processor time.
-        flips: flipped decisions; 0 if the step confirmed a composed build.
-        kept: of those, the ones that made their component smaller.
-        saved: bytes that these save.
-        effects: labels that the flips gave.
-        kind: of restart, if it was one.
-        trials: none; each variant is a compilation here.
-        base: the build that the step departed from; ``None`` for one that did nothing.
+        composed: the composed build to continue from; ``None`` to continue from the best build.
+        composed_steps: number of steps with gains in the composed build.
+        failed: keys of the moves that gave no gain.
+        compilations: number of compilations.
+        user_seconds: processor time of the compilations.
+        flips: number of flipped decisions; 0 if the step confirmed a composed build.
+        kept: number of flips that made their component smaller.
+        saved: bytes that the kept flips save.
+        effects: labels from the flips.
+        kind: kind of the restart; ``None`` for a step.
+        trials: always 0: each variant is a compilation here.
+        base: the build that the step varied; ``None`` for one that did nothing.
         made: keys of the moves that were made.
-        confirms: whether the base was compiled, and nothing else.
+        confirms: whether the step only compiled the base.
     """
 
     build: Compilation | None = None
@@ -131,12 +131,12 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Progress:
-    """The progress of a module that is kept on disk.
+    """The progress of a module on disk.
 
     Attributes:
-        decisions: of the best build.
-        tried: how often a move gave nothing.
-        composed: of the build that the search went on from, if that was not compiled; else none.
+        decisions: decisions of the best build, by key of the call site.
+        tried: number of times that a move gave no gain, by key of the move.
+        composed: decisions of the composed build, by key of the call site; empty without one.
     """
 
     decisions: dict[int, bool]
@@ -145,7 +145,7 @@ class Progress:
 
 
 def save_progress(path: Path, progress: Progress) -> None:
-    """Keep the progress of a module.
+    """Write the progress of a module to a file.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -164,7 +164,7 @@ def save_progress(path: Path, progress: Progress) -> None:
 
 
 def load_progress(path: Path) -> Progress | None:
-    """The progress of a module; nothing if there is none.
+    """Read the progress of a module; ``None`` if there is no file.
 
     Raises:
         InputError: the file is damaged.
@@ -187,7 +187,7 @@ def _progress_of(arrays: Arrays) -> Progress:
 
 
 def append_effects(path: Path, effects: MeasuredEffects) -> None:
-    """Add what a step measured to the file of all of them: 4 bytes with a length, and so many of an npz file.
+    """Append the effects that a step measured to a file, as 4 bytes with a length and an npz file of that length.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -207,11 +207,11 @@ def append_effects(path: Path, effects: MeasuredEffects) -> None:
 
 
 def load_effects(path: Path) -> list[MeasuredEffects]:
-    """What all steps measured. A record that a kill cut short is cut off; one that is damaged is passed over.
+    """Read the effects that all steps measured. An incomplete last record is removed; damaged ones are skipped.
 
     Raises:
-        InputError: it is more than is read.
-        StorageError: what was cut short cannot be cut off.
+        InputError: the file or its arrays are too large.
+        StorageError: the incomplete record cannot be removed.
     """
     try:
         data = read_bounded(path, _MOST_EFFECT_BYTES)
@@ -223,7 +223,7 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
     position, left = 0, _MOST_EFFECT_BYTES
     while (end := position + 4 + int.from_bytes(data[position : position + 4], "little")) <= len(data) > position:
         try:
-            arrays = arrays_in(data[position + 4 : end], _EFFECTS, most_bytes=left)
+            arrays = read_arrays(data[position + 4 : end], _EFFECTS, most_bytes=left)
             left -= unpacked_bytes(arrays)
             effects.append(_effects_of(arrays))
         except TooLargeError as error:
@@ -237,6 +237,7 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
 
 
 def _too_much(path: Path, found: str) -> InputError:
+    """The error for a file of effects that is too large, or cannot be read."""
     return InputError(
         f"{path}: expected at most {format_bytes(_MOST_EFFECT_BYTES)} of measured effects, found {found}; restore a "
         "copy, or delete the file: only the order of what to try first is lost"
@@ -251,7 +252,7 @@ def _effects_of(arrays: Arrays) -> MeasuredEffects:
     values = column(arrays, "values", "i", width=len(names))
     fits = len(values) == len(sign) == len(component) and len(projects) == 1
     if not fits or (len(component) and not 0 <= component.min() <= component.max() < len(change)):
-        raise ValueError("flips and components that do not belong together")
+        raise ValueError("effects: expected one project, and a component for each flip, found arrays that do not fit")
     return MeasuredEffects(
         names=names,
         values=values,

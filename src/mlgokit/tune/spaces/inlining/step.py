@@ -27,9 +27,9 @@ from mlgokit.tune.spaces.inlining.state import COMPOSED, Keys, ModuleState, Step
 
 Floats = npt.NDArray[np.float64]
 Rank = Callable[[Compilation], Floats]
-"""For each decision [T] the bytes that flipping it is expected to save."""
+"""A function that returns, for each decision [T] of a build, the bytes that flipping it is expected to save."""
 Propose = Callable[[ScoredBuild], list[tuple[int, ...]]]
-"""The moves that may be made from a build, each as positions of the decisions that it flips."""
+"""A function that returns the moves that may be made from a build, each as the positions of the decisions to flip."""
 
 
 def compile_decided(
@@ -41,37 +41,37 @@ def compile_decided(
     policy: str = HEURISTIC,
     keep_object: Path | None = None,
 ) -> Compilation:
-    """Compile a module under the plugin: by ``decisions`` where they know the call site, else by ``policy``."""
+    """Compile a module under the plugin, by ``decisions`` at their call sites, and elsewhere by ``policy``."""
     table = b"" if decisions is None else table_of(decisions, names)
     return compiler.compile(module, request_of(table, policy=policy, keep_object=keep_object))
 
 
 def table_of(decisions: Mapping[int, bool], names: Keys | None = None) -> bytes:
-    """The decision table of one module, which has these ``names``; every module if it has none."""
+    """The decision table of the module with these ``names``; for any module without names."""
     keys, inlined = np.array(list(decisions), np.uint64), np.array(list(decisions.values()), bool)
     return table_bytes([make_entry(() if names is None else names, keys, inlined)])
 
 
 def request_of(table: bytes = b"", *, policy: str = HEURISTIC, keep_object: Path | None = None) -> CompileRequest:
-    """What the search asks of a compilation: to decide by a table where it knows the call site, else by ``policy``."""
+    """The request for a compilation of the search, which decides by a table, and elsewhere by ``policy``."""
     use = PluginUse(policies={INLINE_SIZE.name: policy}, logs=(INLINE_SIZE.name,), decisions=table, log_default=False)
     return CompileRequest(use=use, keep_object=keep_object, reuse=True)
 
 
 def indifferent(build: Compilation) -> Floats:
-    """The rank that expects nothing of any decision."""
+    """The rank that expects no gain from any flip."""
     return np.zeros(len(build.decisions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePriority:
-    """What a step tries first, and how much of it.
+    """The order in which a step tries moves, and their number.
 
     Attributes:
-        rank: what is expected of each decision.
+        rank: bytes that each flip is expected to save.
         noise: scale of the random part of the order, in bytes.
-        most: moves made at once.
-        tries: how often a move may fail before it is left alone.
+        most: maximum number of moves in one compilation.
+        tries: number of times that a move is tried before it is left alone.
     """
 
     rank: Rank
@@ -82,11 +82,11 @@ class MovePriority:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FlipExploration:
-    """What one compilation is to try.
+    """The flips that one compilation is to try.
 
     Attributes:
-        base: the build that it departs from.
-        flips: by key of the call site, the key of the move that flips it.
+        base: the build whose decisions are flipped.
+        flips: key of the move that flips a call site, by key of the call site.
     """
 
     base: Compilation
@@ -110,16 +110,16 @@ def step(
 ) -> StepResult:
     """Flip many independent decisions of a module in one compilation, and keep those that paid.
 
-    Or, if that is due or nothing is left to try, compile what was composed.
+    If that is due, or no move is left, compile the composed build instead.
 
     Args:
-        compiler: compiles.
+        compiler: compiler of the module.
         state: the module; not changed here.
-        account: the project's, read under ``lock``, for other modules change while this one is compiled.
-        lock: of the account.
-        priority: what to try first.
-        rng: of the random part of the priority.
-        propose: the moves that there are.
+        account: the project's account, read under ``lock``, since other modules change during the compilation.
+        lock: lock of the account.
+        priority: order and number of the moves.
+        rng: source of the random part of the order.
+        propose: function that returns the possible moves.
     """
     if state.climb.is_due:
         return confirm_composed(compiler, state, account, lock=lock)
@@ -138,9 +138,9 @@ def choose(
     rng: np.random.Generator,
     propose: Propose = moves_of,
 ) -> FlipExploration:
-    """The moves that are made next, of which no two can change the same function; none if nothing is left to try.
+    """Choose the next moves, of which no two can change the same function; none if no move is left.
 
-    Moves that steps under way have claimed are left to them.
+    Moves that steps under way have claimed are not chosen.
     """
     build, name = state.current, state.module.name
     with lock:
@@ -201,28 +201,28 @@ def explore(
     )
     # Functions that no reverted flip reaches were compiled as they are.
     composed = None if compared.all_kept else compose(build, explored, compared.as_before())
-    return _with_outcome(tried, state, account, explored, composed, lock=lock)
+    return _choose_next(tried, state, account, explored, composed, lock=lock)
 
 
 def confirm_composed(
     compiler: Compiler, state: ModuleState, account: ProjectAccount, *, lock: threading.Lock
 ) -> StepResult:
-    """Compile the composed build, and go on from that, or from those parts of it that are smaller than the best build.
+    """Compile the composed build, and continue from it, or from its parts that are smaller than in the best build.
 
-    If there are none, the search goes on from the best build that was compiled.
+    Without such parts, the search continues from the best build that was compiled.
     """
     if state.composed is None:
         return StepResult()
     real = compile_decided(compiler, state.module, state.composed.decisions.by_site, state.names)
     done = StepResult(compilations=1, user_seconds=real.user_seconds, base=state.composed, confirms=True)
     if not real.ok:
-        return _with_outcome(done, state, account, None, None, lock=lock)
+        return _choose_next(done, state, account, None, None, lock=lock)
     with lock:
         parts = smaller_parts(state.build, real, account, state.module.name)
-    return _with_outcome(done, state, account, real, None if parts.all_smaller else parts.build, lock=lock)
+    return _choose_next(done, state, account, real, None if parts.all_smaller else parts.build, lock=lock)
 
 
-def _with_outcome(
+def _choose_next(
     done: StepResult,
     state: ModuleState,
     account: ProjectAccount,
@@ -231,7 +231,7 @@ def _with_outcome(
     *,
     lock: threading.Lock,
 ) -> StepResult:
-    """The step with what to go on from: the composed build, else the compiled one, if it is smaller than the best."""
+    """Choose the build to continue from: the composed one, or else the compiled one, if it is smaller than the best."""
     name = state.module.name
     with lock:
         best, known = scored(state.build, account, name)
@@ -240,7 +240,7 @@ def _with_outcome(
     smaller = total < known
     done = dataclasses.replace(
         done,
-        # Flips that are taken back would shift what other modules answer for.
+        # A compiled build with flips that do not pay would shift the bytes of other modules in the account.
         build=real if smaller and (done.confirms or not promises) else None,
         composed=composed if promises else None,
         composed_steps=(0 if done.confirms else state.climb.composed_steps) + (done.confirms or bool(done.kept))
@@ -286,16 +286,16 @@ def move_key(sites: list[int]) -> int:
 
 
 def catch_up(step: StepResult, state: ModuleState, account: ProjectAccount) -> StepResult:
-    """The step as if it had departed from what others found since it began; the caller holds the account's lock.
+    """Merge the outcome of a step with those of steps that ended since it began; the caller holds the account's lock.
 
-    What it found is taken where it is smaller than the current build, component by component; of a step that compiled
-    what the others departed from, so is what they found. Where both changed the same function, the better one stays.
+    Its components that are smaller than in the current build are kept. If the step compiled the build that the others
+    varied, their components are merged into it likewise. If both changed a function, the better change stays.
     """
     name, current, steps_now = state.module.name, state.current, state.climb.composed_steps
     found = step.composed or step.build
     best = min(scored(one, account, name)[1] for one in (state.build, step.build) if one is not None)
     if found is None:
-        # A promise that does not hold takes with it what was added to it.
+        # A composed build that does not save what was expected is dropped with the steps on top of it.
         kept = None if step.confirms else state.composed
         return dataclasses.replace(step, composed=kept, composed_steps=0 if kept is None else steps_now)
     if step.confirms:
@@ -317,7 +317,7 @@ def catch_up(step: StepResult, state: ModuleState, account: ProjectAccount) -> S
 def scored(
     build: Compilation, account: ProjectAccount, name: str, flipped: Keys | None = None
 ) -> tuple[ScoredBuild, float]:
-    """A build, ready for credit, and the bytes that the module answers for; the caller holds the account's lock."""
+    """A build for credit assignment, and its module's bytes in the account; the caller holds the account's lock."""
     functions, scores, rest = account.functions(name, build.measured)
     which = np.zeros(len(build.decisions), bool) if flipped is None else np.isin(build.decisions.sites, flipped)
     return make_scored_build(build, functions, scores, flipped=which), float(scores.sum()) + rest
@@ -325,12 +325,12 @@ def scored(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What two builds give together.
+    """The merged decisions of two builds of a module.
 
     Attributes:
-        decisions: of both, by the key of the call site; where they differ, the ones that pay.
-        differing: call sites of both that are decided differently.
-        taken: of those, the ones that are as in the other build.
+        decisions: decisions of both by key of the call site; where they differ, the ones that pay.
+        differing: number of call sites of both builds with different decisions.
+        taken: number of these call sites whose decision is taken from the other build.
     """
 
     decisions: dict[int, bool]
@@ -339,15 +339,15 @@ class Merged:
 
     @property
     def is_new(self) -> bool:
-        """Whether it is neither of the builds."""
+        """Whether the merged decisions are those of neither build."""
         return 0 < self.taken < self.differing
 
 
 def merge(best: Compilation, other: Compilation, account: ProjectAccount, name: str) -> Merged:
-    """Take from another build of a module what is smaller there than in the best one.
+    """Merge into the best build of a module the components that are smaller in another build.
 
-    Call sites that only one of the builds has, follow from decisions that differ: they keep theirs, so that both kinds
-    of component find what they had. The caller holds the lock of the account.
+    Call sites that only one of the builds has are consequences of other decisions, and keep their own. The caller holds
+    the lock of the account.
     """
     known, decided = best.decisions.by_site, other.decisions
     differing, compared = _compare_builds(best, other, account, name)
@@ -358,11 +358,11 @@ def merge(best: Compilation, other: Compilation, account: ProjectAccount, name: 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parts:
-    """What of a build is smaller than in another one.
+    """The components of a build that are smaller than in another one.
 
     Attributes:
-        build: composed of these parts, and of the other build; ``None`` if there are none.
-        all_smaller: whether no component is larger.
+        build: the build composed of these components and of the other build; ``None`` if there are none.
+        all_smaller: whether all components are smaller.
     """
 
     build: Compilation | None
@@ -372,15 +372,15 @@ class Parts:
 def smaller_parts(
     best: Compilation, other: Compilation, account: ProjectAccount, name: str, *, newer: bool = True
 ) -> Parts:
-    """Compose of two builds of a module, component by component, what is smaller; the caller holds the account's lock.
+    """Compose the smaller components of two builds of a module; the caller holds the account's lock.
 
     Args:
-        best: what the rest is taken from.
-        other: whose decisions are taken where they pay.
-        account: the project's.
-        name: of the module.
-        newer: whether functions that no decision of theirs explains are as in the other build, which was compiled
-            later; else as in the best one.
+        best: the build that other components are taken from.
+        other: the build whose components are taken where they are smaller.
+        account: the project's account.
+        name: name of the module.
+        newer: whether functions that no differing decision reaches are taken from ``other``, which was compiled later;
+            otherwise from ``best``.
     """
     _, compared = _compare_builds(best, other, account, name)
     if not compared.any_kept:
@@ -392,7 +392,7 @@ def smaller_parts(
 def _compare_builds(
     best: Compilation, other: Compilation, account: ProjectAccount, name: str
 ) -> tuple[list[int], Comparison]:
-    """Call sites of both builds that are decided differently, and what these decisions are worth."""
+    """The keys of call sites that two builds decide differently, and a comparison of the builds by these decisions."""
     known = best.decisions.by_site
     differing = [key for key, inlined in other.decisions.by_site.items() if known.get(key, inlined) != inlined]
     base, _ = scored(best, account, name)

@@ -48,14 +48,14 @@ def open_optimizer(
     """Begin a search on top of the verified decisions, or go on with the one in the folder.
 
     Args:
-        verifier: has verified inlining decisions.
-        objective: which bytes count.
-        slowdown: by which part a function may execute more instructions, by LLVM's estimate.
-        folder: of the search for these decisions; this one is kept below it.
-        start: by function, what an earlier plugin leaves out; tried first.
-        policy: what this policy of passes leaves out is tried next, in modules where nothing is left out yet.
+        verifier: verifier with the verified inlining decisions.
+        objective: decides which bytes count.
+        slowdown: share by which a function may execute more instructions, by LLVM's estimate.
+        folder: folder of the search for inlining decisions; this search gets one below it.
+        start: overrides of an earlier plugin by key of the function, which are tried first.
+        policy: policy of passes. What it leaves out is tried next, in modules where nothing is left out yet.
         seed: random seed.
-        report: told after every module.
+        report: called after every module.
     """
     folder = folder / "optimizer"
     compiler = verifier.compiler
@@ -79,7 +79,7 @@ def open_optimizer(
     def begin(module: Module) -> Compilation:
         done = compiled(space.compile(module, frozenset(), log=True))
         if done.ok and not len(done.decisions):
-            # A module that is left to LLVM has no log, so its calls are those that LLVM decides about.
+            # The plugin logs nothing in a module that it leaves to LLVM; its decisions are then those of LLVM.
             use = PluginUse(policies={INLINE_SIZE.name: HEURISTIC}, logs=(INLINE_SIZE.name,), log_default=False)
             asked = compiled(compiler.compile(module, CompileRequest(use=use, keep="none", reuse=True)))
             done = dataclasses.replace(done, decisions=asked.decisions)
@@ -119,7 +119,7 @@ def open_optimizer(
         for other, its, _ in group:
             space.account.put(other.name, its.measured)
     space.before_bytes = space.account.image
-    _go_on(space, left_out_of(start), compiled, report)
+    _restore(space, left_out_of(start), compiled, report)
     if policy is not None:
         _try_policy(space, policy, compiled, report)
     search = Search(folder=folder, space=space, seed=seed, label="passes of the optimizer")
@@ -130,20 +130,20 @@ def open_optimizer(
 
 
 def _same_code(group: Sequence[_Listed]) -> list[tuple[tuple[str, ...], _Listed]]:
-    """Names of modules with the same code, and the first of these, of modules with the same functions."""
+    """Group modules with the same functions by equal code; return the names of each group, and its first module."""
     groups: dict[Hashable, list[_Listed]] = {}
     for one in group:
         groups.setdefault(one[1].measured.totals, []).append(one)
     return [(tuple(module.name for module, _, _ in ones), ones[0]) for ones in groups.values()]
 
 
-def _go_on(
+def _restore(
     space: OptimizerSpace,
     start: frozenset[LeftOut],
     compiled: Callable[[Compilation], Compilation],
     report: Report,
 ) -> None:
-    """Take up what an earlier session or plugin left out, if it still pays."""
+    """Restore the passes that an earlier session or plugin left out, in each module where that still pays."""
 
     def known(unit: PassModule) -> frozenset[LeftOut]:
         kept = load_left_out(progress_path(space.folder, unit.module.name))
@@ -178,7 +178,7 @@ def _go_on(
 def _try_policy(
     space: OptimizerSpace, policy: Path, compiled: Callable[[Compilation], Compilation], report: Report
 ) -> None:
-    """Make the choices of a policy of passes a first step in each module without one, which keeps what pays."""
+    """Try what a policy of passes leaves out as the first step of each module without one, and keep what pays."""
 
     def compile_with(module: Module, left_out: frozenset[LeftOut]) -> Compilation:
         return compiled(space.compile(module, left_out))

@@ -1,4 +1,4 @@
-"""Passes of the optimizer as a space: modules, what does not run in them, and what is tried with them next."""
+"""Passes of the optimizer as a space: modules, the passes that are left out of them, and their next steps."""
 
 import functools
 import threading
@@ -35,17 +35,17 @@ class OptimizerSpace:
     """The passes of the optimizer that do not run on functions of one project.
 
     Attributes:
-        folder: where progress is kept.
-        compiler: compiles.
-        decisions: the decision table by which modules are inlined.
+        folder: folder for the progress.
+        compiler: compiler of the modules.
+        decisions: content of the decision table that modules are inlined by.
         units: modules that compile.
-        failures: those that do not, with the reason.
-        account: of the best builds.
-        before_bytes: the account before the search.
-        slowdown: part by which a function may execute more instructions than with all passes, by LLVM's estimate.
-        shared: functions that several modules have, which are left alone, as each would change with them; those that
-            copies and variants have are not among them.
-        lock: of the account and the modules, which steps read while others are accepted.
+        failures: reasons by name for modules that do not compile.
+        account: the project's account of the best builds.
+        before_bytes: bytes of the account before the search.
+        slowdown: share by which a function may execute more instructions than with all passes, by LLVM's estimate.
+        shared: number of functions that several modules have, other than copies and variants, and that are not
+            searched, since a change would affect all of these modules.
+        lock: lock of the account and the modules, which steps read while others are accepted.
     """
 
     folder: Path
@@ -61,23 +61,23 @@ class OptimizerSpace:
 
     @property
     def objective(self) -> Objective:
-        """Which bytes count."""
+        """The objective, which decides which bytes count."""
         return self.account.objective
 
     @property
     def candidate(self) -> "OptimizerTable":
-        """The table of what does not run in the best builds."""
+        """The table of the passes that are left out of the best builds."""
         return OptimizerTable(space=self)
 
     @property
     def score(self) -> Score:
-        """The exact account, and its change against that before the search."""
+        """Bytes of the exact account, and their relative change against the account before the search."""
         image = self.account.image
         return Score(value=image, change=image / self.before_bytes - 1 if self.before_bytes else 0.0)
 
     @property
     def pending(self) -> Sequence[PendingWork[PassModule, PassStep]]:
-        """Composed builds, which are to be compiled."""
+        """Work that compiles the composed builds."""
         return [
             PendingWork(
                 unit=one,
@@ -90,13 +90,13 @@ class OptimizerSpace:
 
     @property
     def functions(self) -> list[TriedFunction]:
-        """Those of all modules that may be changed."""
+        """The functions of all modules that may be changed."""
         return [one for unit in self.units for one in unit.functions]
 
     def compile(
         self, module: Module, left_out: frozenset[LeftOut], *, log: bool = False, policy: Path | None = None
     ) -> Compilation:
-        """Compile a module with passes left out, and those that a policy leaves out; list what the others changed."""
+        """Compile a module with passes left out, also by a policy if given; list the changes of the others."""
         use = PluginUse(
             policies={INLINE_SIZE.name: HEURISTIC} | ({} if policy is None else {PASS_SELECTION.name: str(policy)}),
             logs=(INLINE_SIZE.name,) if log else (),
@@ -108,17 +108,17 @@ class OptimizerSpace:
         return self.compiler.compile(module, CompileRequest(use=use, keep="none", reuse=True))
 
     def prepare(self, _spent: float, _seconds: float, _rng: np.random.Generator) -> float:
-        """Do nothing: no step needs what others found."""
+        """Do nothing: steps need no preparation."""
         return 0.0
 
     def urgency(self, unit: PassModule, running: int) -> tuple[float, ...] | None:
-        """Modules that gained most per second lately come first; steps of one go side by side, each with its moves."""
+        """The rank of a module: those that gained most per second lately come first; steps of one run side by side."""
         if unit.climb.exhausted or (running and (unit.waits or unit.climb.ends_pass)):
             return None
         return (-unit.climb.rate,)
 
     def propose(self, unit: PassModule, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], PassStep]:
-        """One step; one that does nothing if all moves that are left are under way."""
+        """Return the work of a step; it does nothing if other steps have claimed all moves that are left."""
         child, base = rng.spawn(1)[0], unit.current
 
         def choose_passes() -> PassExploration:
@@ -131,11 +131,12 @@ class OptimizerSpace:
             return unit.climb.next_step(choose_passes, explore_passes, self._confirmation(unit)) or PassStep
 
     def _confirmation(self, unit: PassModule) -> Callable[[], PassStep]:
+        """The work that compiles a module's composed build."""
         composed = unit.current if unit.climb.composed_steps else None
         return functools.partial(confirm, self.compile, unit, composed, unit.confirmed, slowdown=self.slowdown)
 
     def accept(self, unit: PassModule, step: PassStep) -> None:
-        """Take the outcome of a step; the one that ends a pass over the moves compiles nothing."""
+        """Adopt the outcome of a step; a step without compilations may end the pass over the moves."""
         with self.lock:
             ends_pass = not step.compilations and unit.climb.ends_pass
             unit.climb.release(step.made, is_confirmation=step.confirms or ends_pass)
@@ -146,6 +147,7 @@ class OptimizerSpace:
                 self._end_pass(unit)
 
     def _adopt(self, unit: PassModule, step: PassStep) -> None:
+        """Update a module by a step that compiled it; save its best build if that is new."""
         outcome = outcome_of(step, unit, self.account, slowdown=self.slowdown)
         # Letting a pass run again, which is the same move, may have been in vain before.
         unit.tried = unit.tried - outcome.again | outcome.vain
@@ -160,7 +162,7 @@ class OptimizerSpace:
             unit.climb.rate = recent_rate(unit.climb.rate, outcome.saved, step.user_seconds)
 
     def put(self, unit: PassModule, build: Compilation, variants: Sequence[Compilation]) -> None:
-        """Put a module's best build into the account, for its copies as well, and those of its variants."""
+        """Put a module's best build into the account, also for its copies, and the builds of its variants."""
         for variant, its in zip(unit.variants, variants, strict=True):
             variant.build = its
         for names, one in unit.parts(build, variants):
@@ -168,17 +170,18 @@ class OptimizerSpace:
                 self.account.put(name, one.measured)
 
     def _end_pass(self, unit: PassModule) -> None:
+        """Begin another pass over the moves of a module if the last one saved enough."""
         first, build = unit.climb.pass_from or unit.current.done, unit.current.done
         before, now = (self.account.module_bytes(unit.module.name, one.measured) for one in (first, build))
         if unit.climb.end_pass(build, before=before, now=now):
             unit.tried.clear()
 
     def close(self) -> None:
-        """End the compilers that stay between compilations."""
+        """End resident compilers."""
         self.compiler.close()
 
     def left_out(self) -> frozenset[LeftOut]:
-        """What does not run in the best builds that were compiled."""
+        """The passes that are left out of the best builds that were compiled."""
         return frozenset(one for unit in self.units for one in unit.confirmed.left_out)
 
 
@@ -187,14 +190,14 @@ class OptimizerTable:
     """The table of passes of the optimizer, as a candidate for the plugin; its entries are functions.
 
     Attributes:
-        space: what was searched.
+        space: the space that was searched.
     """
 
     space: OptimizerSpace
 
     @property
     def kind(self) -> str:
-        """Passes of the optimizer."""
+        """Kind of the table: passes of the optimizer."""
         return OPTIMIZER_PASSES.table
 
     def entries(self) -> Collection[int]:
@@ -202,7 +205,7 @@ class OptimizerTable:
         return group_by_function(self.space.left_out()).keys()
 
     def write(self, path: Path, kept: Collection[Hashable]) -> None:
-        """Write what does not run in these functions."""
+        """Write the table with the passes that are left out of the ``kept`` functions."""
         by_key = {key: one for key, one in group_by_function(self.space.left_out()).items() if key in kept}
         summary = OverrideSummary(
             llvm=self.space.compiler.toolchain.major,
@@ -215,7 +218,7 @@ class OptimizerTable:
     def refuted(
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
     ) -> dict[str, tuple[Collection[Hashable], str]]:
-        """All functions of a module that is not smaller with them."""
+        """All entries of each module that does not become smaller with them."""
         wrong: dict[str, tuple[Collection[Hashable], str]] = {}
         for unit in self.space.units:
             mine = {key for key, _, _ in unit.confirmed.left_out if key in kept}
@@ -232,10 +235,10 @@ class OptimizerTable:
         return wrong
 
     def entries_of(self, modules: Collection[str]) -> Collection[int]:
-        """Keys of all functions of these modules."""
+        """Table keys of all functions of these modules, and of the modules that are searched together with them."""
         changed = [unit for unit in self.space.units if not set(unit.names).isdisjoint(modules)]
         return {key for unit in changed for key in unit.keys.values()}
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
-        """The link, the account and the user's own measure say of the whole."""
+        """Why the whole project is not smaller, by the link, the account or the user's own measure."""
         return objection_in_bytes(before, after, self.space.objective)

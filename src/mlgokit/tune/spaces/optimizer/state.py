@@ -22,11 +22,11 @@ COMPOSED = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedFunction:
-    """A function of the module, as the result counts it.
+    """A function of a module, as the result counts it.
 
     Attributes:
-        key: of the function.
-        trials: moves in it that were made.
+        key: table key of the function.
+        trials: number of moves that were made in the function.
     """
 
     key: int
@@ -38,8 +38,8 @@ class PassBuild:
     """A build of a module with passes left out.
 
     Attributes:
-        done: compiled, or composed; with the decisions of the inliner.
-        left_out: what does not run in it.
+        done: the compilation, or a composed one, with the decisions of the inliner.
+        left_out: the passes that are left out, by function.
     """
 
     done: Compilation
@@ -48,13 +48,13 @@ class PassBuild:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PassVariant:
-    """A module with the functions of another one in other code, as where one of them is position-independent.
+    """A module with the same functions as another one but other code, as when only one is position-independent.
 
     Attributes:
-        module: what is compiled.
-        copies: names of modules that are the same in code, too.
-        build: with what does not run in the other module's best build that was compiled.
-        executed: by function, instructions by LLVM's estimate when all passes run.
+        module: the module that is compiled.
+        copies: names of modules with the same functions and the same code.
+        build: compilation without the passes that are left out of the other module's best build.
+        executed: instructions that a call of a function executes with all passes, by LLVM's estimate, by function.
     """
 
     module: Module
@@ -64,7 +64,7 @@ class PassVariant:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the module and its copies."""
+        """Names of the module and its copies."""
         return (self.module.name, *self.copies)
 
 
@@ -73,18 +73,18 @@ class PassModule:
     """A module in the search.
 
     Attributes:
-        module: what is compiled.
-        copies: names of modules with the same functions in the same code, which the same table makes the same.
-        variants: modules with the same functions in other code, which are compiled with what paid here.
-        keys: of all functions that the inliner found, by name.
-        current: the build that the search goes on from, compiled or composed.
-        allowed: keys of the functions that no other module has but copies and variants.
-        executed: by function, instructions by LLVM's estimate when all passes run.
+        module: the module that is compiled.
+        copies: names of modules with the same functions and the same code, which the table changes in the same way.
+        variants: modules with the same functions but other code, to which the same table entries apply.
+        keys: table keys of all functions that the inliner found, by name.
+        current: the build that the search continues from, compiled or composed.
+        allowed: keys of the functions that no other module has, except for copies and variants.
+        executed: instructions that a call of a function executes with all passes, by LLVM's estimate, by function.
         confirmed: the best build that was compiled.
-        tried: moves that gave nothing since the pass over the moves began.
-        climb: the moves in the search.
-        waits: whether no step is to begin beside another one, as those under way have all moves that are left.
-        moves: how many were made, by function.
+        tried: moves without a gain since the pass over the moves began.
+        climb: the state of the search over the moves.
+        waits: whether no step begins beside another one, since steps under way have claimed all moves that are left.
+        moves: number of moves that were made, by key of the function.
     """
 
     module: Module
@@ -105,16 +105,16 @@ class PassModule:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the module, its copies, and its variants with theirs."""
+        """Names of the module, its copies, and its variants with their copies."""
         return (self.module.name, *self.copies, *(name for one in self.variants for name in one.names))
 
     def parts(
         self, build: Compilation, variants: Sequence[Compilation]
     ) -> Iterator[tuple[tuple[str, ...], Compilation]]:
-        """Names of modules with the same code, and the build that they have of it.
+        """Yield groups of modules with the same code, by their names, each with its build.
 
         Args:
-            build: of the module.
+            build: build of the module.
             variants: builds of the variants, in their order.
         """
         yield (self.module.name, *self.copies), build
@@ -123,19 +123,19 @@ class PassModule:
 
     @property
     def functions(self) -> list[TriedFunction]:
-        """Those that may be changed."""
+        """The functions that may be changed."""
         return [TriedFunction(key=key, trials=self.moves.get(key, 0)) for key in sorted(self.allowed)]
 
 
 def left_out_of(by_key: Mapping[int, Overrides]) -> frozenset[LeftOut]:
-    """What the entries of a table leave out."""
+    """The passes that the entries of a table leave out, by function."""
     return frozenset(
         (key, int(number), int(nth)) for key, one in by_key.items() for number, nth, _ in one.passes.tolist()
     )
 
 
 def save_left_out(path: Path, left_out: frozenset[LeftOut]) -> None:
-    """Keep what does not run in the best build of a module.
+    """Write the passes that are left out of the best build of a module to a file.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -151,7 +151,7 @@ def save_left_out(path: Path, left_out: frozenset[LeftOut]) -> None:
 
 
 def load_left_out(path: Path) -> frozenset[LeftOut] | None:
-    """What an earlier session left out of a module; nothing if there was none.
+    """Read the passes that an earlier session left out of a module; ``None`` if there is no file.
 
     Raises:
         InputError: the file is damaged.
@@ -162,6 +162,6 @@ def load_left_out(path: Path) -> frozenset[LeftOut] | None:
 def _left_out_of(arrays: Arrays) -> frozenset[LeftOut]:
     questions = column(arrays, "question", "i", width=2)
     if len(questions) and (questions.min() < 0 or questions[:, 1].max() > EACH_TIME):
-        raise ValueError("questions: numbers that cannot be")
+        raise ValueError(f"questions: expected pass numbers, and runs up to {EACH_TIME}, found others")
     rows = zip(column(arrays, "key", "u").tolist(), questions.tolist(), strict=True)
     return frozenset((key, number, nth) for key, (number, nth) in rows)

@@ -1,9 +1,9 @@
 """One step of the search on one module: passes left out of many functions in one compilation, kept by component.
 
-Leaving a pass out changes a function and all those that it is inlined into, as flipping a decision does; so this is a
-search by composed builds (:mod:`mlgokit.tune.composing`). A function that would execute more instructions than it may,
-by LLVM's estimate, speaks against its component. Variants of the module, which have its functions in other code, are
-compiled with the composed build, which stays if all together became smaller.
+Leaving a pass out changes a function and all functions that it is inlined into, as flipping a decision does; so this is
+a search by composed builds (:mod:`mlgokit.tune.composing`). A component is not kept if one of its functions would
+execute too many instructions, by LLVM's estimate. Variants of the module, which have the same functions but other code,
+are compiled with the composed build, which is kept if all together became smaller.
 """
 
 import dataclasses
@@ -26,11 +26,11 @@ from mlgokit.tune.composing import Comparison, Ints, compare, compose
 from mlgokit.tune.spaces.optimizer.state import PassBuild, PassModule
 
 MOST_MOVES = 256
-"""Moves made in one compilation."""
+"""Maximum number of moves in one compilation."""
 _EVERY = 1.5
-"""Leaving a pass out each time saves so many times what leaving it out once does, as a guess."""
+"""Guess of how many times more it saves to leave out every run of a pass than to leave out one run."""
 _ROUNDING = 1e-6
-"""Part by which an estimate may be larger and is the same."""
+"""Relative difference up to which two estimates count as equal."""
 
 CompileWith = Callable[[Module, frozenset[LeftOut]], Compilation]
 """Compiles a module with passes left out."""
@@ -55,10 +55,10 @@ EXCLUDED: Mapping[str, str] = {
     "AnnotationRemarksPass": "it only reports",
     "WarnMissedTransformationsPass": "it only reports",
 }
-"""Asked about by LLVM, and always let run by a search, with the reason."""
+"""Optional passes that a search never leaves out, with the reason."""
 
 MINSIZE = "minsize"
-"""No pass: the attribute, which stands with passes that change a function; without it, it is made as at ``-Os``."""
+"""The attribute ``minsize``, which is listed among the passes; a function without it is compiled as at ``-Os``."""
 
 FIRST: Mapping[str, float] = {
     MINSIZE: 20.0,
@@ -77,15 +77,15 @@ FIRST: Mapping[str, float] = {
     "JumpThreadingPass": 0.1,
     "EarlyCSEPass": 0.1,
 }
-"""Bytes that were saved, on the average, where a pass was left out of a function that it had changed."""
+"""Mean number of bytes saved by leaving a pass out of a function that it had changed; the first order of the moves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassExploration:
-    """What one compilation is to try.
+    """The moves that one compilation is to try.
 
     Attributes:
-        moves: passes that are left out, or run again, by function.
+        moves: passes of functions that are left out, or that run again if they were left out.
     """
 
     moves: frozenset[LeftOut]
@@ -93,18 +93,18 @@ class PassExploration:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassStep:
-    """What one step compiled.
+    """The outcome of one step.
 
     Attributes:
-        base: the build that it departed from; ``None`` for a step that did nothing.
-        best: the best build that was compiled when it began.
-        explored: the build that was compiled; ``None`` if it failed, or a function executes more than it may.
+        base: the build that the step varied; ``None`` for a step that did nothing.
+        best: the best compiled build when the step began.
+        explored: the build that was compiled; ``None`` if it failed, or a function executes too many instructions.
         variants: builds of the module's variants, if the base was compiled.
         made: the moves that were made.
-        confirms: whether the base was compiled, and nothing else.
-        compilations: how many were made.
-        user_seconds: their processor time.
-        trials: none; each variant is a compilation here.
+        confirms: whether the step only compiled the base.
+        compilations: number of compilations.
+        user_seconds: processor time of the compilations.
+        trials: always 0: each variant is a compilation here.
     """
 
     base: PassBuild | None = None
@@ -120,16 +120,16 @@ class PassStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassOutcome:
-    """What the module goes on from after a step.
+    """The state of a module after a step.
 
     Attributes:
-        current: the build to go on from.
+        current: the build to continue from.
         confirmed: the best build that was compiled.
         variants: builds of the module's variants, if ``confirmed`` is new.
-        composed_steps: how many steps with gains ``current`` is ahead of ``confirmed``.
-        vain: moves of this step, or of earlier ones, that gave nothing.
-        again: moves of earlier steps that did not stay, but may be made again.
-        saved: bytes that the others did.
+        composed_steps: number of steps with gains in ``current`` that are not in ``confirmed``.
+        vain: moves of this step, or of earlier ones, that gave no gain.
+        again: moves of earlier steps that were reverted, but may be made again.
+        saved: bytes that the kept moves saved.
     """
 
     current: PassBuild
@@ -142,7 +142,7 @@ class PassOutcome:
 
 
 def choose(unit: PassModule, account: ProjectAccount, rng: np.random.Generator) -> PassExploration:
-    """The moves that are made next, of which no two can change the same function; the caller holds the lock."""
+    """Choose the next moves, of which no two can change the same function; the caller holds the lock."""
     moves, worth = moves_of(unit)
     worth += rng.gumbel(size=len(moves))
     build = unit.current.done
@@ -169,14 +169,14 @@ def explore(compile_with: CompileWith, unit: PassModule, base: PassBuild, chosen
 def confirm(
     compile_with: CompileWith, unit: PassModule, composed: PassBuild | None, best: PassBuild, *, slowdown: float
 ) -> PassStep:
-    """Compile the composed build, and the variants of the module with it; nothing if there is none.
+    """Compile the composed build, and the variants of the module with it; do nothing without a composed build.
 
     Args:
-        compile_with: compiles.
+        compile_with: compiles a module with passes left out.
         unit: the module.
-        composed: the build that is only composed.
+        composed: the composed build; ``None`` for none.
         best: the best build that was compiled.
-        slowdown: part by which a function may execute more instructions than with all passes.
+        slowdown: share by which a function may execute more instructions than with all passes.
     """
     if composed is None:
         return PassStep()
@@ -197,9 +197,9 @@ def confirm(
 
 
 def outcome_of(step: PassStep, unit: PassModule, account: ProjectAccount, *, slowdown: float) -> PassOutcome:
-    """What the module goes on from, beside what others found since the step began; the caller holds the lock."""
+    """Merge the outcome of a step into the state of its module; the caller holds the lock."""
     if step.confirms:
-        return _confirmed(step, unit, account, slowdown=slowdown)
+        return _confirm_outcome(step, unit, account, slowdown=slowdown)
     current, explored = unit.current, step.explored
     vain = PassOutcome(
         current=current, confirmed=unit.confirmed, composed_steps=unit.climb.composed_steps, vain=step.made
@@ -212,7 +212,7 @@ def outcome_of(step: PassStep, unit: PassModule, account: ProjectAccount, *, slo
     kept = _kept_moves(compared, moves)
     left_out = current.left_out ^ kept
     is_compiled = left_out == explored.left_out
-    done = explored.done if is_compiled else _composed(unit, current.done, explored.done, compared.as_before())
+    done = explored.done if is_compiled else _compose_build(unit, current.done, explored.done, compared.as_before())
     joined = dataclasses.replace(
         vain,
         current=PassBuild(done=done, left_out=left_out),
@@ -224,25 +224,25 @@ def outcome_of(step: PassStep, unit: PassModule, account: ProjectAccount, *, slo
         return joined
     before, after = (bytes_of(unit, account, one, ()) for one in (unit.confirmed.done, done))
     if after >= before:
-        return _reverted(joined, unit)
+        return _revert_to_confirmed(joined, unit)
     return dataclasses.replace(joined, confirmed=joined.current, composed_steps=0)
 
 
-def _confirmed(step: PassStep, unit: PassModule, account: ProjectAccount, *, slowdown: float) -> PassOutcome:
-    """The compiled build if it is smaller, with variants, than the best one; and what others found on top of it."""
+def _confirm_outcome(step: PassStep, unit: PassModule, account: ProjectAccount, *, slowdown: float) -> PassOutcome:
+    """The outcome of a step that compiled the composed build: it is adopted if it is smaller, with moves made since."""
     real, current = step.explored, unit.current
     before = bytes_of(unit, account, unit.confirmed.done, [one.build for one in unit.variants])
     if real is None or bytes_of(unit, account, real.done, step.variants) >= before:
         unchanged = PassOutcome(current=current, confirmed=unit.confirmed, composed_steps=unit.climb.composed_steps)
         # Where another step found a better build meanwhile, that is what the current one is composed of.
-        return _reverted(unchanged, unit) if unit.confirmed is step.best else unchanged
+        return _revert_to_confirmed(unchanged, unit) if unit.confirmed is step.best else unchanged
     confirmed = PassOutcome(current=real, confirmed=real, variants=step.variants)
     if step.base is current:
         return confirmed
     compared, moves = _compare_builds(unit, account, real, current, slowdown)
     if not compared.any_kept:
         return confirmed
-    done = _composed(unit, real.done, current.done, compared.as_before(by_default=True))
+    done = _compose_build(unit, real.done, current.done, compared.as_before(by_default=True))
     return dataclasses.replace(
         confirmed,
         current=PassBuild(done=done, left_out=real.left_out ^ _kept_moves(compared, moves)),
@@ -250,10 +250,10 @@ def _confirmed(step: PassStep, unit: PassModule, account: ProjectAccount, *, slo
     )
 
 
-def _reverted(joined: PassOutcome, unit: PassModule) -> PassOutcome:
-    """Go back to the best build that was compiled. Of the moves since, half are in vain, by function.
+def _revert_to_confirmed(joined: PassOutcome, unit: PassModule) -> PassOutcome:
+    """Revert to the best build that was compiled. Of the moves since, those of half of the functions count as in vain.
 
-    The others may be made again: moves may only be at odds with each other.
+    The others may be made again, since moves may only conflict with each other.
     """
     left_out = unit.confirmed.left_out
     lost = (unit.current.left_out ^ left_out) | (joined.current.left_out ^ left_out)
@@ -266,7 +266,7 @@ def _reverted(joined: PassOutcome, unit: PassModule) -> PassOutcome:
 def _compare_builds(
     unit: PassModule, account: ProjectAccount, base: PassBuild, explored: PassBuild, slowdown: float
 ) -> tuple[Comparison, list[LeftOut]]:
-    """What the moves are worth by which two builds differ, and these moves."""
+    """Compare two builds by the moves in which they differ; return these moves too."""
     moves = sorted(base.left_out ^ explored.left_out)
     slow = slow_functions(explored.done, unit.executed, slowdown)
     compared = compare(
@@ -283,36 +283,36 @@ def _kept_moves(compared: Comparison, moves: Sequence[LeftOut]) -> frozenset[Lef
 
 
 def bytes_of(unit: PassModule, account: ProjectAccount, build: Compilation, variants: Sequence[Compilation]) -> float:
-    """What the module, its copies and its variants answer for in the account, in these builds."""
+    """Bytes of the module, its copies and its variants in the account, with these builds."""
     return sum(account.module_bytes(name, one.measured) for names, one in unit.parts(build, variants) for name in names)
 
 
 def is_refused(build: Compilation, before: Mapping[str, float], unit: PassModule, slowdown: float) -> bool:
-    """Whether a build of the module or of a variant failed, or has a function that executes more than it may.
+    """Whether a build of the module or of a variant failed, or has a function that executes too many instructions.
 
     Args:
-        build: in question.
-        before: by function, what it executes when all passes run.
+        build: the build to check.
+        before: instructions that a call of a function executes with all passes, by function.
         unit: the module.
-        slowdown: part by which a function may execute more.
+        slowdown: share by which a function may execute more instructions.
     """
     return not build.ok or not set(unit.keys).isdisjoint(slow_functions(build, before, slowdown))
 
 
 def compile_unit(compile_with: CompileWith, unit: PassModule, left_out: frozenset[LeftOut]) -> Compilation:
-    """The module with passes left out; the inliner decides as it did."""
+    """Compile the module with passes left out; its inlining decisions are those of the current build."""
     return dataclasses.replace(compile_with(unit.module, left_out), decisions=unit.current.done.decisions)
 
 
 def compile_variants(compile_with: CompileWith, unit: PassModule, left_out: frozenset[LeftOut]) -> list[Compilation]:
-    """Its variants with the same passes left out."""
+    """Compile the variants of a module with passes left out."""
     return [compile_with(one.module, left_out) for one in unit.variants]
 
 
 def moves_of(unit: PassModule) -> tuple[list[LeftOut], npt.NDArray[np.float64]]:
-    """The moves that were not made in vain and that no step under way has claimed, and what is expected of each.
+    """The moves that were not made in vain and that no step has claimed, and the bytes that each is expected to save.
 
-    A pass that changed a function is left out where it did, or each time; what is left out runs again.
+    A move leaves out one run, or every run, of a pass that changed a function; or lets a pass run again.
     """
     changes = unit.current.done.changes
     expected: dict[LeftOut, float] = {}
@@ -326,7 +326,7 @@ def moves_of(unit: PassModule) -> tuple[list[LeftOut], npt.NDArray[np.float64]]:
             expected.setdefault((key, number, nth), worth)
             if name != MINSIZE:
                 expected.setdefault((key, number, EACH_TIME), _EVERY * worth)
-    # What paid when it was left out rarely pays when it runs again.
+    # A pass that paid when it was left out rarely pays when it runs again.
     for move in sorted(unit.current.left_out):
         expected[move] = min(FIRST.values(), default=0.0) - 1.0
     moves = [move for move in expected if move not in unit.tried and move not in unit.climb.claimed]
@@ -341,7 +341,7 @@ def _with_moves(
     *,
     made: bool = False,
 ) -> ScoredBuild:
-    """A build ready for credit, each move being a decision of its function about itself; behind the inliner's."""
+    """A build for credit assignment; after the inliner's decisions, each move is one of its function about itself."""
     functions, scores, _ = account.functions(unit.module.name, build.measured)
     of = {key: function_id(name) for name, key in unit.keys.items()}
     ids = np.array([of[key] for key, _, _ in moves], np.int64)
@@ -349,7 +349,7 @@ def _with_moves(
 
 
 def slow_functions(build: Compilation, before: Mapping[str, float], slowdown: float) -> tuple[str, ...]:
-    """Functions of a build that execute more than they may, or of which that is not known."""
+    """Names of a build's functions that execute too many instructions, or for which there is no estimate."""
     if math.isinf(slowdown):
         return ()
     executed: Mapping[str, float] = {} if build.changes is None else build.changes.executed
@@ -358,8 +358,8 @@ def slow_functions(build: Compilation, before: Mapping[str, float], slowdown: fl
     return (*over, *(name for name in build.measured.function_names if name not in executed))
 
 
-def _composed(unit: PassModule, base: Compilation, explored: Compilation, as_before: Ints) -> Compilation:
-    """The build whose functions are those of the explored one, but for some that are as in the base."""
+def _compose_build(unit: PassModule, base: Compilation, explored: Compilation, as_before: Ints) -> Compilation:
+    """Compose a build from the functions of the explored one, and those ``as_before`` of the base."""
     old, new = base.changes, explored.changes
     bare = no_decisions()
     build = compose(dataclasses.replace(base, decisions=bare), dataclasses.replace(explored, decisions=bare), as_before)

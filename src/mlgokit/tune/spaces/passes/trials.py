@@ -1,8 +1,8 @@
 """The search over passes of the code generator: some of those that may be left out are toggled in the best code.
 
-First each candidate by itself, in the order of what it gave on other code; so the first round is a climb by single
-passes. Then one, two or three drawn candidates at once, until nothing was found for long. LLVM asks a gate about
-optional passes alone; of these, :data:`EXCLUDED` has the ones that stay in nevertheless, with the reason.
+First each candidate is toggled by itself, in the order of its gains on other code. Then one, two or three candidates
+are drawn at once, until many trials gave no gain. LLVM asks a gate about optional passes only; :data:`EXCLUDED` has the
+optional passes that always run nevertheless, with the reason.
 """
 
 import math
@@ -71,9 +71,9 @@ CANDIDATES = (
     "interleaved-access",
     "post-RA-sched",
 )
-"""Passes that may be left out, by LLVM's arguments; those first that gave most where it was measured."""
+"""Passes that may be left out, by LLVM's command-line names; those with the largest measured gains first."""
 REPEATED = ("machine-cp", "dead-mi-elimination")
-"""Those that run twice on a function; the second time is a candidate of its own."""
+"""Passes that run twice on a function; the second run is a candidate of its own."""
 
 EXCLUDED: Mapping[str, str] = {
     "x86-isel": "instructions are then selected as at -O0, which is several times slower",
@@ -88,10 +88,10 @@ EXCLUDED: Mapping[str, str] = {
     "loop-reduce": "loop passes do not say whose loop it is",
     "canon-freeze": "loop passes do not say whose loop it is",
 }
-"""Asked about by LLVM, and always let run by a search."""
+"""Optional passes that a search never leaves out, with the reason."""
 
 TOO_SLOW = 1e12
-"""Penalty for what is executed beyond the bound: more than any function has bytes."""
+"""Penalty for each executed instruction beyond the bound: more than any function has bytes."""
 _SINGLES = (*((name, 0) for name in CANDIDATES), *((name, 1) for name in REPEATED))
 
 
@@ -100,9 +100,9 @@ class PassConfig:
     """The trials of passes.
 
     Attributes:
-        weights: [9] of what a trial measures in the score.
-        slowdown: by which part a function may execute more instructions than with all passes, by LLVM's estimate;
-            infinite for any.
+        weights: [9] weights of a trial's measures in the score.
+        slowdown: share by which a function may execute more instructions than with all passes, by LLVM's estimate;
+            infinite for no bound.
     """
 
     weights: Floats = field(default_factory=lambda: executed_weights(IMAGE_BYTES))
@@ -110,17 +110,17 @@ class PassConfig:
 
     @property
     def kind(self) -> OverrideKind:
-        """Passes."""
+        """Kind of the table: passes of the code generator."""
         return PASSES
 
     @property
     def stage(self) -> Stage:
-        """When copies are made."""
+        """Stage of code generation at which functions are forked."""
         return Stage.PASSES
 
     @property
     def label(self) -> str:
-        """What progress is called."""
+        """Name of the search in progress reports."""
         return "passes"
 
     @property
@@ -130,21 +130,21 @@ class PassConfig:
 
     @property
     def penalty(self) -> float:
-        """What each unit of weighted costs beyond the bound adds to a score."""
+        """Score that is added for each executed instruction beyond the bound."""
         return 0.0 if math.isinf(self.slowdown) else TOO_SLOW
 
     @property
     def policies(self) -> Mapping[str, str]:
-        """None: LLVM and the tables decide what is not tried."""
+        """No policies: LLVM and the tables make the decisions that are not tried."""
         return {}
 
     def free(self, function: FunctionState) -> float:
-        """What may be executed."""
+        """Instructions that a call of the function may execute, by LLVM's estimate."""
         return function.cost * (1 + self.slowdown)
 
     def series(self, function: FunctionState, count: int, rng: np.random.Generator) -> list[Series]:
         """The next ``count`` trials; the first runs all passes, and the overrides of an earlier plugin follow it."""
-        toggled = _toggled(function.trials, count, rng)
+        toggled = _draw_toggles(function.trials, count, rng)
         trials = np.zeros(count, TRIAL)
         trials["toggles"] = np.count_nonzero(toggled["range"], axis=1)
         if function.trials:
@@ -181,13 +181,13 @@ def open_passes(
     """Begin a search on top of the verified decisions, or go on with the one in the folder.
 
     Args:
-        verifier: has verified inlining decisions.
-        objective: which bytes count.
-        slowdown: by which part a function may execute more instructions, by LLVM's estimate.
-        folder: of the search for these decisions; this one is kept below it.
-        start: by function, passes that an earlier plugin leaves out; tried first.
+        verifier: verifier with the verified inlining decisions.
+        objective: decides which bytes count.
+        slowdown: share by which a function may execute more instructions, by LLVM's estimate.
+        folder: folder of the search for inlining decisions; this search gets one below it.
+        start: overrides of an earlier plugin by key of the function, which are tried first.
         seed: random seed.
-        report: told after every module.
+        report: called after every module.
     """
     weights = executed_weights(CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES)
     return open_verified(
@@ -201,8 +201,8 @@ def open_passes(
     )
 
 
-def _toggled(begin: int, count: int, rng: np.random.Generator) -> Records:
-    """[count, 4] the passes that trials toggle, the first of which has the number ``begin``; zeros after the last."""
+def _draw_toggles(begin: int, count: int, rng: np.random.Generator) -> Records:
+    """Choose the passes [count, 4] that trials toggle, from the function's trial ``begin`` on; zeros for none."""
     toggled = np.zeros((count, MOST_TOGGLES), OVERRIDE)
     drawn = rng.choice((1, 1, 2, 2, 3), count)
     for index in range(count):
