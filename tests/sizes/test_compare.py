@@ -106,10 +106,10 @@ def test_documents_have_whole_names_and_the_map() -> None:
 def test_a_difference_is_a_comment() -> None:
     found = compare_sizes(made({"f": 10, "g": 20}), made({"f": 18}, section=992))
     text = render_markdown(difference_page(found, width=60))
-    assert "**Smaller.** 1,064 -> 1,056 bytes in the file (-8, -0.75 %), 1,000 -> 992 in memory (-8)." in text
+    assert "**Smaller.** 1,000 -> 992 bytes in memory (-8, -0.80 %), 1,064 -> 1,056 in the file (-8, -0.75 %)." in text
     assert "| g | gone | 20 | 0 | -20 | -100.00 % |" in text
     assert "Symbols: 0 new, 1 gone, 1 grown, 0 shrunk, 0 unchanged." in text
-    assert printed(difference_page(found, top=5, width=60))[-1].startswith("Smaller: 1,064 -> 1,056")
+    assert printed(difference_page(found, top=5, width=60))[-1].startswith("Smaller: 1,000 -> 992 bytes")
 
 
 def test_names_lose_their_middle() -> None:

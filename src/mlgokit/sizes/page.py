@@ -310,7 +310,9 @@ def difference_page(
 ) -> Page:
     """The page of a difference; see :func:`size_page`."""
     before, after = found.before, found.after
-    gained = after.file_bytes - before.file_bytes
+    in_file, in_memory = after.file_bytes - before.file_bytes, after.memory_bytes - before.memory_bytes
+    # What is loaded decides: debug information may be the larger part of a file, and is seldom shipped.
+    gained = in_memory or in_file
     answer = "larger" if gained > 0 else "smaller" if gained < 0 else "same size"
     tables: dict[Grouping, Table] = {
         "section": _changed_sections(found),
@@ -326,10 +328,10 @@ def difference_page(
         title=f"Sizes of {Path(before.path).name} and {Path(after.path).name}",
         answer=answer.capitalize(),
         good=gained <= 0,
-        headline=f"{before.file_bytes:,} -> {after.file_bytes:,} bytes in the file "
-        f"({format_difference(gained)}, {percent(relative_change(before.file_bytes, after.file_bytes))}), "
-        f"{before.memory_bytes:,} -> {after.memory_bytes:,} in memory "
-        f"({format_difference(after.memory_bytes - before.memory_bytes)}).",
+        headline=f"{before.memory_bytes:,} -> {after.memory_bytes:,} bytes in memory "
+        f"({format_difference(in_memory)}, {percent(relative_change(before.memory_bytes, after.memory_bytes))}), "
+        f"{before.file_bytes:,} -> {after.file_bytes:,} in the file "
+        f"({format_difference(in_file)}, {percent(relative_change(before.file_bytes, after.file_bytes))}).",
         sentences=(f"Symbols: {', '.join(counts)}, {found.unchanged_symbols:,} unchanged.",),
         parts=_arrange(tables, shown, top),
         command=command,
@@ -339,13 +341,11 @@ def difference_page(
 
 
 def _changed_sections(found: SizeDifference) -> Table:
+    # As in the table of one file, what is loaded comes first.
+    order = sorted(found.sections, key=lambda one: (-abs(one.memory_after - one.memory_before), -abs(one.difference)))
     rows: list[Row] = [
-        (
-            one.name or "no name",
-            *before_after_cells(one.file_before, one.file_after),
-            one.memory_after - one.memory_before,
-        )
-        for one in found.sections
+        (one.name, *before_after_cells(one.file_before, one.file_after), one.memory_after - one.memory_before)
+        for one in order
     ]
     before, after = found.before, found.after
     return Table(
