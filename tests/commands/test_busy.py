@@ -15,6 +15,7 @@ from mlgokit.cli import COMMANDS, run, run_command
 from mlgokit.commands.bench import Bench
 from mlgokit.commands.build import Build
 from mlgokit.commands.check import Check
+from mlgokit.commands.completion import Completion
 from mlgokit.commands.corpus.combine import Combine
 from mlgokit.commands.corpus.extract import Extract
 from mlgokit.commands.corpus.fetch import Fetch
@@ -167,6 +168,7 @@ def test_each_command_is_thought_of():
     asked = {type(make(Path())) for make in (*CHANGING.values(), *READING.values())} | {Record, Override, Check}
     assert {command.configuration for command in COMMANDS.values()} - asked == {
         Build,
+        Completion,
         Doctor,
         Importance,
         Export,

@@ -13,6 +13,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from mlgokit.basic import Basic
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.cargo import CargoRequest, cargo_words, open_cargo
 from mlgokit.builds.compilers import check_sandbox, clang_for
@@ -48,30 +49,30 @@ from mlgokit.tune.page import check_page
 class Check:
     """Report which decisions of a tuned plugin still apply to today's code, and whether to tune again."""
 
-    plugin: Annotated[Path, tyro.conf.Positional]
+    plugin: Annotated[Path, tyro.conf.Positional, Basic.INPUT]
     """Plugin that `mlgokit tune` wrote."""
-    compile_commands: Path | None = None
+    compile_commands: Annotated[Path | None, Basic.INPUT] = None
     """Compilation database (compile_commands.json) of today's code; name this or a corpus."""
     corpus: Path | None = None
     """Folder of a corpus of today's code."""
     built: WholeBuild = NO_BUILD
     """Build of today's code, as in `mlgokit tune --build`; it runs in a copy, plainly and with the plugin."""
-    cargo: str | None = None
+    cargo: Annotated[str | None, Basic.INPUT] = None
     """Cargo build of today's code, as in `mlgokit tune`, instead of a database or corpus; it runs in --cargo-folder
     with a temporary target folder."""
     cargo_folder: Path = Path()
     """With --cargo: folder of the package."""
     project: str | None = None
     """Name of the project that was tuned, in a corpus of several."""
-    least_kept: float = 0.0
+    least_kept: Annotated[float, Basic.LIMITS] = 0.0
     """Minimum share of the plugin's decisions (functions, if tuned for spill cost) that must still apply, such as 0.8;
     below it, the exit code is 1."""
-    max_bytes: int | None = None
+    max_bytes: Annotated[int | None, Basic.LIMITS] = None
     """With --build: largest size of a program with the plugin, as llvm-size calls text; above it, the exit code is
     1."""
-    max_growth: float | None = None
+    max_growth: Annotated[float | None, Basic.LIMITS] = None
     """Percentage by which a program may have grown since --against, such as 0.5; above it, the exit code is 1."""
-    against: Path | None = None
+    against: Annotated[Path | None, Basic.LIMITS] = None
     """Earlier result that --max-growth compares with: tuned.json of `mlgokit tune --build`, or the output of `mlgokit
     --json check --build`."""
     level: Level | None = None
