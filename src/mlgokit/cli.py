@@ -7,9 +7,10 @@ import errno
 import os
 import sys
 from collections.abc import Iterable, Sequence, Sized
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from mlgokit.commands.help import answer_at_once, split_call, unexpected_word
+from mlgokit.commands.help import answer_at_once, shown, split_call, unexpected_word
 from mlgokit.commands.table import COMMANDS, Command, find_command
 from mlgokit.errors import InputError, MlgokitError, StorageError, UsageError
 from mlgokit.progress import Report, say_nothing
@@ -151,7 +152,24 @@ def _parse(words: Sequence[str]) -> Any:
         _end(*answer)
     if call.wants("--help-all"):
         return _ask_tyro([*call.named, "--help"], [call.name])
-    return _ask_tyro([*call.flags, *call.named, *call.rest], [call.name])
+    rest = _with_settings(call.name, call.rest) if call.name in ("tune", "check") else call.rest
+    return _ask_tyro([*call.flags, *call.named, *rest], [call.name])
+
+
+def _with_settings(name: str, words: Sequence[str]) -> Sequence[str]:
+    """The words of a call with those that the project's settings add; what they add is told."""
+    from mlgokit.commands.settings import add_settings, find_settings, say_settings
+
+    try:
+        settings = find_settings(Path.cwd())
+        if settings is None:
+            return words
+        words, added = add_settings(name, words, settings)
+    except MlgokitError as error:
+        _end(f"mlgokit: {error}", error.exit_code)
+    if added:
+        sys.stderr.write(f"{shown(say_settings(settings, added))}\n")
+    return words
 
 
 def _ask_tyro(words: Sequence[str], names: Iterable[str]) -> Any:

@@ -35,6 +35,7 @@ from mlgokit.commands.export_tflite import ExportTflite
 from mlgokit.commands.export_tosa import ExportTosa
 from mlgokit.commands.import_policy import ImportPolicy
 from mlgokit.commands.importance import Importance
+from mlgokit.commands.init import Init
 from mlgokit.commands.quickstart import Quickstart
 from mlgokit.commands.report import MakeReport
 from mlgokit.commands.trace import Trace
@@ -173,6 +174,7 @@ def test_each_command_is_thought_of():
         Importance,
         Export,
         ImportPolicy,
+        Init,
         MakeReport,
         Worker,
     }

@@ -76,6 +76,13 @@ class Command:
 _DAILY, _LEARNING, _OTHER_TOOLS, _MACHINE = Group
 
 COMMANDS = {
+    "init": Command(
+        module="init",
+        kind="Init",
+        group=_DAILY,
+        summary="write the settings of a project, for tune and check",
+        folders=("folder",),
+    ),
     "tune": Command(
         module="tune",
         kind="Tune",
