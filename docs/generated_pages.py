@@ -18,6 +18,7 @@ from sphinx.pycode import ModuleAnalyzer
 
 import mlgokit
 from mlgokit import cli
+from mlgokit.commands.table import COMMANDS, GROUPS
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -82,11 +83,11 @@ class Box:
 
 
 def help_text(words: tuple[str, ...]) -> str:
-    """What ``mlgokit WORDS --help`` prints, so wide that it has one column."""
+    """What ``mlgokit WORDS --help-all`` prints, so wide that it has one column."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     surroundings = {"COLUMNS": "110", "NO_COLOR": "1"}
     with patch.dict(os.environ, surroundings), contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        cli.main([*words, "--help"])
+        cli.main([*words, "--help-all"])
     out.seek(0)
     return out.read()
 
@@ -152,26 +153,19 @@ def command_section(words: tuple[str, ...], text: str, level: int) -> str:
 def command_pages() -> dict[str, str]:
     """A page for each command; one with subcommands has a section for each."""
     pages: dict[str, str] = {}
-    top = help_text(())
-    for name, _ in subcommands(top):
-        text = help_text((name,))
-        inner = subcommands(text)
+    rows = ["| command | what it does |", "|---|---|"]
+    for name in dict.fromkeys(name.partition(" ")[0] for name in COMMANDS):
+        inner = [tuple(words.split()) for words in COMMANDS if words.startswith(f"{name} ")]
         if inner:
-            summary = markdown(" ".join(text.split("\n\n", 2)[1].split()))
-            sections = [command_section((name, word), help_text((name, word)), 2) for word, _ in inner]
-            pages[f"commands/{name}.md"] = "\n".join([f"# mlgokit {name}\n\n{summary}\n", *sections])
+            said = GROUPS[name]
+            sections = [command_section(words, help_text(words), 2) for words in inner]
+            pages[f"commands/{name}.md"] = "\n".join([f"# mlgokit {name}\n\n{said}\n", *sections])
         else:
-            pages[f"commands/{name}.md"] = command_section((name,), text, 1)
-    rows = [
-        f"| [mlgokit {name}](../generated/commands/{name}.md) | {markdown(said)} |" for name, said in subcommands(top)
-    ]
-    pages["command-list.md"] = "\n".join(["| command | what it does |", "|---|---|", *rows, ""])
+            said = " ".join((COMMANDS[name].configuration.__doc__ or "").split())
+            pages[f"commands/{name}.md"] = command_section((name,), help_text((name,)), 1)
+        rows.append(f"| [mlgokit {name}](../generated/commands/{name}.md) | {markdown(said)} |")
+    pages["command-list.md"] = "\n".join([*rows, ""])
     return pages
-
-
-def subcommands(text: str) -> tuple[tuple[str, str], ...]:
-    """The names of a command's subcommands, with what is said of them."""
-    return next((box.entries for box in boxes(text) if box.title == "subcommands"), ())
 
 
 # --- Python -----------------------------------------------------------------------------------------------------------

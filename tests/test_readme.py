@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit import cli
+from mlgokit import cli, errors
 from mlgokit.commands.train import Train
 from mlgokit.compiler.request import PluginUse
 from mlgokit.corpus.sources.projects import load_projects
+from mlgokit.errors import MlgokitError
 from mlgokit.problems import PROBLEMS
 
 ROOT = Path(__file__).parent.parent
@@ -181,9 +182,18 @@ def test_names_of_each_package_in_the_architecture_are_defined_there() -> None:
 def test_every_command_is_in_the_table_of_commands_with_its_file() -> None:
     rows = rows_of("docs/internals/commands.md", "# Commands")
     assert sorted(row[0] for row in rows) == sorted(cli.COMMANDS)
-    modules = {name: command.run.__module__.removeprefix("mlgokit.commands.") for name, command in cli.COMMANDS.items()}
     assert {row[0]: row[1].strip("`") for row in rows} == {
-        name: f"{module.replace('.', '/')}.py" for name, module in modules.items()
+        name: f"{command.module.replace('.', '/')}.py" for name, command in cli.COMMANDS.items()
+    }
+
+
+def test_the_table_of_exit_codes_is_that_of_the_errors() -> None:
+    rows = {int(row[0]): row[1] for row in rows_of("docs/reference/commands.md", "## Exit codes")}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, MlgokitError)]
+    assert sorted(rows) == sorted({0, *(kind.exit_code for kind in kinds), cli.INTERRUPTED, cli.NOBODY_READS})
+    drawn = re.findall(r"(\w+) +.*; exit code (\d)", errors.__doc__ or "")
+    assert {name: int(code) for name, code in drawn} == {
+        kind.__name__: kind.exit_code for kind in kinds if "exit_code" in vars(kind)
     }
 
 

@@ -1,52 +1,22 @@
-"""The command line: a table of the commands; arguments to a configuration, one call, the result printed."""
+"""The command line: which command is meant, one call, the result printed.
 
-import dataclasses
+Help, the version and typos are answered before anything is imported that a command needs.
+"""
+
 import errno
-import json
 import os
 import sys
-from collections.abc import Callable, Sequence, Sized
-from dataclasses import dataclass
-from typing import Annotated, Any, Union, cast
+from collections.abc import Iterable, Sequence, Sized
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-import tyro
-from rich.console import Console
-
-from mlgokit.builds.outside import outside_of
-from mlgokit.commands import (
-    advise,
-    bench,
-    build,
-    check,
-    doctor,
-    evaluate,
-    explain,
-    export,
-    export_llvm,
-    export_replay,
-    export_tflite,
-    export_tosa,
-    import_policy,
-    importance,
-    quickstart,
-    report,
-    size,
-    trace,
-    train,
-    tune,
-    vocab,
-    worker,
-)
-from mlgokit.commands.corpus import combine, extract, fetch, import_build, info, override, record, split, verify
-from mlgokit.commands.progress_bar import show_progress
-from mlgokit.commands.scratch import scratch_folder
-from mlgokit.compiler.plugin_name import check_plugin_output
-from mlgokit.disk import folder_bytes, free_bytes
+from mlgokit.commands.help import answer_at_once, shown, split_call, unexpected_word
+from mlgokit.commands.table import COMMANDS, Command, find_command
 from mlgokit.errors import InputError, MlgokitError, StorageError, UsageError
-from mlgokit.files import check_writable
-from mlgokit.learning.settings import find_replaced_option
 from mlgokit.progress import Report, say_nothing
-from mlgokit.terminal import open_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 INTERRUPTED = 130
 NOBODY_READS = 141
@@ -63,89 +33,15 @@ _SHORTAGES = {
 LONG = 12
 """Values with more entries than this are only counted, not printed."""
 _AGAIN = "run the same command again"
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One command.
-
-    Attributes:
-        configuration: its options, a dataclass whose docstrings are the help.
-        run: takes the configuration and ``report``; returns JSON values, or what has them as ``to_json``.
-        render: prints what ``run`` returned; without it, its JSON values are printed.
-        exit_code: of a configuration and what ``run`` returned; without it, 0.
-        folder: the option that names the folder which grows with a run; without it, there is none to speak of.
-        plugin: the option that names the plugin that it writes.
-        files: options that name other files that it writes.
-        folders: options that name further folders that it writes into.
-    """
-
-    configuration: type
-    run: Callable[..., Any]
-    render: Callable[[Any, Console], None] | None = None
-    exit_code: Callable[[Any, Any], int] | None = None
-    folder: str = ""
-    plugin: str = ""
-    files: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
-
-
-COMMANDS = {
-    "doctor": Command(doctor.Doctor, doctor.run, doctor.render, doctor.exit_code),
-    "corpus fetch": Command(fetch.Fetch, fetch.run, folders=("folder",)),
-    "corpus extract": Command(extract.Extract, extract.run, info.render, folder="corpus"),
-    "corpus import": Command(import_build.Import, import_build.run, folder="corpus"),
-    "corpus combine": Command(combine.Combine, combine.run, folders=("corpus",)),
-    "corpus record": Command(record.Record, record.run, files=("output",), folders=("corpus",)),
-    "corpus override": Command(override.Override, override.run, folders=("corpus",)),
-    "corpus verify": Command(verify.Verify, verify.run, exit_code=verify.exit_code),
-    "corpus info": Command(info.Info, info.run, info.render),
-    "corpus split": Command(split.Split, split.run, split.render, folders=("corpus",)),
-    "trace": Command(trace.Trace, trace.run, folder="output", files=("tfrecord",), folders=("store",)),
-    "tune": Command(tune.Tune, tune.run, tune.render, folder="folder", plugin="output"),
-    "advise": Command(advise.Advise, advise.run, advise.render, folder="folder"),
-    "build": Command(build.Build, build.run, build.render, build.exit_code),
-    "check": Command(check.Check, check.run, check.render, check.exit_code),
-    "vocab": Command(vocab.Vocab, vocab.run, folders=("output",)),
-    "train": Command(train.Train, train.run, folder="output", folders=("store",)),
-    "importance": Command(importance.Importance, importance.run, files=("output",)),
-    "evaluate": Command(evaluate.Evaluate, evaluate.run, evaluate.render, evaluate.exit_code, files=("output",)),
-    "explain": Command(explain.Explain, explain.run, explain.render, explain.exit_code),
-    "bench": Command(bench.Bench, bench.run, bench.render, bench.exit_code, files=("output",), folders=("folder",)),
-    "size": Command(size.Size, size.run, size.render, files=("output",)),
-    "report": Command(report.MakeReport, report.run, files=("output",)),
-    "import-policy": Command(import_policy.ImportPolicy, import_policy.run, files=("output",)),
-    "export plugin": Command(export.Export, export.run, export.render, plugin="output"),
-    "export replay": Command(
-        export_replay.ExportReplay,
-        export_replay.run,
-        export_replay.render,
-        export_replay.exit_code,
-        folders=("output",),
-    ),
-    "export tflite": Command(export_tflite.ExportTflite, export_tflite.run, folders=("output",)),
-    "export tosa": Command(export_tosa.ExportTosa, export_tosa.run, folders=("output",)),
-    "export llvm": Command(export_llvm.ExportLlvm, export_llvm.run, folders=("output",)),
-    "worker": Command(worker.Worker, worker.run),
-    "quickstart": Command(
-        quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code, folders=("folder",)
-    ),
-}
-GROUPS = {
-    "corpus": "Make and look at corpora.",
-    "export": "Turn policies and tuned decisions into what a compiler can load.",
-}
-DESCRIPTION = "Machine-learned optimization policies for the clang that you have."
+_OLD_PREFIXES = ("--effects.", "--cloning.", "--training.")
+"""What options of older versions begin with."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``mlgokit``; ends the process with an exit code that means something (see ``errors.py``)."""
-    old = find_replaced_option(sys.argv[1:] if arguments is None else arguments)
-    if old is not None:
-        open_console(sys.stderr, soft_wrap=True).print(f"mlgokit: {old}", style="red", highlight=False)
-        sys.exit(UsageError.exit_code)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        parsed = _parse(arguments)
+        parsed = _parse(words)
     except BrokenPipeError:
         sys.exit(_silence_output())
     sys.exit(run(parsed.command, as_json=parsed.json))
@@ -164,13 +60,16 @@ def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
     Raises:
         MlgokitError: the command cannot be carried out; the message says what to do.
     """
-    command = _command_of(configuration)
+    command = find_command(configuration)
     _check_outputs(command, configuration)
     return command.run(configuration, report=report)
 
 
 def _check_outputs(command: Command, configuration: Any) -> None:
     """Refuse what could not be written after the work."""
+    from mlgokit.compiler.plugin_name import check_plugin_output
+    from mlgokit.files import check_writable
+
     for name in filter(None, (command.folder, *command.folders)):
         if (folder := getattr(configuration, name)) is not None:
             check_writable(folder, is_folder=True)
@@ -183,6 +82,9 @@ def _check_outputs(command: Command, configuration: Any) -> None:
 
 def run(configuration: Any, *, as_json: bool = False) -> int:
     """Carry the command of a configuration out; the sentence of an error goes to standard error."""
+    from mlgokit.commands.scratch import scratch_folder
+    from mlgokit.terminal import open_console
+
     errors = open_console(sys.stderr, soft_wrap=True)
     try:
         with scratch_folder():
@@ -207,7 +109,7 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
     return code
 
 
-def _fail(errors: Console, sentence: str, code: int) -> int:
+def _fail(errors: "Console", sentence: str, code: int) -> int:
     errors.print(f"mlgokit: {sentence}", style="red", markup=False, highlight=False)
     return code
 
@@ -236,22 +138,57 @@ def _with_remedy(configuration: Any, sentence: str) -> str:
     return sentence if getattr(configuration, "go_on", True) else sentence.replace(_AGAIN, f"{_AGAIN} with --continue")
 
 
-def _parse(arguments: Sequence[str] | None) -> Any:
+def _parse(words: Sequence[str]) -> Any:
     """A configuration as ``command``, and ``json``; help and errors are printed, and end the process."""
+    if any(word.startswith(_OLD_PREFIXES) for word in words):
+        from mlgokit.learning.settings import find_replaced_option
+
+        if old := find_replaced_option(words):
+            _end(f"mlgokit: {old}", UsageError.exit_code)
+    call = split_call(words)
+    if words and words[0].startswith("--tyro-"):
+        return _ask_tyro(words, COMMANDS)
+    if (answer := answer_at_once(call)) is not None:
+        _end(*answer)
+    if call.wants("--help-all"):
+        return _ask_tyro([*call.named, "--help"], [call.name])
+    rest = _with_settings(call.name, call.rest) if call.name in ("tune", "check") else call.rest
+    return _ask_tyro([*call.flags, *call.named, *rest], [call.name])
+
+
+def _with_settings(name: str, words: Sequence[str]) -> Sequence[str]:
+    """The words of a call with those that the project's settings add; what they add is told."""
+    from mlgokit.commands.settings import add_settings, find_settings, say_settings
+
     try:
-        return tyro.cli(
-            _arguments(),
-            prog="mlgokit",
-            description=DESCRIPTION,
-            args=arguments,
-            config=(
-                tyro.conf.CascadeSubcommandArgs,
-                tyro.conf.OmitSubcommandPrefixes,
-                tyro.conf.FlagCreatePairsOff,
-            ),
-        )
+        settings = find_settings(Path.cwd())
+        if settings is None:
+            return words
+        words, added = add_settings(name, words, settings)
+    except MlgokitError as error:
+        _end(f"mlgokit: {error}", error.exit_code)
+    if added:
+        sys.stderr.write(f"{shown(say_settings(settings, added))}\n")
+    return words
+
+
+def _ask_tyro(words: Sequence[str], names: Iterable[str]) -> Any:
+    """A configuration of one of the named commands as ``command``, and ``json``."""
+    from mlgokit.commands.parser import parse
+
+    try:
+        parsed, left = parse(words, names)
     finally:
         sys.stdout.flush()
+    if left:
+        _end(unexpected_word(" ".join(names), left[0]), UsageError.exit_code)
+    return parsed
+
+
+def _end(text: str, code: int) -> NoReturn:
+    """Print an answer, an error to standard error, and end the process."""
+    print(text, file=sys.stderr if code else sys.stdout, flush=True)
+    sys.exit(code)
 
 
 def _silence_output() -> int:
@@ -260,29 +197,11 @@ def _silence_output() -> int:
     return NOBODY_READS
 
 
-def _arguments() -> Any:
-    """A dataclass for tyro: one of the configurations as ``command``, and ``json``."""
-    top: dict[str, Any] = {}
-    for name, command in COMMANDS.items():
-        group, _, leaf = name.rpartition(" ")
-        arm = Annotated[command.configuration, tyro.conf.subcommand(leaf)]
-        top[group or leaf] = (*top.get(group, ()), arm) if group else arm
-    for group, text in GROUPS.items():
-        # tyro makes subcommands of unions only, so that a single one needs a second, hidden arm.
-        arms = Union[(*top[group], Annotated[None, tyro.conf.Suppress])]
-        top[group] = Annotated[arms, tyro.conf.subcommand(group, description=text)]
-    as_json = Annotated[bool, tyro.conf.arg(help="Print the result as JSON on standard output.")]
-    any_command = Union[tuple(top.values())]  # noqa: UP007  (made while the program runs)
-    parts = [("command", any_command), ("json", as_json, dataclasses.field(default=False))]
-    return dataclasses.make_dataclass("Arguments", parts)
-
-
-def _command_of(configuration: Any) -> Command:
-    return next(command for command in COMMANDS.values() if command.configuration is type(configuration))
-
-
 def _carry_out(configuration: Any, *, as_json: bool) -> int:
-    command = _command_of(configuration)
+    from mlgokit.commands.progress_bar import show_progress
+    from mlgokit.terminal import open_console
+
+    command = find_command(configuration)
     with show_progress() as report:
         result = run_command(configuration, report=report)
     _tell_disk(command, configuration)
@@ -291,6 +210,8 @@ def _carry_out(configuration: Any, *, as_json: bool) -> int:
     else:
         values = cast("dict[str, Any]", result if isinstance(result, dict) else result.to_json())
         if as_json:
+            import json
+
             json.dump(values, sys.stdout, indent=1)
             sys.stdout.write("\n")
         else:
@@ -300,10 +221,14 @@ def _carry_out(configuration: Any, *, as_json: bool) -> int:
 
 def _tell_disk(command: Command, configuration: Any) -> None:
     """Say on standard error what the run's folder takes now, and what is left."""
+    from mlgokit.builds.outside import outside_of
+    from mlgokit.disk import folder_bytes, free_bytes
+    from mlgokit.terminal import open_console
+
     folder = getattr(configuration, command.folder) if command.folder else None
     if folder is not None and folder.is_dir():
         taken, free = folder_bytes(folder) / 2**20, free_bytes(folder) / 2**30
-        errors = Console(file=sys.stderr, soft_wrap=True, emoji=False)
+        errors = open_console(sys.stderr, soft_wrap=True)
         errors.print(f"{folder}: {taken:,.1f} MiB on disk, {free:,.1f} GiB free", markup=False, highlight=False)
         outside = outside_of(folder)
         if outside.is_dir():
@@ -316,7 +241,7 @@ def _tell_disk(command: Command, configuration: Any) -> None:
             )
 
 
-def _print_values(values: dict[str, Any], out: Console) -> None:
+def _print_values(values: dict[str, Any], out: "Console") -> None:
     """Short values as lines, long lists by their length; ``--json`` has everything."""
     for name, value in values.items():
         if isinstance(value, (list, tuple, dict)) and len(cast("Sized", value)) > LONG:

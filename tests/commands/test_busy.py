@@ -16,6 +16,7 @@ from mlgokit.commands.advise import Advise
 from mlgokit.commands.bench import Bench
 from mlgokit.commands.build import Build
 from mlgokit.commands.check import Check
+from mlgokit.commands.completion import Completion
 from mlgokit.commands.corpus.combine import Combine
 from mlgokit.commands.corpus.extract import Extract
 from mlgokit.commands.corpus.fetch import Fetch
@@ -35,6 +36,7 @@ from mlgokit.commands.export_tflite import ExportTflite
 from mlgokit.commands.export_tosa import ExportTosa
 from mlgokit.commands.import_policy import ImportPolicy
 from mlgokit.commands.importance import Importance
+from mlgokit.commands.init import Init
 from mlgokit.commands.quickstart import Quickstart
 from mlgokit.commands.report import MakeReport
 from mlgokit.commands.trace import Trace
@@ -169,10 +171,12 @@ def test_each_command_is_thought_of():
     asked = {type(make(Path())) for make in (*CHANGING.values(), *READING.values())} | {Record, Override, Check}
     assert {command.configuration for command in COMMANDS.values()} - asked == {
         Build,
+        Completion,
         Doctor,
         Importance,
         Export,
         ImportPolicy,
+        Init,
         MakeReport,
         Worker,
     }

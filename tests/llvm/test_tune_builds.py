@@ -6,6 +6,8 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,33 @@ def tuning(project: Path, toolchain: Toolchain) -> Tuning:
     return tune
 
 
+def check_in_ci(project: Path, size: int) -> None:
+    """The steps of CI, run in a shell, say what `check` says, and leave their reports."""
+    script = Path(__file__).parents[2] / "examples/ci/check.sh"
+    mlgokit = Path(sys.executable).parent
+    surroundings = {**os.environ, "PATH": f"{mlgokit}:{os.environ['PATH']}", "MLGOKIT_REPORTS": "reports"}
+    for limit, code in ((size, 0), (size - 1, 1)):
+        words = ["sh", script, project.parent / "tuned.so", "make -j2", "--build-folder", project]
+        done = subprocess.run(
+            [*words, "--max-bytes", str(limit)],
+            cwd=project.parent,
+            env=surroundings,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        result = json.loads((project.parent / "reports/check.json").read_text())
+        said = (project.parent / "reports/check.md").read_text()
+        plain = result["built"]["programs"][0]["plain"]["image"]
+        assert f"| bin/app | {plain:,} | {size:,} | {100 * (size / plain - 1):+.2f} % |" in said.splitlines()
+        assert [line for line in said.splitlines() if line.startswith("- ")] == [
+            f"- {sentence}" for sentence in result["violations"]
+        ]
+        assert len(result["violations"]) == code
+
+
 def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: Path):
     """A build is made three times, and tested: several seconds."""
     # A source that the build writes.
@@ -154,6 +183,7 @@ def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: 
     too_large = check.run(too_small)
     assert too_large.violations == (f"bin/app: {size:,} bytes, 1 more than --max-bytes {size - 1:,}",)
     assert check.exit_code(too_small, too_large) == 1
+    check_in_ci(project, size)
     failing = dataclasses.replace(
         config,
         built=dataclasses.replace(

@@ -81,7 +81,7 @@ assert not any(request.regalloc for _, request in fake.asked)
 
 for command in ("trace", "train"):
     try:
-        main([command, "--help"])
+        main([command, "--help-all"])
     except SystemExit as ended:
         assert not ended.code
 """

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from mlgokit.builds.images import BuiltImage
 from mlgokit.builds.recorded import TunedBuild, TunedProgram
+from mlgokit.commands.check import Check, exit_code
 from mlgokit.errors import InputError
 from mlgokit.pages.terminal import print_page
 from mlgokit.tune.check import CheckedModule, CheckResult, find_violations, read_programs
@@ -129,6 +130,27 @@ def built_of(**sizes: int) -> TunedBuild:
         for name, size in sizes.items()
     )
     return TunedBuild(programs=programs, tests="", notes=(), line="")
+
+
+def test_a_program_may_have_a_limit_of_its_own():
+    built = built_of(app=900, tool=1010)
+    earlier = {"app": 800, "tool": 1000}
+    assert find_violations(
+        built, max_bytes=1000, max_growth=0.5, earlier=earlier, bytes_of={"tool": 2000}, growth_of={"app": 20.0}
+    ) == ("tool: 1,010 bytes, 1.00 % more than the 1,000 of --against; --max-growth is 0.5 %",)
+    assert find_violations(built, max_bytes=None, max_growth=None, earlier={}, bytes_of={"app": 899, "gone": 1}) == (
+        "app: 900 bytes, 1 more than --max-bytes 899",
+        "gone: has a limit, and today's build does not link it",
+    )
+
+
+def test_strict_fails_for_whatever_no_longer_applies():
+    config = Check(plugin=Path("tuned.so"), strict=True)
+    fresh = dataclasses.replace(kept(), decisions=5, kept=5, allocations=0, allocations_kept=0, gone=(), failures={})
+    assert exit_code(config, fresh) == 0
+    for stale in ({"kept": 4}, {"passes": 1}, {"allocations": 1}, {"gone": ("a.o",)}, {"failures": {"a.o": "no"}}):
+        found = dataclasses.replace(fresh, **stale)
+        assert (exit_code(config, found), exit_code(dataclasses.replace(config, strict=False), found)) == (1, 0)
 
 
 def test_find_violations_their_limits_are_named():

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
+from mlgokit.basic import Basic
 from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.compiler import open_cluster
 from mlgokit.compiler.compile import ClangCompiler
@@ -47,10 +48,10 @@ SandboxMode = Literal["auto", "on", "off"]
 class CompilerOptions:
     """The clang that compiles, how many of it run at once, and how long each may take."""
 
-    llvm: int | None = None
+    llvm: Annotated[int | None, Basic.MACHINE] = None
     """LLVM major version to use. By default `tune` takes that of the build's own clang; otherwise the newest supported
     one that is installed."""
-    workers: int = WORKERS
+    workers: Annotated[int, Basic.MACHINE] = WORKERS
     """Number of compilers that run at once."""
     timeout_seconds: float | None = None
     """Deadline of one compilation in seconds; by default 60 (120 for a front end alone), and shorter once the module's

@@ -8,7 +8,9 @@ import shutil
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from mlgokit.basic import Basic
 from mlgokit.builds.link import command_words
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import copy_sources
@@ -29,12 +31,12 @@ _ERROR = re.compile(r"(?<![-\w])errors?\b", re.IGNORECASE)
 class BuildCommands:
     """The commands of the user's own build, in the place of a compilation database."""
 
-    build: tuple[str, ...] = ()
+    build: Annotated[tuple[str, ...], Basic.INPUT] = ()
     """Command of the build, in place of --compile-commands; several run one after the other."""
-    test: tuple[str, ...] = ()
+    test: Annotated[tuple[str, ...], Basic.INPUT] = ()
     """With --build or --cargo: test command, run on the plain build and on the tuned one. With --cargo the built
     programs are first in PATH, and both runs must print the same."""
-    program: tuple[Path, ...] = ()
+    program: Annotated[tuple[Path, ...], Basic.INPUT] = ()
     """With --build or --links: program or library to compare, by path, name or pattern such as 'bin/*'; by default all
     that the build links. With ! before it what is not to be compared: '!tests/*'."""
     clean: tuple[str, ...] = ()

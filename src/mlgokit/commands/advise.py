@@ -8,9 +8,11 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from rich.console import Console
 
+from mlgokit.basic import Basic
 from mlgokit.builds.cargo import cargo_words
 from mlgokit.builds.compression import find_stripper
 from mlgokit.builds.recorded import record_plain, recorded_time
@@ -43,18 +45,18 @@ class Advise:
     built: WholeBuild = NO_BUILD
     """Build that is to be smaller; it runs in copies of its folder, once for each flag, so --clean does not apply.
     A flag with which a test fails is refused."""
-    cargo: str | None = None
+    cargo: Annotated[str | None, Basic.INPUT] = None
     """Cargo build in place of --build, as in --cargo 'cargo build --release'; it runs in --cargo-folder with target
     folders of its own, and the programs are first in PATH of the tests, which must end with 0."""
     cargo_folder: Path = Path()
     """With --cargo: folder of the package."""
-    folder: Path = Path("advice")
+    folder: Annotated[Path, Basic.RESULT] = Path("advice")
     """Folder for the trials and the result; the same command goes on with what is there."""
-    seconds: float = 600.0
+    seconds: Annotated[float, Basic.WORK] = 600.0
     """Time for trials in seconds, beside the plain build and a clean build with what is advised."""
-    without: Texts = ()
+    without: Annotated[Texts, Basic.WORK] = ()
     """Name of a flag that is not tried, such as lto."""
-    llvm: int | None = None
+    llvm: Annotated[int | None, Basic.MACHINE] = None
     """LLVM major version to use; the newest supported one if not given."""
 
 

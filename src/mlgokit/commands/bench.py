@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
 import numpy as np
 from rich.console import Console
 
+from mlgokit.basic import Basic
 from mlgokit.bench.build import BuildContext
 from mlgokit.bench.compare import CounterName, changes_over, choose_counter, compare_workloads
 from mlgokit.bench.kept import forget
@@ -42,28 +43,28 @@ _SOURCES, _WORK = "sources", "work"
 class Bench:
     """Build programs in two ways, run them, and compare what they execute, how long they take, and their output."""
 
-    policy: Texts = ()
+    policy: Annotated[Texts, Basic.INPUT] = ()
     """Policy file of the candidate, or a rule such as :never; may be repeated, once for each problem."""
-    plugin: Path | None = None
+    plugin: Annotated[Path | None, Basic.INPUT] = None
     """Plugin of that side, made by `mlgokit tune` or `mlgokit export plugin`."""
-    options: str = ""
+    options: Annotated[str, Basic.INPUT] = ""
     """Options that are added to its compiler, as in --options="-O2 -fno-plt"."""
     against_policy: Texts = ()
     """Policy file or rule of the baseline, which is plain clang by default."""
-    against_plugin: Path | None = None
+    against_plugin: Annotated[Path | None, Basic.INPUT] = None
     """Plugin of the side that it is compared with."""
     against_options: str = ""
     """Options that are added to the compiler of the side that it is compared with."""
-    workloads: tuple[str, ...] = ()
+    workloads: Annotated[tuple[str, ...], Basic.WORK] = ()
     """Names of workloads of the list; all if none is given."""
     manifest: Path | None = None
     """TOML file that lists the workloads; the list that comes with mlgokit if not given."""
-    build: Texts = ()
+    build: Annotated[Texts, Basic.WORK] = ()
     """Command that builds your own workload in an empty folder; CC, CXX, CFLAGS and CXXFLAGS are set, and {source},
     {cc}, {cxx} and {flags} are replaced; may be repeated."""
-    run: str = ""
+    run: Annotated[str, Basic.WORK] = ""
     """Command that runs what --build made, with the marks {source} and {results}."""
-    source: Path | None = None
+    source: Annotated[Path | None, Basic.WORK] = None
     """Folder that {source} stands for."""
     run_format: Format = "command"
     """Format of the output of --run, or of the file {results}: any text, or the JSON of Google Benchmark or lit."""
@@ -71,7 +72,7 @@ class Bench:
     """Result files of the side that is judged, of lit or Google Benchmark; nothing is built then."""
     against_results: tuple[Path, ...] = ()
     """Result files of the side that it is compared with."""
-    counter: CounterName = "auto"
+    counter: Annotated[CounterName, Basic.WORK] = "auto"
     """Counter of executed instructions; by default hardware counters if they work here, otherwise callgrind."""
     time_seconds: float = 20.0
     """Time limit for timing each workload in seconds; 0 disables timing."""
@@ -81,12 +82,12 @@ class Bench:
     """Deadline of one run in seconds; callgrind gets 150 times that."""
     build_seconds: float = 3600.0
     """Deadline of each command of --build in seconds."""
-    folder: Path = Path("bench")
+    folder: Annotated[Path, Basic.RESULT] = Path("bench")
     """Folder for the result. Sources and builds are in the user's cache folder, and are removed once this folder is
     gone."""
     cache: Path | None = None
     """Folder where archives are kept; the user's cache folder if not given."""
-    output: Path | None = None
+    output: Annotated[Path | None, Basic.RESULT] = None
     """JSON file for the result, with the report beside it as HTML and Markdown; bench.json in the folder if not
     given."""
     seed: int = 1

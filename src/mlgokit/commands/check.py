@@ -13,6 +13,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from mlgokit.basic import Basic
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.cargo import CargoRequest, cargo_words, open_cargo
 from mlgokit.builds.compilers import check_sandbox, clang_for
@@ -25,6 +26,7 @@ from mlgokit.commands.options import (
     NO_BUILD,
     Compiling,
     Databases,
+    Texts,
     WholeBuild,
     check_module_source,
     reject_with_cargo,
@@ -48,9 +50,9 @@ from mlgokit.tune.page import check_page
 class Check:
     """Report which decisions of a tuned plugin still apply to today's code, and whether to tune again."""
 
-    plugin: Annotated[Path, tyro.conf.Positional]
+    plugin: Annotated[Path, tyro.conf.Positional, Basic.INPUT]
     """Plugin that `mlgokit tune` wrote."""
-    compile_commands: Path | None = None
+    compile_commands: Annotated[Path | None, Basic.INPUT] = None
     """Compilation database (compile_commands.json) of today's code; name this or a corpus."""
     corpus: Path | None = None
     """Folder of a corpus of today's code."""
@@ -63,15 +65,21 @@ class Check:
     """With --cargo: folder of the package."""
     project: str | None = None
     """Name of the project that was tuned, in a corpus of several."""
-    least_kept: float = 0.0
+    least_kept: Annotated[float, Basic.LIMITS] = 0.0
     """Minimum share of the plugin's decisions (functions, if tuned for spill cost) that must still apply, such as 0.8;
     below it, the exit code is 1."""
-    max_bytes: int | None = None
+    max_bytes: Annotated[int | None, Basic.LIMITS] = None
     """With --build: largest size of a program with the plugin, as llvm-size calls text; above it, the exit code is
     1."""
-    max_growth: float | None = None
+    max_growth: Annotated[float | None, Basic.LIMITS] = None
     """Percentage by which a program may have grown since --against, such as 0.5; above it, the exit code is 1."""
-    against: Path | None = None
+    program_bytes: Texts = ()
+    """Limit of one program in place of --max-bytes, as in --program-bytes app=50000; may be repeated."""
+    program_growth: Texts = ()
+    """Limit of one program in place of --max-growth, as in --program-growth app=1.5; may be repeated."""
+    strict: Annotated[bool, Basic.LIMITS] = False
+    """Exit code 1 also if any decision of the plugin no longer applies, or a module is gone or does not compile."""
+    against: Annotated[Path | None, Basic.LIMITS] = None
     """Earlier result that --max-growth compares with: tuned.json of `mlgokit tune --build`, or the output of `mlgokit
     --json check --build`."""
     level: Level | None = None
@@ -161,14 +169,18 @@ def _scratch_folder() -> Generator[Path]:
 
 def _check_limits(config: Check) -> Mapping[str, int]:
     """Refuse limits that nothing is compared with; the programs of the earlier result, if one is named."""
+    has_bytes = config.max_bytes is not None or bool(config.program_bytes)
+    has_growth = config.max_growth is not None or bool(config.program_growth)
+    for option, texts in (("--program-bytes", config.program_bytes), ("--program-growth", config.program_growth)):
+        _limits(option, texts)
     if config.built.build:
         config.built.check_programs()
         given = {"--cargo": config.cargo, "--corpus": config.corpus, "--compile-commands": config.compile_commands}
         if more := [option for option, value in given.items() if value is not None]:
             raise UsageError(f"check: expected either --build or {more[0]}, found both; remove one")
-    elif config.max_bytes is not None or config.max_growth is not None or config.built != NO_BUILD:
+    elif has_bytes or has_growth or config.built != NO_BUILD:
         raise UsageError("check: --max-bytes, --max-growth, --test and the like need --build; add the build command")
-    if (config.max_growth is None) != (config.against is None):
+    if has_growth != (config.against is not None):
         raise UsageError("check: expected --max-growth and --against together, found one of them; add the other")
     return {} if config.against is None else read_programs(config.against)
 
@@ -186,8 +198,33 @@ def _compare_programs(
     return dataclasses.replace(
         found,
         built=built,
-        violations=find_violations(built, max_bytes=config.max_bytes, max_growth=config.max_growth, earlier=earlier),
+        violations=find_violations(
+            built,
+            max_bytes=config.max_bytes,
+            max_growth=config.max_growth,
+            earlier=earlier,
+            bytes_of=_limits("--program-bytes", config.program_bytes),
+            growth_of=_limits("--program-growth", config.program_growth),
+        ),
     )
+
+
+def _limits(option: str, texts: Sequence[str]) -> dict[str, float]:
+    """Limits of single programs, as in ``app=50000``.
+
+    Raises:
+        UsageError: a text is none.
+    """
+    found = dict[str, float]()
+    for text in texts:
+        program, _, limit = text.rpartition("=")
+        try:
+            found[program] = float(limit)
+        except ValueError:
+            program = ""
+        if not program:
+            raise UsageError(f"{option}: expected a program and a number, as in app=50000, found {text!r}; correct it")
+    return found
 
 
 def _check_programs(
@@ -224,4 +261,5 @@ def render(result: CheckResult, console: Console) -> None:
 
 def exit_code(config: Check, result: CheckResult) -> int:
     """1 if less still applies than the user asked for, or a program is beyond its limits."""
-    return MlgokitError.exit_code if result.share < config.least_kept or result.violations else 0
+    fails = result.share < config.least_kept or result.violations or (config.strict and result.is_stale)
+    return MlgokitError.exit_code if fails else 0

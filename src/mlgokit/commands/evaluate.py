@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
+from mlgokit.basic import Basic
 from mlgokit.builds.compiled import CorpusProjects, DatabaseProject
 from mlgokit.builds.corpus import ANY_COMMANDS, Database
 from mlgokit.builds.link import command_words
@@ -51,21 +52,21 @@ class Evaluate:
 
     policies: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """Candidate policies, as with --policy."""
-    policy: Texts = ()
+    policy: Annotated[Texts, Basic.INPUT] = ()
     """Candidate policy, at most one for each problem: a file, builtin:Oz (the pretrained policies), an inlining rule
     (:default is LLVM's heuristic, :never, :always), or PROBLEM=RULE; may be repeated."""
-    plugin: Path | None = None
+    plugin: Annotated[Path | None, Basic.INPUT] = None
     """Plugin to judge, as `mlgokit tune` or `mlgokit export plugin` writes it."""
-    options: str = ""
+    options: Annotated[str, Basic.INPUT] = ""
     """Options of clang for the candidate, as in --options='-mllvm -inline-threshold=5' (with the equals sign). A corpus
     is bitcode, so options of the front end have no effect there."""
     link_options: str = ""
     """Options of the link to judge, with --build or --link-command."""
     plain: bool = False
     """Plain build as the candidate, to check that nothing differs."""
-    against_policy: Texts = ()
+    against_policy: Annotated[Texts, Basic.INPUT] = ()
     """Policy of the other side, as with --policy."""
-    against_plugin: Path | None = None
+    against_plugin: Annotated[Path | None, Basic.INPUT] = None
     """Plugin of the other side."""
     against_options: str = ""
     """Options of clang for the baseline."""
@@ -73,7 +74,7 @@ class Evaluate:
     """Options of the other side's link."""
     plugin_in: PluginPlace = "compile"
     """Steps of a build that load the plugin; in the link it acts only with link-time optimization."""
-    build: Texts = ()
+    build: Annotated[Texts, Basic.WORK] = ()
     """Build command, as in --build "make -j2"; may be repeated. It runs in a copy of the folder, once for the baseline
     and once for the candidate, with compilers wrapped (cc, c++, clang and the like in PATH, CC and CXX)."""
     folder: Path = Path()
@@ -82,7 +83,7 @@ class Evaluate:
     """Patterns of paths of the images to compare after --build, as in 'build/tool*'; all that is linked by default."""
     build_minutes: float = 60.0
     """Deadline of one whole --build."""
-    compile_commands: Path | None = None
+    compile_commands: Annotated[Path | None, Basic.WORK] = None
     """Compilation database (compile_commands.json) of a real build whose sources are compiled, in place of a corpus."""
     link_command: Texts = ()
     """Link command of that build, with paths of objects, or {objects} and {output}, see docs/how-to/tune.md; may be
@@ -94,14 +95,14 @@ class Evaluate:
     """Optimization level in place of the build's own; needs --compile-commands."""
     database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
-    corpus: Path = Path("quickstart/corpus")
+    corpus: Annotated[Path, Basic.WORK] = Path("quickstart/corpus")
     """Folder of the corpus."""
-    projects: tuple[str, ...] = ()
+    projects: Annotated[tuple[str, ...], Basic.WORK] = ()
     """Names of the projects to build; all that are held out of training if none is given."""
     costs: Literal["auto", "yes", "no"] = "auto"
     """Compare register-allocation costs function by function; by default if the candidate or baseline changes
     allocation."""
-    output: Path | None = None
+    output: Annotated[Path | None, Basic.RESULT] = None
     """JSON file for the result: every project, module and function that differs, see docs/formats.md; the report is
     beside it, as HTML and Markdown."""
     explain_seconds: float = 60.0

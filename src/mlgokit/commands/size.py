@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
+from mlgokit.basic import Basic
 from mlgokit.commands.options import Paths
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
@@ -37,23 +38,23 @@ _MARKDOWN_ROWS, _MARKDOWN_NAMES = 15, 90
 class Size:
     """Show where the bytes of a program, a library or an object are, or the difference between two."""
 
-    file: Annotated[Path, tyro.conf.Positional]
+    file: Annotated[Path, tyro.conf.Positional, Basic.INPUT]
     """ELF, COFF, Mach-O or wasm program, shared library, static library or object."""
-    after: Annotated[Path | None, tyro.conf.Positional] = None
+    after: Annotated[Path | None, tyro.conf.Positional, Basic.INPUT] = None
     """Second file; the difference from the first one to it is shown."""
-    by: tuple[Grouping, ...] = DEFAULT_GROUPINGS
+    by: Annotated[tuple[Grouping, ...], Basic.WORK] = DEFAULT_GROUPINGS
     """Tables of the terminal; reports have all of them."""
-    top: int | None = None
+    top: Annotated[int | None, Basic.WORK] = None
     """Rows of each table in the terminal and in Markdown; by default as many as one screen has."""
-    why: str | None = None
+    why: Annotated[str | None, Basic.WORK] = None
     """Symbol, or its readable name, of which to show who calls it or refers to it, and where it was inlined."""
-    map: Paths = ()
+    map: Annotated[Paths, Basic.INPUT] = ()
     """Linker map of the file (-Wl,-Map=), which says what comes from which library; a second one is that of the
     second file."""
-    format: Literal["table", "markdown", "size-limit"] = "table"
+    format: Annotated[Literal["table", "markdown", "size-limit"], Basic.RESULT] = "table"
     """Form of what is printed: tables, Markdown for a pull request, or the JSON of the npm tool size-limit; `mlgokit
     --json` prints everything."""
-    output: Path | None = None
+    output: Annotated[Path | None, Basic.RESULT] = None
     """JSON file to write, with a report (HTML with a treemap, and Markdown) beside it."""
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from mlgokit.basic import Basic
 from mlgokit.builds.compilers import clang_for
 from mlgokit.builds.workspace import claim_folder, open_workspace
 from mlgokit.commands.options import COMPILER, NO_CHANGES, NO_CLUSTER, Changes, Clustering, Compiling, ProblemName
@@ -27,29 +28,29 @@ from mlgokit.progress import Report, say_nothing
 class Trace:
     """Compile modules under LLVM's own heuristic, or a policy, and keep their training logs and scores."""
 
-    corpus: Path = Path("quickstart/corpus")
+    corpus: Annotated[Path, Basic.INPUT] = Path("quickstart/corpus")
     """Folder of the corpus."""
-    output: Path = Path("quickstart/trace")
+    output: Annotated[Path, Basic.RESULT] = Path("quickstart/trace")
     """Folder for the logs, traces.json and performance.csv."""
-    problem: ProblemName = INLINE_SIZE.name
+    problem: Annotated[ProblemName, Basic.WORK] = INLINE_SIZE.name
     """Optimization problem whose decisions are traced."""
-    policy: str = HEURISTIC
+    policy: Annotated[str, Basic.WORK] = HEURISTIC
     """Policy file, or a rule such as :never or :random, that decides; :default is LLVM's heuristic."""
     development: bool = False
     """Use a clang built with TFLite (LLVM's development mode), which writes the logs itself; --policy is then a folder
     with a model (`mlgokit export tflite`), or :default."""
-    sampling_rate: float = 1.0
+    sampling_rate: Annotated[float, Basic.WORK] = 1.0
     """Share of the modules to compile, drawn at random."""
     seed: int = 1
     """Random seed of the draw."""
-    module_filter: str = ""
+    module_filter: Annotated[str, Basic.WORK] = ""
     """Regular expression that the names of modules must match from their first character."""
     key_filter: str = ""
     """Regular expression that the keys of the CSV and TFRecord files must match: functions (register allocation) or
     modules (inlining)."""
     keys_file: Path | None = None
     """File that lists the keys to write, one on each line."""
-    tfrecord: Path | None = None
+    tfrecord: Annotated[Path | None, Basic.RESULT] = None
     """TFRecord file for all observations, as SequenceExamples with the names of google/ml-compiler-opt."""
     store: Path | None = None
     """Folder of finished compilations, which are not repeated; <output>/store if not given."""

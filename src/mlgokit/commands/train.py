@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, cast
 import tyro
 
 from mlgokit.algorithms.registry import default_learner
+from mlgokit.basic import Basic
 from mlgokit.builds.workspace import open_workspace
 from mlgokit.commands.options import (
     COMPILER,
@@ -47,11 +48,11 @@ from mlgokit.progress import Report, say_nothing
 class Train:
     """Learn a policy from the projects of a corpus that are not held out."""
 
-    corpus: Path = Path("quickstart/corpus")
+    corpus: Annotated[Path, Basic.INPUT] = Path("quickstart/corpus")
     """Folder of the corpus."""
-    output: Path = Path("quickstart/train")
+    output: Annotated[Path, Basic.RESULT] = Path("quickstart/train")
     """Folder for policies and metrics; the result is <output>/final.policy."""
-    problem: ProblemName = INLINE_SIZE.name
+    problem: Annotated[ProblemName, Basic.WORK] = INLINE_SIZE.name
     """Optimization problem whose decisions are learned."""
     algorithm: (
         Literal["effect-regression", "behavioural-cloning", "bc-max", "dqn", "es", "local-search", "ppo"] | None
@@ -69,7 +70,7 @@ class Train:
     """Cluster that compiles in place of this machine."""
     reuse: Reusing = LEAN_REUSE
     """Reuse between the compilations of a module."""
-    minutes: float = math.inf
+    minutes: Annotated[float, Basic.WORK] = math.inf
     """Minutes after which no further iteration begins; the result then depends on the machine's speed."""
     learning: Annotated[Learning, tyro.conf.OmitArgPrefixes] = LIKE_PRESET
     """Settings of the learning loop."""

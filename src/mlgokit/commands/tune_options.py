@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from mlgokit.basic import Basic
 from mlgokit.builds.cargo import cargo_words
 from mlgokit.builds.corpus import ANY_COMMANDS
 from mlgokit.builds.link import OUTPUT, link_words
@@ -58,20 +59,20 @@ SLOWDOWN = 0.0
 class Tune:
     """Search the compiler's decisions of one project for the smallest build; verify them, and write one plugin."""
 
-    compile_commands: Path | None = None
+    compile_commands: Annotated[Path | None, Basic.INPUT] = None
     """Compilation database (compile_commands.json) of the project; name this, --build or a corpus."""
     built: WholeBuild = NO_BUILD
     """Build to record, and to make again with the plugin."""
     corpus: Path | None = None
     """Folder of a corpus with the project's modules."""
-    cargo: str | None = None
+    cargo: Annotated[str | None, Basic.INPUT] = None
     """Cargo build to tune, as in --cargo 'cargo build --release', in the current folder or --link-folder. Each program
     with lto = "fat" is tuned, including std and all crates."""
     project: str | None = None
     """Name of the project to tune, in a corpus of several."""
-    budget: str = "30m"
+    budget: Annotated[str, Basic.WORK] = "30m"
     """Time for the search, such as 90s, 30m or 2h."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("tuned.so")
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"]), Basic.RESULT] = Path("tuned.so")
     """Plugin to write. It becomes a symbolic link to a file beside it whose name contains a digest; builds load that
     file."""
     artifact: Literal["plugin", "replay"] = "plugin"
@@ -79,12 +80,14 @@ class Tune:
     no plugin, in the folder <plugin>-replay. Registers and passes cannot be replayed, and are not searched then."""
     replay_clang: Path | None = None
     """With `--artifact replay`: clang that is to use the list, such as clang-16; the one that tunes if not given."""
-    folder: Path = Path("tune")
+    folder: Annotated[Path, Basic.RESULT] = Path("tune")
     """Folder where the search is kept, so that it can go on later."""
-    go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False
+    go_on: Annotated[bool, tyro.conf.arg(name="continue"), Basic.WORK] = False
     """Resume the search in the folder. If the code changed since, the modules that changed are searched first, from the
     decisions that still apply."""
-    objective: Literal["image", "text", "object", "linked", "compressed", "command", "spill-cost"] = "image"
+    objective: Annotated[
+        Literal["image", "text", "object", "linked", "compressed", "command", "spill-cost"], Basic.WORK
+    ] = "image"
     """Quantity to minimise. image: code, read-only data and unwind tables, each COMDAT once; text: code alone; object:
     whole objects; linked: the output of the link command; command: a number that a command prints; spill-cost: executed
     spills, reloads and copies."""
@@ -105,7 +108,7 @@ class Tune:
     compressor: str | None = None
     """Command that compresses standard input to standard output, such as `zstd -19`. The result also has the compressed
     size of each stripped program; with `compressed` that is minimised, by `xz -9` unless this names another."""
-    start: Path | None = None
+    start: Annotated[Path | None, Basic.WORK] = None
     """Plugin of an earlier version of the code; the search starts from its decisions that still apply."""
     allocation_share: float = ALLOCATION_SHARE
     """Share of the budget for register allocation; 0 leaves it to LLVM."""
@@ -124,7 +127,7 @@ class Tune:
     fallback: Literal["heuristic", "policy"] = "heuristic"
     """Decider about inlining in modules that are not in the plugin: LLVM's heuristic (builtin:Oz with
     --shipped-policies on), or the policy fitted during the search."""
-    keep_hot: float = 0.0
+    keep_hot: Annotated[float, Basic.WORK] = 0.0
     """Leave hot functions to LLVM: those that make up this percentage of the executions in the build's profile, such as
     99. 0 leaves none. LLVM's cutoffs are 90, 95, 99, 99.9 and finer; the next one above is used."""
     level: Level | None = None

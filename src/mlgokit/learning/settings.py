@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, cast
 import tyro
 
 from mlgokit.algorithms.registry import LEARNERS, check_framework
+from mlgokit.basic import Basic
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.errors import CorpusError, InputError, UsageError
 from mlgokit.files import digest_file
@@ -25,13 +26,13 @@ class Learning:
     Iterations and validation that are not given are the preset's (``LoopDefaults`` in the registry).
     """
 
-    preset: str = "default"
+    preset: Annotated[str, Basic.WORK] = "default"
     """Name of a set of settings of the algorithm; `reference` for those of google/ml-compiler-opt for the problem."""
     setting: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Setting of the algorithm to change, as in --setting modules=8 or --setting imitation.steps=50."""
     seed: int = 1
     """Random seed."""
-    start: Path | None = None
+    start: Annotated[Path | None, Basic.WORK] = None
     """Policy file to start from, with its features, normaliser and network."""
     vocab: Path | None = None
     """Folder of .buckets files to normalise features with, in place of a normaliser fitted to the trace; features
@@ -45,7 +46,7 @@ class Learning:
     (mlgokit export llvm)."""
     objective: Objective = Objective.LINK_AWARE
     """Measure of size, for inlining."""
-    iterations: int | None = None
+    iterations: Annotated[int | None, Basic.WORK] = None
     """Number of iterations; without any budget the preset's: 3 for effect-regression, 1 for behavioural-cloning, 20
     for others."""
     compilations: int | None = None

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -117,6 +118,12 @@ class CheckResult:
         """Share of the decisions, or with costs of the allocated functions, that still apply; 1 if there are none."""
         all_of, kept = (self.decisions, self.kept) if self.costs is None else (self.allocations, self.allocations_kept)
         return kept / all_of if all_of else 1.0
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether any part of the plugin no longer applies, or cannot be looked at."""
+        kept = (self.kept, self.allocations_kept, self.passes_kept)
+        return kept != (self.decisions, self.allocations, self.passes) or bool(self.gone or self.failures)
 
     @property
     def change(self) -> float:
@@ -232,7 +239,13 @@ def read_programs(path: Path) -> dict[str, int]:
 
 
 def find_violations(
-    built: TunedBuild, *, max_bytes: int | None, max_growth: float | None, earlier: Mapping[str, int]
+    built: TunedBuild,
+    *,
+    max_bytes: int | None,
+    max_growth: float | None,
+    earlier: Mapping[str, int],
+    bytes_of: Mapping[str, float] = MappingProxyType({}),
+    growth_of: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """A sentence for each program that exceeds its limit, or that cannot be compared.
 
@@ -241,20 +254,25 @@ def find_violations(
         max_bytes: maximum bytes of a program; ``None`` for no maximum.
         max_growth: percentage by which a program may be larger than before; ``None`` for no limit.
         earlier: bytes of the programs before, by program.
+        bytes_of: programs with a limit of their own in place of ``max_bytes``.
+        growth_of: programs with a limit of their own in place of ``max_growth``.
     """
     found: list[str] = []
     for one in built.programs:
         size, before = one.tuned.image, earlier.get(one.program)
+        most, growth = bytes_of.get(one.program, max_bytes), growth_of.get(one.program, max_growth)
         if one.tuned.status != LINKED:
             found.append(f"{one.program}: expected an image with the plugin, found none: {one.tuned.reason}")
-        elif max_bytes is not None and size > max_bytes:
-            found.append(f"{one.program}: {size:,} bytes, {size - max_bytes:,} more than --max-bytes {max_bytes:,}")
-        elif max_growth is not None and before is not None and size > before * (1 + max_growth / 100):
+        elif most is not None and size > most:
+            found.append(f"{one.program}: {size:,} bytes, {size - most:,.0f} more than --max-bytes {most:,.0f}")
+        elif growth is not None and before is not None and size > before * (1 + growth / 100):
             found.append(
                 f"{one.program}: {size:,} bytes, {100 * (size / before - 1) if before else 100:.2f} % more than the "
-                f"{before:,} of --against; --max-growth is {max_growth:g} %"
+                f"{before:,} of --against; --max-growth is {growth:g} %"
             )
     names = {one.program for one in built.programs}
+    unknown = sorted({*bytes_of, *growth_of} - names)
+    found += [f"{name}: has a limit, and today's build does not link it" for name in unknown]
     found += [f"{name}: today's build does not link it, and --against has it" for name in earlier if name not in names]
     return tuple(found)
 

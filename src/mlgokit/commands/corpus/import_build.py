@@ -4,8 +4,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
+from mlgokit.basic import Basic
 from mlgokit.builds.compilers import WORKERS, SandboxMode, open_sandbox_of_front_ends, room_of
 from mlgokit.builds.corpus import ANY_COMMANDS
 from mlgokit.commands.options import Databases
@@ -37,36 +38,36 @@ _EXAMPLES = 20
 class Import:
     """Make a corpus of a build that you have; name exactly one source, the first options here."""
 
-    compile_commands: Path | None = None
+    compile_commands: Annotated[Path | None, Basic.INPUT] = None
     """Compilation database (compile_commands.json) of any build: the front end alone is run again over its sources."""
-    objects: Path | None = None
+    objects: Annotated[Path | None, Basic.INPUT] = None
     """Folder of objects with embedded bitcode (clang -Xclang -fembed-bitcode=all)."""
     params: Path | None = None
     """Parameters file of a linker, which names such objects."""
     aquery: Path | None = None
     """File with what `bazel aquery --output=jsonproto` prints of a link of such objects."""
-    thinlto: Path | None = None
+    thinlto: Annotated[Path | None, Basic.INPUT] = None
     """Folder of a local ThinLTO link (-Wl,--save-temps=import -Wl,--thinlto-emit-index-files)."""
-    bitcode: Path | None = None
+    bitcode: Annotated[Path | None, Basic.INPUT] = None
     """Folder of .bc files, which are compiled with --options."""
-    corpus: Path = Path("corpus")
+    corpus: Annotated[Path, Basic.RESULT] = Path("corpus")
     """Folder for the corpus."""
-    project: str | None = None
+    project: Annotated[str | None, Basic.RESULT] = None
     """Name of the project; by default that of the build's folder."""
-    workers: int = WORKERS
+    workers: Annotated[int, Basic.MACHINE] = WORKERS
     """Number of compilers, or of readers of files, that run at once."""
-    llvm: int | None = None
+    llvm: Annotated[int | None, Basic.MACHINE] = None
     """LLVM major version to use; the newest supported one if not given."""
     sandbox: SandboxMode = "auto"
     """With --compile-commands: whether front ends run without network and rights to write (bubblewrap); auto: if it
     works on this machine."""
     embedded: bool = False
     """With --compile-commands: extract embedded bitcode from the built objects instead of running the front end."""
-    level: Level | None = None
+    level: Annotated[Level | None, Basic.WORK] = None
     """With --compile-commands: optimization level in place of the build's own; a build at -O0 needs one."""
-    include: str | None = None
+    include: Annotated[str | None, Basic.WORK] = None
     """With --compile-commands: regular expression that must be found in a source's path."""
-    exclude: str | None = None
+    exclude: Annotated[str | None, Basic.WORK] = None
     """With --compile-commands: regular expression that must not be found in a source's path."""
     disk_reserve_gib: float | None = None
     """Room in GiB that the import leaves on the disk; if not given, 1, or 2 % of a smaller disk."""

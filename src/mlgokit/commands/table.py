@@ -1,0 +1,293 @@
+"""The table of the commands. Nothing that a command imports is imported before it is asked for."""
+
+import enum
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Group(enum.Enum):
+    """What a command is for: the titles of ``mlgokit --help``."""
+
+    DAILY = "one project made smaller"
+    LEARNING = "policies learned from corpora"
+    OTHER_TOOLS = "results in other forms"
+    MACHINE = "this machine and this shell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command. Its module has ``run``, and maybe ``render`` and ``exit_code``.
+
+    ``run`` takes the configuration and ``report``; it returns JSON values, or what has them as ``to_json``. ``render``
+    prints what it returned; without it, its JSON values are printed. ``exit_code`` is of a configuration and what
+    ``run`` returned; without it, 0.
+
+    Attributes:
+        module: file below ``commands/``, with dots.
+        kind: the name in it of the configuration, a dataclass whose docstrings are the help.
+        group: where ``mlgokit --help`` has it.
+        summary: what it does, in a line of that.
+        folder: the option that names the folder which grows with a run; without it, there is none to speak of.
+        plugin: the option that names the plugin that it writes.
+        files: options that name other files that it writes.
+        folders: options that name further folders that it writes into.
+    """
+
+    module: str
+    kind: str
+    group: Group
+    summary: str
+    folder: str = ""
+    plugin: str = ""
+    files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The module's whole name."""
+        return f"mlgokit.commands.{self.module}"
+
+    @property
+    def configuration(self) -> type:
+        """The dataclass of its options."""
+        return getattr(importlib.import_module(self.place), self.kind)
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        """What carries it out."""
+        return importlib.import_module(self.place).run
+
+    @property
+    def render(self) -> "Callable[[Any, Console], None] | None":
+        """What prints its result, if that has a form of its own."""
+        return getattr(importlib.import_module(self.place), "render", None)
+
+    @property
+    def exit_code(self) -> Callable[[Any, Any], int] | None:
+        """What says how its result ends the process, if not always with 0."""
+        return getattr(importlib.import_module(self.place), "exit_code", None)
+
+
+_DAILY, _LEARNING, _OTHER_TOOLS, _MACHINE = Group
+
+COMMANDS = {
+    "init": Command(
+        module="init",
+        kind="Init",
+        group=_DAILY,
+        summary="write the settings of a project, for tune and check",
+        folders=("folder",),
+    ),
+    "tune": Command(
+        module="tune",
+        kind="Tune",
+        group=_DAILY,
+        summary="search one project for its smallest build; write a plugin",
+        folder="folder",
+        plugin="output",
+    ),
+    "advise": Command(
+        module="advise",
+        kind="Advise",
+        group=_DAILY,
+        summary="which free flags would make a build smaller",
+        folder="folder",
+    ),
+    "size": Command(
+        module="size",
+        kind="Size",
+        group=_DAILY,
+        summary="where the bytes of a program are; the difference of two",
+        files=("output",),
+    ),
+    "build": Command(module="build", kind="Build", group=_DAILY, summary="run a build with a plugin in its compilers"),
+    "check": Command(
+        module="check", kind="Check", group=_DAILY, summary="what a plugin still does for today's code; budgets in CI"
+    ),
+    "evaluate": Command(
+        module="evaluate",
+        kind="Evaluate",
+        group=_DAILY,
+        summary="compare two ways to compile, and say whether to ship",
+        files=("output",),
+    ),
+    "bench": Command(
+        module="bench",
+        kind="Bench",
+        group=_DAILY,
+        summary="build and run programs in two ways; count and time",
+        files=("output",),
+        folders=("folder",),
+    ),
+    "explain": Command(module="explain", kind="Explain", group=_DAILY, summary="why one module became what it is"),
+    "quickstart": Command(
+        module="quickstart",
+        kind="Quickstart",
+        group=_LEARNING,
+        summary="all steps once, from listed projects to a plugin",
+        folders=("folder",),
+    ),
+    "corpus fetch": Command(
+        module="corpus.fetch",
+        kind="Fetch",
+        group=_LEARNING,
+        summary="fetch the sources of listed projects",
+        folders=("folder",),
+    ),
+    "corpus extract": Command(
+        module="corpus.extract",
+        kind="Extract",
+        group=_LEARNING,
+        summary="make a corpus of fetched sources",
+        folder="corpus",
+    ),
+    "corpus import": Command(
+        module="corpus.import_build",
+        kind="Import",
+        group=_LEARNING,
+        summary="make a corpus of an existing build",
+        folder="corpus",
+    ),
+    "corpus combine": Command(
+        module="corpus.combine",
+        kind="Combine",
+        group=_LEARNING,
+        summary="join several corpora",
+        folders=("corpus",),
+    ),
+    "corpus record": Command(
+        module="corpus.record",
+        kind="Record",
+        group=_LEARNING,
+        summary="run a build, and write down what it compiles",
+        files=("output",),
+        folders=("corpus",),
+    ),
+    "corpus override": Command(
+        module="corpus.override",
+        kind="Override",
+        group=_LEARNING,
+        summary="take the options of a local ThinLTO build from its link",
+        folders=("corpus",),
+    ),
+    "corpus verify": Command(
+        module="corpus.verify",
+        kind="Verify",
+        group=_LEARNING,
+        summary="whether modules give the code of their build",
+    ),
+    "corpus info": Command(module="corpus.info", kind="Info", group=_LEARNING, summary="what is in a corpus"),
+    "corpus split": Command(
+        module="corpus.split",
+        kind="Split",
+        group=_LEARNING,
+        summary="choose the projects to hold out",
+        folders=("corpus",),
+    ),
+    "trace": Command(
+        module="trace",
+        kind="Trace",
+        group=_LEARNING,
+        summary="log what the compiler decides in a corpus",
+        folder="output",
+        files=("tfrecord",),
+        folders=("store",),
+    ),
+    "vocab": Command(
+        module="vocab",
+        kind="Vocab",
+        group=_LEARNING,
+        summary="quantiles of the features of traces",
+        folders=("output",),
+    ),
+    "train": Command(
+        module="train",
+        kind="Train",
+        group=_LEARNING,
+        summary="learn a policy from a corpus",
+        folder="output",
+        folders=("store",),
+    ),
+    "importance": Command(
+        module="importance",
+        kind="Importance",
+        group=_LEARNING,
+        summary="which features decide what a policy does",
+        files=("output",),
+    ),
+    "export plugin": Command(
+        module="export",
+        kind="Export",
+        group=_OTHER_TOOLS,
+        summary="policies as a plugin for clang",
+        plugin="output",
+    ),
+    "export replay": Command(
+        module="export_replay",
+        kind="ExportReplay",
+        group=_OTHER_TOOLS,
+        summary="inlining decisions for a compiler that loads no plugin",
+        folders=("output",),
+    ),
+    "export tflite": Command(
+        module="export_tflite",
+        kind="ExportTflite",
+        group=_OTHER_TOOLS,
+        summary="a policy for an LLVM in development mode",
+        folders=("output",),
+    ),
+    "export tosa": Command(
+        module="export_tosa",
+        kind="ExportTosa",
+        group=_OTHER_TOOLS,
+        summary="a policy as TOSA, for LLVM 24",
+        folders=("output",),
+    ),
+    "export llvm": Command(
+        module="export_llvm",
+        kind="ExportLlvm",
+        group=_OTHER_TOOLS,
+        summary="policies to be built into an LLVM in release mode",
+        folders=("output",),
+    ),
+    "import-policy": Command(
+        module="import_policy",
+        kind="ImportPolicy",
+        group=_OTHER_TOOLS,
+        summary="a policy from a TFLite model",
+        files=("output",),
+    ),
+    "report": Command(
+        module="report",
+        kind="MakeReport",
+        group=_OTHER_TOOLS,
+        summary="a result as a page, HTML and Markdown",
+        files=("output",),
+    ),
+    "doctor": Command(
+        module="doctor", kind="Doctor", group=_MACHINE, summary="what works with which LLVM on this machine"
+    ),
+    "completion": Command(
+        module="completion", kind="Completion", group=_MACHINE, summary="the completion of bash, zsh or fish"
+    ),
+    "worker": Command(
+        module="worker", kind="Worker", group=_MACHINE, summary="compile here for commands on other machines"
+    ),
+}
+"""Every command by its words, in the order of the help."""
+GROUPS = {
+    "corpus": "Make and look at corpora.",
+    "export": "Turn policies and tuned decisions into what a compiler can load.",
+}
+"""Commands that have others, and what they are for."""
+
+
+def find_command(configuration: Any) -> Command:
+    """The command whose options a value is."""
+    name = type(configuration).__name__
+    return next(one for one in COMMANDS.values() if one.kind == name and isinstance(configuration, one.configuration))
