@@ -77,7 +77,6 @@ for unit in dwarf.iter_CUs():
 }
 """Libraries that read symbols with their sizes, or compilation units with their ranges."""
 READING = (sys.executable, "-c", READ)
-THREADS = (".tdata", ".tbss")
 PADDING = 63
 """Most bytes between two symbols or sections that are padding: alignment is at most 64."""
 MOST_TOLD = 40
@@ -250,6 +249,14 @@ def beside_bloaty(
     return (*row, *_ratios(spent, theirs)), [(path.name, "bloaty", *one) for one in (*unlike, *different)]
 
 
+def behind_threads(ours: dict[str, Any]) -> set[str]:
+    """Names of .tbss, which takes no memory where it is, and of the sections at its addresses."""
+    places = [
+        range(one["address"], one["address"] + one["memory"]) for one in ours["sections"] if one["name"] == ".tbss"
+    ]
+    return {one["name"] for one in ours["sections"] if any(one["address"] in place for place in places)}
+
+
 def compare_sections(ours: dict[str, Any], theirs: dict[str, Sizes]) -> tuple[int, int, list[Row]]:
     """How many sections are alike, how many longer by padding, and the others; those of one name count together."""
     sums: dict[str, Sizes] = {}
@@ -258,11 +265,7 @@ def compare_sections(ours: dict[str, Any], theirs: dict[str, Sizes]) -> tuple[in
         sums[one["name"]] = file + one["file"], memory + one["memory"]
     alike = padded = 0
     unlike: list[Row] = []
-    # .tbss takes no memory where it is: the next sections are at its address.
-    threads = [
-        range(one["address"], one["address"] + one["memory"]) for one in ours["sections"] if one["name"] == ".tbss"
-    ]
-    overlaid = {one["name"] for one in ours["sections"] if any(one["address"] in place for place in threads)}
+    overlaid = behind_threads(ours)
     for name, sizes in sums.items():
         if not any(sizes):
             continue
@@ -294,6 +297,7 @@ def compare_symbols(ours: dict[str, Any], theirs: dict[str, dict[str, int]]) -> 
         place: follower[1] if follower[0] == place[0] else ends[place[0]]
         for place, follower in zip(places, [*places[1:], ("", 0)], strict=True)
     }
+    overlaid = behind_threads(ours)
     counts = Counter((one["section"], name) for one in ours["symbols"] for name in one["names"])
     same = padded = shared = 0
     different: list[Row] = []
