@@ -78,7 +78,7 @@ class Check:
     program_growth: Texts = ()
     """Limit of one program in place of --max-growth, as in --program-growth app=1.5; may be repeated."""
     strict: Annotated[bool, Basic.LIMITS] = False
-    """Exit code 1 also if any decision of the plugin no longer applies, or a module is gone or does not compile."""
+    """Exit code 1 also if any decision of the plugin no longer applies, or a module does not compile."""
     against: Annotated[Path | None, Basic.LIMITS] = None
     """Earlier result that --max-growth compares with: tuned.json of `mlgokit tune --build`, or the output of `mlgokit
     --json check --build`."""

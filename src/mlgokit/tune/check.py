@@ -123,7 +123,8 @@ class CheckResult:
     def is_stale(self) -> bool:
         """Whether any part of the plugin no longer applies, or cannot be looked at."""
         kept = (self.kept, self.allocations_kept, self.passes_kept)
-        return kept != (self.decisions, self.allocations, self.passes) or bool(self.gone or self.failures)
+        held = (self.decisions, self.allocations, self.passes)
+        return any(one < whole for one, whole in zip(kept, held, strict=True)) or bool(self.failures)
 
     @property
     def change(self) -> float:
