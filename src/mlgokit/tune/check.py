@@ -353,12 +353,17 @@ def _compare_bytes(
     plain = account_of(names, {name: one.plain.measured for name, one in pairs.items()}, objective=objective)
     tuned = account_of(names, {name: one.tuned.measured for name, one in pairs.items()}, objective=objective)
     rows: list[CheckedModule] = []
-    seen: set[int] = set()
+    # A source that several targets compile has an entry for each, of which the compiler finds any.
+    groups = [entry.names.tobytes() or index for index, entry in enumerate(table.entries)]
+    answered: dict[bytes | int, set[int]] = {}
+    elsewhere = 0
     for name, one in pairs.items():
         index = _entry_of(one, table.entries)
         state: State = "new"
-        if index is not None:
-            seen.add(index)
+        if index is None:
+            elsewhere += len(_answered_sites(one))
+        else:
+            answered.setdefault(groups[index], set()).update(_answered_sites(one).tolist())
             state = "left plain" if table.entries[index].plain and name not in touched else "tuned"
         rows.append(
             CheckedModule(
@@ -372,16 +377,20 @@ def _compare_bytes(
             )
         )
     known = summary.modules if summary is not None else ()
+    decided: dict[bytes | int, set[int]] = {}
+    for group, entry in zip(groups, table.entries, strict=True):
+        if not entry.plain:
+            decided.setdefault(group, set()).update((entry.keys & ~np.uint64(1)).tolist())
     return {
         "modules": tuple(rows),
         "gone": tuple(
             known[index] if index < len(known) else f"module {index}"
             for index in range(len(table.entries))
-            if index not in seen and len(table.entries[index].names)
+            if groups[index] not in answered and len(table.entries[index].names)
         ),
-        "decisions": sum(len(entry.keys) for entry in table.entries if not entry.plain),
+        "decisions": sum(map(len, decided.values())),
         "asked": sum(row.asked for row in rows),
-        "kept": sum(row.kept for row in rows),
+        "kept": elsewhere + sum(len(sites & decided.get(group, set())) for group, sites in answered.items()),
         "plain_bytes": plain.image,
         "tuned_bytes": tuned.image,
     }
