@@ -121,9 +121,11 @@ def judge(credit: Credit, *, least_bytes: float = 0.5) -> Verdict:
 
 
 def functions_as_before(credit: Credit, kept: npt.NDArray[np.bool_]) -> Ints:
-    """Find the functions whose code is as in the base if only the kept flips are made; returns their ids.
+    """Find the functions to take from the base, so that only the kept flips are made; returns their ids.
 
-    All others are as in the explored compilation: those that only kept components reach, and those that none reaches.
+    These are the functions that a component which is not kept reaches. If a kept one reaches such a function too, its
+    score is the same in both compilations (:class:`~mlgokit.algorithms.credit.Credit`). All other functions are as in
+    the explored compilation.
 
     Args:
         credit: credit assignment of the explored compilation; N flips.

@@ -145,7 +145,11 @@ def forget(folder: Path, workloads: Sequence[str]) -> None:
 
 
 def _restore_builds(workspace: Workspace, sides: Sequence[str]) -> None:
-    """Clean up after a kill: move a finished build back to its side, or delete a partial one."""
+    """Clean up after a kill: keep one finished build for each of ``sides``, and no other build.
+
+    A finished build is in the folder of its side, or in ``build`` while it runs. So if exactly one side has no folder,
+    ``build`` is that side's; otherwise ``build`` is partial, and is deleted.
+    """
     if workspace.build.is_dir():
         missing = [side for side in sides if not (workspace.folder / side).is_dir()]
         if len(missing) == 1:

@@ -71,7 +71,7 @@ class Build(Protocol):
 
     @property
     def measure(self) -> Measure | None:
-        """The link or command that judges the search; ``None`` if the account of the objects does."""
+        """The link or command that judges the search; ``None`` if the summed bytes of objects do."""
         ...
 
     @property

@@ -158,7 +158,7 @@ class ReuseOptions:
         return {} if self.known_functions == "on" else None
 
     def new_decided(self) -> KnownDecisions | None:
-        """Make the cache of objects by decisions; ``None`` if compilations are not stopped early."""
+        """Make the cache of object sizes by decisions; ``None`` if ``known_decisions`` is off."""
         return KnownDecisions() if self.known_decisions == "on" else None
 
     def apply_to(self, clang: ClangCompiler, *, recheck: Recheck) -> ClangCompiler:

@@ -207,7 +207,7 @@ class CorpusBuild:
         modules: the modules, in link order.
         left_out: reasons by name for the project's sources and modules that are not compiled.
         notes: notes on the build for the user, a sentence each.
-        measure: the link or command that judges the search; ``None`` if the account of the objects does.
+        measure: the link or command that judges the search; ``None`` if the summed bytes of objects do.
         plugin_place: the steps of the build that load the plugin.
     """
 

@@ -156,7 +156,10 @@ class CompileSteps:
         """
         found = placed_words(self.plan, objects, scratch, timeout_seconds=timeout_seconds)
         if isinstance(found, str):
-            raise ToolError(f"tune: expected the libraries of the link to be made again, found: {found}; see --llvm")
+            raise ToolError(
+                f"tune: expected to pack the compiled objects into the link's static libraries, found: {found}; choose "
+                "an LLVM whose llvm-ar makes them with --llvm"
+            )
         return tuple(found)
 
 

@@ -152,7 +152,7 @@ def run_step(
         return done
     with log.open("rb") as output:
         lines = process.read_tail(output).splitlines()
-    # Build systems write it in their own ways, and more behind it.
+    # Build systems write errors in their own ways, and more lines after them.
     said = next((line.strip() for line in lines if _ERROR.search(line)), lines[-1].strip() if lines else "")
     return dataclasses.replace(done, reason=f"{done.reason}: {said}" if said else done.reason)
 

@@ -76,7 +76,7 @@ class Check:
     program_bytes: Texts = ()
     """Limit of one program in place of --max-bytes, as in --program-bytes app=50000; may be repeated."""
     program_growth: Texts = ()
-    """Limit of one program in place of --max-growth, as in --program-growth app=1.5; may be repeated."""
+    """Limit of one program in percent, in place of --max-growth, as in --program-growth app=1.5; may be repeated."""
     strict: Annotated[bool, Basic.LIMITS] = False
     """Exit code 1 also if any decision of the plugin no longer applies, or a module does not compile."""
     against: Annotated[Path | None, Basic.LIMITS] = None

@@ -65,13 +65,13 @@ class Evaluate:
     plain: bool = False
     """Plain build as the candidate, to check that nothing differs."""
     against_policy: Annotated[Texts, Basic.INPUT] = ()
-    """Policy of the other side, as with --policy."""
+    """Policy of the baseline, as with --policy."""
     against_plugin: Annotated[Path | None, Basic.INPUT] = None
-    """Plugin of the other side."""
+    """Plugin of the baseline, in place of a build without one."""
     against_options: str = ""
     """Options of clang for the baseline."""
     against_link_options: str = ""
-    """Options of the other side's link."""
+    """Options of the baseline's link."""
     plugin_in: PluginPlace = "compile"
     """Steps of a build that load the plugin; in the link it acts only with link-time optimization."""
     build: Annotated[Texts, Basic.WORK] = ()

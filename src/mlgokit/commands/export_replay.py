@@ -43,7 +43,9 @@ class ExportReplay:
 
 
 def run(config: ExportReplay, *, report: Report = say_nothing) -> ReplayResult:
-    """Compile each source plainly, with the plugin and with the list, and write the list that saves something.
+    """Write a plugin's inlining decisions as a list for LLVM's replay inliner, if builds with the list are smaller.
+
+    For that each source is compiled plainly, with the plugin and with the list.
 
     Raises:
         MlgokitError: as :func:`mlgokit.tune.replay_export.export_replay` says.

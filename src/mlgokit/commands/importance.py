@@ -50,7 +50,7 @@ class Importance:
     orders: int = 8
     """Number of random feature orders for each Shapley value."""
     seed: int = 1
-    """Random seed."""
+    """Random seed of the observations that are drawn, of the values that are exchanged, and of the feature orders."""
 
 
 def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:

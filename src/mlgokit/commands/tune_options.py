@@ -119,8 +119,8 @@ class Tune:
     """Relative increase of a function's executed instructions, by LLVM's estimate, that skipping passes may cause, such
     as 0.01."""
     policy: Path | None = None
-    """Policy file to start from, or none; with `spill-cost` a policy for evictions or priorities. By default
-    builtin:size for inlining, and none with --cargo."""
+    """Inlining policy that the search starts from: a file, or the word none. By default builtin:size, and none with
+    --cargo. With `spill-cost`: a policy for the register allocator's evictions or priorities; by default none."""
     shipped_policies: Literal["on", "off"] = "on"
     """Pretrained policies of builtin:Oz in the plugin, where they save more than the search, and in code that changes
     later; so the result is never behind them. Not with `spill-cost`, `command` and --keep-hot."""
@@ -147,7 +147,7 @@ class Tune:
 
     @property
     def least_for_passes(self) -> float:
-        """Part of that which inlining does not get, whatever it gains."""
+        """Share of the budget that passes get in any case; inlining may use the rest of ``share_for_passes`` too."""
         return 0.0 if self.cargo is None else min(CARGO_PASS_SHARE, self.share_for_passes)
 
     @property

@@ -65,7 +65,10 @@ class PassLearning:
         return {}, self.counters
 
     def fit(self, state: State, turn: int) -> Fitted:
-        """Fit an ensemble to all trials.
+        """Fit the policy to all trials: an ensemble that predicts a function's change in bytes without a pass.
+
+        The features ``pass:<name>``, which say what pass is asked about, are not listed here: :func:`fit_passes` adds
+        those of the passes that the policy decides.
 
         Raises:
             UsageError: no trial succeeded, or skipping saves bytes for no pass.

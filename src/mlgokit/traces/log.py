@@ -176,7 +176,10 @@ def _check_bounds(batch: "_Batch", piece: Piece, cursor: Cursor, size_bytes: int
 
 
 def _largest_count(header: Header, size_bytes: int) -> int:
-    """Compute the largest number of observations with outcomes that fit into ``size_bytes``."""
+    """Bound the number of observations in ``size_bytes`` of a log, from the fewest bytes that one takes; at least 1.
+
+    Scores of up to ``_SMALL_SCORE`` bytes are not counted: without them the bound is only a few times too large.
+    """
     least = header.features_bytes + len('{"observation":0}\n\n')
     if header.score is not None and header.score.size_bytes > _SMALL_SCORE:
         least += header.score.size_bytes

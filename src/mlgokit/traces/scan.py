@@ -95,6 +95,7 @@ def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
     single: list[ObservationItem] = []
 
     def flush() -> None:
+        """Move the observations that were read singly to the piece, so that it has them in the order of the log."""
         at = [item.features_at for item in single]
         scores = [-1 if item.score_at is None else item.score_at for item in single]
         piece.add(np.array(at, np.int64), np.array(scores, np.int64))

@@ -53,7 +53,7 @@ class JudgedSpace(Protocol):
         ...
 
     def saved_bytes(self, unit: Any, build: Compilation | None) -> float:
-        """Bytes by which a build, or the plain one for ``None``, is smaller than the plain one in the account."""
+        """Bytes that a build saves by the account, which sums sizes of objects; 0 for ``None``, the plain build."""
         ...
 
     def compile_again(self, unit: Any, build: Compilation, path: Path) -> Compilation:

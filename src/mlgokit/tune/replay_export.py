@@ -92,7 +92,9 @@ class _Site:
 
 
 def export_replay(asked: ReplayRequest, *, report: Report) -> ReplayResult:
-    """Compile each source plainly, with the plugin and with the list, and write the list that saves something.
+    """Write a plugin's inlining decisions as a list for LLVM's replay inliner, if builds with the list are smaller.
+
+    For that each source is compiled plainly, with the plugin and with the list.
 
     Raises:
         BusyError: another process writes into the folder.

@@ -206,7 +206,7 @@ def test_distributed_thinlto_brings_the_index(tmp_path: Path, put: Callable[...,
     }
     assert reasons(imported) == {
         "lost.o": "expected the ThinLTO index 'idx/lost.thinlto.bc' in the build, found no such file; link again",
-        "none.o": "expected an option -fthinlto-index=, found none; import it as no ThinLTO build",
+        "none.o": "expected an option -fthinlto-index=, found none; import this object without --distributed",
         "secret.o": "expected a ThinLTO index, which is bitcode, found another kind of file; link again",
         "folder.o": "expected a file, found a folder or a device",
     }

@@ -18,7 +18,7 @@ from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.errors import InputError
 
 MOST_FUNCTIONS = 2_000_000
-"""Maximum number of cached objects, at some 60 bytes each; the least recently used module is evicted."""
+"""Maximum functions whose sizes are cached, at some 60 bytes each; the least recently used module is evicted."""
 _LINE = re.compile(rb"([eg]) ([0-9a-f]{32})\n")
 
 

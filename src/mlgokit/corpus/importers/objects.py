@@ -233,7 +233,7 @@ def _copy_index(words: list[str], base: Path, path: Path) -> None:
     """
     named = [word.removeprefix(THINLTO_INDEX) for word in words if word.startswith(THINLTO_INDEX)]
     if not named:
-        raise InputError(f"expected an option {THINLTO_INDEX}, found none; import it as no ThinLTO build")
+        raise InputError(f"expected an option {THINLTO_INDEX}, found none; import this object without --distributed")
     if named[-1] == os.devnull:
         with whole_file(path):
             return
@@ -257,7 +257,7 @@ def _import_through_objcopy(shared: _Import, item: ObjectFile) -> Module:
         ]
         done = process.run(argv, timeout_seconds=OBJCOPY_SECONDS)
         if done.returncode != 0:
-            raise InputError(first_error(done.stderr))
+            raise InputError(f"expected llvm-objcopy to write both sections, found: {first_error(done.stderr)}")
         with (
             open_untrusted(cmd, "no command line") as cmd_descriptor,
             open_untrusted(bitcode, "no bitcode") as bitcode_descriptor,

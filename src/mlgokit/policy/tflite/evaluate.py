@@ -299,6 +299,7 @@ def _multinomial(_: Operator, inputs: Sequence[Array]) -> Array:
 
 
 def _softmax(operator: Operator, inputs: Sequence[Array]) -> Array:
+    # 0 is what the file format has for a Beta that was not written.
     scaled = inputs[0] * float(operator.options.get("Beta", 1.0) or 1.0)
     powers = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
     return (powers / powers.sum(axis=-1, keepdims=True)).astype(np.float32)

@@ -55,8 +55,8 @@ class ReadPolicy:
 def read_policy(graph: Graph, origin: str) -> ReadPolicy:
     """Convert a model into a policy.
 
-    The model's dense layers are kept in floats, behind a first layer that only passes inputs on: a policy's first layer
-    is in integers, which so round inputs and no weights.
+    A policy's first layer is computed in integers, which rounds its inputs and weights. Here it only passes inputs on,
+    with weights 0 and 1, and the model's dense layers follow in floats: so no weight of the model is rounded.
 
     Args:
         graph: the model.

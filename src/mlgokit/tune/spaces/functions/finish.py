@@ -212,7 +212,7 @@ def _cost_pairs(name: str, done: Verified) -> list[tuple[float, float]]:
 
 
 def _promise(units: Sequence[ModuleFunctions], done: Verified) -> tuple[float, float]:
-    """Sums of the costs before and after, a function that several modules have once, as `mlgokit check` sums them."""
+    """Sum the costs before and after, counting a function of several modules once, as `mlgokit check` does."""
     once: dict[int | tuple[str, str], tuple[float, float]] = {}
     for unit in units:
         name = unit.module.name

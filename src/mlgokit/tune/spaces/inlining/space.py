@@ -288,7 +288,7 @@ class InliningSpace:
         return unit.build if len(unit.build.decisions) and self.saved_bytes(unit, unit.build) > 0 else None
 
     def saved_bytes(self, unit: ModuleState, build: Compilation | None) -> float:
-        """Bytes by which a build, or the plain one for ``None``, is smaller than the plain one in the account."""
+        """Bytes that a build saves by the account, which sums sizes of objects; 0 for ``None``, the plain build."""
         with self.lock:
             name, account = unit.module.name, self.account
             sizes = unit.plain if build is None else build.measured
