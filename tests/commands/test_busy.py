@@ -39,6 +39,7 @@ from mlgokit.commands.importance import Importance
 from mlgokit.commands.init import Init
 from mlgokit.commands.quickstart import Quickstart
 from mlgokit.commands.report import MakeReport
+from mlgokit.commands.size import Size
 from mlgokit.commands.trace import Trace
 from mlgokit.commands.train import Train
 from mlgokit.commands.tune_options import Tune
@@ -178,5 +179,6 @@ def test_each_command_is_thought_of():
         ImportPolicy,
         Init,
         MakeReport,
+        Size,
         Worker,
     }

@@ -65,7 +65,7 @@ def test_the_overview_groups_the_commands(capsys: pytest.CaptureFixture[str]):
     out = capsys.readouterr().out
     assert re.findall(r"^([a-z ]+):$", out, flags=re.MULTILINE) == [group.value for group in Group]
     daily = out.split(f"{Group.DAILY.value}:\n")[1].split("\n\n")[0]
-    assert re.findall(r"^  ([a-z]+)", daily, flags=re.MULTILINE)[:3] == ["init", "tune", "build"]
+    assert re.findall(r"^  ([a-z]+)", daily, flags=re.MULTILINE)[:3] == ["init", "tune", "advise"]
     assert len(out.splitlines()) <= SCREEN
 
 

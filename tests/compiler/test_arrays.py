@@ -305,7 +305,7 @@ def test_a_size_in_the_directory_that_is_not_true_is_damage(claimed: int, traced
 def test_a_pipe_is_not_read_as_a_record(tmp_path: Path):
     os.mkfifo(tmp_path / "a.npz")
     assert load_compilation(tmp_path / "a.npz", problem="inline-size") is None
-    with pytest.raises(InputError, match="found: no regular file; put back a copy"):
+    with pytest.raises(InputError, match="found: no regular file; restore a copy"):
         load_progress(tmp_path / "a.npz")
 
 

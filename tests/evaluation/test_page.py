@@ -212,7 +212,9 @@ def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
     assert (tmp_path / "e.md").read_text().startswith("# plain against plain\n\n**Ship.** Image -10.00 %.\n")
 
     (tmp_path / "other.json").write_text('{"format": "else"}')
-    with pytest.raises(InputError, match=r"expected format 'mlgokit evaluation', .*'mlgokit run', .*found 'else'; give the JSON"):
+    with pytest.raises(
+        InputError, match=r"expected format 'mlgokit evaluation', .*'mlgokit run', .*found 'else'; give the JSON"
+    ):
         report.run(report.MakeReport(result=tmp_path / "other.json"))
     with pytest.raises(InputError, match="expected the JSON of a result"):
         report.run(report.MakeReport(result=tmp_path / "none.json"))

@@ -218,7 +218,10 @@ def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
     assert explored.decisions[place] == decisions[0] != explored.base_decisions[place]
     # The module's score has bytes besides that no function owns.
     assert explored.change[0] == pytest.approx(explored.scores[0] - default.scores[0], abs=8)
-    with pytest.raises(UsageError, match=r"only for inline-size and without flips, .* flip probabilities up to 0\.5"):
+    with pytest.raises(
+        UsageError,
+        match=r"expected a proposal of forced decisions or of random flips, found both \(flip prob.* up to 0\.5\)",
+    ):
         compile_proposals(
             baselines, task, taught, [dataclasses.replace(flipped, base=None, flip_probability=np.array([0.5]))]
         )

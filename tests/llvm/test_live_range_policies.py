@@ -311,7 +311,11 @@ def test_what_does_not_pay_elsewhere_is_refused(
             Learning(preset=TRIALS, setting=("generations=0",)),
             "--setting generations: expected at least 1, found 0",
         ),
-        ("es", Learning(preset=TRIALS, compilations=5), "--compilations: expected none for regalloc-priority"),
+        (
+            "es",
+            Learning(preset=TRIALS, compilations=5),
+            "--compilations: expected no such option for regalloc-priority",
+        ),
         (
             "es",
             Learning(preset=TRIALS, normaliser="quantile"),

@@ -250,7 +250,7 @@ def test_a_policy_is_learned_that_makes_other_modules_smaller(
     ("algorithm", "learning", "message"),
     [
         ("ppo", Learning(), "algorithm ppo: expected effect-regression for pass-selection"),
-        ("effect-regression", Learning(compilations=5), "--compilations: expected none for pass-selection"),
+        ("effect-regression", Learning(compilations=5), "--compilations: expected no such option for pass-selection"),
         ("effect-regression", Learning(features="llvm"), "--features: expected all for pass-selection"),
         (
             "effect-regression",

@@ -154,7 +154,7 @@ def test_what_llvm_cannot_have_is_refused():
     other = Policy(problem=REGALLOC_PRIORITY.name, features=("weight",), output=OutputKind.PRIORITY, **one)
     with pytest.raises(
         UsageError,
-        match="of inline-size or regalloc-eviction without gate, doubt and caution, found regalloc-priority",
+        match="for inline-size or regalloc-eviction without gate, doubt and caution, found regalloc-priority",
     ):
         tosa_text(other)
     doubting = Policy(

@@ -87,7 +87,7 @@ COMMANDS = {
         module="tune",
         kind="Tune",
         group=_DAILY,
-        summary="search one project for its smallest build; write a plugin",
+        summary="search one project for its smallest build",
         folder="folder",
         plugin="output",
     ),
@@ -102,12 +102,12 @@ COMMANDS = {
         module="size",
         kind="Size",
         group=_DAILY,
-        summary="where the bytes of a program are; the difference of two",
+        summary="where the bytes of a program are; two compared",
         files=("output",),
     ),
     "build": Command(module="build", kind="Build", group=_DAILY, summary="run a build with a plugin in its compilers"),
     "check": Command(
-        module="check", kind="Check", group=_DAILY, summary="what a plugin still does for today's code; budgets in CI"
+        module="check", kind="Check", group=_DAILY, summary="what a plugin still saves today; budgets in CI"
     ),
     "evaluate": Command(
         module="evaluate",

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import get_args
 
 from mlgokit.builds.compression import find_stripper
-from mlgokit.builds.images import holds_path
+from mlgokit.builds.images import holds_path, weigh_image
 from mlgokit.builds.lines import BuildSystem, line_for_system, line_of_options
 from mlgokit.builds.rebuild import open_rebuilder
 from mlgokit.builds.recorded import RecordedBuild
-from mlgokit.builds.site import BuildCommands
+from mlgokit.builds.site import PLAIN, BuildCommands
 from mlgokit.builds.variant import plugin_options
 from mlgokit.compiler.project_calls import CHECKED, TRIED
 from mlgokit.compiler.wrapping import AddedOptions
@@ -272,11 +272,11 @@ def _grown(plain: Trial, whole: Trial | None) -> Iterator[str]:
 
 def _notes(recorded: RecordedBuild, search: Search, held: Sequence[str]) -> Iterator[str]:
     again = {name: one.image for name, one in search.plain.programs.items()}
-    linked = recorded.linked_programs()
-    differs = [name for name, size in again.items() if size != linked.plain_bytes(name)]
+    first = {name: weigh_image(recorded.site.kept(PLAIN, name)).row.image for name in again}
+    differs = [name for name, size in again.items() if size != first[name]]
     if differs:
         yield (
-            f"{differs[0]} has {linked.plain_bytes(differs[0]):,} bytes in one plain build and {again[differs[0]]:,} "
+            f"{differs[0]} has {first[differs[0]]:,} bytes in one plain build and {again[differs[0]]:,} "
             "in another: differences of this kind mean nothing"
         )
     lost = {name: reason for name, reason in recorded.left_out.items() if reason not in {TRIED, CHECKED}}
