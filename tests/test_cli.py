@@ -12,13 +12,14 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 import mlgokit
 from mlgokit import cli, errors
+from mlgokit.algorithms.registry import LEARNERS
 from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.cli import COMMANDS, main, run, run_command
 from mlgokit.commands import trace, train
@@ -475,3 +476,8 @@ def test_a_reader_that_goes_away_is_no_error(corpus: Path, options: Sequence[str
     done = python("-c", f"{closed} main()", "corpus", *options, "--corpus", str(corpus))
 
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_every_learner_can_be_named():
+    (algorithm,) = (one for one in get_args(get_type_hints(train.Train)["algorithm"]) if get_args(one))
+    assert set(get_args(algorithm)) == set(LEARNERS)

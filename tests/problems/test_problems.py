@@ -7,6 +7,7 @@ import pytest
 from mlgokit.errors import UsageError
 from mlgokit.problems import (
     DECIDED_PASSES,
+    GENERATOR_PASSES,
     INLINE_SIZE,
     PASS_SELECTION,
     PROBLEMS,
@@ -53,6 +54,9 @@ def test_what_is_asked_about_passes_is_what_the_plugin_has():
     passes = re.findall(r'"([\w-]+)"', listed[1])
 
     assert passes == list(DECIDED_PASSES)
+    first = re.search(r"FirstOfOptimizer = (\d+);", (sources / "PassPolicy.cpp").read_text())
+    assert first is not None
+    assert int(first[1]) == len(GENERATOR_PASSES)
     of_question = ["occurrence", "passes_left_out", *(f"pass:{name}" for name in passes)]
     assert PASS_SELECTION.feature_names == (*features, *of_question)
 
