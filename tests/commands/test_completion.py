@@ -32,6 +32,10 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
         ("corpus inf", {"info"}),
         ("tune --bud", {"--budget"}),
         ("tune --objective li", {"linked"}),
+        ("completion z", {"zsh"}),
+        ("size --why main --f", {"--format"}),
+        # A file, which the shell completes itself.
+        ("size cmark-o", set()),
     ],
 )
 def test_bash_completes(words: str, expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):

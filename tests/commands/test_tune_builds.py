@@ -113,6 +113,9 @@ def test_the_line_for_good_is_one_word_where_the_path_has_spaces(tmp_path: Path)
     )
 
 
+CMAKE = "in CMakeLists.txt, behind project() and before the targets:"
+
+
 @pytest.mark.parametrize(
     ("build", "files", "line"),
     [
@@ -123,8 +126,8 @@ def test_the_line_for_good_is_one_word_where_the_path_has_spaces(tmp_path: Path)
             "Makefile",
             'in the build command, replacing what is there: CXXFLAGS="-Oz -g -fpass-plugin=/p.so"',
         ),
-        ("ninja -C b", "CMakeLists.txt", "in CMakeLists.txt: add_compile_options(-fpass-plugin=/p.so)"),
-        ("cmake --build b", "CMakeLists.txt Makefile", "in CMakeLists.txt: add_compile_options(-fpass-plugin=/p.so)"),
+        ("ninja -C b", "CMakeLists.txt", f"{CMAKE} add_compile_options(-fpass-plugin=/p.so)"),
+        ("cmake --build b", "CMakeLists.txt Makefile", f"{CMAKE} add_compile_options(-fpass-plugin=/p.so)"),
         ("ninja", "build.ninja", "to the flags of the compilers in build.ninja: -fpass-plugin=/p.so"),
         ("ninja -C b", "meson.build", "in meson.build: add_project_arguments('-fpass-plugin=/p.so', language"),
         ("cargo build --release", "Cargo.toml", "in the environment: CFLAGS=-fpass-plugin=/p.so CXXFLAGS="),

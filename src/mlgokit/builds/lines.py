@@ -42,7 +42,7 @@ def line_of_options(commands: BuildCommands, tree: Path, options: Sequence[str],
         value = shlex.quote(" ".join(options))
         return f"in the environment: CFLAGS={value} CXXFLAGS={value}"
     if system in {"Meson", "CMake"}:
-        place = "meson.build" if system == "Meson" else "CMakeLists.txt"
+        place = "meson.build" if system == "Meson" else "CMakeLists.txt, behind project() and before the targets"
         return f"in {place}: {line_for_system(system, options, is_link=is_link)}"
     if system == "Ninja":
         return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flags}"

@@ -34,7 +34,7 @@ from mlgokit.commands.options import (
 from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.front_end import Level
-from mlgokit.errors import CorpusError, MlgokitError, RejectedError, UsageError
+from mlgokit.errors import CorpusError, InputError, MlgokitError, RejectedError, UsageError
 from mlgokit.locks import reading
 from mlgokit.module import Module
 from mlgokit.pages.terminal import print_page
@@ -100,9 +100,15 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         CorpusError: there is nothing to compile.
     """
     earlier = _check_limits(config)
+    if not config.plugin.is_file():
+        raise InputError(f"{config.plugin}: expected a plugin of `mlgokit tune`, found no such file; check the path")
     if config.cargo is None and not config.built.build:
         check_module_source(
-            "check", compile_commands=config.compile_commands, corpus=config.corpus, database=config.database
+            "check",
+            compile_commands=config.compile_commands,
+            corpus=config.corpus,
+            database=config.database,
+            others="--build (a build command), --cargo, ",
         )
     if not 0 <= config.least_kept <= 1:
         raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")

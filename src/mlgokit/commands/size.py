@@ -54,7 +54,7 @@ class Size:
     format: Annotated[Literal["table", "markdown", "size-limit"], Basic.RESULT] = "table"
     """Form of what is printed: tables, Markdown for a pull request, or the JSON of the npm tool size-limit; `mlgokit
     --json` prints everything."""
-    output: Annotated[Path | None, Basic.RESULT] = None
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"]), Basic.RESULT] = None
     """JSON file to write, with a report (HTML with a treemap, and Markdown) beside it."""
 
 

@@ -17,8 +17,10 @@ from mlgokit.builds.recorded import RecordedBuild
 from mlgokit.builds.site import PLAIN, BuildCommands
 from mlgokit.builds.variant import plugin_options
 from mlgokit.compiler.project_calls import CHECKED, TRIED
+from mlgokit.compiler.regalloc_cost import link_option
 from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.corpus.build_notes import baseline_text, level_of
+from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.decode import read_json
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.export.plugin import export_plugin
@@ -278,6 +280,12 @@ def _notes(recorded: RecordedBuild, search: Search, held: Sequence[str]) -> Iter
         yield (
             f"{differs[0]} has {first[differs[0]]:,} bytes in one plain build and {again[differs[0]]:,} "
             "in another: differences of this kind mean nothing"
+        )
+    commands = {name: split_command(recorded.links[path].command) for name, path in recorded.programs().items()}
+    if called := [name for name, words in commands.items() if link_option("-s", words[0]) == "-s"]:
+        yield (
+            f"{called[0]} is linked by the linker itself: give it what is behind -Wl, as words of its own, and neither "
+            "-flto, -fuse-ld=lld nor a level"
         )
     lost = {name: reason for name, reason in recorded.left_out.items() if reason not in {TRIED, CHECKED}}
     if lost:

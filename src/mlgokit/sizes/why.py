@@ -132,8 +132,8 @@ def _find_owner(binary: Binary, readable: dict[str, str], wanted: str) -> int | 
     owners = binary.symbols.owners
     exact = [index for index, names in enumerate(owners) if wanted in names or readable.get(names[0]) == wanted]
     parts = [index for index, names in enumerate(owners) if wanted in readable.get(names[0], "")]
-    found = exact or (parts if len(parts) == 1 else [])
     # A local function may be there several times; the first stands for all, as their names are the same.
+    found = exact or (parts if len({readable.get(owners[index][0], "") for index in parts}) == 1 else [])
     return found[0] if found else None
 
 

@@ -412,7 +412,7 @@ def check_page(check: CheckResult) -> Page:
         title=f"{check.plugin} on today's code",
         good=not check.tune_again and not check.violations,
         headline=verdict(check),
-        sentences=(*_check_sentences(check, len(table.rows)), *check.violations),
+        sentences=(*_check_sentences(check, len(table.rows)), *(f"Over the limit: {one}." for one in check.violations)),
         parts=drop_empty([_checked_programs(check), table, _left_out_table(check.failures, check.left_out)]),
     )
 
@@ -439,7 +439,9 @@ def verdict(check: CheckResult) -> str:
     """One sentence on a check: how much of the plugin still applies, and whether to tune again."""
     promised = "" if check.promised_change is None else f", {100 * check.promised_change:+.1f} % when it was tuned"
     start = f"mlgokit tune {'' if check.costs is None else '--objective spill-cost '}--start {check.plugin}"
-    if check.larger:
+    if check.violations:
+        advice = f"{counted(len(check.violations), 'program')} over the limit"
+    elif check.larger:
         grew, them = counted(len(check.larger), "module"), "it" if len(check.larger) == 1 else "them"
         advice = f"{grew} grew: `{start} --budget 0s` reverts {them}, a larger budget finds more"
     elif check.tune_again:
