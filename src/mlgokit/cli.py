@@ -40,6 +40,8 @@ _OLD_PREFIXES = ("--effects.", "--cloning.", "--training.")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``mlgokit``; ends the process with an exit code that means something (see ``errors.py``)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     try:
         parsed = _parse(words)
     except BrokenPipeError:

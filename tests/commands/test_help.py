@@ -69,6 +69,14 @@ def test_the_overview_groups_the_commands(capsys: pytest.CaptureFixture[str]):
     assert len(out.splitlines()) <= SCREEN
 
 
+def test_help_is_a_word_as_well(capsys: pytest.CaptureFixture[str]):
+    for words, option in ((("help",), ("--help",)), (("help", "tune"), ("tune", "--help"))):
+        assert ended(*words) == 0
+        text = capsys.readouterr().out
+        assert ended(*option) == 0
+        assert text == capsys.readouterr().out
+
+
 def test_help_is_asked_for_before_the_words_of_another_program(capsys: pytest.CaptureFixture[str]):
     assert ended("build", "--plugin", "absent.so", "--", "make", "--help") != 0
     out, err = capsys.readouterr()

@@ -202,7 +202,7 @@ def test_the_page_says_what_is_advised_and_the_json_gives_it_back(ask: Ask, tmp_
     advice = ask(FakeTrials(saves={"a": 20, "b": 50}, fails=("risky",))).advice
     assert FlagAdvice.from_json(json.loads(json.dumps(advice.to_json()))) == advice
     text = render_markdown(advice_page(advice))
-    assert "**Smaller.** -6.93 % by b, a: 1 program, 1,010 to 940 bytes loaded, files -1.40 %" in text
+    assert "**Smaller.** -6.93 % by b, a: 1 program, 1,010 to 940 bytes loaded, whole files -1.40 %" in text
     assert "| risky | does not build | make ended with 2: error: no |" in text
     assert "| b | -Wl,-b | nothing | smaller | -50 | -4.95 %" in text
     (tmp_path / "advice.json").write_text(json.dumps(advice.to_json()))

@@ -114,6 +114,7 @@ def _lines(kind: ProjectKind) -> Iterator[str]:
     if kind.compile_commands:
         yield f"compile-commands = {json.dumps(kind.compile_commands)}"
     yield from ("", "[tune]", 'budget = "30m"', f'output = "{PLUGIN}"')
+    yield "continue = true  # on changed code, too; delete the folder `tune` to begin anew"
     yield from ("", "[check]", f'plugin = "{PLUGIN}"')
     if kind.build:
         yield "# Limits of a program with the plugin, in bytes, and in percent since `against`:"

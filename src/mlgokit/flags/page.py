@@ -69,7 +69,7 @@ def _headline(advice: FlagAdvice, before: int, after: int) -> str:
     said = f"{percent(relative_change(before, after))} by {', '.join(advice.advised)}: {_what(advice)}, {before:,} to "
     said += f"{after:,} bytes loaded"
     whole = _sizes(advice, "file")
-    return f"{said}, files {percent(relative_change(*whole))}"
+    return f"{said}, whole files {percent(relative_change(*whole))}"
 
 
 def _what(advice: FlagAdvice) -> str:
