@@ -85,6 +85,11 @@ def test_the_command_line_wins(project: Path, monkeypatch: pytest.MonkeyPatch):
     # Another source stands in place of the whole build, with its tests and its limits.
     tune = called("tune", "--compile_commands", "a.json", monkeypatch=monkeypatch)
     assert (tune.compile_commands, tune.built.build, tune.built.test) == (Path("a.json"), (), ())
+    more = 'budget = "20s"\nobjective = "command"\ncommand = "./measure {output}"\nsandbox = "off"'
+    (project / "mlgokit.toml").write_text(TEXT.replace('budget = "20s"', more))
+    assert called("tune", monkeypatch=monkeypatch).command == "./measure {output}"
+    tune = called("tune", "--corpus", "c", "--objective", "image", monkeypatch=monkeypatch)
+    assert (tune.command, tune.compiler.sandbox, tune.budget) == (None, "auto", "20s")
     check = called("check", "y.so", "--corpus=c", monkeypatch=monkeypatch)
     assert (check.plugin, check.built.build, check.program_bytes) == (Path("y.so"), (), ())
     check = called("check", "--program-bytes", "app=7", monkeypatch=monkeypatch)

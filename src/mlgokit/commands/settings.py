@@ -28,7 +28,8 @@ _OF_SOURCES = frozenset(
     f"--{name}"
     for name in (
         "build", "compile-commands", "corpus", "cargo", "test", "program", "clean", "build-folder", "cargo-folder",
-        "max-bytes", "max-growth", "program-bytes", "program-growth", "against",
+        "max-bytes", "max-growth", "program-bytes", "program-growth", "against", "links", "link-command", "link-folder",
+        "command", "compressor", "replay-clang", "sandbox",
     )
 )  # fmt: skip
 """What a source on the command line stands in place of."""
