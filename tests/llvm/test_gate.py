@@ -249,7 +249,9 @@ def test_a_list_of_projects_runs_and_writes_nothing(
     root.mkdir(parents=True)
     build = build.rename(root / "p-1")
     (tmp_path / "list.toml").write_text(LISTED.replace("OPTIONS", json.dumps(options)).replace("DIGEST", "0" * 64))
-    with pytest.raises(CorpusError, match=r"project 'p': options: expected .*options .*found .*(-|'').*; (correct|remove it)"):
+    with pytest.raises(
+        CorpusError, match=r"project 'p': options: expected .*options .*found .*(-|'').*; (correct|remove)"
+    ):
         extract_projects(
             load_projects(tmp_path / "list.toml"),
             toolchain=toolchain,
