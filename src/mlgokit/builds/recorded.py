@@ -132,11 +132,6 @@ class RecordedBuild:
         return self.links[path]
 
 
-def recorded_time(folder: Path) -> int:
-    """When the build of a folder was recorded, in nanoseconds; 0 if none was."""
-    return state_of(folder.resolve() / "build" / _RECORD)[1]
-
-
 def record_plain(
     commands: BuildCommands, folder: Path, *, go_on: bool, toolchain: Toolchain, report: Report
 ) -> RecordedBuild:

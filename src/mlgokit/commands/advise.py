@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shlex
-import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -15,20 +14,19 @@ from rich.console import Console
 from mlgokit.basic import Basic
 from mlgokit.builds.cargo import cargo_words
 from mlgokit.builds.compression import find_stripper
-from mlgokit.builds.recorded import record_plain, recorded_time
+from mlgokit.builds.recorded import record_plain
 from mlgokit.builds.site import state_of
 from mlgokit.commands.options import NO_BUILD, Texts, WholeBuild, reject_with_cargo
 from mlgokit.compiler.build_tree import files_below
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.errors import UsageError
-from mlgokit.files import atomic_write, writing
+from mlgokit.files import atomic_write
 from mlgokit.flags.advise import AdviceOptions, advise_build
 from mlgokit.flags.cargo import CargoCommands, advise_cargo
 from mlgokit.flags.page import advice_page
 from mlgokit.flags.record import FlagAdvice
 from mlgokit.flags.reviewed import FLAGS, RUST_FLAGS
 from mlgokit.flags.search import check_names
-from mlgokit.flags.trials import TRIALS
 from mlgokit.locks import locked
 from mlgokit.manifest import check_manifest, digest_value, package_version, write_manifest
 from mlgokit.pages.html import write_page
@@ -87,11 +85,7 @@ def run(config: Advise, *, report: Report = say_nothing) -> FlagAdvice:
             )
             advice = advise_cargo(commands, options, compressor=find_stripper(toolchain), report=report)
         else:
-            known = recorded_time(config.folder)
             recorded = record_plain(config.built, config.folder, go_on=True, toolchain=toolchain, report=report)
-            if recorded_time(config.folder) != known:
-                with writing(config.folder):
-                    shutil.rmtree(config.folder / TRIALS, ignore_errors=True)
             advice = advise_build(recorded, options, report=report)
         result = config.folder / RESULT
         advice = dataclasses.replace(

@@ -46,7 +46,7 @@ from mlgokit.manifest import package_version, sign_new
 from mlgokit.pages.model import Part
 from mlgokit.pages.terminal import print_page
 from mlgokit.policy.importance import importance_parts
-from mlgokit.policy.pretrained import policy_files
+from mlgokit.policy.pretrained import SHIPPED, policy_files
 from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report, say_nothing
 
@@ -55,7 +55,6 @@ Value = TypeVar("Value")
 _OBSERVATIONS, _EXPLAINED = 1000, 96
 """Of the traces, for what the policy goes by: some seconds of work."""
 
-SHIPPED = "builtin:Oz"
 SHIPPED_STAGE = "build a program with what comes with mlgokit"
 TURNS = 2
 """Turns of training unless a budget is given: a count, so that the policy does not depend on the machine's speed."""

@@ -18,6 +18,7 @@ from mlgokit.builds.site import PLAIN, BuildCommands
 from mlgokit.builds.variant import plugin_options
 from mlgokit.compiler.project_calls import CHECKED, TRIED
 from mlgokit.compiler.regalloc_cost import link_option
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.corpus.build_notes import baseline_text, level_of
 from mlgokit.corpus.importers.compile_commands import split_command
@@ -28,13 +29,11 @@ from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
 from mlgokit.flags.reviewed import FLAGS
 from mlgokit.flags.search import Budget, Combination, combine, confirm, describe_budget, try_alone
 from mlgokit.flags.trials import ALREADY, TRIALS, BuildTrials, Trials, TrialStore, options_of
-from mlgokit.policy.pretrained import policy_files
+from mlgokit.policy.pretrained import SHIPPED, policy_files
 from mlgokit.progress import Report
 
 LEVEL = "Oz"
 """The flag of the level at which the policies of the package decide."""
-SHIPPED = "builtin:Oz"
-"""These policies, which are measured on top."""
 _MOST_NAMED = 3
 
 
@@ -130,7 +129,7 @@ def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Rep
         _baseline(recorded),
         [name for name, path in recorded.programs().items() if holds_path(path, recorded.tree)],
     )
-    store = TrialStore(folder=options.folder / TRIALS)
+    store = TrialStore(folder=site.place / TRIALS)
     with open_rebuilder(recorded, compressor=find_stripper(toolchain)) as rebuilder:
         trials = BuildTrials(rebuilder=rebuilder, store=store, flags=FLAGS, has_lld=toolchain.lld is not None)
         search = search_flags(trials, options, build=site.commands.build, whole_seconds=recorded.seconds, report=report)
@@ -188,10 +187,9 @@ def _with_shipped(
     report(0, 1, f"{SHIPPED} on top")
     toolchain = recorded.site.toolchain
     try:
-        exported = export_plugin(toolchain, policy_files([Path(SHIPPED)]), options.folder.resolve() / "builtin.so")
+        plugin = export_shipped(toolchain, options.folder)
     except ToolError as error:
         return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
-    plugin = Path(exported.versioned)
     lto = {flag.name for flag in trials.flags if flag.group == "lto"}
     optimizes = not lto.isdisjoint(search.advice.advised)
     has_it = any(trials.excluded().get(name) == ALREADY for name in lto)
@@ -213,9 +211,7 @@ def _with_shipped(
                     added, compile=(*level.compile, *added.compile), link=(*level.link, *added.link)
                 )
     report(1, 1, f"{SHIPPED} on top")
-    reason = trial.reason or trial.tests or ""
-    if not reason and trial.count("loaded") >= before:
-        reason = "it saves nothing on top"
+    reason = why_not_on_top(trial, before)
     both = AddedOptions(compile=(*advice.compile, *added.compile), link=(*advice.link, *added.link, *added.lto_link))
     return dataclasses.replace(
         advice,
@@ -226,6 +222,21 @@ def _with_shipped(
         shipped_compile=added.compile,
         shipped_link=(*added.link, *added.lto_link),
     )
+
+
+def export_shipped(toolchain: Toolchain, folder: Path) -> Path:
+    """Write the plugin with the policies of the package into the folder of an advice.
+
+    Raises:
+        ToolError: it cannot be made for this clang.
+    """
+    return Path(export_plugin(toolchain, policy_files([SHIPPED]), folder.resolve() / "builtin.so").versioned)
+
+
+def why_not_on_top(trial: Trial, before: int) -> str:
+    """Why the policies are not advised on top of flags that left ``before`` bytes loaded; empty if they are."""
+    reason = trial.reason or trial.tests or ""
+    return reason or ("it saves nothing on top" if trial.count("loaded") >= before else "")
 
 
 def _tune_command(commands: BuildCommands) -> str:

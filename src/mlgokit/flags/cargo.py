@@ -25,14 +25,13 @@ from mlgokit.compiler.rust.wrapper import is_program
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.decode import read_json
 from mlgokit.errors import ToolError, UsageError
-from mlgokit.export.plugin import export_plugin
 from mlgokit.files import atomic_write, writing
-from mlgokit.flags.advise import SHIPPED, AdviceOptions, Search, search_flags
+from mlgokit.flags.advise import AdviceOptions, Search, export_shipped, search_flags, why_not_on_top
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
 from mlgokit.flags.reviewed import RUST_FLAGS, Flag
 from mlgokit.flags.trials import ALREADY, PLAIN, TRIALS, TrialStore, key_of
 from mlgokit.manifest import sign_new
-from mlgokit.policy.pretrained import policy_files
+from mlgokit.policy.pretrained import SHIPPED
 from mlgokit.progress import Report
 
 _UNSTABLE = {"RUSTC_BOOTSTRAP": "1"}
@@ -257,17 +256,14 @@ def _with_shipped(
     try:
         rustc = find_rustc()
         toolchain = find_toolchain(rustc.major, need_plugin=True)
-        exported = export_plugin(toolchain, policy_files([Path(SHIPPED)]), options.folder.resolve() / "builtin.so")
-        plugin = Path(exported.versioned)
+        plugin = export_shipped(toolchain, options.folder)
         load_plugin(rustc, plugin)
     except ToolError as error:
         return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
     policies = Flag(name="policies", rustc=tuple(plugin_words(plugin)), cost="")
     trial = trials.make([*search.found.flags, policies])
     report(1, 1, f"{SHIPPED} on top")
-    reason = trial.reason or trial.tests or ""
-    if not reason and trial.count("loaded") >= (search.whole or search.plain).count("loaded"):
-        reason = "it saves nothing on top"
+    reason = why_not_on_top(trial, (search.whole or search.plain).count("loaded"))
     lines = _lines(trials.commands.profile, [*search.found.flags, policies])
     line = f"RUSTC_BOOTSTRAP=1 in the environment; {_text(lines)}"
     return dataclasses.replace(

@@ -21,7 +21,7 @@ from mlgokit.flags.reviewed import Flag, is_present
 
 PLAIN, WHOLE = "plain", "whole"
 TRIALS = "trials"
-"""The folder of the trials in that of the advice."""
+"""Name of the folder of the trials; beside the record of the plain build, with which they go when that is made anew."""
 ALREADY = "already there"
 
 

@@ -9,6 +9,8 @@ BUILTIN = "builtin:"
 """Prefix of the name of a pretrained policy, by which it is told from a file."""
 SETS = {"Oz": ("size", "passes", "regalloc", "weights-size")}
 """Names of sets of pretrained policies, which are exported into one plugin: all policies for one optimization level."""
+SHIPPED = f"{BUILTIN}Oz"
+"""The set that is measured beside other results, and that tuned plugins contain."""
 _FOLDER = Path(__file__).parent / "pretrained"
 
 

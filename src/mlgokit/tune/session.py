@@ -17,7 +17,6 @@ from mlgokit.builds.compression import Compressor
 from mlgokit.builds.lto import GIVES_UP
 from mlgokit.builds.measurement import link_failures, repeatable_links
 from mlgokit.builds.recorded import RecordedBuild, try_plugin
-from mlgokit.builds.variant import policies_by_problem
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
@@ -26,7 +25,7 @@ from mlgokit.files import remove_leftovers
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
 from mlgokit.pages.html import write_page
-from mlgokit.policy.pretrained import policy_file
+from mlgokit.policy.pretrained import SHIPPED, policy_file
 from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.policy.targets import architectures_of, describe_missing_policies, restrict_to_targets
 from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, REGALLOC_EVICTION, REGALLOC_PRIORITY
@@ -47,7 +46,7 @@ from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
 from mlgokit.tune.replay_export import ReplayRequest, export_replay
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Search
-from mlgokit.tune.shipped import SHIPPED, add_shipped
+from mlgokit.tune.shipped import add_shipped, shipped_policies
 from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes, finish_costs
 from mlgokit.tune.spaces.functions.opening import open_functions
@@ -424,9 +423,7 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
             if settings.adds_shipped_policies:
                 space = search.space
                 tuned = add_shipped(verifier, tuned, searches, space.config.objective, space.account.module_bytes)
-                policies = {
-                    problem: load_policy(Path(file)) for problem, file in policies_by_problem([SHIPPED]).items()
-                }
+                policies = {problem: load_policy(file) for problem, file in shipped_policies().items()}
                 notes += describe_missing_policies(SHIPPED, policies, architectures_of(session.build.modules))
         tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)))
     shutil.rmtree(settings.folder.resolve() / _JUDGE, ignore_errors=True)

@@ -14,6 +14,7 @@ from typing import Any
 from mlgokit.builds.variant import policies_by_problem
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.policy.pretrained import SHIPPED
 from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT
 from mlgokit.tables.decisions import TableEntry, TuningSummary, read_table, write_table
 from mlgokit.tables.overrides import (
@@ -31,8 +32,6 @@ from mlgokit.tune.spaces.functions.compare import folded_in, grown_functions
 from mlgokit.tune.spaces.functions.finish import FIELDS, INLINING_TABLE, with_build
 from mlgokit.tune.verify import PLAIN, VerifiedBuild, Verifier, grew
 
-SHIPPED = "builtin:Oz"
-"""All policies that come with the package for code that is to be small."""
 _KINDS = {
     INLINE_SIZE.name: (),
     PASS_SELECTION.name: (OPTIMIZER_PASSES, PASSES),
@@ -105,6 +104,11 @@ class PolicyScope:
         return {key: known.get(key, Overrides()) for key in (known.keys() | excluded) - dropped}
 
 
+def shipped_policies() -> dict[str, Path]:
+    """The files of the shipped policies, by problem."""
+    return {problem: Path(file) for problem, file in policies_by_problem([SHIPPED]).items()}
+
+
 def add_shipped(
     verifier: Verifier,
     tuned: Tuned,
@@ -131,7 +135,7 @@ def add_shipped(
     """
     before, inside, destinations = verifier.latest, dict(verifier.inside), dict(verifier.tables)
     tables = _read_tables(verifier, searches)
-    policies = {problem: Path(file) for problem, file in policies_by_problem([SHIPPED]).items()}
+    policies = shipped_policies()
     mix = _Mix(verifier=verifier, tables=tables, objective=objective, bytes_of=bytes_of, inside=inside, before=before)
 
     alone = mix.measure(
