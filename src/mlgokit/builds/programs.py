@@ -2,6 +2,7 @@
 
 import fnmatch
 import itertools
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -109,6 +110,29 @@ def _is_same(path: Path, linked: Path) -> bool:
         return False
 
 
+def read_configured_programs(folder: Path, *, patterns: Sequence[Path], outputs: Mapping[str, Path]) -> LinkedPrograms:
+    """Read the programs of a build that CMake or Meson configured, with their links; none is run.
+
+    Args:
+        folder: of the build.
+        patterns: those of :func:`choose_programs`; names are relative to ``folder``.
+        outputs: by module, the object that the build makes of it.
+
+    Raises:
+        ToolError: as of :func:`read_configured_links`.
+        UsageError: likewise, or the build links nothing of that name.
+    """
+    tree = folder.resolve()
+    links = read_configured_links(tree)
+    linked = {os.path.relpath(path, tree): path for path in links}
+    programs = choose_programs(patterns, linked, folder=tree, tree=tree)
+    return LinkedPrograms(
+        links={name: links[linked[name]] for name in programs},
+        images={name: linked[name] for name in programs},
+        outputs=outputs,
+    )
+
+
 def read_configured_links(folder: Path) -> dict[Path, RecordedLink]:
     """Read the links of a build that CMake or Meson configured, from the files that they wrote; no link is run.
 
@@ -133,14 +157,15 @@ def read_configured_links(folder: Path) -> dict[Path, RecordedLink]:
     links: dict[Path, RecordedLink] = {}
     for place, line in lines:
         try:
-            link_words(line)
             words = split_command(line)
+            named = next((after for word, after in itertools.pairwise(words) if word == "-o"), None)
+            if named is None or "-c" in words:
+                continue
+            link_words(line)
         except (UsageError, ValueError):
             continue
-        named = next((after for word, after in itertools.pairwise(words) if word == "-o"), None)
-        output = None if named is None else place / named
-        if output is not None and "-c" not in words and is_image(output):
-            links[output] = RecordedLink(command=line, folder=place, output=output)
+        if is_image(place / named):
+            links[place / named] = RecordedLink(command=line, folder=place, output=place / named)
     if not links:
         raise UsageError(
             f"--links {folder}: expected programs that the build linked, found none of {len(lines)} commands; "

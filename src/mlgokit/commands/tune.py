@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +34,7 @@ from mlgokit.builds.lto import (
     without_lto,
 )
 from mlgokit.builds.measurement import Measure, link_failures, measuring_words
-from mlgokit.builds.programs import LinkedPrograms, choose_programs, read_configured_links
+from mlgokit.builds.programs import LinkedPrograms, read_configured_programs
 from mlgokit.builds.recorded import RecordedBuild, record_plain
 from mlgokit.commands.options import check_module_source
 from mlgokit.commands.tune_options import (
@@ -449,13 +448,9 @@ def _linked_programs(config: Tune, database: Database | None, recorded: Recorded
         return recorded.linked_programs()
     if config.links is None or database is None:
         return None
-    tree = config.links.resolve()
-    links = read_configured_links(tree)
-    linked = {os.path.relpath(path, tree): path for path in links}
-    programs = choose_programs(config.built.program, linked, folder=tree, tree=tree)
-    return LinkedPrograms(
-        links={name: links[linked[name]] for name in programs},
-        images={name: linked[name] for name in programs},
+    return read_configured_programs(
+        config.links,
+        patterns=config.built.program,
         outputs=module_outputs(database.path, project=database.project, level=database.level),
     )
 

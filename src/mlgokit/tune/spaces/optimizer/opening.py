@@ -20,6 +20,7 @@ from mlgokit.tune.spaces.optimizer.space import OptimizerSpace
 from mlgokit.tune.spaces.optimizer.state import PassBuild, PassModule, PassVariant, left_out_of, load_left_out
 from mlgokit.tune.spaces.optimizer.step import (
     EXCLUDED,
+    CompileWith,
     PassExploration,
     PassStep,
     bytes_of,
@@ -137,6 +138,15 @@ def _same_code(group: Sequence[_Listed]) -> list[tuple[tuple[str, ...], _Listed]
     return [(tuple(module.name for module, _, _ in ones), ones[0]) for ones in groups.values()]
 
 
+def _counting_compiler(space: OptimizerSpace, compiled: Callable[[Compilation], Compilation]) -> CompileWith:
+    """Compile with passes left out, and tell ``compiled`` of each compilation."""
+
+    def compile_with(module: Module, left_out: frozenset[LeftOut]) -> Compilation:
+        return compiled(space.compile(module, left_out))
+
+    return compile_with
+
+
 def _restore(
     space: OptimizerSpace,
     start: frozenset[LeftOut],
@@ -149,8 +159,7 @@ def _restore(
         kept = load_left_out(progress_path(space.folder, unit.module.name))
         return frozenset(one for one in (start if kept is None else kept) if one[0] in unit.allowed)
 
-    def compile_with(module: Module, left_out: frozenset[LeftOut]) -> Compilation:
-        return compiled(space.compile(module, left_out))
+    compile_with = _counting_compiler(space, compiled)
 
     def attempt(unit: PassModule) -> tuple[frozenset[LeftOut], list[Compilation]]:
         left_out = known(unit)
@@ -179,9 +188,7 @@ def _try_policy(
     space: OptimizerSpace, policy: Path, compiled: Callable[[Compilation], Compilation], report: Report
 ) -> None:
     """Try what a policy of passes leaves out as the first step of each module without one, and keep what pays."""
-
-    def compile_with(module: Module, left_out: frozenset[LeftOut]) -> Compilation:
-        return compiled(space.compile(module, left_out))
+    compile_with = _counting_compiler(space, compiled)
 
     def attempt(unit: PassModule) -> PassStep:
         done = compiled(space.compile(unit.module, frozenset(), policy=policy))
