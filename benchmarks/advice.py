@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import Setup, call_mlgokit, check_names, kept_row, run_benchmark
-from promise import as_long_as, llvm_sizes, prepare, recorded_tree, run_in, without_folders
+from promise import as_long_as, llvm_sizes, measure_each, prepare, recorded_tree, run_in, without_folders
 from promise_projects import MANIFEST, PromisedProject, promised_projects
 from results import Cell, Result, Table, mean_change, percent
 from tuning_builds import filled
 
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import ToolError
 from mlgokit.files import digest_file
 from mlgokit.flags.reviewed import FLAGS
 
@@ -28,7 +27,7 @@ SIDES = ("plain", "advised", "shipped")
 """Builds of a project: as it is, with what is advised, and with the policies of the package on top."""
 _LINK = re.compile(r"-fuse-ld=lld(?: -Wl,--(?:gc-sections|icf=all))*")
 _SIZES = ("text", "data", "file")
-_COMMAND_SECONDS, _RUN_SECONDS, _SHOWN = 1800.0, 120.0, 300
+_COMMAND_SECONDS, _RUN_SECONDS = 1800.0, 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +70,8 @@ def measure(config: AdviceByHand, setup: Setup) -> Result:
     toolchain = setup.toolchain(config.llvm)
     setup.inputs[MANIFEST.name] = digest_file(MANIFEST)
     chosen = [known[name] for name in config.projects or known]
-    rows: list[tuple[PromisedProject, dict[str, Any]]] = []
-    for index, project in enumerate(chosen):
-        setup.report(index, len(chosen), f"advise and rebuild {project.name}")
-        try:
-            row = measure_project(project, config=config, toolchain=toolchain)
-        except ToolError as error:
-            row = {"failure": str(error)[-_SHOWN:]}
-            setup.report(index, len(chosen), f"{project.name} failed: {error}")
-        rows.append((project, row))
+    measure_one = functools.partial(measure_project, config=config, toolchain=toolchain)
+    rows = measure_each(chosen, measure_one, doing="advise and rebuild", report=setup.report)
     return result_of(rows, seconds=config.seconds)
 
 

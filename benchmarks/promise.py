@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from tuning_builds import filled, run_command, unpacked
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 from mlgokit.files import digest_file
-from mlgokit.tune.shipped import SHIPPED
+from mlgokit.policy.pretrained import SHIPPED
+from mlgokit.progress import Report
 
 BAR = "every program by the user's own tools as promised to the byte, and none larger than plain or with builtin:Oz"
 SIDES = ("plain", "shipped", "tuned")
@@ -68,16 +69,29 @@ def measure(config: Promise, setup: Setup) -> Result:
     toolchain = setup.toolchain(config.llvm)
     setup.inputs[MANIFEST.name] = digest_file(MANIFEST)
     chosen = [known[name] for name in config.projects or known]
+    measure_one = functools.partial(measure_project, config=config, toolchain=toolchain)
+    rows = measure_each(chosen, measure_one, doing="tune and rebuild", report=setup.report)
+    return result_of(rows, seconds=config.seconds)
+
+
+def measure_each(
+    projects: Sequence[PromisedProject],
+    measure_one: Callable[[PromisedProject], dict[str, Any]],
+    *,
+    doing: str,
+    report: Report,
+) -> list[tuple[PromisedProject, dict[str, Any]]]:
+    """The row of each project; of one that cannot be built, or whose commands fail, why."""
     rows: list[tuple[PromisedProject, dict[str, Any]]] = []
-    for index, project in enumerate(chosen):
-        setup.report(index, len(chosen), f"tune and rebuild {project.name}")
+    for index, project in enumerate(projects):
+        report(index, len(projects), f"{doing} {project.name}")
         try:
-            row = measure_project(project, config=config, toolchain=toolchain)
+            row = measure_one(project)
         except ToolError as error:
             row = {"failure": str(error)[-_SHOWN:]}
-            setup.report(index, len(chosen), f"{project.name} failed: {error}")
+            report(index, len(projects), f"{project.name} failed: {error}")
         rows.append((project, row))
-    return result_of(rows, seconds=config.seconds)
+    return rows
 
 
 def measure_project(project: PromisedProject, *, config: Promise, toolchain: Toolchain) -> dict[str, Any]:

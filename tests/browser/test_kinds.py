@@ -2,9 +2,7 @@
 
 import base64
 import hashlib
-import html
 import json
-import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser.chromium import DARK, add_probe, read_seen
 from tests.browser.made_pages import made_evaluation, made_page
 from tests.browser.test_treemap import page as treemap_page
 
@@ -33,7 +32,6 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 AXE = "axe-core@4.10.2"
 AXE_DIGEST = "sha512-RE3mdQ7P3FRSe7eqCWoeQ/Z9QXrtniSjp1wUjt5nRC3WIpz5rSCve6o3fsZ2aCpJtrZjSZgjwXAoTO5k4tEI0w=="
 KINDS = {"size", "evaluate", "bench", "train", "tune", "importance", "quickstart"}
-DARK = "--blink-settings=preferredColorScheme=0"
 
 PROBE = """
 "use strict";
@@ -97,15 +95,11 @@ def look(
     frames: list[str] = []
     for name, page in pages.items():
         probe = also + PROBE.replace("NAME", json.dumps(name))
-        digest = base64.b64encode(hashlib.sha256(probe.encode()).digest()).decode()
-        allowed = page.replace("script-src 'sha256-", f"script-src 'sha256-{digest}' 'sha256-", 1)
-        (folder / f"{name}.html").write_text(allowed.replace("</title>", f"</title><script>{probe}</script>", 1))
+        (folder / f"{name}.html").write_text(add_probe(page, probe))
         frames.append(f'<iframe src="{name}.html" style="border: 0; height: 900px; width: {width}px"></iframe>')
     (folder / "around.html").write_text(AROUND.replace("FRAMES", "".join(frames)))
-    dom = browser(folder / "around.html", folder, *options)
-    seen = re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)
-    assert seen, dom
-    return {one["page"]: one for one in json.loads(html.unescape(seen[1]) or "[]")}
+    text = read_seen(browser(folder / "around.html", folder, *options))
+    return {one["page"]: one for one in json.loads(text or "[]")}
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,11 @@
 """Reports of evaluations in a real browser: many modules, hostile names, keyboard, both schemes, a phone."""
 
-import base64
-import hashlib
-import html
-import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser.chromium import look_into
 from tests.browser.made_pages import made_evaluation, made_page
 
 from mlgokit.pages.html import ROWS_AT_ONCE, render_html
@@ -84,9 +80,6 @@ addEventListener("load", () => setTimeout(look, 300));
 """
 
 # A frame, because a window cannot be made as narrow as a phone.
-AROUND = """<!DOCTYPE html><title>probe</title><body><pre id="seen"></pre><script>
-addEventListener("message", (event) => { document.getElementById("seen").textContent = JSON.stringify(event.data); });
-</script><iframe src="page.html" style="border: 0; height: 900px; width: WIDTHpx"></iframe></body>"""
 
 
 @pytest.fixture
@@ -96,17 +89,7 @@ def evaluated() -> Maker:
 
 
 def look(browser: Browser, page: str, folder: Path, *options: str, width: int = 1200) -> dict[str, Any]:
-    """What the probe saw; the page's policy lets it run by its digest, as it does the page's own script."""
-    digest = base64.b64encode(hashlib.sha256(PROBE.encode()).digest()).decode()
-    probed = page.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
-    probed = probed.replace("</title>", f"</title><script>{PROBE}</script>", 1)
-    (folder / "page.html").write_text(probed)
-    (folder / "around.html").write_text(AROUND.replace("WIDTH", str(width)))
-    dom = browser(folder / "around.html", folder, *options)
-    seen = re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)
-    assert seen, dom
-    assert seen[1], "the page did not finish"
-    return json.loads(html.unescape(seen[1]))
+    return look_into(browser, page, PROBE, folder, *options, width=width)
 
 
 def test_ten_thousand_modules_are_a_page_of_fifty(browser: Browser, evaluated: Maker, tmp_path: Path) -> None:

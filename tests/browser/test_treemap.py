@@ -1,16 +1,11 @@
 """The map of sizes in a real browser: it is opened, searched and left by mouse and by keys, and fits everywhere."""
 
-import base64
-import hashlib
-import html
-import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser.chromium import DARK
+from tests.browser.chromium import DARK, look_into
 
 from mlgokit.pages.html import render_html
 from mlgokit.pages.model import Page, Tile, Treemap
@@ -60,9 +55,6 @@ const look = async () => {
 };
 addEventListener("load", () => setTimeout(look, 300));
 """
-AROUND = """<!DOCTYPE html><title>probe</title><body><pre id="seen"></pre><script>
-addEventListener("message", (event) => { document.getElementById("seen").textContent = JSON.stringify(event.data); });
-</script><iframe src="page.html" style="border: 0; height: 900px; width: WIDTHpx"></iframe></body>"""
 
 
 def page() -> Page:
@@ -77,16 +69,7 @@ def page() -> Page:
 
 
 def look(browser: Callable[..., str], folder: Path, *options: str, width: int) -> dict[str, Any]:
-    text = render_html(page())
-    digest = base64.b64encode(hashlib.sha256(PROBE.encode()).digest()).decode()
-    text = text.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
-    (folder / "page.html").write_text(text.replace("</title>", f"</title><script>{PROBE}</script>", 1))
-    (folder / "around.html").write_text(AROUND.replace("WIDTH", str(width)))
-    dom = browser(folder / "around.html", folder, *options)
-    seen = re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)
-    assert seen, dom
-    assert seen[1], "the page did not finish"
-    return json.loads(html.unescape(seen[1]))
+    return look_into(browser, render_html(page()), PROBE, folder, *options, width=width)
 
 
 @pytest.mark.parametrize(
