@@ -20,7 +20,7 @@ from mlgokit.commands.doctor_rust import rust_trials
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.objects.elf_object import section_totals
 from mlgokit.compiler.plugin_build import build_plugin, link_policies
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.reuse.known import KnownFunctions

@@ -14,8 +14,7 @@ from mlgokit.builds.measurement import Measure
 from mlgokit.builds.variant import PluginPlace
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_program
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
@@ -84,7 +83,7 @@ class CargoBuild:
                 failed = link_program(self.compiler, module, path, plugin=used)
                 if failed:
                     raise ToolError(f"{module.name}: expected rustc to link the {name} program, found: {failed}")
-                sizes.append(section_totals(read_elf(path.read_bytes())).llvm_size_text if path.is_file() else 0)
+                sizes.append(file_totals(path).llvm_size_text if path.is_file() else 0)
             if sizes[1] > sizes[0]:
                 raise ToolError(
                     f"{module.name}: the program grew from {sizes[0]:,} to {sizes[1]:,} bytes with the plugin, so "

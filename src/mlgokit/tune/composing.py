@@ -23,7 +23,8 @@ import numpy.typing as npt
 from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, function_ids
 from mlgokit.algorithms.search import functions_as_before, judge
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
-from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.objects.object_file import SectionTotals
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -11,12 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import link_limits
-from mlgokit.compiler.objects import elf as e
-from mlgokit.compiler.objects.measure import SectionTotals, read_groups, section_totals
+from mlgokit.compiler.objects.formats import file_totals, read_object
+from mlgokit.compiler.objects.object_file import SectionTotals
 from mlgokit.errors import InputError, UsageError
 
 IMAGE_BASE = 0x200000
@@ -73,12 +71,7 @@ def link_roots(objects: Iterable[Path | bytes]) -> tuple[str, ...]:
     """Sorted names of all strong definitions outside of COMDAT groups: the interface of a library."""
     roots: set[str] = set()
     for source in objects:
-        elf = e.read_elf(source)
-        symbols = e.read_symbols(elf)
-        _, group = read_groups(elf, symbols)
-        strong = np.flatnonzero((symbols.binding == e.STB_GLOBAL) & (symbols.section >= 0))
-        strong = strong[group[symbols.section[strong]] < 0]
-        roots.update(e.text_at(symbols.strings, offset) for offset in symbols.table["name"][strong].tolist())
+        roots |= read_object(source).strong_definitions()
     return tuple(sorted(roots))
 
 
@@ -126,7 +119,7 @@ def link_image(
     if completed.returncode != 0:
         return _failed_image(LinkStatus.FAILED, completed.stderr)
     try:
-        totals = section_totals(e.read_elf(output))
+        totals = file_totals(output)
     except InputError as error:
         return _failed_image(LinkStatus.FAILED, f"{completed.stderr}{error}")
     return _linked_image(totals, completed.stderr)
