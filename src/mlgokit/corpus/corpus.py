@@ -229,18 +229,23 @@ def _make_project_of(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Ca
     return lambda name: of_folder(name.split("/", maxsplit=1)[0])
 
 
+MEASURED = ("ELF", "wasm")
+"""Object formats whose sizes are read."""
+
+
 def load_measurable(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     """Load a corpus whose objects are to be measured, as :func:`load_corpus`.
 
     Raises:
-        CorpusError: as :func:`load_corpus`, or no module is for a target with ELF objects.
+        CorpusError: as :func:`load_corpus`, or no module's objects are of a format whose sizes are read.
     """
     corpus = load_corpus(folder, edits)
     formats = {object_format_of(module.triple) for module in corpus.modules}
-    if "ELF" not in formats:
+    if formats.isdisjoint(MEASURED):
         raise CorpusError(
-            f"{folder}: expected modules for a target with ELF objects, found {' and '.join(sorted(formats))} objects "
-            f"({corpus.modules[0].triple}), whose sizes are not read yet; build for a target with ELF"
+            f"{folder}: expected modules for a target with {' or '.join(MEASURED)} objects, found "
+            f"{' and '.join(sorted(formats))} objects ({corpus.modules[0].triple}), whose sizes are not read yet; "
+            "build for another target"
         )
     return corpus
 

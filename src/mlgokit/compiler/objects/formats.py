@@ -8,8 +8,9 @@ from mlgokit.compiler.objects.elf_object import ElfObject
 from mlgokit.compiler.objects.object_file import ObjectFile, SectionTotals, read_bytes
 from mlgokit.compiler.objects.wasm_object import WASM, read_wasm
 
-_READERS: dict[bytes, Callable[[bytes, str], ObjectFile]] = {WASM: read_wasm}
-"""Readers of other formats than ELF, by the first bytes of their files."""
+_READERS: dict[bytes, tuple[str, Callable[[bytes, str], ObjectFile]]] = {WASM: ("wasm", read_wasm)}
+"""Names and readers of other formats than ELF, by the first bytes of their files."""
+_LONGEST_MAGIC = 4
 
 
 def read_object(source: bytes | Path, *, where: str = "object in memory") -> ObjectFile:
@@ -19,8 +20,18 @@ def read_object(source: bytes | Path, *, where: str = "object in memory") -> Obj
         InputError: the file is missing, damaged, or of no format that is known.
     """
     data, where = read_bytes(source, where=where)
-    read = next((reader for magic, reader in _READERS.items() if data.startswith(magic)), None)
-    return ElfObject(elf=read_elf(data, where=where)) if read is None else read(data, where)
+    found = next((named for magic, named in _READERS.items() if data.startswith(magic)), None)
+    return ElfObject(elf=read_elf(data, where=where)) if found is None else found[1](data, where)
+
+
+def format_of(path: Path) -> str:
+    """The format of a file by LLVM's names, by its first bytes; ELF for what is not known, or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(_LONGEST_MAGIC)
+    except OSError:
+        begin = b""
+    return next((name for magic, (name, _) in _READERS.items() if begin.startswith(magic)), "ELF")
 
 
 def file_totals(source: bytes | Path) -> SectionTotals:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import link_limits
-from mlgokit.compiler.objects.formats import file_totals, read_object
+from mlgokit.compiler.objects.formats import file_totals, format_of, read_object
 from mlgokit.compiler.objects.object_file import SectionTotals
 from mlgokit.errors import InputError, UsageError
 
@@ -21,19 +21,57 @@ IMAGE_BASE = 0x200000
 """Address of the image: low enough that a 26-bit AArch64 branch and a signed 32-bit displacement reach address 0 from
 an image under 120 MB, and high enough that no section begins below the headers."""
 
-FLAGS = (
-    "-static",
-    "--gc-sections",
-    "--unresolved-symbols=ignore-all",
-    "--allow-multiple-definition",
-    "--no-demangle",
-    "--build-id=none",
-    "--entry=0",
-    "-znognustack",
-    "-znorelro",
-    f"--image-base={IMAGE_BASE:#x}",
-    "--threads=1",
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Linker:
+    """How lld links one object format.
+
+    Attributes:
+        flavor: words before all others, which lld needs to be another linker than its name says.
+        flags: words that are always given.
+        output: word in front of the image's path.
+        root: begin of the word that keeps a symbol.
+        icf: what folds identical functions; none if this linker does not.
+    """
+
+    flavor: tuple[str, ...] = ()
+    flags: tuple[str, ...]
+    output: str = "-o"
+    root: str = "--undefined="
+    icf: tuple[str, ...] = ()
+
+
+_LINKERS = {
+    "ELF": _Linker(
+        flags=(
+            "-static",
+            "--gc-sections",
+            "--unresolved-symbols=ignore-all",
+            "--allow-multiple-definition",
+            "--no-demangle",
+            "--build-id=none",
+            "--entry=0",
+            "-znognustack",
+            "-znorelro",
+            f"--image-base={IMAGE_BASE:#x}",
+            "--threads=1",
+        ),
+        icf=("--icf=all",),
+    ),
+    "wasm": _Linker(
+        flavor=("-flavor", "wasm"),
+        flags=(
+            "--no-entry",
+            "--gc-sections",
+            "--allow-undefined",
+            "--no-demangle",
+            "--strip-all",
+            "--threads=1",
+        ),
+        root="--export-if-defined=",
+    ),
+}
+"""How lld links each object format; what is not named is linked as ELF, so that the linker says what it expects."""
 
 
 class LinkStatus(enum.Enum):
@@ -95,7 +133,7 @@ def link_image(
         roots: symbols to keep, by :func:`link_roots` of the baseline.
         lld: path of ``ld.lld``.
         timeout_seconds: deadline of the linker.
-        icf: fold identical functions (``--icf=all``).
+        icf: fold identical functions (``--icf=all``), if the linker of the format can.
 
     Raises:
         UsageError: there is nothing to link.
@@ -103,14 +141,15 @@ def link_image(
     """
     if not objects:
         raise UsageError(f"{output}: expected at least one object to link, found none; give the objects of a project")
-    words = [*FLAGS, *(["--icf=all"] if icf else []), "-o", str(output)]
-    words += [f"--undefined={root}" for root in roots]
+    linker = _LINKERS.get(format_of(objects[0]), _LINKERS["ELF"])
+    words = [*linker.flags, *(linker.icf if icf else ()), linker.output, str(output)]
+    words += [f"{linker.root}{root}" for root in roots]
     words += [str(path) for path in objects]
     with tempfile.TemporaryDirectory(prefix="mlgokit-link-") as folder:
         response = Path(folder, "arguments.rsp")
         response.write_text("\n".join(map(_quote, words)), encoding="utf-8")
         completed = process.run(
-            [lld, f"@{response}"],
+            [lld, *linker.flavor, f"@{response}"],
             timeout_seconds=timeout_seconds,
             limits=link_limits(sum(path.stat().st_size for path in objects if path.exists())),
         )
