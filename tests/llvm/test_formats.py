@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import warnings
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,13 @@ PLATFORMS = {
         package="wasi-libc",
         runner="node",
     ),
+    "COFF": Platform(
+        target="x86_64-w64-mingw32",
+        link="-fuse-ld=lld -static -s -Wl,--gc-sections -Wl,--icf=all",
+        needs=Path("/usr/x86_64-w64-mingw32/lib/libmingw32.a"),
+        package="gcc-mingw-w64-x86-64-posix",
+        runner="wine",
+    ),
 }
 OTHERS = pytest.mark.parametrize("platform", PLATFORMS.values(), ids=PLATFORMS)
 
@@ -141,11 +149,9 @@ def listed_sizes(toolchain: Toolchain, path: Path) -> dict[str, int]:
 
 
 def expect_library(platform: Platform) -> None:
-    """Skip where a C library for the target, or what runs its programs, is not installed."""
+    """Skip where a C library for the target is not installed."""
     if not platform.needs.is_file():
         pytest.skip(f"{platform.target}: expected {platform.needs}, found none; apt-get install {platform.package}")
-    if platform.runner and shutil.which(platform.runner) is None:
-        pytest.skip(f"{platform.target}: expected {platform.runner} to run programs, found none; install it")
 
 
 @pytest.mark.every_major
@@ -175,16 +181,67 @@ def test_functions_of_wasm_have_the_sizes_that_llvm_names(toolchain: Toolchain, 
     assert sizes.totals.data + sizes.totals.bss == 16 + 400
 
 
-@OTHERS
-def test_a_program_is_tuned_on_its_link_and_does_the_same(toolchain: Toolchain, tmp_path: Path, platform: Platform):
-    """A build is made several times: the promise is what the user's own link gives, and what was tuned still applies."""
-    expect_library(platform)
+@pytest.fixture
+def project(toolchain: Toolchain, tmp_path: Path) -> Path:
+    """The sources of a program, with a Makefile."""
     if toolchain.major != ADVISED_MAJOR:
         pytest.skip(f"the C libraries for other targets are installed for LLVM {ADVISED_MAJOR}")
-    project = tmp_path / "project"
-    project.mkdir()
+    folder = tmp_path / "project"
+    folder.mkdir()
     for name, text in PROGRAM.items():
-        (project / name).write_text(text)
+        (folder / name).write_text(text)
+    return folder
+
+
+def made_program(toolchain: Toolchain, project: Path, name: str, make: str, flags: str) -> Path:
+    """The program as a user builds it with these flags, in a folder of its own."""
+    folder = project.with_name(name)
+    shutil.copytree(project, folder)
+    run("sh", "-c", f"{make} CC={toolchain.clang} CFLAGS='{flags}'", cwd=folder)
+    program = next(path for path in (folder / "app", folder / "app.exe") if path.exists())
+    assert read_object(program).is_image
+    return program
+
+
+def expect_the_same(platform: Platform, one: Path, other: Path) -> None:
+    """Both programs print the same, or nothing runs them here, which is said."""
+    if platform.runner and shutil.which(platform.runner) is None:
+        warnings.warn(f"{platform.target}: there is no {platform.runner}, so sizes alone are compared", stacklevel=1)
+    elif platform.runner:
+        assert run(*platform.command(one)) == run(*platform.command(other)) != b""
+
+
+@OTHERS
+def test_two_builds_of_a_program_are_compared(
+    toolchain: Toolchain, plugin: Path, project: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    """A build is made four times, and two programs are run: several seconds."""
+    expect_library(platform)
+    make = f"make TARGET='--target={platform.target}' LINK='{platform.link}'"
+    judged = evaluate.run(
+        evaluate.Evaluate(
+            policy=("inline-size=:never",),
+            build=(make,),
+            folder=project,
+            compiler=CompilerOptions(llvm=toolchain.major, workers=2),
+        )
+    )
+    (image,) = (image for one in judged.projects for image in one.images)
+    plain = made_program(toolchain, project, "plain", make, "")
+    monkeypatch.setenv("MLGOKIT_POLICY", ":never")
+    never = made_program(toolchain, project, "never", make, f"-fpass-plugin={plugin}")
+    assert image.before.image == file_totals(plain).llvm_size_text
+    assert image.after.image == file_totals(never).llvm_size_text != image.before.image
+    expect_the_same(platform, plain, never)
+
+
+@pytest.mark.slow
+@OTHERS
+def test_a_program_is_tuned_on_its_link_and_does_the_same(
+    toolchain: Toolchain, project: Path, tmp_path: Path, platform: Platform
+):
+    """The promise is what the user's own link gives, and what was tuned still applies."""
+    expect_library(platform)
     make = f"make TARGET='--target={platform.target}' LINK='{platform.link}'"
     built = BuildCommands(build=(make,), build_folder=project)
     compiler = CompilerOptions(llvm=toolchain.major, workers=2)
@@ -201,29 +258,20 @@ def test_a_program_is_tuned_on_its_link_and_does_the_same(toolchain: Toolchain, 
     assert found.judged is not None
     assert found.built is not None
     (program,) = found.built.programs
-    assert (program.plain.image, program.tuned.image) == (found.judged.before, found.judged.after)
+    promised = (program.plain.image, program.tuned.image)
+    assert promised == (found.judged.before, found.judged.after)
     assert program.tuned.image < program.plain.image
-
-    made = {}
-    for name, flags in (("plain", ""), ("tuned", found.flag)):
-        folder = tmp_path / name
-        shutil.copytree(project, folder)
-        command = f"{make} CC={toolchain.clang} CFLAGS={flags}"
-        run("sh", "-c", command, cwd=folder)
-        made[name] = next(path for path in (folder / "app", folder / "app.exe") if path.exists())
-    assert [file_totals(made[name]).llvm_size_text for name in ("plain", "tuned")] == [
-        program.plain.image,
-        program.tuned.image,
+    made = [
+        made_program(toolchain, project, name, make, flags) for name, flags in (("plain", ""), ("tuned", found.flag))
     ]
-    assert all(read_object(path).is_image for path in made.values())
-    if platform.runner:
-        assert run(*platform.command(made["plain"])) == run(*platform.command(made["tuned"])) != b""
+    assert tuple(file_totals(path).llvm_size_text for path in made) == promised
+    expect_the_same(platform, *made)
 
     judged = evaluate.run(
         evaluate.Evaluate(plugin=tmp_path / "tuned.so", build=(make,), folder=project, compiler=compiler)
     )
     (image,) = (image for one in judged.projects for image in one.images)
-    assert (image.before.image, image.after.image) == (program.plain.image, program.tuned.image)
+    assert (image.before.image, image.after.image) == promised
     kept = check.run(check.Check(plugin=tmp_path / "tuned.so", built=built, compiler=compiler))
     assert kept.built is not None
     assert [one.tuned.image for one in kept.built.programs] == [program.tuned.image]

@@ -229,7 +229,7 @@ def _make_project_of(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Ca
     return lambda name: of_folder(name.split("/", maxsplit=1)[0])
 
 
-MEASURED = ("ELF", "wasm")
+MEASURED = ("ELF", "wasm", "COFF")
 """Object formats whose sizes are read."""
 
 

@@ -29,7 +29,7 @@ class _Linker:
     Attributes:
         flavor: words before all others, which lld needs to be another linker than its name says.
         flags: words that are always given.
-        output: word in front of the image's path.
+        output: word in front of the image's path; begin of that word if it ends with a colon.
         root: begin of the word that keeps a symbol.
         icf: what folds identical functions; none if this linker does not.
     """
@@ -39,6 +39,10 @@ class _Linker:
     output: str = "-o"
     root: str = "--undefined="
     icf: tuple[str, ...] = ()
+
+    def written(self, image: Path) -> tuple[str, ...]:
+        """The words that say where the image goes."""
+        return (f"{self.output}{image}",) if self.output.endswith(":") else (self.output, str(image))
 
 
 _LINKERS = {
@@ -69,6 +73,25 @@ _LINKERS = {
             "--threads=1",
         ),
         root="--export-if-defined=",
+    ),
+    "COFF": _Linker(
+        flavor=("-flavor", "link"),
+        flags=(
+            "/nologo",
+            "/dll",
+            "/lldmingw",
+            "/exclude-all-symbols",
+            "/noentry",
+            "/noimplib",
+            "/force",
+            "/nodefaultlib",
+            "/opt:ref",
+            "/ignore:longsections",
+            "/threads:1",
+        ),
+        output="/out:",
+        root="/include:",
+        icf=("/opt:icf",),
     ),
 }
 """How lld links each object format; what is not named is linked as ELF, so that the linker says what it expects."""
@@ -142,7 +165,7 @@ def link_image(
     if not objects:
         raise UsageError(f"{output}: expected at least one object to link, found none; give the objects of a project")
     linker = _LINKERS.get(format_of(objects[0]), _LINKERS["ELF"])
-    words = [*linker.flags, *(linker.icf if icf else ()), linker.output, str(output)]
+    words = [*linker.flags, *(linker.icf if icf else ()), *linker.written(output)]
     words += [f"{linker.root}{root}" for root in roots]
     words += [str(path) for path in objects]
     with tempfile.TemporaryDirectory(prefix="mlgokit-link-") as folder:
