@@ -30,7 +30,7 @@ from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler, CompileRequest, Lto
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.build_notes import baseline_of, warn_about_levels
-from mlgokit.corpus.corpus import ModuleFailure, load_measurable
+from mlgokit.corpus.corpus import ModuleFailure, load_corpus
 from mlgokit.corpus.importers.database import lto_by_module, module_outputs
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.errors import CorpusError, ToolError, UsageError
@@ -236,7 +236,7 @@ class CorpusProjects:
 
     def _modules(self) -> tuple[list[Module], list[ModuleFailure]]:
         """The modules of the named or held-out projects, and the sources of these projects that gave no module."""
-        corpus = load_measurable(self.folder, self.edits)
+        corpus = load_corpus(self.folder, self.edits)
         known = {module.project for module in corpus.modules}
         unknown = sorted(set(self.projects) - known)
         if unknown:

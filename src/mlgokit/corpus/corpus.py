@@ -36,7 +36,7 @@ from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_lin
 from mlgokit.corpus.options.override import parse_override
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
-from mlgokit.module import Module, object_format_of
+from mlgokit.module import Module
 
 MOST_MODULES = 1_000_000
 MOST_BITCODE_BYTES = 1 << 30
@@ -227,27 +227,6 @@ def _make_project_of(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Ca
         return first if first in known or (folder / first / DESCRIPTION_NAME).is_file() else build
 
     return lambda name: of_folder(name.split("/", maxsplit=1)[0])
-
-
-MEASURED = ("ELF", "wasm", "COFF")
-"""Object formats whose sizes are read."""
-
-
-def load_measurable(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
-    """Load a corpus whose objects are to be measured, as :func:`load_corpus`.
-
-    Raises:
-        CorpusError: as :func:`load_corpus`, or no module's objects are of a format whose sizes are read.
-    """
-    corpus = load_corpus(folder, edits)
-    formats = {object_format_of(module.triple) for module in corpus.modules}
-    if formats.isdisjoint(MEASURED):
-        raise CorpusError(
-            f"{folder}: expected modules for a target with {' or '.join(MEASURED)} objects, found "
-            f"{' and '.join(sorted(formats))} objects ({corpus.modules[0].triple}), whose sizes are not read yet; "
-            "build for another target"
-        )
-    return corpus
 
 
 def _load_module(

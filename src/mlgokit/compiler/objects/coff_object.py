@@ -140,7 +140,7 @@ class CoffObject:
         group, parent, signatures = self._comdats()
         functions = self._functions()
         of_section = dict(zip(functions.section.tolist(), range(len(functions.names)), strict=True))
-        alone = np.bincount(functions.section, minlength=len(kind))[functions.section] == 1 if functions.names else []
+        alone = np.bincount(functions.section, minlength=len(kind))[functions.section] == 1
         xdata = self._named(".xdata")
         tables = [
             (index, of_section[place])

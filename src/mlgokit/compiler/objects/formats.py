@@ -6,12 +6,14 @@ from pathlib import Path
 from mlgokit.compiler.objects.coff_object import IMAGE, OBJECTS, read_coff
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.elf_object import ElfObject
+from mlgokit.compiler.objects.macho_object import MACH_O, read_macho
 from mlgokit.compiler.objects.object_file import ObjectFile, SectionTotals, read_bytes
 from mlgokit.compiler.objects.wasm_object import WASM, read_wasm
 
 _READERS: dict[bytes, tuple[str, Callable[[bytes, str], ObjectFile]]] = {
     WASM: ("wasm", read_wasm),
     **dict.fromkeys((IMAGE, *OBJECTS), ("COFF", read_coff)),
+    MACH_O: ("Mach-O", read_macho),
 }
 """Names and readers of other formats than ELF, by the first bytes of their files."""
 _LONGEST_MAGIC = 4

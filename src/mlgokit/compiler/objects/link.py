@@ -14,6 +14,7 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import link_limits
 from mlgokit.compiler.objects.formats import file_totals, format_of, read_object
+from mlgokit.compiler.objects.macho_object import read_macho
 from mlgokit.compiler.objects.object_file import SectionTotals
 from mlgokit.errors import InputError, UsageError
 
@@ -30,7 +31,7 @@ class _Linker:
         flavor: words before all others, which lld needs to be another linker than its name says.
         flags: words that are always given.
         output: word in front of the image's path; begin of that word if it ends with a colon.
-        root: begin of the word that keeps a symbol.
+        root: begin of the word that keeps a symbol; the word before it if it ends with a letter.
         icf: what folds identical functions; none if this linker does not.
     """
 
@@ -39,6 +40,10 @@ class _Linker:
     output: str = "-o"
     root: str = "--undefined="
     icf: tuple[str, ...] = ()
+
+    def keeping(self, symbol: str) -> tuple[str, ...]:
+        """The words that keep a symbol."""
+        return (f"{self.root}{symbol}",) if self.root[-1] in ":=" else (self.root, symbol)
 
     def written(self, image: Path) -> tuple[str, ...]:
         """The words that say where the image goes."""
@@ -92,6 +97,22 @@ _LINKERS = {
         output="/out:",
         root="/include:",
         icf=("/opt:icf",),
+    ),
+    "Mach-O": _Linker(
+        flavor=("-flavor", "darwin"),
+        flags=(
+            "-dylib",
+            "-platform_version",
+            "macos",
+            "13.0",
+            "13.0",
+            "-dead_strip",
+            "-undefined",
+            "dynamic_lookup",
+            "--threads=1",
+        ),
+        root="-exported_symbol",
+        icf=("--icf=all",),
     ),
 }
 """How lld links each object format; what is not named is linked as ELF, so that the linker says what it expects."""
@@ -164,9 +185,12 @@ def link_image(
     """
     if not objects:
         raise UsageError(f"{output}: expected at least one object to link, found none; give the objects of a project")
-    linker = _LINKERS.get(format_of(objects[0]), _LINKERS["ELF"])
+    found = format_of(objects[0])
+    linker = _LINKERS.get(found, _LINKERS["ELF"])
     words = [*linker.flags, *(linker.icf if icf else ()), *linker.written(output)]
-    words += [f"{linker.root}{root}" for root in roots]
+    if found == "Mach-O":
+        words += ["-arch", read_macho(objects[0].read_bytes(), str(objects[0])).architecture]
+    words += [word for root in roots for word in linker.keeping(root)]
     words += [str(path) for path in objects]
     with tempfile.TemporaryDirectory(prefix="mlgokit-link-") as folder:
         response = Path(folder, "arguments.rsp")
