@@ -6,6 +6,7 @@ Copies of all variants lie at the same place, one after the other, so that no pa
 import contextlib
 import dataclasses
 import functools
+import shlex
 import shutil
 import tempfile
 from collections import Counter
@@ -13,7 +14,7 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.builds.compilers import CompilerOptions, clang_for
+from mlgokit.builds.compilers import CompilerOptions, clang_for, toolchain_of_build
 from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import WeighedImage, no_image, weigh_image
 from mlgokit.builds.pair import BUILDS, BuildPair, PairBitcode, ProjectPair, VariantPair
@@ -25,7 +26,7 @@ from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.project_calls import project_calls, shown_path
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, WrappedCall, run_wrapped
 from mlgokit.corpus.build_notes import baseline_text, level_of
 from mlgokit.corpus.corpus import ModuleFailure
@@ -107,7 +108,10 @@ class WrappedProject:
         if not plan.folder.is_dir():
             raise UsageError(f"--folder {plan.folder}: expected a folder with sources to build, found none; correct it")
         check_programs(plan.commands, option="build")
-        toolchain = find_toolchain(self.compiler.llvm, need_plugin=variants.needs_plugin)
+        commands = [shlex.join(words) for words in plan.commands]
+        toolchain = toolchain_of_build(
+            self.compiler, database=None, commands=commands, need_plugin=variants.needs_plugin
+        )
         variants.check_plugins(toolchain)
         plugin = build_plugin(toolchain) if variants.needs_plugin else None
         made: list[MadeBuild] = []

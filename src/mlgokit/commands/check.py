@@ -16,7 +16,7 @@ from rich.console import Console
 from mlgokit.basic import Basic
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.cargo import CargoRequest, cargo_words, open_cargo
-from mlgokit.builds.compilers import check_sandbox, clang_for
+from mlgokit.builds.compilers import check_sandbox, clang_for, majors_of_build, toolchain_of_build
 from mlgokit.builds.corpus import ANY_COMMANDS, Database, import_database, modules_for_size, modules_of_project
 from mlgokit.builds.lto import check_steps
 from mlgokit.builds.outside import outside_of
@@ -32,7 +32,6 @@ from mlgokit.commands.options import (
     reject_with_cargo,
 )
 from mlgokit.compiler.rust.compile import RustCompiler
-from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import CorpusError, InputError, MlgokitError, RejectedError, UsageError
 from mlgokit.locks import reading
@@ -136,7 +135,15 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         if decisions is None:
             raise UsageError(f"{config.plugin}: expected a plugin of `tune --cargo`, found one tuned for spill cost")
         return _check_programs(config, config.cargo, compare, report=report)
-    toolchain = find_toolchain(major)
+    named = majors_of_build(database=config.compile_commands, commands=config.built.build)
+    if major is not None and named and major not in named:
+        report(1, 1, f"{config.plugin} is of LLVM {major}, which checks it, and the build's own clang of {named[0]}")
+    toolchain = toolchain_of_build(
+        dataclasses.replace(config.compiler, llvm=major),
+        database=config.compile_commands,
+        commands=config.built.build,
+        need_plugin=False,
+    )
     check_sandbox(config.compiler, toolchain)
     # Imported anew: a check leaves nothing behind.
     with _scratch_folder() as scratch:

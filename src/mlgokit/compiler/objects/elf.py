@@ -81,12 +81,6 @@ class _Layout:
 
 
 _FORMATS = {
-    b"\0asm": "a wasm object",
-    b"\x64\x86": "a COFF object",
-    b"\x64\xaa": "a COFF object",
-    b"\x4c\x01": "a COFF object",
-    b"\xcf\xfa\xed\xfe": "a Mach-O object",
-    b"\xce\xfa\xed\xfe": "a Mach-O object",
     b"BC\xc0\xde": "LLVM bitcode",
     b"!<arch>": "a static library",
 }
