@@ -313,6 +313,8 @@ def test_a_program_is_tuned_on_its_link_and_does_the_same(
     )
     (image,) = (image for one in judged.projects for image in one.images)
     assert (image.before.image, image.after.image) == promised
+    shipped = evaluate.run(evaluate.Evaluate(policy=("builtin:Oz",), build=(make,), folder=project, compiler=compiler))
+    assert any("for wasm32, to LLVM" in sentence for sentence in shipped.left_alone) == ("wasm32" in platform.target)
     kept = check.run(check.Check(plugin=tmp_path / "tuned.so", built=built, compiler=compiler))
     assert kept.built is not None
     assert [one.tuned.image for one in kept.built.programs] == [program.tuned.image]

@@ -19,7 +19,7 @@ from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import WeighedImage, no_image, weigh_image
 from mlgokit.builds.pair import BUILDS, BuildPair, PairBitcode, ProjectPair, VariantPair
 from mlgokit.builds.site import check_programs
-from mlgokit.builds.variant import Variant, cache_key, plugin_link_option
+from mlgokit.builds.variant import Variant, cache_key, describe_inactive_policies, plugin_link_option
 from mlgokit.compiler.build_tree import BITCODE, copy_sources, find_unseen_objects, is_image, objects_below
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import measure_object
@@ -34,6 +34,7 @@ from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.database import module_outputs
 from mlgokit.corpus.importers.recorded import describe_replaced_compilers, write_database
 from mlgokit.errors import InputError, MlgokitError, UsageError
+from mlgokit.module import architecture_of
 from mlgokit.progress import Report
 
 TREE = "tree"
@@ -140,6 +141,7 @@ class WrappedProject:
                 toolchain=toolchain,
                 projects=[_pair_project(plan.folder.resolve().name, first, second)],
                 compilations=first.calls + second.calls,
+                left_alone=_left_alone(variants, first.compiled, toolchain),
                 baseline=f"{baseline}{describe_replaced_compilers(first.compiled)}",
                 bitcode=functools.partial(
                     _make_bitcode,
@@ -151,6 +153,16 @@ class WrappedProject:
                     compiler=self.compiler,
                 ),
             )
+
+
+def _left_alone(variants: VariantPair, calls: Sequence[WrappedCall], toolchain: Toolchain) -> tuple[str, ...]:
+    """Which policies leave calls for other processors to LLVM, in sentences."""
+    targets = Counter(
+        architecture_of(next((word[9:] for word in call.words if word.startswith("--target=")), toolchain.target))
+        for call in calls
+    )
+    notes = (text for side in variants.both.values() for text in describe_inactive_policies(side, targets))
+    return tuple(dict.fromkeys(notes))
 
 
 def _make_bitcode(
