@@ -69,12 +69,13 @@ class Check:
     """Minimum share of the plugin's decisions (functions, if tuned for spill cost) that must still apply, such as 0.8;
     below it, the exit code is 1."""
     max_bytes: Annotated[int | None, Basic.LIMITS] = None
-    """With --build: largest size of a program with the plugin, as llvm-size calls text; above it, the exit code is
-    1."""
+    """With --build: largest size of a program with the plugin, in bytes of what llvm-size calls text; above it, the
+    exit code is 1."""
     max_growth: Annotated[float | None, Basic.LIMITS] = None
-    """Percentage by which a program may have grown since --against, such as 0.5; above it, the exit code is 1."""
+    """Percentage by which a program may have grown since the result that --against names, such as 0.5; above it, the
+    exit code is 1."""
     program_bytes: Texts = ()
-    """Limit of one program in place of --max-bytes, as in --program-bytes app=50000; may be repeated."""
+    """Limit of one program in bytes, in place of --max-bytes, as in --program-bytes app=50000; may be repeated."""
     program_growth: Texts = ()
     """Limit of one program in percent, in place of --max-growth, as in --program-growth app=1.5; may be repeated."""
     strict: Annotated[bool, Basic.LIMITS] = False
@@ -83,8 +84,8 @@ class Check:
     """Earlier result that --max-growth compares with: tuned.json of `mlgokit tune --build`, or the output of `mlgokit
     --json check --build`."""
     level: Level | None = None
-    """Optimization level in place of the build's own; needs --compile-commands. It must be one for size, unless the
-    plugin was tuned for spill cost."""
+    """Optimization level in place of the build's own; needs --compile-commands. It must be Os or Oz, unless the plugin
+    was tuned for spill cost."""
     database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
     compiler: Compiling = COMPILER

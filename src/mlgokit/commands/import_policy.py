@@ -25,7 +25,7 @@ class ImportPolicy:
     """Turn a TFLite model of google/ml-compiler-opt, for the inliner or for eviction, into a policy file."""
 
     model: Annotated[Path, tyro.conf.Positional]
-    """TFLite file, or the folder with its model.tflite."""
+    """TFLite file, or a folder that has it as model.tflite."""
     output: Path = Path("imported.policy")
     """Policy file to write."""
     targets: tuple[str, ...] = USUAL_TARGETS

@@ -54,7 +54,8 @@ class MakeReport:
     output: Path | None = None
     """HTML file to write, with Markdown beside it; beside the result if not given."""
     traces: Path | None = None
-    """Folder that `mlgokit trace` made; the report of a policy then has what its features decide."""
+    """Folder that `mlgokit trace` made; the report on a policy then shows how important each feature is for its
+    decisions."""
 
 
 def run(config: MakeReport, *, report: Report = say_nothing) -> dict[str, Any]:

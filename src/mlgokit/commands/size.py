@@ -43,14 +43,14 @@ class Size:
     after: Annotated[Path | None, tyro.conf.Positional, Basic.INPUT] = None
     """Second file; the difference from the first one to it is shown."""
     by: Annotated[tuple[Grouping, ...], Basic.WORK] = DEFAULT_GROUPINGS
-    """Tables of the terminal; reports have all of them."""
+    """Tables to show in the terminal; reports have all of them."""
     top: Annotated[int | None, Basic.WORK] = None
-    """Rows of each table in the terminal and in Markdown; by default as many as one screen has."""
+    """Number of rows of each table, in the terminal and in Markdown; by default as many as fit on one screen."""
     why: Annotated[str | None, Basic.WORK] = None
-    """Symbol, or its readable name, of which to show who calls it or refers to it, and where it was inlined."""
+    """Symbol, mangled or demangled: shows what calls it or refers to it, and where it was inlined."""
     map: Annotated[Paths, Basic.INPUT] = ()
-    """Linker map of the file (-Wl,-Map=), which says what comes from which library; a second one is that of the
-    second file."""
+    """Linker map of the file (-Wl,-Map=), which tells the libraries that its parts come from; a second one is that of
+    the second file."""
     format: Annotated[Literal["table", "markdown", "size-limit"], Basic.RESULT] = "table"
     """Form of what is printed: tables, Markdown for a pull request, or the JSON of the npm tool size-limit; `mlgokit
     --json` prints everything."""

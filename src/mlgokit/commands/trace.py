@@ -49,7 +49,7 @@ class Trace:
     """Regular expression that the keys of the CSV and TFRecord files must match: functions (register allocation) or
     modules (inlining)."""
     keys_file: Path | None = None
-    """File that lists the keys to write, one on each line."""
+    """File with the keys to write into the CSV and TFRecord files (names of functions or modules), one on each line."""
     tfrecord: Annotated[Path | None, Basic.RESULT] = None
     """TFRecord file for all observations, as SequenceExamples with the names of google/ml-compiler-opt."""
     store: Path | None = None
@@ -62,7 +62,7 @@ class Trace:
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in all command lines; each may be repeated."""
+    """Changes of the options of clang -cc1 in the command lines of all modules; each may be repeated."""
 
 
 def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:

@@ -79,9 +79,10 @@ class Tune:
     """Result to write. plugin: the plugin alone; replay: also its verified inlining decisions, for compilers that load
     no plugin, in the folder <plugin>-replay. Registers and passes cannot be replayed, and are not searched then."""
     replay_clang: Path | None = None
-    """With `--artifact replay`: clang that is to use the list, such as clang-16; the one that tunes if not given."""
+    """With `--artifact replay`: clang that will read the replayed decisions, such as clang-16; the one that tunes if
+    not given."""
     folder: Annotated[Path, Basic.RESULT] = Path("tune")
-    """Folder where the search is kept, so that it can go on later."""
+    """Folder that keeps the state of the search, so that --continue can resume it."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue"), Basic.WORK] = False
     """Resume the search in the folder. If the code changed since, the modules that changed are searched first, from the
     decisions that still apply."""
@@ -94,12 +95,13 @@ class Tune:
     problem: Literal["both", "regalloc-eviction", "regalloc-priority"] = "both"
     """With `spill-cost`: decisions of the register allocator that are searched."""
     link_command: str | None = None
-    """With `linked` or `command`: link command of the build, with paths of objects, or {objects} and {output}."""
+    """With `linked`, `compressed` or `command`: link command of the build, which names paths of objects, or has the
+    placeholders {objects} and {output}."""
     link_folder: Path | None = None
     """Folder where the link command runs; by default that of compile_commands.json, else the current one."""
     links: Path | None = None
-    """With --compile-commands: folder of the build as CMake or Meson configured it for Ninja or Make. Its programs are
-    linked by the commands that are written there, which prove the result, as with --build."""
+    """With --compile-commands: build folder that CMake or Meson configured for Ninja or Make. The programs are linked
+    by the commands found there, and the result is verified by their sizes, as with --build."""
     link_only: bool = False
     """With a -flto build and `linked`: do not change the compile steps. By default they defer inlining to the link if
     that costs at most 1 % before the search, so that the link decides about all calls."""
@@ -122,16 +124,17 @@ class Tune:
     """Inlining policy that the search starts from: a file, or the word none. By default builtin:size, and none with
     --cargo. With `spill-cost`: a policy for the register allocator's evictions or priorities; by default none."""
     shipped_policies: Literal["on", "off"] = "on"
-    """Pretrained policies of builtin:Oz in the plugin, where they save more than the search, and in code that changes
-    later; so the result is never behind them. Not with `spill-cost`, `command` and --keep-hot."""
+    """Whether the plugin also has the pretrained policies of builtin:Oz, which decide where they save more than the
+    search, and in code that changes later; so the result is never larger than with them alone. Not with `spill-cost`,
+    `command` and --keep-hot."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
-    """Decider about inlining in modules that are not in the plugin: LLVM's heuristic (builtin:Oz with
+    """What decides about inlining in modules for which the plugin has no decisions: LLVM's heuristic (builtin:Oz with
     --shipped-policies on), or the policy fitted during the search."""
     keep_hot: Annotated[float, Basic.WORK] = 0.0
     """Leave hot functions to LLVM: those that make up this percentage of the executions in the build's profile, such as
     99. 0 leaves none. LLVM's cutoffs are 90, 95, 99, 99.9 and finer; the next one above is used."""
     level: Level | None = None
-    """Optimization level in place of the build's own; needs --compile-commands, and must be one for size."""
+    """Optimization level in place of the build's own: Os or Oz; needs --compile-commands."""
     database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
     compiler: Compiling = COMPILER
@@ -141,7 +144,7 @@ class Tune:
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine; links run here."""
     judge: JudgeConfig = dataclasses.field(default_factory=JudgeConfig)
-    """Settings of the confirmation by the link or the command."""
+    """How gains of the search are confirmed by the link or the command."""
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
     """Settings of the search."""
 

@@ -32,7 +32,7 @@ class Vocab:
     sampling_fraction: float = 1.0
     """Share of the observations to read, drawn at random."""
     num_buckets: int = DEFAULT_BUCKETS
-    """Number of buckets, one a line of each file."""
+    """Number of buckets of each feature, which are quantiles of its values; its file has one on each line."""
     seed: int = 1
     """Random seed of the draw."""
 
