@@ -94,7 +94,10 @@ def _iter_named(items: Iterable[object], where: str) -> Iterable[tuple[str, dict
         entry = _object(item)
         name = entry.get("run_name", entry.get("name"))
         if not isinstance(name, str):
-            raise InputError(f"{where}: entry {number}: expected a name, found {name!r:.60}; write the file again")
+            raise InputError(
+                f"{where}: entry {number}: expected the name of a test or benchmark, found {name!r:.60}; write the "
+                "file again"
+            )
         yield name, entry
 
 

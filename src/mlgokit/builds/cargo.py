@@ -166,7 +166,8 @@ def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None
     rustc = find_rustc(found[0].words[0])
     if asked.compiler.llvm not in (None, rustc.major):
         raise UsageError(
-            f"--llvm {asked.compiler.llvm}: expected that of {rustc.version}, found {rustc.major} there; leave it out"
+            f"--llvm {asked.compiler.llvm}: expected the LLVM of {rustc.version}, which is {rustc.major}; leave "
+            "--llvm out"
         )
     toolchain = find_toolchain(rustc.major, need_plugin=True)
     plugin = build_plugin(toolchain)
@@ -174,7 +175,7 @@ def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None
         load_plugin(rustc, plugin)
     except ToolError as error:
         raise ToolError(
-            f"{rustc.program}: expected a rustc that loads the plugin, found: {error}; try doctor"
+            f"{rustc.program}: expected a rustc that loads the plugin, found: {error}; see `mlgokit doctor`"
         ) from error
     modules = tuple(_module(call, place / "inputs") for call in found)
     compiler = RustCompiler(
@@ -234,8 +235,8 @@ def _run_test(build: CargoBuild, command: Sequence[str], side: str) -> tuple[int
     )
     if done.timed_out:
         raise RejectedError(
-            f"--test: expected an end of `{shlex.join(command)}` within {build.test_seconds:.0f} s with the {side} "
-            "programs, found none; allow more with --test-minutes"
+            f"--test: expected `{shlex.join(command)}` to end within {build.test_seconds:.0f} s with the {side} "
+            "programs, found it still running; allow more with --test-minutes"
         )
     return done.returncode, done.stdout
 

@@ -105,7 +105,7 @@ def note_hot_functions(chosen: ModuleSelection, percent: float) -> ModuleSelecti
     if not profiled:
         raise UsageError(
             f"--keep-hot {percent:g}: expected a build with a profile, such as -fprofile-use=a.profdata, found "
-            f"none in {len(chosen.modules)} modules; build with one, or leave it out"
+            f"none in {len(chosen.modules)} modules; build with one, or leave --keep-hot out"
         )
     note = (
         f"functions in the hottest {percent:g} % of the profile are left to LLVM, in {profiled} of "

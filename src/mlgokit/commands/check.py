@@ -112,7 +112,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             others="--build (a build command), --cargo, ",
         )
     if not 0 <= config.least_kept <= 1:
-        raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
+        raise UsageError(f"--least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
     inside = list_tables(config.plugin)
     # Without decisions, the plugin was tuned for spill cost.
     decisions = None if inside == {"allocations"} else read_table(config.plugin)
@@ -135,7 +135,10 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     )
     if config.cargo is not None:
         if decisions is None:
-            raise UsageError(f"{config.plugin}: expected a plugin of `tune --cargo`, found one tuned for spill cost")
+            raise UsageError(
+                f"{config.plugin}: expected a plugin of `mlgokit tune --cargo`, found one tuned for spill cost; "
+                "name another plugin"
+            )
         return _check_programs(config, config.cargo, compare, report=report)
     toolchain = find_toolchain(major)
     check_sandbox(config.compiler, toolchain)

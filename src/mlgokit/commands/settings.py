@@ -175,7 +175,7 @@ def _open(path: Path, *, must: bool) -> tuple[bytes, os.stat_result] | None:
             text = file.read(_LARGEST + 1) if stat.S_ISREG(about.st_mode) else b""
     except OSError as error:
         if must and not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            raise UsageError(f"{path}: expected to read settings, found: {error.strerror}; correct it") from error
+            raise UsageError(f"{path}: expected readable settings, found: {error.strerror}; correct it") from error
         return None
     if len(text) > _LARGEST:
         raise UsageError(f"{path}: expected settings of at most {_LARGEST:,} bytes, found more; shorten it")

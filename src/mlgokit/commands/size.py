@@ -113,11 +113,13 @@ def _check(config: Size) -> None:
     if config.top is not None and config.top < 1:
         raise UsageError(f"--top: expected at least 1, found {config.top}; give more")
     if len(config.map) > (1 if config.after is None else 2):
-        raise UsageError(f"--map: expected one for each file, found {len(config.map)}; remove some")
+        raise UsageError(f"--map: expected at most one linker map for each file, found {len(config.map)}; remove some")
     if config.format == "size-limit" and config.after is not None:
         raise UsageError("--format size-limit: expected one file, found two; give the second alone")
     if config.why is not None and (config.after is not None or config.map or config.format == "size-limit"):
-        raise UsageError("--why: expected one file without --map and --format size-limit; remove what is more")
+        raise UsageError(
+            "--why: expected one file without --map and --format size-limit, found more; remove the others"
+        )
     if config.output is not None:
         check_json_name(config.output)
 

@@ -183,8 +183,8 @@ def check_objective(config: Tune) -> None:
     """
     if config.problem != "both" and config.objective != "spill-cost":
         raise UsageError(
-            f"--problem {config.problem}: expected --objective spill-cost with it, found {config.objective}; "
-            "add or leave out"
+            f"--problem {config.problem}: expected --objective spill-cost with it, found --objective "
+            f"{config.objective}; change one"
         )
     if config.command is not None and config.objective != "command":
         raise UsageError(
@@ -193,7 +193,7 @@ def check_objective(config: Tune) -> None:
         )
     if config.link_command is not None and config.objective not in {"linked", "compressed", "command"}:
         raise UsageError(
-            "--link-command: expected --objective linked, compressed or command with it, found "
+            "--link-command: expected --objective linked, compressed or command with it, found --objective "
             f"{config.objective}; change one"
         )
     is_recorded = bool(config.built.build)
@@ -297,7 +297,8 @@ def policies_of(config: Tune) -> dict[str, Path]:
     if config.policy is None:
         if config.fallback == "policy":
             raise UsageError(
-                "--fallback policy: expected --policy with --objective spill-cost, as this search makes none; add it"
+                "--fallback policy: expected --policy with --objective spill-cost, as this search fits no policy; "
+                "add it"
             )
         return {}
     problem = load_policy(config.policy).problem
@@ -322,7 +323,8 @@ def earlier_table(config: Tune, toolchain: Toolchain) -> DecisionTable | Overrid
     if earlier.summary is not None and earlier.summary.llvm != toolchain.major:
         raise UsageError(
             f"{config.start}: expected a plugin tuned with LLVM {toolchain.major}, found one for "
-            f"{earlier.summary.llvm}, whose keys are others; give --llvm {earlier.summary.llvm}, or no --start"
+            f"{earlier.summary.llvm}, whose keys of functions differ; give --llvm {earlier.summary.llvm}, or leave "
+            "--start out"
         )
     return earlier
 

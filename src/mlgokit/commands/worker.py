@@ -48,7 +48,8 @@ def run(config: Worker, *, report: Report = say_nothing) -> dict[str, Any]:
     options = cluster_options(config.scheduler, config)
     if options.local_workers:
         raise UsageError(
-            f"mlgokit worker {config.scheduler}: expected a scheduler to join, found none; start one first"
+            f"mlgokit worker {config.scheduler}: expected the address of a running scheduler, found local:N, which "
+            "starts its own workers; name a scheduler"
         )
     memory = config.memory_limit_gib
     serve(

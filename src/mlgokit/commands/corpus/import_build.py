@@ -258,7 +258,7 @@ def _words_of_options(config: Import) -> list[str]:
         return shlex.split(config.options or "")
     except ValueError as error:
         raise UsageError(
-            f"options: expected options as on a command line, found {config.options!r} ({error}); close the quotation"
+            f"--options: expected options as on a command line, found {config.options!r} ({error}); close the quotation"
         ) from error
 
 

@@ -132,7 +132,8 @@ def record_build(
         written = write_database(project.calls, database, kept=database.with_suffix(".kept"))
     if build.reason:
         raise CorpusError(
-            f"expected the build to succeed, found after {written.entries} commands: {build.reason}; correct the build"
+            f"record: expected the build to succeed, found that it failed after {written.entries} recorded "
+            f"compilations: {build.reason}; correct the build"
         )
     passed = [one for one in find_unseen_objects(tree, build, before=before) if one.is_new]
     if not written.entries:

@@ -59,7 +59,7 @@ def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
     if len(named) != 1:
         raise UsageError(
             "verify: expected one of --objects, --compile-commands and --sources, found "
-            f"{' and '.join(named) or 'none'}; name what the build left"
+            f"{' and '.join(named) or 'none'}; give exactly one"
         )
     with reading(config.corpus):
         return _verify(config, report)
