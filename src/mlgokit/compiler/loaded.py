@@ -95,8 +95,8 @@ def inspect_compiler(clang: Path, *, version: str, target: str, environment: Map
         digest = _digest(path)
         if not digest:
             raise ToolError(
-                f"{clang}: expected to read what it loads, found that {path} cannot be read; "
-                "if the compiler is being replaced, run the same command again when that is done"
+                f"{clang}: expected readable libraries, as it loads them, found that {path} cannot be read; if the "
+                "compiler is being replaced, run the same command again when that is done"
             )
         files.append(LoadedFile(path=path, sha256=digest, stamp=stamp_of(path)))
     return Loaded(version=version, target=target, files=tuple(files))

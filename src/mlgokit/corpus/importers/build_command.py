@@ -237,8 +237,8 @@ def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
     interface = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
     if interface is not None:
         raise ValueError(
-            f"expected a source that is compiled by itself, found one that makes or imports a C++20 module "
-            f"({interface}): interfaces would have to be compiled first; it stays as LLVM has it"
+            "expected a source that is compiled by itself, found one that makes or imports a C++20 module "
+            f"({interface}), whose interfaces would have to be compiled first; this source is left out"
         )
 
 

@@ -199,7 +199,7 @@ def _write_module(shared: _Import, item: ObjectFile, *, options: bytes, descript
     """Check the options and the bitcode, and write the module's files."""
     words = options.decode("utf-8", "surrogateescape").split("\0")
     if shared.pattern is not None and not any(shared.pattern.search(word) for word in words):
-        raise InputError(f"left out: no option matches {shared.pattern.pattern!r}")
+        raise InputError(f"left out, as no option matches the command filter {shared.pattern.pattern!r}")
     if (count := words.count("-cc1")) > 1:
         raise InputError(
             f"expected the options of one module, found those of {count}, as after ld -r; {_JOINED_REMEDY}"
@@ -245,7 +245,10 @@ def _copy_index(words: list[str], base: Path, path: Path) -> None:
 def _import_through_objcopy(shared: _Import, item: ObjectFile) -> Module:
     """Let llvm-objcopy write the sections to files, for formats that only it knows."""
     if shared.cmd_section is None or shared.bitcode_section is None:
-        raise InputError("expected names of both sections for llvm-objcopy, found one or none; give them")
+        raise InputError(
+            "expected the names of both sections for llvm-objcopy, found one or none; give --bitcode-section and "
+            "--command-section"
+        )
     with tempfile.TemporaryDirectory(prefix="mlgokit-objcopy-") as scratch:
         cmd, bitcode = Path(scratch, "cmd"), Path(scratch, "bc")
         argv = [

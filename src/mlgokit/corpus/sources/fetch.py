@@ -169,9 +169,11 @@ def _stream(session: Any, address: str, partial: Path, *, report: Callable[[int,
             for chunk in _chunks(response):
                 done += len(chunk)
                 if time.monotonic() > deadline:
-                    raise FetchError(f"expected it before the deadline, found {done} of {total or 'unknown'} bytes")
+                    raise FetchError(
+                        f"expected the archive before the deadline, found {done} of {total or 'unknown'} bytes"
+                    )
                 if done > MAX_BYTES:
-                    raise FetchError(f"expected at most {MAX_BYTES} bytes, found more")
+                    raise FetchError(f"expected an archive of at most {MAX_BYTES} bytes, found more")
                 digest.update(chunk)
                 with writing(partial):
                     file.write(chunk)
