@@ -125,7 +125,9 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
             UsageError: the compiler is not waiting for a decision.
         """
         if self._asked is None or self._session is None:
-            raise UsageError("step: expected a question that waits for an answer, found none; call reset first")
+            raise UsageError(
+                "step: expected a question of the compiler that waits for an answer, found none; call reset first"
+            )
         advice, replaced = self._advice(action, self._asked)
         self._session.answer(advice)
         self._asked = self._session.next()

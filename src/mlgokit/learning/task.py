@@ -102,7 +102,9 @@ def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Polic
     """Load the policy to start from, converted to the kind of output that the learner has."""
     assert config.start is not None  # noqa: S101  (looked at by the caller)
     if config.vocab is not None:
-        raise UsageError("--start: expected a policy's own normaliser to be used, found --vocab too; leave one out")
+        raise UsageError(
+            "--start: expected no --vocab with it, as the policy has a normaliser of its own, found both; leave one out"
+        )
     policy = load_policy(config.start, problem=baselines.problem.name)
     missing = [name for name in policy.features if name not in baselines.available]
     if missing:

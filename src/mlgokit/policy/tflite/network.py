@@ -75,8 +75,8 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
         others = sorted({operator.kind for operator in graph.operators})[:20]
         listed = ", ".join([operator.kind for operator in deciding] or others or ["none"])
         raise InputError(
-            f"model {origin}: expected one operator {' or '.join(DECISIONS)}, which decides, found {listed}; "
-            "convert a policy of yes or no, or of columns"
+            f"model {origin}: expected exactly one operator {' or '.join(DECISIONS)}, whose result is the "
+            f"decision, found {listed}; convert a policy with binary decisions or a choice among columns"
         )
     values: dict[int, Value] = {}
     for index in graph.inputs:
@@ -84,8 +84,8 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
         name = graph.input_name(index).removeprefix(PREFIX)
         if name.startswith(_STATE):
             raise InputError(
-                f"model {origin}: input {name[:80]}: expected features only, found the state of a recurrent network, "
-                "which a policy does not keep; convert one without"
+                f"model {origin}: input {name[:80]}: expected features only, found the state of a recurrent "
+                "network, which a policy file cannot have; convert a model without recurrent layers"
             )
         try:
             values[index] = input_cells(name, tensor.shape)
@@ -172,7 +172,7 @@ def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
     stack = inputs[0]
     others = [value for value in inputs[1:] if not isinstance(value, Stack)]
     if not isinstance(stack, Stack) or len(others) != len(inputs) - 1 or any(is_cells(value) for value in others):
-        raise ValueError("a network together with another, or with features")
+        raise ValueError("an operator that combines the dense network with another network or with features")
     width = len(stack.layers[-1].bias)
     match operator.kind:
         case "RESHAPE" | "SQUEEZE" | "EXPAND_DIMS":
