@@ -199,7 +199,7 @@ def test_an_image_is_stripped_and_compressed(tmp_path: Path):
     ("command", "message"),
     [
         ("no-such -9", "--compressor: expected a program in 'no-such -9', found no no-such"),
-        ("xz '", "--compressor: expected the words"),
+        ("xz '", "--compressor: expected a command such as 'xz -9', found"),
     ],
 )
 def test_a_compressor_that_is_none_is_refused(

@@ -251,7 +251,7 @@ def test_an_invalid_index_is_one_sentence(install: Install, text: str):
 def test_a_checkout_has_no_prebuilt_plugins():
     assert all_prebuilt() == ()
     assert find_prebuilt("22.1.8", TARGET, "libstdc++") == ""
-    with pytest.raises(ToolError, match="none in this installation: the plugin is compiled with LLVM's headers"):
+    with pytest.raises(ToolError, match="no prebuilt plugin in this installation: it is compiled with LLVM's headers"):
         list_prebuilt()
 
 

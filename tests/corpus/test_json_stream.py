@@ -51,7 +51,10 @@ def test_bad_text_is_one_sentence(tmp_path: Path, text: str, message: str):
 def test_a_piece_beyond_bounds_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(json_stream, "PIECE_BYTES", 1 << 17)
     assert len(read(tmp_path, json.dumps({"a": ["x" * 1000] * 1000}))) == 1000
-    with pytest.raises(CorpusError, match="expected parts of at most 131072 bytes, found a longer one; write it again"):
+    with pytest.raises(
+        CorpusError,
+        match="expected members of at most 131072 bytes in this JSON file, found a longer one; write it again",
+    ):
         read(tmp_path, json.dumps({"a": [["x" * 1000] * 1000]}))
 
 

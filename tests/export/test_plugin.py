@@ -88,7 +88,10 @@ def test_an_export_with_doubt_changes_the_plugin_and_not_the_file(tmp_path: Path
     with pytest.raises(UsageError, match="doubt: expected a number that is not negative, found -1"):
         export_plugin(compiler, [tmp_path / "policy"], tmp_path / "policy.so", doubt=-1)
     save_policy(dataclasses.replace(policy, problem="regalloc-priority", output=OutputKind.PRIORITY), tmp_path / "p")
-    with pytest.raises(UsageError, match=r"doubt: expected a policy of effects, .* found none; leave --doubt out"):
+    with pytest.raises(
+        UsageError,
+        match=r"doubt: expected an inlining policy that predicts effects in bytes .*, found none; leave --doubt out",
+    ):
         export_plugin(compiler, [tmp_path / "p"], tmp_path / "policy.so", doubt=1)
 
 

@@ -25,8 +25,18 @@ def test_settings_of_a_preset_are_changed_by_name():
         ("ppo", "default", "modules=many", "--setting modules=many: expected a value such as 32, found 'many'"),
         ("ppo", "default", "modules=1.5", "expected a value such as 32, found '1.5'"),
         ("ppo", "default", "credit=all", "expected a value such as 'component', found 'all'"),
-        ("bc-max", "default", "imitation=1", "expected a single setting, found 'imitation'; name a part of imitation"),
-        ("bc-max", "default", "modules.x=1", "expected a single setting, found 'modules.x'"),
+        (
+            "bc-max",
+            "default",
+            "imitation=1",
+            "the name of one setting, as imitation.NAME if imitation has several",
+        ),
+        (
+            "bc-max",
+            "default",
+            "modules.x=1",
+            "as modules.NAME if modules has several, found 'modules.x'",
+        ),
     ],
 )
 def test_what_cannot_be_changed_is_said(algorithm: str, preset: str, change: str, message: str):

@@ -62,8 +62,8 @@ class Selection:
         count = int(len(matching) * self.share)
         if not count:
             raise UsageError(
-                f"trace: expected at least one module to draw, found none in a share of {self.share:g} of the "
-                f"{len(matching)} modules, of {len(modules)}, that match {self.modules.pattern!r}; give another "
+                f"trace: expected at least one module, found none: {len(matching)} of {len(modules)} modules match "
+                f"{self.modules.pattern!r}, and a share of {self.share:g} of these is less than one; give another "
                 "filter or a larger share"
             )
         if count == len(matching):

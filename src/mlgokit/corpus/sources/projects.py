@@ -248,7 +248,7 @@ def choose_projects(manifest: Path | None, names: Sequence[str]) -> tuple[Projec
     unknown = sorted(set(names) - {project.name for project in projects})
     if unknown:
         raise UsageError(
-            f"projects: expected names among {', '.join(project.name for project in projects)}, found "
-            f"{', '.join(unknown)}; correct the names"
+            f"projects: expected names of listed projects, found {', '.join(unknown)}; name some of "
+            f"{', '.join(project.name for project in projects)}"
         )
     return tuple(project for project in projects if not names or project.name in names)
