@@ -71,7 +71,7 @@ def results_of(data: bytes, *, where: str) -> Results:
     try:
         value: Any = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: expected results in JSON, found: {error}; write them again") from error
+        raise InputError(f"{where}: expected results in JSON, found: {error}; run what wrote them again") from error
     top = _object(value)
     if isinstance(benchmarks := top.get("benchmarks"), list):
         return _google_benchmark(cast("list[object]", benchmarks), where)

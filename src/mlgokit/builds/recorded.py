@@ -211,7 +211,7 @@ def record_plain(
 def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> RecordedBuild:
     commands, tree, place, toolchain, none = site.commands, site.tree, site.place, site.toolchain, AddedOptions()
     if commands.clean and (reason := run_step(site, "clean", PLAIN, none).reason):
-        raise CorpusError(f"--clean: expected it to succeed before the build, found: {reason}; correct it")
+        raise CorpusError(f"--clean: expected this command to succeed before the build, found: {reason}; correct it")
     report(0, 1, "plain build, recorded")
     before = objects_below(tree, without=place.parent)
     build = run_step(site, "build", PLAIN, none, keeps_sources=True)

@@ -63,7 +63,7 @@ class Evaluate:
     link_options: str = ""
     """Options that are added to the candidate's link, with --build or --link-command."""
     plain: bool = False
-    """Plain build as the candidate, to check that nothing differs."""
+    """Plain build as the candidate too, to check that nothing differs from the baseline."""
     against_policy: Annotated[Texts, Basic.INPUT] = ()
     """Policy of the baseline, as with --policy."""
     against_plugin: Annotated[Path | None, Basic.INPUT] = None
@@ -99,7 +99,7 @@ class Evaluate:
     corpus: Annotated[Path, Basic.WORK] = Path("quickstart/corpus")
     """Folder of the corpus."""
     projects: Annotated[tuple[str, ...], Basic.WORK] = ()
-    """Names of the projects to build; all that are held out of training if none is given."""
+    """Names of the projects to compile; all that are held out of training if none is given."""
     costs: Literal["auto", "yes", "no"] = "auto"
     """Compare register-allocation costs function by function; by default if the candidate or baseline changes
     allocation."""

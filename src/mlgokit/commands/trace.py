@@ -42,7 +42,7 @@ class Trace:
     sampling_rate: Annotated[float, Basic.WORK] = 1.0
     """Share of the modules to compile, drawn at random."""
     seed: int = 1
-    """Random seed of the draw."""
+    """Random seed by which the modules are drawn."""
     module_filter: Annotated[str, Basic.WORK] = ""
     """Regular expression that the names of modules must match from their first character."""
     key_filter: str = ""

@@ -103,8 +103,8 @@ class Tune:
     """With --compile-commands: build folder that CMake or Meson configured for Ninja or Make. The programs are linked
     by the commands found there, and the result is verified by their sizes, as with --build."""
     link_only: bool = False
-    """With a -flto build and `linked`: do not change the compile steps. By default they defer inlining to the link if
-    that costs at most 1 % before the search, so that the link decides about all calls."""
+    """With a -flto build and `linked`: do not change the compile steps. By default they leave all inlining to the link
+    if that makes the image at most 1 % larger before the search."""
     command: str | None = None
     """With `command`: command that prints a number for the linked {output} or the {objects}; smaller is better."""
     compressor: str | None = None
@@ -116,10 +116,11 @@ class Tune:
     """Share of the budget for register allocation; 0 leaves it to LLVM."""
     pass_share: float = PASS_SHARE
     """Share of the budget for skipping optimizer and codegen passes in functions that are smaller without them.
-    Inlining uses this time as long as it gains more, and register allocation comes first. 0 runs all passes."""
+    Inlining uses this time as long as it gains more, and the share of register allocation is taken first. 0 runs all
+    passes."""
     slowdown: float = SLOWDOWN
     """Relative increase of a function's executed instructions, by LLVM's estimate, that skipping passes may cause, such
-    as 0.01."""
+    as 0.01 for 1 %."""
     policy: Path | None = None
     """Inlining policy that the search starts from: a file, or the word none. By default builtin:size, and none with
     --cargo. With `spill-cost`: a policy for the register allocator's evictions or priorities; by default none."""

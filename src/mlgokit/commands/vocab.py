@@ -34,7 +34,7 @@ class Vocab:
     num_buckets: int = DEFAULT_BUCKETS
     """Number of buckets of each feature, which are quantiles of its values; its file has one on each line."""
     seed: int = 1
-    """Random seed of the draw."""
+    """Random seed by which the observations are drawn."""
 
 
 def run(config: Vocab, *, report: Report = say_nothing) -> dict[str, Any]:

@@ -183,10 +183,10 @@ def test_a_source_distribution_is_found_by_its_name(index: Server, tmp_path: Pat
 def test_an_unknown_file_and_package_are_named(index: Server, tmp_path: Path):
     with pytest.raises(FetchError, match=r"expected this file among those of 'p', found 2 others"):
         fetch_archive(dataclasses.replace(PYPI, file="p-2.tar.gz"), cache_folder=tmp_path)
-    with pytest.raises(FetchError, match=r"expected a package 'q' in the index, found none"):
+    with pytest.raises(FetchError, match=r"expected a package 'q' in the package index, found none"):
         fetch_archive(dataclasses.replace(PYPI, package="q"), cache_folder=tmp_path)
     index.kinds["/simple/p/"] = "image/png"
-    with pytest.raises(FetchError, match=r"expected a page of the index, found"):
+    with pytest.raises(FetchError, match=r"expected a page of the package index, found"):
         fetch_archive(PYPI, cache_folder=tmp_path)
 
 

@@ -54,7 +54,7 @@ class Import:
     corpus: Annotated[Path, Basic.RESULT] = Path("corpus")
     """Folder for the corpus."""
     project: Annotated[str | None, Basic.RESULT] = None
-    """Name of the project; by default that of the build's folder."""
+    """Name of the project in the corpus; by default the name of the build's folder."""
     workers: Annotated[int, Basic.MACHINE] = WORKERS
     """Number of compilers, or of readers of files, that run at once."""
     llvm: Annotated[int | None, Basic.MACHINE] = None
@@ -81,21 +81,22 @@ class Import:
     module_seconds: float = 120.0
     """With --compile-commands: deadline of the front end for one source, in seconds."""
     object_base: Path | None = None
-    """With objects: folder to which module names are relative; with --embedded, by default the working directory of
-    each command in the database."""
+    """When importing objects: folder to which module names are relative; with --embedded, by default the working
+    directory of each command in the database."""
     command_filter: str | None = None
-    """With objects: regular expression that must be found in one of a module's recorded options."""
+    """When importing objects: regular expression that must be found in one of a module's recorded options."""
     distributed: bool = False
-    """With objects: also import the ThinLTO index that each module's options name, for a distributed ThinLTO build."""
+    """When importing objects: also import the ThinLTO index that each module's options name, for a distributed ThinLTO
+    build."""
     bitcode_section: str | None = None
-    """With objects: section that has the bitcode, for Mach-O as segment,section; by default the one that clang uses in
-    the object format."""
+    """When importing objects: section that has the bitcode, for Mach-O as segment,section; by default the one that
+    clang uses in the object format."""
     command_section: str | None = None
-    """With objects: section that has the options, for Mach-O as segment,section; by default the one that clang uses in
-    the object format."""
+    """When importing objects: section that has the options, for Mach-O as segment,section; by default the one that
+    clang uses in the object format."""
     objcopy: Path | None = None
-    """With objects: llvm-objcopy that extracts the sections, for object formats that mlgokit does not read itself;
-    needs --bitcode-section and --command-section."""
+    """When importing objects: llvm-objcopy that extracts the sections, for object formats that mlgokit does not read
+    itself; needs --bitcode-section and --command-section."""
     link_command: Path | None = None
     """With --thinlto: file with the build's link command (from `ninja -t commands`), which gives the modules' options.
     """

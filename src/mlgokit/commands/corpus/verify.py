@@ -41,7 +41,7 @@ class Verify:
     most: int = 100
     """Maximum number of modules to compare, drawn at random."""
     seed: int = 1
-    """Random seed of the draw."""
+    """Random seed by which the modules are drawn."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules; it must have the LLVM major version of the build."""
     changes: Changes = NO_CHANGES

@@ -132,12 +132,14 @@ def _addresses(archive: Archive, session: Any) -> Iterator[str]:
     try:
         page = pypi_simple.PyPISimple(session=session).get_project_page(archive.package, timeout=_SOCKET_TIMEOUT)
     except pypi_simple.NoSuchProjectError:
-        raise FetchError(f"expected a package {archive.package!r} in the index, found none") from None
+        raise FetchError(f"expected a package {archive.package!r} in the package index, found none") from None
     except (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError, ValueError) as error:
-        raise FetchError(f"expected a page of the index, found: {error}") from error
+        raise FetchError(f"expected a page of the package index, found: {error}") from error
     addresses = [package.url for package in page.packages if package.filename == archive.file]
     if not addresses:
-        raise FetchError(f"expected this file among those of {archive.package!r}, found {len(page.packages)} others")
+        raise FetchError(
+            f"expected this file among those of the package {archive.package!r}, found {len(page.packages)} others"
+        )
     yield from addresses
 
 
