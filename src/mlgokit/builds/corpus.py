@@ -53,7 +53,7 @@ def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
     """The modules of one project.
 
     Raises:
-        UsageError: the corpus has several projects and none was named, or has no such one.
+        UsageError: the corpus has several projects and none was named, or none of this name.
     """
     corpus = load_measurable(folder)
     projects = sorted({module.project for module in corpus.modules})

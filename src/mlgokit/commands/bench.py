@@ -154,7 +154,7 @@ def _shown_command(config: Bench) -> str:
 
 
 def _of_files(config: Bench) -> BenchRecord:
-    """Compare what other tools measured."""
+    """Compare the result files that other tools wrote."""
     if not config.results or not config.against_results:
         raise UsageError("bench: expected --results and --against-results, found one of them; give both")
     given = [config.policy, config.plugin, config.options, config.workloads, config.manifest, config.build, config.run]
@@ -234,7 +234,7 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
 
 
 def _workloads(config: Bench) -> tuple[Workload, ...]:
-    """The list's, or the one of --build and --run."""
+    """Return the workloads to run: the named ones of the list, or the one of --build and --run."""
     if not config.build and not config.run:
         return choose_workloads(config.manifest, config.workloads)
     if not (config.build and config.run) or config.manifest or config.workloads:

@@ -97,7 +97,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
 
     Raises:
         UsageError: the call contradicts itself.
-        InputError: the plugin is none that a tuning wrote.
+        InputError: the plugin is not one that `mlgokit tune` wrote.
         CorpusError: there is nothing to compile.
     """
     earlier = _check_limits(config)
@@ -178,7 +178,7 @@ def _scratch_folder() -> Generator[Path]:
 
 
 def _check_limits(config: Check) -> Mapping[str, int]:
-    """Refuse limits that nothing is compared with; the programs of the earlier result, if one is named."""
+    """Refuse limits without a build or an earlier result; returns the bytes of its programs, if one is named."""
     has_bytes = config.max_bytes is not None or bool(config.program_bytes)
     has_growth = config.max_growth is not None or bool(config.program_growth)
     for option, texts in (("--program-bytes", config.program_bytes), ("--program-growth", config.program_growth)):
@@ -223,7 +223,7 @@ def _limits(option: str, texts: Sequence[str]) -> dict[str, float]:
     """Limits of single programs, as in ``app=50000``.
 
     Raises:
-        UsageError: a text is none.
+        UsageError: a text is not a program, an equals sign and a number.
     """
     found = dict[str, float]()
     for text in texts:

@@ -13,7 +13,7 @@ def obtain_plugin(toolchain: Toolchain) -> tuple[Path, str]:
     """The plugin for a compiler, and the words for where it comes from.
 
     Raises:
-        ToolError: it is not made for this compiler, which loads none or lacks headers; or it does not build.
+        ToolError: the plugin is not made for this compiler, cannot be loaded or built there, or there are no headers.
     """
     if not toolchain.supported:
         raise ToolError(f"the plugin is made for LLVM {known_majors('and')} only")

@@ -43,7 +43,7 @@ def run(config: ImportPolicy, *, report: Report = say_nothing) -> dict[str, Any]
     Raises:
         InputError: the file is no such model, or has an operator that a policy cannot have.
         ToolError: the extra ``tflite`` is not installed.
-        UsageError: a negative number of observations, or targets that are none.
+        UsageError: a negative number of observations, or targets that are no architectures.
     """
     if config.compare < 0:
         raise UsageError(f"--compare: expected 0 or more observations, found {config.compare}; correct it")

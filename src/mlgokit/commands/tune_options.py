@@ -161,10 +161,10 @@ class Tune:
 
 
 def seconds_of(budget: str) -> float:
-    """The seconds that a user means.
+    """Convert a budget such as ``30m`` to seconds.
 
     Raises:
-        UsageError: it is no time.
+        UsageError: the text is not a number with a unit.
 
     Example:
         >>> seconds_of("1.5h")
@@ -242,10 +242,10 @@ def check_links(config: Tune) -> None:
 
 
 def check_shares(config: Tune) -> None:
-    """Refuse shares of the budget, and a bound, that cannot be.
+    """Refuse shares of the budget outside 0 to 1, and a negative ``slowdown``.
 
     Raises:
-        UsageError: such a call.
+        UsageError: one is out of range.
     """
     for name, share in (("allocation", config.allocation_share), ("pass", config.pass_share)):
         if not 0 <= share <= 1:
@@ -257,10 +257,10 @@ def check_shares(config: Tune) -> None:
 
 
 def check_keep_hot(config: Tune) -> None:
-    """Refuse a share of hot functions that is none, or a policy that would decide in them later.
+    """Refuse a percentage of hot functions out of range, and a fallback policy, which would decide in these functions.
 
     Raises:
-        UsageError: such a call.
+        UsageError: the call has one of them.
     """
     if not 0 <= config.keep_hot <= _MOST_KEPT:
         raise UsageError(
@@ -331,7 +331,7 @@ def earlier_table(config: Tune, toolchain: Toolchain) -> DecisionTable | Overrid
 
 
 def check_build(config: Tune) -> None:
-    """Refuse options of a build without one, a build beside another source, and commands that are none.
+    """Refuse options that need --build without it, --build beside another source of modules, and unknown programs.
 
     Raises:
         UsageError: such a call.
@@ -389,11 +389,11 @@ def check_cargo(config: Tune) -> tuple[str, ...]:
 
 
 def for_replay(config: Tune) -> Tune:
-    """The call as it searches: where a replay is asked for, over inlining alone.
+    """Return the configuration of the search: with ``artifact="replay"``, inlining alone is searched.
 
     Raises:
         StorageError: the list cannot be written.
-        UsageError: what is asked for has no replay.
+        UsageError: an option asks for decisions that cannot be replayed.
     """
     if config.artifact != "replay":
         if config.replay_clang is not None:
@@ -421,10 +421,10 @@ def replay_folder(config: Tune) -> Path:
 
 
 def refuse_link(config: Tune) -> None:
-    """Refuse a replay of decisions that are made in a link.
+    """Refuse ``artifact="replay"`` for a search of a link, whose decisions cannot be replayed.
 
     Raises:
-        UsageError: it is asked for.
+        UsageError: a replay is asked for.
     """
     if config.artifact == "replay":
         raise UsageError(

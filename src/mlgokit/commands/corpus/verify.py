@@ -49,7 +49,7 @@ class Verify:
 
 
 def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
-    """Compare; the command line ends with 1 if not all that was looked at has the build's code.
+    """Compare compiled modules with the build's objects; the exit code is 1 if the code of any compared one differs.
 
     Raises:
         BusyError: another process changes the corpus.
