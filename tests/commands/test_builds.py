@@ -69,7 +69,7 @@ def test_a_recorded_build_can_be_imported_at_once(tmp_path: Path, monkeypatch: p
             "gcc-12 -c a.c -o a.o; exit 2",
             30,
             (
-                "expected the build to succeed, found that it failed after 1 recorded compilations: "
+                "record: expected the build to succeed, found that it failed after 1 recorded compilations: "
                 "sh -c 'gcc-12 -c a.c -o a.o; exit 2' ended with 2"
             ),
         ),
@@ -77,7 +77,7 @@ def test_a_recorded_build_can_be_imported_at_once(tmp_path: Path, monkeypatch: p
             "sleep 60",
             1,
             (
-                "expected the build to succeed, found that it failed after 0 recorded compilations: "
+                "record: expected the build to succeed, found that it failed after 0 recorded compilations: "
                 "sh -c 'sleep 60' did not end within"
             ),
         ),

@@ -67,8 +67,8 @@ class Bench:
     source: Annotated[Path | None, Basic.WORK] = None
     """Folder that replaces {source} in --build and --run."""
     run_format: Format = "command"
-    """Format of what --run prints, or writes to {results}: command (any text), or the JSON of Google Benchmark or lit.
-    """
+    """Format of what --run prints, or writes to {results}: command (any text), or the JSON of Google Benchmark or
+    lit."""
     results: tuple[Path, ...] = ()
     """Result files of the candidate, written by lit or Google Benchmark; nothing is built or run then."""
     against_results: tuple[Path, ...] = ()

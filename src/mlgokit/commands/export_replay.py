@@ -27,8 +27,8 @@ class ExportReplay:
     compile_commands: Path | None = None
     """Compilation database (compile_commands.json) of the build that was tuned; name this or --cargo."""
     cargo: str | None = None
-    """Cargo build that was tuned, as in `mlgokit tune`; its rustc then reads the list of decisions, without the plugin.
-    """
+    """Cargo build that was tuned, as in `mlgokit tune`; its rustc then reads the list of decisions, without the
+    plugin."""
     cargo_folder: Path = Path()
     """With --cargo: folder of the package."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("replay")

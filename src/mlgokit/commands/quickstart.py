@@ -76,8 +76,8 @@ class Quickstart:
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     training: Learning = LIKE_PRESET
-    """Settings of the training; it has two iterations unless --training.iterations or --training.compilations is given.
-    """
+    """Settings of the training; it has two iterations unless --training.iterations or --training.compilations is
+    given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,11 +125,11 @@ class Tune:
     """Inlining policy that the search starts from: a file, or the word none. By default builtin:size, and none with
     --cargo. With `spill-cost`: a policy for the register allocator's evictions or priorities; by default none."""
     shipped_policies: Literal["on", "off"] = "on"
-    """Whether the plugin also has the pretrained policies of builtin:Oz, which decide where they save more than the
-    search, and in code that changes later; so the result is never larger than with them alone. Not with `spill-cost`,
-    `command` and --keep-hot."""
+    """Pretrained policies of builtin:Oz inside the plugin: they decide where they save more than the search, and in
+    code that changes later; so the result is never larger than with them alone. Not with `spill-cost`, `command` and
+    --keep-hot."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
-    """What decides about inlining in modules for which the plugin has no decisions: LLVM's heuristic (builtin:Oz with
+    """Source of inlining decisions in modules for which the plugin has none: LLVM's heuristic (builtin:Oz with
     --shipped-policies on), or the policy fitted during the search."""
     keep_hot: Annotated[float, Basic.WORK] = 0.0
     """Leave hot functions to LLVM: those that make up this percentage of the executions in the build's profile, such as
@@ -145,7 +145,7 @@ class Tune:
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine; links run here."""
     judge: JudgeConfig = dataclasses.field(default_factory=JudgeConfig)
-    """How gains of the search are confirmed by the link or the command."""
+    """Settings of the judge, which confirms the gains of the search by the link or the command."""
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
     """Settings of the search."""
 

@@ -60,8 +60,8 @@ class Import:
     llvm: Annotated[int | None, Basic.MACHINE] = None
     """LLVM major version to use; the newest supported one if not given."""
     sandbox: SandboxMode = "auto"
-    """With --compile-commands: whether front ends run in bubblewrap, without network and write access; auto: if
-    bubblewrap works on this machine."""
+    """With --compile-commands: sandbox (bubblewrap) of the front ends, without network and write access; auto: if it
+    works on this machine."""
     embedded: bool = False
     """With --compile-commands: extract embedded bitcode from the built objects instead of running the front end."""
     level: Annotated[Level | None, Basic.WORK] = None
@@ -98,8 +98,8 @@ class Import:
     """When importing objects: llvm-objcopy that extracts the sections, for object formats that mlgokit does not read
     itself; needs --bitcode-section and --command-section."""
     link_command: Path | None = None
-    """With --thinlto: file with the build's link command (from `ninja -t commands`), which gives the modules' options.
-    """
+    """With --thinlto: file with the build's link command (from `ninja -t commands`), which gives the modules'
+    options."""
     options: str | None = None
     """With --bitcode or --thinlto: options of clang for every module, quoted as one argument; they are written into the
     corpus unchanged."""

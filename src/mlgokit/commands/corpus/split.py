@@ -38,7 +38,7 @@ class Split:
     by: SplitBy = SplitBy.AUTO
     """Unit of the split: project, or module together with its copies; auto splits a single project by module."""
     projects: ProjectsBy = ProjectsBy.AUTO
-    """How modules are grouped into projects from now on: build (all modules are one project), folder (one project for
+    """Grouping of modules into projects from now on: build (all modules are one project), folder (one project for
     each top folder), auto (unchanged)."""
     held_out: tuple[str, ...] = ()
     """Names of the projects to hold out, in place of --share."""

@@ -82,8 +82,8 @@ class SearchConfig:
     restarts: int = 200
     """Number of restarts of a module in a row without gain, once no single flip gains, before it is left alone."""
     refits: tuple[float, ...] = (0.08, 0.25, 0.5)
-    """Shares of the budget after which a policy is fitted to the effects measured so far; it orders what is tried next.
-    """
+    """Shares of the budget after which a policy is fitted to the effects measured so far; it orders what is tried
+    next."""
     fit: EffectConfig = field(default_factory=lambda: EffectConfig(members=3, epochs=12))
     """Settings of the regression that is fitted."""
     seed: int = 1
