@@ -213,7 +213,8 @@ def test_without_the_framework_tune_says_what_it_does_not_do(
 
 
 @pytest.mark.parametrize(
-    ("llvm", "found"), [("20.1.0", "the plugin is made for LLVM 19, 21, 22 and 23 only, this rustc has 20.1.0"), ("", "")]
+    ("llvm", "found"),
+    [("20.1.0", "the plugin is made for LLVM 19, 21, 22 and 23 only, this rustc has 20.1.0"), ("", "")],
 )
 def test_what_the_rustc_in_path_cannot_do_is_said(
     llvm: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
