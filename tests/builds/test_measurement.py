@@ -72,7 +72,7 @@ def test_a_command_that_fails_gives_a_sentence(script: str, reason: str):
 
 
 def test_a_command_must_be_able_to_know_the_build():
-    with pytest.raises(UsageError, match="without one it cannot tell which build it measures"):
+    with pytest.raises(UsageError, match="add one, by which the command gets the build to measure"):
         measuring_words("./measure.sh")
 
 

@@ -83,7 +83,10 @@ class CargoBuild:
                 path = self.programs_folder / name / program_file_name(self.compiler.calls[module.name])
                 failed = link_program(self.compiler, module, path, plugin=used)
                 if failed:
-                    raise ToolError(f"{module.name}: expected rustc to link the {name} program, found: {failed}")
+                    raise ToolError(
+                        f"{module.name}: expected rustc to link the {name} program, found: {failed}; check that "
+                        "the cargo build still succeeds by itself"
+                    )
                 sizes.append(section_totals(read_elf(path.read_bytes())).llvm_size_text if path.is_file() else 0)
             if sizes[1] > sizes[0]:
                 raise ToolError(
@@ -217,8 +220,9 @@ def _run_tests(build: CargoBuild) -> Iterator[str]:
         if plain != tuned:
             raise RejectedError(
                 f"--test: expected the same exit code and output of `{text}` with the plain programs and the tuned "
-                f"ones, found {_describe_run(plain)} and {_describe_run(tuned)}; no plugin was written, run it with "
-                f"{build.programs_folder / 'plain'} and {build.programs_folder / 'tuned'} first in PATH"
+                f"ones, found {_describe_run(plain)} and {_describe_run(tuned)}; no plugin was written, run it "
+                f"once with {build.programs_folder / 'plain'} first in PATH, and once with "
+                f"{build.programs_folder / 'tuned'}"
             )
         how = "passes" if plain[0] == 0 else f"ends with {plain[0]}"
         yield f"`{text}` {how} with the plain programs and with the tuned ones, and prints the same"

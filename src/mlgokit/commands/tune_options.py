@@ -206,16 +206,17 @@ def check_objective(config: Tune) -> None:
     has_links = is_recorded or config.links is not None
     if config.link_command is None and config.objective in {"linked", "compressed"} and not has_links:
         raise UsageError(
-            f"--objective {config.objective}: expected --link-command with the link of the build, found none; "
-            "add the last line of `ninja -t commands PROGRAM`, or what link.txt says, or give --build or --links"
+            f"--objective {config.objective}: expected --link-command with the link of the build, found none; add "
+            "the last line of `ninja -t commands PROGRAM`, or the command in CMake's link.txt, or give --build or "
+            "--links"
         )
     if config.link_command is not None:
         link_words(config.link_command)
     if config.objective == "command":
         if config.command is None:
             raise UsageError(
-                "--objective command: expected --command with what prints a number, found none; add it, "
-                'as in --command "./measure.sh {output}"'
+                "--objective command: expected --command with a command that prints a number, found none; add it, "
+                "as in --command './measure.sh {output}'"
             )
         if (
             any(OUTPUT in word for word in measuring_words(config.command))
@@ -305,8 +306,8 @@ def policies_of(config: Tune) -> dict[str, Path]:
     problem = load_policy(config.policy).problem
     if problem not in (REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name):
         raise UsageError(
-            f"--policy {config.policy}: expected one for {REGALLOC_EVICTION.name} or {REGALLOC_PRIORITY.name} with "
-            f"--objective spill-cost, found one for {problem}; name another"
+            f"--policy {config.policy}: expected a policy for {REGALLOC_EVICTION.name} or {REGALLOC_PRIORITY.name} "
+            f"with --objective spill-cost, found one for {problem}; name another"
         )
     return {problem: config.policy}
 
@@ -349,7 +350,9 @@ def check_build(config: Tune) -> None:
         )
     given = next((option for option, is_given in config.database.given.items() if is_given), None)
     if given is not None:
-        raise UsageError(f"{given}: only for --compile-commands; with --build clang always compiles; remove it")
+        raise UsageError(
+            f"{given}: only for --compile-commands, as --build always compiles the whole build with clang; remove it"
+        )
     if config.level is not None:
         raise UsageError(
             "--level: only for --compile-commands; a build by --build has its own level; build with -Oz instead"

@@ -118,5 +118,5 @@ def column(arrays: Arrays, name: str, kind: str, *, width: int = 0) -> npt.NDArr
     fits = array.ndim == (2 if width else 1) and (not width or array.shape[1] == width)
     if array.dtype.kind != kind or not fits:
         shape = f"[N, {width}]" if width else "[N]"
-        raise ValueError(f"{name}: expected an array {shape} of kind {kind!r}, found {array.dtype} {array.shape}")
+        raise ValueError(f"{name}: expected an array {shape} of dtype kind {kind!r}, found {array.dtype} {array.shape}")
     return array

@@ -129,8 +129,8 @@ def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
                     if child.poll() is not None or time.monotonic() > deadline:
                         message = (process.read_tail(err).strip().splitlines() or ["no message"])[-1]
                         raise ToolError(
-                            f"{clang}: expected a clang that reads a source from its standard input, found {message}; "
-                            "give another path"
+                            f"{clang}: expected a clang that reads a source from its standard input, found "
+                            f"{message}; give the path of another clang"
                         )
                     time.sleep(_PAUSE_SECONDS)
                 return {path for pid in _processes_in(child.pid) for path in _mapped_executables(pid)}

@@ -55,8 +55,8 @@ def make_task(baselines: Baselines, training_indices: Sequence[int], config: Lea
             features = tuple(name for name in features if name in known)
         if not features:
             raise UsageError(
-                "training: expected features to learn from, found none left after --excluded and --vocab; "
-                "exclude fewer, or make the vocabulary of a trace of this problem"
+                "training: expected features to learn from, found none left after --excluded and --vocab; exclude "
+                "fewer, or make the vocabulary from a trace of this problem"
             )
         normaliser = _fit_normaliser(baselines, features, config, known, algorithm=algorithm)
     projects = [baselines.modules[index].project for index in training_indices]

@@ -89,7 +89,7 @@ def test_includes_and_macros_do_not_decide_how_bitcode_is_compiled():
         (
             "clang -cc1 -triple x86_64 -emit-obj -x c a.c",
             "/b/a.c",
-            "expected a command of the build, found a step of one, which clang started itself (-cc1)",
+            "expected a command as the build runs it, found the -cc1 step that a clang driver starts",
         ),
         ("ccache", "/b/a.c", "expected a compiler, found only ccache"),
         ("gcc -c a.S", "/b/a.S", "expected C or C++, found a.S"),

@@ -83,10 +83,10 @@ def test_what_gives_no_module_is_recorded_and_stops_nothing(tmp_path: Path, put:
     imported = run(tmp_path)
     assert (imported.modules, imported.failures) == (1, 8)
     assert reasons(imported) == {
-        "asm.o": "expected a section .llvmcmd, found none, as in assembly; for C and C++ compile with "
+        "asm.o": "expected a section .llvmcmd, found none (objects of assembly have none); for C and C++ compile with "
         "-Xclang -fembed-bitcode=all",
-        "no-options.o": "expected a section .llvmcmd, found none, as in assembly; for C and C++ compile with "
-        "-Xclang -fembed-bitcode=all",
+        "no-options.o": "expected a section .llvmcmd, found none (objects of assembly have none); for C and C++ "
+        "compile with -Xclang -fembed-bitcode=all",
         "marker.o": "expected bitcode, found an empty section, as of -fembed-bitcode=marker; compile with "
         "-Xclang -fembed-bitcode=all",
         "joined.o": "expected the options of one module, found those of 2, as after ld -r; import the objects that "

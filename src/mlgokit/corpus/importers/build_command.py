@@ -151,7 +151,7 @@ def front_end_call(
         raise ValueError(f"expected clang or a compiler with GCC's options, found {PurePosixPath(words[0]).name}")
     if list(words[1:2]) == ["-cc1"]:
         # A recorder may see each program that starts, and clang starts itself where one command compiles and links.
-        raise ValueError("expected a command of the build, found a step of one, which clang started itself (-cc1)")
+        raise ValueError("expected a command as the build runs it, found the -cc1 step that a clang driver starts")
     _check_no_module(command, words[1:])
     units = tuple(driver_units(words[1:]))
     named = next((unit.values[0] if unit.values else unit.name[2:] for unit in reversed(units) if _is_x(unit)), None)

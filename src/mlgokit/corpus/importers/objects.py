@@ -181,7 +181,9 @@ def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
 def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
     """The only section of that name; an error if there are several, or none."""
     if not pieces:
-        raise InputError(f"expected a section {name}, found none, as in assembly; for C and C++ {_EMBED_REMEDY}")
+        raise InputError(
+            f"expected a section {name}, found none (objects of assembly have none); for C and C++ {_EMBED_REMEDY}"
+        )
     first, *others = pieces
     if others:
         raise InputError(f"expected one section {name}, found {len(pieces)}, as after ld -r; {_JOINED_REMEDY}")

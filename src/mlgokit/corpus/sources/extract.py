@@ -159,7 +159,10 @@ def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, li
         sources |= matches - excluded
     names = sorted(path.relative_to(root).as_posix() for path in sources)
     if not names:
-        raise CorpusError(f"project {project.name!r}: expected sources, found all of them excluded; correct exclude")
+        raise CorpusError(
+            f"project {project.name!r}: expected sources, found all of them excluded; correct exclude in the list "
+            "of projects"
+        )
     return root, names
 
 

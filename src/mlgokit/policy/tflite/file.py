@@ -240,7 +240,7 @@ def _read_tensor(schema: Any, model: Any, buffers: int, tensor: Any, budget: _Bu
         return Tensor(name=name, dtype=dtype, shape=shape)
     content = np.asarray(buffer.DataAsNumpy(), np.uint8)
     if content.size != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"tensor {name[:80]!r}: {content.size} bytes for shape {shape}")
+        raise ValueError(f"tensor {name[:80]!r}: {content.size} bytes for the shape {shape} of {dtype}")
     return Tensor(name=name, dtype=dtype, shape=shape, data=content.view(dtype).reshape(shape))
 
 
