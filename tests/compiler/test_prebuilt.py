@@ -201,8 +201,8 @@ def test_a_compiler_that_does_not_load_them_is_named(install: Install, place: Pl
 
     assert str(caught.value) == (
         f"plugin for LLVM 22: expected {place.toolchain.clang} to load the plugin that is prebuilt for LLVM 22.1 "
-        "on x86_64 with libstdc++, found: error: unable to load plugin: no such symbol; install the headers, so that it is "
-        "compiled: apt-get install llvm-22-dev"
+        "on x86_64 with libstdc++, found: error: unable to load plugin: no such symbol; install the headers, so that "
+        "it is compiled: apt-get install llvm-22-dev"
     )
     assert list(place.cache.iterdir()) == []
 
