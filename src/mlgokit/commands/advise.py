@@ -45,7 +45,7 @@ class Advise:
     with which a test fails is refused."""
     cargo: Annotated[str | None, Basic.INPUT] = None
     """Cargo build in place of --build, as in --cargo 'cargo build --release'; it runs in --cargo-folder with target
-    folders of its own, and the programs are first in PATH of the tests, which must end with 0."""
+    folders of its own. Tests find the built programs first in PATH, and must exit with 0."""
     cargo_folder: Path = Path()
     """With --cargo: folder of the package."""
     folder: Annotated[Path, Basic.RESULT] = Path("advice")

@@ -39,8 +39,7 @@ class Import:
     """Make a corpus of a build that you have; name exactly one source, the first options here."""
 
     compile_commands: Annotated[Path | None, Basic.INPUT] = None
-    """Compilation database (compile_commands.json) of any build; clang's front end compiles its sources to bitcode
-    again."""
+    """Compilation database (compile_commands.json) of any build; clang's front end compiles its sources to bitcode."""
     objects: Annotated[Path | None, Basic.INPUT] = None
     """Folder of objects with embedded bitcode (clang -Xclang -fembed-bitcode=all)."""
     params: Path | None = None
