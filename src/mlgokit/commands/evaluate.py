@@ -112,9 +112,9 @@ class Evaluate:
     seed: int = 1
     """Random seed of the bootstrap intervals."""
     confidence: float = 0.95
-    """Confidence level of the intervals."""
+    """Confidence level of the bootstrap intervals, between 0 and 1."""
     rules: VerdictRules = dataclasses.field(default_factory=VerdictRules)
-    """Rules of the verdict."""
+    """Rules of the verdict, whether to ship the candidate."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     cluster: Clustering = NO_CLUSTER

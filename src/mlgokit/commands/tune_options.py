@@ -79,7 +79,7 @@ class Tune:
     """Result to write. plugin: the plugin alone; replay: also its verified inlining decisions, for compilers that load
     no plugin, in the folder <plugin>-replay. Registers and passes cannot be replayed, and are not searched then."""
     replay_clang: Path | None = None
-    """With `--artifact replay`: clang that will read the replayed decisions, such as clang-16; the one that tunes if
+    """With --artifact replay: clang that will read the replayed decisions, such as clang-16; the one that tunes if
     not given."""
     folder: Annotated[Path, Basic.RESULT] = Path("tune")
     """Folder that keeps the state of the search, so that --continue can resume it."""
@@ -93,23 +93,25 @@ class Tune:
     whole objects; linked: the output of the link command; command: a number that a command prints; spill-cost: executed
     spills, reloads and copies."""
     problem: Literal["both", "regalloc-eviction", "regalloc-priority"] = "both"
-    """With `spill-cost`: decisions of the register allocator that are searched."""
+    """With --objective spill-cost: decisions of the register allocator that are searched."""
     link_command: str | None = None
-    """With `linked`, `compressed` or `command`: link command of the build, which names paths of objects, or has the
-    placeholders {objects} and {output}."""
+    """With --objective linked, compressed or command: link command of the build, which names paths of objects, or
+    has the placeholders {objects} and {output}."""
     link_folder: Path | None = None
     """Folder where the link command runs; by default that of compile_commands.json, else the current one."""
     links: Path | None = None
     """With --compile-commands: build folder that CMake or Meson configured for Ninja or Make. The programs are linked
     by the commands found there, and the result is verified by their sizes, as with --build."""
     link_only: bool = False
-    """With a -flto build and `linked`: do not change the compile steps. By default they leave all inlining to the link
-    if that makes the image at most 1 % larger before the search."""
+    """With --objective linked and a -flto build: do not change the compile steps. By default they leave all inlining
+    to the link if that makes the image at most 1 % larger before the search."""
     command: str | None = None
-    """With `command`: command that prints a number for the linked {output} or the {objects}; smaller is better."""
+    """With --objective command: command that prints a number for the linked {output} or the {objects}; smaller is
+    better."""
     compressor: str | None = None
-    """Command that compresses standard input to standard output, such as `zstd -19`. The result also has the compressed
-    size of each stripped program; with `compressed` that is minimised, by `xz -9` unless this names another."""
+    """Command that compresses standard input to standard output, such as `zstd -19`. The result also has the
+    compressed size of each stripped program; --objective compressed minimises that, by `xz -9` unless this names
+    another."""
     start: Annotated[Path | None, Basic.WORK] = None
     """Plugin of an earlier version of the code; the search starts from its decisions that still apply."""
     allocation_share: float = ALLOCATION_SHARE
@@ -123,11 +125,12 @@ class Tune:
     as 0.01 for 1 %."""
     policy: Path | None = None
     """Inlining policy that the search starts from: a file, or the word none. By default builtin:size, and none with
-    --cargo. With `spill-cost`: a policy for the register allocator's evictions or priorities; by default none."""
+    --cargo. With --objective spill-cost: a policy for the register allocator's evictions or priorities; by default
+    none."""
     shipped_policies: Literal["on", "off"] = "on"
     """Pretrained policies of builtin:Oz inside the plugin: they decide where they save more than the search, and in
-    code that changes later; so the result is never larger than with them alone. Not with `spill-cost`, `command` and
-    --keep-hot."""
+    code that changes later; so the result is never larger than with them alone. Not with --objective spill-cost or
+    command, nor with --keep-hot."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
     """Source of inlining decisions in modules for which the plugin has none: LLVM's heuristic (builtin:Oz with
     --shipped-policies on), or the policy fitted during the search."""
