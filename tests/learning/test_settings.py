@@ -71,7 +71,9 @@ def test_the_references_other_learners_have_those_of_eviction():
 
 @pytest.mark.parametrize(("algorithm", "problem"), [("dqn", "regalloc-eviction"), ("es", "regalloc-priority")])
 def test_where_the_reference_has_no_settings_that_is_said(algorithm: str, problem: str):
-    with pytest.raises(UsageError, match=rf"expected a problem for which google/.*, found {problem}; use the"):
+    with pytest.raises(
+        UsageError, match=rf"expected a problem for which google/.*, found {problem}; give --preset default"
+    ):
         settings_of(algorithm, "reference", [], problem=problem)
 
 
@@ -79,7 +81,7 @@ def test_the_preset_of_trials_is_for_what_is_learned_from_trials():
     assert isinstance(settings_of("es", "trials", [], problem="regalloc-priority"), RangeTrialsConfig)
     with pytest.raises(
         UsageError,
-        match=r"a problem that it learns from trials \(regalloc-priority, regalloc-weight\), found inline-size",
+        match=r"a problem that it learns from trials of single functions \(regalloc-priority, .*\), found inline-size",
     ):
         settings_of("es", "trials", [], problem="inline-size")
     with pytest.raises(UsageError, match="expected one of the presets default, reference, found 'trials'"):

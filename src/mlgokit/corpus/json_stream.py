@@ -75,6 +75,8 @@ def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, A
             open(descriptor, "rb", closefd=False) as file,
         ):
             yield from _iter_members(_BoundedFile(file=file, path=path, remedy=remedy), key)
+    except CorpusError:
+        raise
     except (OSError, InputError) as error:
         reason = error if isinstance(error, InputError) else error.strerror or error
         raise CorpusError(f"{path}: expected a file, found: {reason}; {remedy}") from error

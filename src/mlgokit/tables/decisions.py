@@ -207,8 +207,8 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
     text = read_summary_text(data, position)
     if text is None:
         raise InputError(
-            f"decision table {name}: expected the length of the table's summary at byte {position}, found the end "
-            f"of the file after {len(data)} bytes; the table is damaged, tune again"
+            f"decision table {name}: expected the table's summary and its length after byte {position}, found "
+            f"{len(data)} bytes in all; it is damaged, tune again"
         )
     return DecisionTable(entries=tuple(entries), summary=read_summary(text, _summary_of, what=f"decision table {name}"))
 

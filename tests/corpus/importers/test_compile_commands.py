@@ -170,7 +170,10 @@ def test_other_response_files_are_not_opened(tmp_path: Path):
     ]
     inside = f"expected a response file inside the build folder {build}, found {tmp_path}/secret"
     assert reasons[:3] == [f"{name}: {inside}" for name in names[:3]]
-    assert "@none.rsp: expected a response file, found: No such file or directory; Ninja deletes them" in reasons[3]
+    assert (
+        "@none.rsp: expected a response file, found: No such file or directory; Ninja deletes response files"
+        in reasons[3]
+    )
     assert reasons[4] == "@self.rsp: expected response files nested at most 8 deep, found more"
 
 

@@ -81,7 +81,7 @@ def _download(archive: Archive, partial: Path, *, report: Callable[[int, int], N
     import urllib3
 
     wrong = ""
-    reason = "expected it before the deadline, found no server that gave it"
+    reason = "expected the archive before the deadline, found no server that gave it"
     with _session() as session:
         for _ in range(_ATTEMPTS):
             try:

@@ -215,7 +215,7 @@ def _find_deciding_subgraph(model: Any, budget: _Budget) -> int:
             chosen = signature.SubgraphIndex()
             break
     if chosen >= subgraphs:
-        raise ValueError(f"expected the decision in subgraph {chosen}, found only {subgraphs} subgraphs")
+        raise ValueError(f"expected the decision in subgraph {chosen}, found {subgraphs} subgraphs")
     return chosen
 
 
