@@ -117,7 +117,7 @@ def _fail(errors: "Console", sentence: str, code: int) -> int:
 
 
 def _shortage(error: OSError | MemoryError | RuntimeError) -> str:
-    """The sentence about what this machine or its disk did not give; empty if that is not what happened."""
+    """Write the sentence about what this machine or its disk did not give; empty if that is not what happened."""
     again = f"then {_AGAIN}"
     if isinstance(error, OSError):
         number = error.errno
@@ -136,12 +136,12 @@ def _shortage(error: OSError | MemoryError | RuntimeError) -> str:
 
 
 def _with_remedy(configuration: Any, sentence: str) -> str:
-    """The sentence with ``--continue`` in its remedy, for commands that resume only with it."""
+    """Put ``--continue`` into the remedy of an error, for commands that resume only with it."""
     return sentence if getattr(configuration, "go_on", True) else sentence.replace(_AGAIN, f"{_AGAIN} with --continue")
 
 
 def _parse(words: Sequence[str]) -> Any:
-    """A configuration as ``command``, and ``json``; help and errors are printed, and end the process."""
+    """Parse a call to ``command``, which is the configuration, and ``json``; help and errors end the process."""
     if any(word.startswith(_OLD_PREFIXES) for word in words):
         from mlgokit.learning.settings import find_replaced_option
 
@@ -159,7 +159,7 @@ def _parse(words: Sequence[str]) -> Any:
 
 
 def _with_settings(name: str, words: Sequence[str]) -> Sequence[str]:
-    """The words of a call with those that the project's settings add; what they add is told."""
+    """Add the words of the project's settings to those of a call, and say what was added."""
     from mlgokit.commands.settings import add_settings, find_settings, say_settings
 
     try:
@@ -175,7 +175,7 @@ def _with_settings(name: str, words: Sequence[str]) -> Sequence[str]:
 
 
 def _ask_tyro(words: Sequence[str], names: Iterable[str]) -> Any:
-    """A configuration of one of the named commands as ``command``, and ``json``."""
+    """Let tyro parse the words of one of the named commands to ``command``, the configuration, and ``json``."""
     from mlgokit.commands.parser import parse
 
     try:
@@ -194,12 +194,14 @@ def _end(text: str, code: int) -> NoReturn:
 
 
 def _silence_output() -> int:
+    """Discard all further output, as nobody reads it any more, and return the exit code for that."""
     # Python would complain once more when it flushes at its end.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return NOBODY_READS
 
 
 def _carry_out(configuration: Any, *, as_json: bool) -> int:
+    """Run the command of a configuration, show its result, and return the exit code."""
     from mlgokit.commands.progress_bar import show_progress
     from mlgokit.terminal import open_console
 
@@ -223,7 +225,7 @@ def _carry_out(configuration: Any, *, as_json: bool) -> int:
 
 def _tell_disk(command: Command, configuration: Any) -> None:
     """Say on standard error what the run's folder takes now, and what is left."""
-    from mlgokit.builds.outside import outside_of
+    from mlgokit.builds.outside import outside_path
     from mlgokit.disk import folder_bytes, free_bytes
     from mlgokit.terminal import open_console
 
@@ -232,7 +234,7 @@ def _tell_disk(command: Command, configuration: Any) -> None:
         taken, free = folder_bytes(folder) / 2**20, free_bytes(folder) / 2**30
         errors = open_console(sys.stderr, soft_wrap=True)
         errors.print(f"{folder}: {taken:,.1f} MiB on disk, {free:,.1f} GiB free", markup=False, highlight=False)
-        outside = outside_of(folder)
+        outside = outside_path(folder)
         if outside.is_dir():
             copies = folder_bytes(outside) / 2**20
             errors.print(
@@ -244,7 +246,7 @@ def _tell_disk(command: Command, configuration: Any) -> None:
 
 
 def _print_values(values: dict[str, Any], out: "Console") -> None:
-    """Short values as lines, long lists by their length; ``--json`` has everything."""
+    """Print short values as lines, and long lists by their length; ``--json`` has everything."""
     for name, value in values.items():
         if isinstance(value, (list, tuple, dict)) and len(cast("Sized", value)) > LONG:
             out.print(f"{name}: {len(cast('Sized', value))} (use --json to see them)", markup=False, highlight=False)

@@ -78,9 +78,9 @@ class Rebuilder:
         """Build again, and weigh the programs; the tree stays until the next rebuild.
 
         Args:
-            added: options.
-            name: of the log.
-            whole: run all commands from the sources, as a user does who adds the options for good.
+            added: options to add to the calls of compilers and linkers.
+            name: name of the log.
+            whole: whether to run all commands from the sources, as a user does who adds the options to the build.
 
         Raises:
             StorageError: the disk is full or not writable.
@@ -101,7 +101,7 @@ class Rebuilder:
         return done
 
     def test(self, added: AddedOptions, name: str) -> str:
-        """Why the tests fail on the build that was made last; empty if they do not.
+        """Run the tests on the build that was made last, and say why they fail; empty if they pass.
 
         Raises:
             StorageError: the disk is full or not writable.
@@ -153,11 +153,13 @@ class Rebuilder:
         return self._weigh(build, calls, base.seconds)
 
     def _run(self, commands: Sequence[str], added: AddedOptions, name: str) -> WrappedBuild:
+        """Run some commands of the build in its tree, with options added to the calls of compilers."""
         site = self.recorded.site
         rest = dataclasses.replace(site, commands=dataclasses.replace(site.commands, build=tuple(commands)))
         return run_step(rest, "build", name, added)
 
     def _weigh(self, build: WrappedBuild, calls: tuple[WrappedCall, ...], compile_seconds: float) -> Rebuilt:
+        """Measure the programs of a build that has ended, unless it failed."""
         programs: dict[str, BuiltImage] = {}
         files: dict[str, int] = {}
         reason = build.reason
@@ -180,7 +182,7 @@ class Rebuilder:
 
 @contextlib.contextmanager
 def open_rebuilder(recorded: RecordedBuild, *, compressor: Compressor | None) -> Generator[Rebuilder]:
-    """Put the plain tree aside for rebuilds at its place; it comes back at the end, or when the folder is next used.
+    """Move the plain tree away for rebuilds in its place; it comes back at the end, or when the folder is next used.
 
     Raises:
         StorageError: the disk is full or not writable.

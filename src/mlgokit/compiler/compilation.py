@@ -98,7 +98,7 @@ class InlineDecisions:
         return dict(zip(self.sites.tolist(), self.inlined.tolist(), strict=True))
 
     def values_at(self, positions: Ints) -> Ints:
-        """The features [P, F] of the decisions at ``positions`` [P], which must be among :attr:`rows`."""
+        """Look up the features [P, F] of the decisions at ``positions`` [P], which must be among :attr:`rows`."""
         return self.values[np.searchsorted(self.rows, positions)]
 
 

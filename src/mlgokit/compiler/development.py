@@ -107,7 +107,7 @@ class DevelopmentCompiler:
 
 
 def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
-    """Options that let LLVM log a problem's decisions, by its heuristic or by the model in a folder.
+    """Make the options that let LLVM log a problem's decisions, by its heuristic or by the model in a folder.
 
     Raises:
         UsageError: LLVM has no advisor for the problem, or the policy is no folder with a model.

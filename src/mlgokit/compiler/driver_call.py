@@ -92,7 +92,7 @@ def is_native(target: str | None) -> bool:
 
 
 def split_response(text: str) -> list[str]:
-    r"""The words in a response file: as LLVM's ``TokenizeGNUCommandLine``, and not as a shell, would split them.
+    r"""Split the words in a response file as LLVM's ``TokenizeGNUCommandLine`` does, and not as a shell would.
 
     A backslash stands for the character after it, inside of both kinds of quotation too.
 
@@ -213,7 +213,7 @@ def _is_input(word: str) -> bool:
 
 
 def _output(unit: list[str]) -> str | None:
-    """The output that an option names, if it names one."""
+    """Find the output that an option names, if it names one."""
     word = unit[0]
     if word in {"-o", "--output"}:
         return unit[-1]
@@ -223,7 +223,7 @@ def _output(unit: list[str]) -> str | None:
 
 
 def _files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
-    """Inputs, sources with their languages by ``-x`` or suffix, and the output if it is named."""
+    """Find the inputs, the sources with their languages by ``-x``, and the output by ``-o``; empty without these."""
     inputs: list[str] = []
     sources: dict[str, str] = {}
     output, language = "", ""
@@ -242,18 +242,18 @@ def _files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
 
 
 def _language(source: str, *, is_cxx: bool) -> str:
-    """The language of a source by its suffix, for a driver that compiles C as C++ or not."""
+    """Find the language of a source by its suffix, for a driver that compiles C as C++ or not."""
     language = _LANGUAGE_OF_SUFFIX.get(_split(source)[1], "c++")
     return "c++" if is_cxx and language == "c" else language
 
 
 def _split(path: str) -> tuple[str, str]:
-    """The name of a file without its suffix, and the suffix."""
+    """Split the name of a file into what is before its suffix, and the suffix."""
     return os.path.splitext(os.path.basename(path))
 
 
 def preprocessor_words(words: list[str], source: str) -> list[str]:
-    """The words of a call that preprocessing ``source`` needs: no outputs, no linker options and no other input.
+    """Select the words of a call that preprocessing ``source`` needs: no outputs, linker options and other inputs.
 
     To preprocess, add ``-E``. If ``source`` is not an input of the call, as ``""`` is not, no input is left.
     """
@@ -268,7 +268,7 @@ def preprocessor_words(words: list[str], source: str) -> list[str]:
 
 
 def lto_link(words: list[str], inputs: list[str], *, linker: str = "") -> str:
-    """The linker that does link-time optimization in a link: ``lld``, ``other``, or empty without ``-flto``.
+    """Find the linker that does link-time optimization in a link: ``lld``, ``other``, or empty without ``-flto``.
 
     Args:
         words: words of the link.
@@ -284,7 +284,7 @@ def lto_link(words: list[str], inputs: list[str], *, linker: str = "") -> str:
 
 
 def separate_cache(words: list[str], key: str) -> str:
-    """Replace the ThinLTO cache of a link by one for ``key``; empty if the link names no cache.
+    """Make the option that replaces the ThinLTO cache of a link by one for ``key``; empty if the link names no cache.
 
     lld's cache key ignores plugins: it would reuse objects that were compiled without the plugin, and the other way
     round.

@@ -67,7 +67,7 @@ class Merged:
 
 
 def image_beside(object_path: Path) -> Path:
-    """The path of the image beside a kept object."""
+    """Make the path of the image beside a kept object."""
     return object_path.with_suffix(".image")
 
 
@@ -101,7 +101,7 @@ def folds_code(module: Module) -> bool:
 
 
 def image_of(module: Module) -> Image:
-    """The kind of image that a link writes: ``program``, ``library``, or empty if dynamic calls are not attributed."""
+    """Find the kind of image that a link writes: ``program``, ``library``, or empty for a static program or no link."""
     words = module.command_line
     if module.link_folder is None or is_back_end(module):
         return ""
@@ -117,7 +117,7 @@ def take_object(module: Module, output: Path) -> None:
         numbered.replace(output)
 
 
-def back_end(call: LinkerCall, identifier: str) -> tuple[str, ...]:
+def compose_back_end(call: LinkerCall, identifier: str) -> tuple[str, ...]:
     """Compose the command line of a ThinLTO back end.
 
     Args:
@@ -127,7 +127,7 @@ def back_end(call: LinkerCall, identifier: str) -> tuple[str, ...]:
     return (*call.words, f"{_BACK_END}{identifier}")
 
 
-def linker_call(
+def find_linker_call(
     words: Sequence[str],
     folder: Path,
     *,
@@ -192,7 +192,7 @@ def linker_call(
     return _without_outputs(call, folder)
 
 
-def merge(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
+def merge_bitcode(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
     """Run the link once, and keep the bitcode that enters link-time optimization.
 
     Args:

@@ -217,7 +217,7 @@ def run_wrapped(
     reason, code, spent = "", 0, 0.0
     for words in commands:
         left = max(1.0, timeout_seconds - spent)
-        # A script or a program that the build has made, and nothing of the folder where mlgokit was started.
+        # A program's path is relative to the tree, and not to the folder where mlgokit was started.
         argv = [str(tree / words[0]) if "/" in words[0] else words[0], *words[1:]]
         done = process.run(argv, timeout_seconds=left, cwd=tree, env=variables, limits=USERS_LIMITS, output=output)
         spent += done.wall_seconds
@@ -239,7 +239,7 @@ def run_wrapped(
 
 
 def file_state(path: Path) -> FileState:
-    """The current state of a file."""
+    """Read the current state of a file: inode, size, and time of the last change in ns; zeros if it is gone."""
     try:
         status = path.stat()
     except OSError:
@@ -320,7 +320,7 @@ def _read_programs(log: Path) -> tuple[WrappedProgram, ...]:
 
 
 def _damaged_log_error(path: Path, error: Exception) -> InputError:
-    """The error for a file in the wrappers' log that cannot be read."""
+    """Make the error for a file in the wrappers' log that cannot be read."""
     return InputError(
         f"{path}: expected what a wrapped compiler wrote, found: {error!r}; build again, and let nothing else write "
         "there"

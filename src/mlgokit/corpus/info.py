@@ -139,7 +139,7 @@ class CorpusInfo:
     kinships: tuple[Kinship, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON objects, lists and numbers."""
+        """Convert the summary to plain JSON values."""
         return {**asdict(self), "folder": str(self.folder)}
 
 
@@ -219,7 +219,7 @@ def _find_damaged(modules: Sequence[Module], contents: Contents) -> Iterable[Mod
 
 
 def _why_damaged(module: Module, digest: str | None) -> str | None:
-    """Why a module's bitcode is damaged; ``None`` if it is not."""
+    """Say why a module's bitcode is damaged; ``None`` if it is not."""
     try:
         with module.bitcode.open("rb") as file:
             magic = file.read(4)
@@ -233,7 +233,7 @@ def _why_damaged(module: Module, digest: str | None) -> str | None:
 
 
 def _translate(override: tuple[str, ...], *, folder: Path) -> tuple[str, ...]:
-    """The ``-cc1`` options that a corpus's override means, if they are not literally the same."""
+    """Parse a corpus's overriding command line to ``-cc1`` options; empty if these are the same words."""
     compiled = parse_override(override, where=str(folder)) if override else ()
     return () if compiled in {override, ("-cc1", *override)} else compiled
 

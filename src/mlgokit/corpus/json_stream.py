@@ -41,7 +41,7 @@ class _BoundedFile:
     last: bytes = b""
 
     def read(self, size: int) -> bytes:
-        """The next block."""
+        """Read the next block; a number or a part that is too long is an error."""
         before, data = self.last, self.file.read(size)
         self.since += len(data)
         if has_long_number(before, data):

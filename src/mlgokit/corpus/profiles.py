@@ -60,7 +60,7 @@ class ProfileCopies:
 
 
 def profile_of(option: Option, directory: Path) -> str:
-    """The path of the profile that an option of a command in ``directory`` names, checked to be a profile of that kind.
+    """Find the profile that an option of a command in ``directory`` names, and check that it is of the option's kind.
 
     Raises:
         InputError: the file is not such a profile; the message says what it is.
@@ -71,12 +71,12 @@ def profile_of(option: Option, directory: Path) -> str:
 
 
 def profile_files(folder: Path) -> list[Path]:
-    """The files in a corpus that are named as profiles."""
+    """List the files in a corpus that are named as profiles."""
     return sorted(path for path in (folder / PROFILES).glob("*") if _NAME.fullmatch(path.name))
 
 
 def profiles_in(words: Iterable[str]) -> list[Option]:
-    """The options of a ``-cc1`` line that name profiles.
+    """List the options of a ``-cc1`` line that name profiles.
 
     Example:
         >>> [option.name for option in profiles_in(["-cc1", "-Oz", "-fprofile-sample-use=a.prof"])]
@@ -140,7 +140,7 @@ def _is_profile(name: str, head: bytes) -> bool:
 
 
 def _leb128(data: bytes) -> int:
-    """The LEB128 number at the start of LLVM's binary sample profiles, whose last byte tells the format."""
+    """Read the LEB128 number at the start of LLVM's binary sample profiles, whose last byte tells the format."""
     value = 0
     for index, byte in enumerate(data[:10]):
         value |= (byte & 0x7F) << 7 * index

@@ -51,14 +51,14 @@ class ProfileFit:
 
 
 def fit_of(module: Module) -> ProfileFit | None:
-    """The fit of a module's profile, if it is known."""
+    """Return how well a module's profile fits; ``None`` if that is not known."""
     if module.profile_mismatched is None or module.profile_missing is None:
         return None
     return ProfileFit(mismatched=module.profile_mismatched, missing=module.profile_missing)
 
 
 def front_end_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The options of a front end, and further ones that enable its warnings about profiles if it matches one."""
+    """Let a front end that matches a profile warn if it does not fit: return its options, and further ones for that."""
     return (_without_quiet(words), _MATCHED_BY_FRONT_END) if _is_matched_by_front_end(words) else (tuple(words), ())
 
 
@@ -97,7 +97,7 @@ def _is_matched_by_front_end(words: Sequence[str]) -> bool:
 
 
 def _without_quiet(words: Sequence[str]) -> tuple[str, ...]:
-    """The options without ``-w``, which silences all warnings."""
+    """Drop the option ``-w``, which silences all warnings."""
     return spell_options(option for option in parse_options(words) if option.name != _QUIET)
 
 

@@ -358,7 +358,7 @@ def list_call_tree(found: Explanation, function: ExplainedFunction) -> list[Tree
 
 
 def _calls_by_caller(found: Explanation, differ: Sequence[ExplainedSite]) -> dict[str, list[ExplainedSite]]:
-    """Map each caller to its differences, and to one call of each function that it inlines and that has one below."""
+    """Map each caller to its differing calls, and to one inlined call of each function that has some below it."""
     inlined = [one for one in found.sites if one.plain or one.decided]
     above: dict[str, set[str]] = defaultdict(set)
     for one in inlined:
@@ -437,8 +437,8 @@ class DifferingFunction:
         return (0 if self.after is None else self.after.total) - (0 if self.before is None else self.before.total)
 
     @property
-    def dearer(self) -> float:
-        """Gained cost of register allocation."""
+    def cost_growth(self) -> float:
+        """Cost of register allocation gained."""
         before, after = (one.cost if one is not None and one.cost is not None else 0.0 for one in self._sides)
         return after - before
 
@@ -466,7 +466,7 @@ def differing_functions(
         DifferingFunction(function=function, project=project, before=before, after=after, where=tuple(where))
         for (project, function, before, after), where in copies.items()
     ]
-    found.sort(key=lambda one: (-one.dearer if by_cost else -one.growth, one.function, one.project, one.where))
+    found.sort(key=lambda one: (-one.cost_growth if by_cost else -one.growth, one.function, one.project, one.where))
     return tuple(found)
 
 
@@ -491,7 +491,7 @@ def explain_differences(
         return dataclasses.replace(found, no_trees=bitcode)
     compiler = bitcode.compiler
     if compiler.plugin is None:
-        # A finished plugin is all that the comparison needs; the plain side of a tree logs decisions, too.
+        # A user's plugin compiles the candidate; the plain side of a tree needs one of ours, which logs decisions.
         try:
             compiler = dataclasses.replace(compiler, plugin=build_plugin(compiler.toolchain))
         except ToolError as error:

@@ -22,7 +22,7 @@ _STATUS = {status: status.name.lower() for status in CompileStatus}
 
 
 def built_module(done: Compilation | None, weights: Mapping[str, int], *, plugin: bool) -> BuiltModule:
-    """Make one build's half of a module's row; ``weights`` are the baseline's, of COMDAT signatures."""
+    """Make one build's half of a module's row; ``weights`` count the baseline's modules that define each COMDAT."""
     if done is None:
         return BuiltModule(status="absent", reason="this build made no such object", plugin=plugin)
     if done.status is not CompileStatus.OK:

@@ -248,7 +248,7 @@ def is_present(flag: Flag, compilations: Iterable[Sequence[str]], links: Iterabl
 
 
 def _linker_words(words: Sequence[str]) -> list[str]:
-    """The words of a link, those for the linker each by itself behind ``-Wl,``."""
+    """Split the words of a link, so that each of the linker's options has a ``-Wl,`` of its own, ``-z`` its keyword."""
     found: list[str] = []
     for word in words:
         if word.startswith("-Wl,"):
@@ -260,7 +260,8 @@ def _linker_words(words: Sequence[str]) -> list[str]:
 
 
 def _in_effect(option: str, words: Sequence[str]) -> bool:
-    """Whether the last word of an option's kind is that option."""
+    """Whether ``words`` have an option, and no later word of its kind overrides it."""
+    # The option that follows it is asked about by itself.
     if option == "-Xclang":
         return True
     if option.startswith("-O"):

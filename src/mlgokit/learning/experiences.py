@@ -230,7 +230,7 @@ def group_into_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: i
 
 
 def _can_be_made(proposal: Proposal, item: _Item, bases: "_Bases") -> bool:
-    """Whether an item needs no base, or its base has compiled."""
+    """Whether to compile an item after its base: forced decisions in any case, drawn flips if the base compiled."""
     return bool(proposal.forced) or bases.run(proposal, item) is not None
 
 
@@ -258,7 +258,7 @@ def _needs_base(proposal: Proposal) -> bool:
 
 
 def _is_addressable(base: Compilation) -> bool:
-    """Whether a decision table can identify the module: it has decisions, and a function that no other can define."""
+    """Whether a decision table can identify the module: it has decisions, and a strong function of its own."""
     return len(base.decisions) > 0 and len(strong_names(base.measured)) > 0
 
 
@@ -356,6 +356,7 @@ def _component_credit(before: ScoredBuild, explored: ScoredBuild, run: Compilati
     credit = attribute(before, explored)
     component = np.full(len(run.decisions), -1, np.int64)
     component[credit.flips] = credit.component
+    # A batch that was not made of a log has only the decisions whose features were kept.
     component = component if run.logs else component[run.decisions.rows]
     return _Credit(
         component=component,

@@ -73,7 +73,7 @@ class RangeQuestions:
 def log_live_ranges(
     compiler: Compiler, module: Module, problem: Problem, *, rows: int, seed: int
 ) -> tuple[Compilation, RangeQuestions | None]:
-    """Compile a module with LLVM's own decisions; return the compilation, and the decisions if there are any.
+    """Compile a module with LLVM's own decisions; return the compilation, and a sample of the decisions if it has any.
 
     Args:
         compiler: compiler to use.
@@ -148,7 +148,7 @@ def _with_csr_cost(module: Module, cost: int) -> Module:
 def _try_at_csr_cost(
     compiler: Compiler, module: Module, problem: Problem, keys: Sequence[int], policies: Sequence[Policy]
 ) -> RangeTrials:
-    """Run the trials of policies that have the module's first-time cost of callee-saved registers."""
+    """Allocate registers under LLVM's heuristic and each policy, all with the first-time cost that ``module`` sets."""
     trials = np.zeros(1 + len(policies), TRIAL)
     trials["by_rule"][1:] = FIRST_POLICY + np.arange(len(policies))
     series = tuple(Series(key=key, base=Overrides(), score=-np.inf, trials=trials) for key in keys)

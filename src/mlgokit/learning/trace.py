@@ -53,7 +53,7 @@ class Selection:
     seed: int
 
     def draw(self, modules: Sequence[Module]) -> list[Module]:
-        """Select the modules to compile, in their order.
+        """Draw a share of the modules whose names match, in their order.
 
         Raises:
             UsageError: no module is selected.
@@ -72,12 +72,12 @@ class Selection:
         return [matching[index] for index in sorted(chosen.tolist())]
 
     def selects(self, key: str) -> bool:
-        """Whether a key is selected for writing."""
+        """Whether to write the scores and records of ``key``, the name of a function or module."""
         return self.keys.match(key) is not None and (not self.listed or key in self.listed)
 
 
 def select(*, modules: str, keys: str, keys_file: Path | None, share: float, seed: int) -> Selection:
-    """Parse a user's selection; empty expressions match everything.
+    """Parse a user's selection of modules to compile and of keys to write; empty expressions match everything.
 
     Raises:
         InputError: the file of keys cannot be read.

@@ -79,7 +79,7 @@ def validate_policies(
     report: Report = say_nothing,
     label: str = "validate",
 ) -> Validation:
-    """Compile modules under policies that were not fitted on them.
+    """Compute the gain of policies over the heuristic on modules that they were not fitted on.
 
     Args:
         baselines: modules, compiled under the heuristic.

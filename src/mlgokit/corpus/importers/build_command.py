@@ -12,7 +12,7 @@ from typing import Literal
 
 from mlgokit.compiler.options.parse import Option, spell_options
 from mlgokit.compiler.request import Lto
-from mlgokit.corpus.build_notes import is_of_another_program
+from mlgokit.corpus.build_notes import is_instrumentation
 from mlgokit.corpus.importers.build_compiler import compiler_name, without_wrappers
 from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
@@ -177,7 +177,7 @@ def front_end_call(
         input=(*(("-x", named) if named else ()), source_word(command)),
         source_language=source_language,
         dropped=tuple(dropped),
-        foreign=tuple(unit.name for unit in kept if is_of_another_program(unit.name)),
+        foreign=tuple(unit.name for unit in kept if is_instrumentation(unit.name)),
         lto=lto,
         after=() if text is None or not as_text else text.after,
         headers=() if text is None else text.made_by,
@@ -204,7 +204,7 @@ def _is_x(unit: Option) -> bool:
 
 
 def lto_of(words: Sequence[str]) -> Lto:
-    """The link-time optimization that a driver's command asks for.
+    """Find the kind of link-time optimization that a driver's command asks for.
 
     Example:
         >>> lto_of(["-flto=thin"]), lto_of(["-flto", "-fno-lto"]), lto_of(["-O2", "-flto=auto"])
@@ -243,7 +243,7 @@ def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
 
 
 def _languages(command: CompileCommand, named: str | None, driver: str) -> tuple[Language, str]:
-    """The language of a source, and its name for ``-cc1 -x``."""
+    """Find the language of a source, and its name for ``-cc1 -x``."""
     suffix = command.file.suffix
     language = _NAMED_LANGUAGES.get(named) if named else _LANGUAGES.get(suffix)
     if language is None:

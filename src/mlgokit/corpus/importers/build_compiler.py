@@ -133,7 +133,7 @@ def _identify(word: str, path: str) -> BuildCompiler:
 
 
 def _find_program(word: str, path: str) -> Path | None:
-    """The program of this name in ``path``, if it is the same file as the one that the word names."""
+    """Find the program of this name in ``path``, if it is the same file as the one that the word names."""
     folders = [folder for folder in path.split(os.pathsep) if Path(folder).is_absolute()]
     program = shutil.which(PurePosixPath(word).name, path=os.pathsep.join(folders))
     if program is None or ("/" in word and not _is_same_file(word, program)):

@@ -39,7 +39,7 @@ _HEADER_UNITS = re.compile(r".*-(user-header|system-header|header-unit-header)")
 
 
 def why_no_code(command: CompileCommand) -> str | None:
-    """What a command makes instead of code; ``None`` if it makes code. Assembly and IR are code.
+    """Say what a command makes instead of code; ``None`` if it makes code. Assembly and IR are code.
 
     Example:
         >>> from pathlib import Path
@@ -71,7 +71,7 @@ def why_no_code(command: CompileCommand) -> str | None:
 
 
 def _action(unit: Option) -> str | None:
-    """What a driver does instead of making code because of an option."""
+    """Say what a driver does instead of making code because of an option; ``None`` if it makes code."""
     if unit.name == "-Xclang":
         value = unit.values[0] if unit.values else ""
         what = PRECOMPILES if value == "-emit-pch" else "it compiles nothing"

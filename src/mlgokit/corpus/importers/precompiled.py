@@ -72,7 +72,7 @@ def write_macros(macros: Sequence[Option], corpus: Path) -> Path:
 
 
 def _outputs(command: CompileCommand) -> Iterator[Path]:
-    """Where a compiler writes a header: without ``-o`` beside the source or in the working directory, with a suffix."""
+    """List where a command writes its precompiled header: by ``-o``, or beside the source or in the working folder."""
     if any(unit.name.startswith("-o") for unit in driver_units(command.arguments[1:])):
         yield command.output or command.file
         return
@@ -82,7 +82,7 @@ def _outputs(command: CompileCommand) -> Iterator[Path]:
 
 
 def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Path] = frozenset()) -> HeaderText | None:
-    """What a command includes in place of precompiled headers; ``None`` if it uses none.
+    """Make the options by which a command includes headers' text in place of precompiled ones; ``None`` if it has none.
 
     Args:
         command: the command of a source, or of a header that includes another one.
@@ -148,7 +148,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
 
 
 def _header_options(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
-    """The options with which a source includes the text of a precompiled header, which comes last."""
+    """Make the options with which a source includes the text of a precompiled header, which comes last."""
     words = without_wrappers(maker.arguments)
     if "-fpch-codegen" in words:
         raise ValueError(
@@ -195,7 +195,7 @@ def _option(name: str, value: str) -> Option:
 
 
 def _key(unit: Option, command: CompileCommand) -> tuple[str, str]:
-    """A key that is the same for all spellings of an option."""
+    """Make a key that is the same for all spellings of an option."""
     value = unit.values[0]
     if unit.name in _TEXTS:
         return unit.name, value

@@ -176,7 +176,7 @@ def path_of(unit: Option) -> Option | None:
 
 
 def front_end_paths(words: tuple[str, ...]) -> Iterator[Option]:
-    """The options of a command that only the front end reads, those passed by ``-Xclang`` last, as ``-cc1`` gets them.
+    """Yield the options of a command that only the front end reads, those of ``-Xclang`` last, as ``-cc1`` gets them.
 
     Raises:
         ValueError: as :func:`path_of` does.

@@ -10,7 +10,7 @@ from pathlib import Path
 from mlgokit.compiler.options.parse import Option, spell_options
 from mlgokit.compiler.options.safety import check_command_line, check_front_end
 from mlgokit.compiler.outcome import first_error
-from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import front_end_environment
 from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, options_for_source, read_dry_run
@@ -54,7 +54,7 @@ class DryRun:
 
 
 def dry_run_key(options: BuildOptions) -> tuple[object, ...]:
-    """The options that the driver's answer depends on; commands with equal keys need one dry run."""
+    """Make a key of the options that the driver's answer depends on; commands with equal keys need one dry run."""
     return options.directory, options.driver, options.essential, options.language, options.named
 
 
@@ -63,12 +63,12 @@ def dry_runs(
 ) -> dict[tuple[object, ...], DryRun]:
     """Run the driver once for each distinct key."""
     distinct = {dry_run_key(item): item for item in options}
-    results = in_order(functools.partial(_dry_run, toolchain), distinct.values(), workers=workers)
+    results = map_in_order(functools.partial(_dry_run, toolchain), distinct.values(), workers=workers)
     return dict(zip(distinct, results, strict=True))
 
 
 def driver_path(toolchain: Toolchain, name: str) -> str:
-    """The driver of a toolchain, ``clang`` or ``clang++``."""
+    """Return the path of a toolchain's driver ``clang`` or ``clang++``."""
     return str(toolchain.clangxx if name == "clang++" else toolchain.clang)
 
 
@@ -99,7 +99,7 @@ def _dry_run(toolchain: Toolchain, options: BuildOptions) -> DryRun:
 
 
 def _rejected_options(stderr: str, options: Sequence[Option]) -> tuple[Option, ...]:
-    """The options that the driver complains about, with their values."""
+    """Find the options that the driver complains about, with their values."""
     named = set(_UNKNOWN.findall(stderr))
     unfit = _UNFIT.findall(stderr)
     return tuple(

@@ -72,7 +72,7 @@ def read_link_command(path: Path) -> list[str]:
 
 
 def split_link_command(text: str) -> list[str]:
-    """The words of a link command, without launchers before the compiler or linker and without what follows ``&&``.
+    """Find the words of a link command, without launchers before the compiler or linker and what follows ``&&``.
 
     Of several commands, as ``ninja -t commands`` prints them, this is the last one that links.
 
@@ -182,7 +182,9 @@ def parse_override(words: Sequence[str], *, where: str) -> Words:
 
 
 def _driver_fact(option: Option, unit: Option) -> dict[str, str] | None:
-    """What a driver option sets: level, relocation model or target; ``None`` for any other option.
+    """Find what a driver option sets: level, relocation model or target.
+
+    Empty for an option that means nothing to the compilation of bitcode, ``None`` for one that is not the driver's.
 
     Args:
         option: the option as ``clang -cc1`` parses it.
@@ -234,7 +236,7 @@ def fill_override(folder: Path, options: Sequence[str]) -> None:
 
 
 def _commands(words: Sequence[str]) -> Iterator[list[str]]:
-    """The commands of a shell line; after a lone ``--``, the command that a launcher runs."""
+    """Split a shell line into commands; what follows a lone ``--`` is the command that a launcher runs."""
     command: list[str] = []
     for word in words:
         if word in {"&&", ";", "||", "|", "--"}:
@@ -251,7 +253,7 @@ def _is_tool(word: str) -> bool:
 
 
 def _expand(words: Sequence[str], folder: Path | None) -> list[str]:
-    """The words with response files expanded; one that is missing is dropped, since it most likely held inputs."""
+    """Expand response files among words; one that is missing is dropped, since it most likely held inputs."""
     if folder is None:
         return [word for word in words if not word.startswith("@")]
     try:
@@ -264,7 +266,7 @@ def _expand(words: Sequence[str], folder: Path | None) -> list[str]:
 
 
 def _without_inputs(words: Iterable[str]) -> Iterator[str]:
-    """A driver's options, without inputs, libraries and accelerators: inputs may no longer exist."""
+    """Yield a driver's options, without inputs, libraries and accelerators: inputs may no longer exist."""
     rest = iter(words)
     for word in rest:
         if word in _DRIVER_WITH_VALUE:
