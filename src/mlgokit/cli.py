@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
-    """Carry one command out, as ``run_command(Train(corpus=Path("corpus")))`` does what ``mlgokit train`` does.
+    """Run one command: ``run_command(Train(corpus=Path("corpus")))`` does what ``mlgokit train`` does.
 
     Args:
         configuration: the command's, such as :class:`~mlgokit.Train` or :class:`~mlgokit.Tune`.
@@ -68,7 +68,7 @@ def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
 
 
 def _check_outputs(command: Command, configuration: Any) -> None:
-    """Refuse what could not be written after the work."""
+    """Check before the work that a command's files, folders and plugin can be written after it."""
     from mlgokit.compiler.plugin_name import check_plugin_output
     from mlgokit.files import check_writable
 
@@ -93,11 +93,11 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
             code = _carry_out(configuration, as_json=as_json)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        text = _with_remedy(configuration, "finished work is kept; run the same command again to resume")
+        text = _add_continue(configuration, "finished work is kept; run the same command again to resume")
         errors.print(f"mlgokit: interrupted; {text}")
         return INTERRUPTED
     except MlgokitError as error:
-        return _fail(errors, _with_remedy(configuration, str(error)), error.exit_code)
+        return _fail(errors, _add_continue(configuration, str(error)), error.exit_code)
     except BrokenPipeError:
         return _silence_output()
     except RecursionError:
@@ -107,7 +107,7 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
         sentence = _shortage(error)
         if not sentence:
             raise
-        return _fail(errors, _with_remedy(configuration, sentence), StorageError.exit_code)
+        return _fail(errors, _add_continue(configuration, sentence), StorageError.exit_code)
     return code
 
 
@@ -117,7 +117,7 @@ def _fail(errors: "Console", sentence: str, code: int) -> int:
 
 
 def _shortage(error: OSError | MemoryError | RuntimeError) -> str:
-    """Write the sentence about what this machine or its disk did not give; empty if that is not what happened."""
+    """Describe what the machine ran out of, such as memory or disk space; empty if the error has another cause."""
     again = f"then {_AGAIN}"
     if isinstance(error, OSError):
         number = error.errno
@@ -135,7 +135,7 @@ def _shortage(error: OSError | MemoryError | RuntimeError) -> str:
     )
 
 
-def _with_remedy(configuration: Any, sentence: str) -> str:
+def _add_continue(configuration: Any, sentence: str) -> str:
     """Put ``--continue`` into the remedy of an error, for commands that resume only with it."""
     return sentence if getattr(configuration, "go_on", True) else sentence.replace(_AGAIN, f"{_AGAIN} with --continue")
 
@@ -154,11 +154,11 @@ def _parse(words: Sequence[str]) -> Any:
         _end(*answer)
     if call.wants("--help-all"):
         return _ask_tyro([*call.named, "--help"], [call.name])
-    rest = _with_settings(call.name, call.rest) if call.name in ("tune", "check") else call.rest
+    rest = _add_project_settings(call.name, call.rest) if call.name in ("tune", "check") else call.rest
     return _ask_tyro([*call.flags, *call.named, *rest], [call.name])
 
 
-def _with_settings(name: str, words: Sequence[str]) -> Sequence[str]:
+def _add_project_settings(name: str, words: Sequence[str]) -> Sequence[str]:
     """Add the words of the project's settings to those of a call, and say what was added."""
     from mlgokit.commands.settings import add_settings, find_settings, say_settings
 

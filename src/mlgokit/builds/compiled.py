@@ -129,6 +129,7 @@ def _compile(
     of_build = {build: modules_of_variant(modules, side) for build, side in variants.both.items()}
 
     def compile_one(task: tuple[int, str]) -> Compilation:
+        """Compile one module of one build, or measure its object if an earlier call kept it."""
         index, build = task
         side, target = variants.both[build], objects[build][index]
         if target.exists():
@@ -191,6 +192,7 @@ def _compile_with_bitcode(
     compiled = [module for module in modules if not (lto or {}).get(module.name)]
 
     def give_bitcode(_objects: Collection[str], _report: Report) -> PairBitcode:
+        """Return the modules that were compiled, whatever objects are asked about."""
         return PairBitcode(modules=compiled, compiler=clang)
 
     return dataclasses.replace(pair, bitcode=give_bitcode)

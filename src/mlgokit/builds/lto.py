@@ -129,7 +129,8 @@ class CompileSteps:
         # Objects keep their names, by which libraries know them.
         paths = {one.name: folder / str(index) / Path(one.name).name for index, one in enumerate(self.modules)}
 
-        def work(module: Module) -> str:
+        def compile_step(module: Module) -> str:
+            """Run the compile step of a module; return an error, or an empty string."""
             path = paths[module.name]
             with writing(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +138,7 @@ class CompileSteps:
             return "" if done.status is CompileStatus.OK else f"{module.name}: {done.reason}"
 
         label = "compile steps of the link"
-        failed = parallel(work, self.modules, workers=self.compiler, report=self.report, label=label)
+        failed = parallel(compile_step, self.modules, workers=self.compiler, report=self.report, label=label)
         if reason := next((one for one in failed if one), ""):
             raise ToolError(f"tune: expected the compile steps before the link to succeed, found {reason}; see --llvm")
         return paths
@@ -537,6 +538,7 @@ def _check_level(database: Path) -> None:
 
 
 def _module(made: _OriginalLink, name: str, bitcode: Path, words: tuple[str, ...], language: str) -> Module:
+    """Make a module of a link, or of one of its ThinLTO back ends; ``words`` are the linker's."""
     return Module(
         name=name,
         project=made.project,

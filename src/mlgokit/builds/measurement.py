@@ -211,6 +211,7 @@ def link_build(
     links: dict[str, Linked] = {}
 
     def link_program(program: str) -> Linked:
+        """Link a program, or reuse the image of the earlier build if it has the same objects."""
         plan, folder = how.plans[program], places[program]
         needed = how.linked_modules({program})
         if earlier is not None and all(earlier.objects.get(name) == objects.get(name) for name in needed):
@@ -365,6 +366,7 @@ def compare(
         )
 
     def measure_build(side: int) -> float | str:
+        """Measure the first build (0) or the second (1); return its number, or why there is none."""
         found = measure(how, (before, after)[side])
         return found.reason if found.value is None else found.value
 

@@ -64,7 +64,7 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
 
 
 def threads_for(compilers: int) -> int:
-    """Compute the threads of a worker that runs ``compilers`` at once; the others prepare the next compilations.
+    """Compute the threads of a worker: one for each of the ``compilers`` at once, some more for what comes next.
 
     Example:
         >>> threads_for(2), threads_for(64)

@@ -243,7 +243,7 @@ class Link:
         return {worker for worker, since in self._suspects.items() if now - since < SUSPECT_SECONDS}
 
     def _send_files(self, worker: str, parcel: Parcel, digests: tuple[str, ...]) -> None:
-        """Send files to a worker, one thread at a time; what is still missing shows at the next attempt."""
+        """Send files to a worker, one thread at a time; if that fails, the worker asks for them again."""
         with self._lock:
             sending = self._sending.setdefault(worker, threading.Lock())
         with sending:

@@ -59,14 +59,15 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
     """
     configured: list[Path] = []
 
-    def left_out(place: str, names: list[str]) -> set[str]:
+    def select_ignored(place: str, names: list[str]) -> set[str]:
+        """Select the names in a folder that are not copied, and note which of them were configured."""
         ours, found = _select_left_out(Path(place), names, without)
         configured.extend(Path(place, name).relative_to(folder) for name in sorted(found))
         return found | ours
 
     with writing(target):
         try:
-            shutil.copytree(folder, target, symlinks=True, ignore=left_out)
+            shutil.copytree(folder, target, symlinks=True, ignore=select_ignored)
         except shutil.Error as error:
             raise UsageError(
                 f"{folder}: expected a folder that can be copied, found: {error.args[0][0][2]}; "
@@ -80,6 +81,7 @@ def is_copy(folder: Path, copy: Path, *, without: Path | None = None) -> bool:
     compared = filecmp.dircmp(folder, copy, ignore=[], hide=[])
 
     def is_same(place: Path, one: filecmp.dircmp[str]) -> bool:
+        """Whether a folder and the folders below it equal their copies, apart from what is not copied."""
         ours, configured = _select_left_out(place, one.left_only, without)
         return not (one.right_only or one.diff_files or set(one.left_only) - ours - configured) and all(
             is_same(place / name, below) for name, below in one.subdirs.items()

@@ -135,6 +135,7 @@ def decode_decisions(
     count = log.observation_count
 
     def column(name: str) -> Ints | None:
+        """Return a column of the log; ``None`` if the log lacks it."""
         return columns[name].reshape(count).astype(np.int64) if name in columns else None
 
     inlined = columns["inlining_decision"].reshape(count) != 0

@@ -299,7 +299,8 @@ def _compile(
         only_object = record is None and (use is None or not use.logs)
         named = [path for path in (module.bitcode, module.thinlto_index, plugin) if path is not None]
 
-        def inside(limits: Limits, writable: Path) -> tuple[str, ...]:
+        def sandbox_words(limits: Limits, writable: Path) -> tuple[str, ...]:
+            """Make the words that start the compiler in the sandbox; empty without one."""
             program = compiler.toolchain.clang
             return () if box is None else box(limits, program=program, writable=writable, readable=named)
 
@@ -319,7 +320,7 @@ def _compile(
                 output=output,
                 timeout_seconds=timeout_seconds,
                 limits=limits,
-                inside=inside(limits, folder if box is None else box.scratch),
+                inside=sandbox_words(limits, folder if box is None else box.scratch),
                 folder=None if box is None else folder,
                 cwd=module.link_folder,
             )
@@ -334,7 +335,7 @@ def _compile(
                 env=environment | settings,
                 cwd=module.link_folder,
                 limits=limits,
-                inside=inside(limits, folder),
+                inside=sandbox_words(limits, folder),
             )
         take_object(module, output)
         failed = describe_failure(done, output, timeout_seconds)

@@ -110,7 +110,8 @@ def split_response(text: str) -> list[str]:
     piece = re.compile(r"""\\(.)|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
     escaped = re.compile(r"\\(.)", re.DOTALL)
 
-    def plain(piece: re.Match[str]) -> str:
+    def unquote(piece: re.Match[str]) -> str:
+        """Remove the quotes or the backslash of a part of a word."""
         return piece[1] or escaped.sub(r"\1", piece[2] or piece[3] or "")
 
     words: list[str] = []
@@ -122,7 +123,7 @@ def split_response(text: str) -> list[str]:
         found = word.match(text, position)
         if found is None or (found.end() < len(text) and text[found.end()] in "\"'"):
             raise ValueError(f"expected quotations that end, found {text[position : position + 40]!r}")
-        words.append(piece.sub(plain, found[0]))
+        words.append(piece.sub(unquote, found[0]))
         position = found.end()
     return words
 

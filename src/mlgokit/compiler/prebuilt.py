@@ -34,14 +34,15 @@ _OTHER_SYSTEMS = ("android", "musl", "gnux32")
 def plugin_sources() -> dict[str, bytes]:
     """Read all sources of the plugin, by path in its folder."""
 
-    def below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    def read_below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Read the sources in a folder and below it; ``prefix`` is its path."""
         for entry in folder.iterdir():
             if entry.is_dir():
-                yield from below(entry, f"{prefix}{entry.name}/")
+                yield from read_below(entry, f"{prefix}{entry.name}/")
             elif entry.name.endswith((".cpp", ".h")):
                 yield prefix + entry.name, entry.read_bytes()
 
-    return dict(sorted(below(resources.files("mlgokit") / "plugin", "")))
+    return dict(sorted(read_below(resources.files("mlgokit") / "plugin", "")))
 
 
 def plugin_units(sources: Mapping[str, bytes]) -> list[str]:

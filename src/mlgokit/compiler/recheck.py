@@ -32,11 +32,11 @@ class Recheck:
     share: float
     seed: int
 
-    def draws(self, what: str) -> bool:
-        """Whether the result with this key is compiled again."""
+    def draws(self, key: str) -> bool:
+        """Whether the result with a key is compiled again, drawn by a hash of the key."""
         if not 0 < self.share < 1:
             return self.share >= 1
-        number = int.from_bytes(hashlib.sha256(f"{self.seed} {what}".encode()).digest()[:8], "big")
+        number = int.from_bytes(hashlib.sha256(f"{self.seed} {key}".encode()).digest()[:8], "big")
         return number < self.share * 2**64
 
 

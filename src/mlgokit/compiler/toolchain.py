@@ -343,26 +343,27 @@ def _inspect_folder(program: Path, folders: Sequence[Path]) -> Toolchain | Unusa
     clang = resolved if resolved.name.startswith("clang") else program.absolute()
     nearby = tuple(dict.fromkeys((clang.parent, program.absolute().parent, *folders)))
 
-    def tool(name: str, places: Sequence[Path] = nearby) -> Path | None:
+    def find_program(name: str, places: Sequence[Path] = nearby) -> Path | None:
+        """Find a program of the compiler's major in these folders."""
         candidates = (folder / word for folder in places for word in (f"{name}-{printed.major}", name))
         return next(
             (path for path in candidates if path.exists() and program_version(path).major == printed.major), None
         )
 
-    clangxx = tool("clang++")
+    clangxx = find_program("clang++")
     if clangxx is None:
         return UnusableProgram(path=program, reason=f"no clang++ of major {printed.major} with it")
     # Only of this very installation: headers of another build of the same major need not fit the compiler.
-    llvm_config = tool("llvm-config", (clang.parent,))
+    llvm_config = find_program("llvm-config", (clang.parent,))
     include_dir, library_dir = _find_folders(llvm_config, clang.parent.parent, printed.major)
     return Toolchain(
         major=printed.major,
         version=printed.version,
         clang=clang,
         clangxx=clangxx,
-        opt=tool("opt"),
-        llc=tool("llc"),
-        lld=tool("ld.lld"),
+        opt=find_program("opt"),
+        llc=find_program("llc"),
+        lld=find_program("ld.lld"),
         llvm_config=llvm_config,
         include_dir=include_dir,
         library_dir=library_dir,

@@ -298,6 +298,7 @@ def _read_calls(log: Path) -> list[WrappedCall]:
 
 
 def _source_text(facts: dict[str, Any]) -> SourceText:
+    """Decode the record of a source's preprocessed text."""
     return SourceText(
         text=Path(facts["text"]) if facts["text"] else None,
         reason=facts["reason"],

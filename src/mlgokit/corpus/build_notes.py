@@ -94,7 +94,7 @@ class BuildOptionCounts:
         return BuildOptionCounts(commands=self.commands, kept={**self.kept, **in_objects})
 
     def sentences(self) -> tuple[str, ...]:
-        """The notes on the build, and a sentence for each option that was left out or kept, at most ``_MOST``.
+        """List the notes on the build, and a sentence for each option that was left out or kept, at most ``_MOST``.
 
         Example:
             >>> BuildOptionCounts(commands=3, left_out={"-fwhole-program-vtables": 2}).sentences()

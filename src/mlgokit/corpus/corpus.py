@@ -223,10 +223,11 @@ def _make_project_of(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Ca
     build = next(iter(known)) if len(known) == 1 else default_project(folder)
 
     @functools.cache
-    def of_folder(first: str) -> str:
+    def name_project(first: str) -> str:
+        """Name the project of modules by the first folder of their names: that folder if it was a corpus or project."""
         return first if first in known or (folder / first / DESCRIPTION_NAME).is_file() else build
 
-    return lambda name: of_folder(name.split("/", maxsplit=1)[0])
+    return lambda name: name_project(name.split("/", maxsplit=1)[0])
 
 
 def load_measurable(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:

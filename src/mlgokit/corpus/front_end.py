@@ -176,12 +176,13 @@ def make_corpus(
         corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
     ):
 
-        def work(job: FrontEndJob) -> Module | ModuleFailure:
+        def make_module(job: FrontEndJob) -> Module | ModuleFailure:
+            """Make or reuse the module of a job, and keep it in ``made``."""
             made[job.name] = make(job)
             return made[job.name]
 
         room = None if limits is None else limits.room
-        write_outcomes(writer, work, jobs, workers=workers, report=report, total=len(jobs), room=room)
+        write_outcomes(writer, make_module, jobs, workers=workers, report=report, total=len(jobs), room=room)
         outcomes = [made[job.name] for job in jobs]
         failed = tuple(outcome for outcome in outcomes if isinstance(outcome, ModuleFailure))
         if not writer.modules:

@@ -102,7 +102,7 @@ def with_profiles(words: Sequence[str], place: Callable[[Option], str | None]) -
 
 
 def counts_by_front_end(path: Path) -> bool:
-    """Whether the front end inserted a profile's counters, and so reads it: its counts are then in the bitcode."""
+    """Whether the front end inserted a profile's counters; then it reads the profile, and bitcode has the counts."""
     with contextlib.suppress(InputError, OSError), open_untrusted(path, "") as descriptor:
         head = read_bytes(descriptor, 0, 16)
         return head.startswith(_INDEXED) and not int.from_bytes(head[8:], "little") & _BY_IR

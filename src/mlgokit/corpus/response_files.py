@@ -74,6 +74,7 @@ def expand_response_files(
 
 
 def _read(descriptor: int, most: int) -> bytes:
+    """Read at most ``most`` bytes of an open file."""
     parts: list[bytes] = []
     while most > 0 and (part := os.read(descriptor, min(most, 1 << 20))):
         parts.append(part)

@@ -111,6 +111,7 @@ def objects_of_build(folder: Path) -> Reference:
     """
 
     def find(module: Module, _: Path) -> Path | str:
+        """Find the build's object of a module, or say that there is none."""
         name = PurePosixPath(module.name)
         for path in (folder / name, folder.joinpath(*name.parts[1:])):
             if path.is_file() and not _is_bitcode(path):
@@ -132,6 +133,7 @@ def compile_in_one_step(jobs: Iterable[FrontEndJob], *, timeout_seconds: float =
     by_name = {job.name: job for job in jobs}
 
     def build(module: Module, folder: Path) -> Path | str:
+        """Compile a module's source to an object in a folder; return its path, or why there is none."""
         job = by_name.get(module.name)
         if job is None:
             return "expected the build's command for it, found none; give the database that the corpus was made from"

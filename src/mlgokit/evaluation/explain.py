@@ -228,15 +228,16 @@ def _call_sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int
     heuristic = [None] * len(judged) if judged.heuristic is None else judged.heuristic.tolist()
     by_table = [False] * len(judged) if judged.by_table is None else judged.by_table.tolist()
 
-    def named(number: int) -> str:
+    def name_of(number: int) -> str:
+        """Look up the name of a function by its id; the id in hexadecimal if the name is not known."""
         return known.get(number, f"function {number & (2**64 - 1):#018x}")
 
     asked = zip(judged.sites.tolist(), judged.caller.tolist(), judged.callee.tolist(), strict=True)
     found = [
         ExplainedSite(
             site=f"{site:#018x}",
-            caller=named(caller),
-            callee=named(callee),
+            caller=name_of(caller),
+            callee=name_of(callee),
             plain=before.get(site),
             heuristic=default,
             decided=decided,
@@ -251,8 +252,8 @@ def _call_sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int
     return found + [
         ExplainedSite(
             site=f"{site:#018x}",
-            caller=named(caller),
-            callee=named(callee),
+            caller=name_of(caller),
+            callee=name_of(callee),
             plain=decided,
             heuristic=None,
             decided=None,
@@ -401,7 +402,7 @@ def _transitive_callers(start: set[str], above: dict[str, set[str]]) -> set[str]
 
 
 def _keep_differences(lines: Sequence[TreeLine]) -> list[TreeLine]:
-    """Keep the lines that are differences or have one below; the rest calls functions that are listed elsewhere."""
+    """Keep the lines that are differences or have one below; the calls below other lines are listed elsewhere."""
     kept: list[TreeLine] = []
     wanted = -1
     for one in reversed(lines):

@@ -79,6 +79,7 @@ def compare_program(
         tasks = [(build, index) for build in ("before", "after") for index in range(len(jobs))]
 
         def compile_one(task: tuple[str, int]) -> ObjectSizes:
+            """Compile one source for the build before or after, which loads the plugin, and measure the object."""
             build, index = task
             output = folder / f"{index}.{build}.o"
             clang, *options = jobs[index].front_end

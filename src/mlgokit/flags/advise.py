@@ -65,7 +65,7 @@ class Search:
 def search_flags(
     trials: Trials, options: AdviceOptions, *, build: tuple[str, ...], whole_seconds: float, report: Report
 ) -> Search:
-    """Try the flags of ``trials`` on its build, each alone and then those that pay together.
+    """Try the flags of ``trials`` on its build, first each alone, and then those that save bytes together.
 
     Args:
         trials: the build and the flags to try.
@@ -110,7 +110,7 @@ def search_flags(
 
 
 def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Report) -> FlagAdvice:
-    """Find the flags of the list that make a recorded build smaller, and say how to add them.
+    """Find the flags of :data:`FLAGS` that make a recorded build smaller, and say how to add them.
 
     Raises:
         InputError: a trial in the folder is damaged.

@@ -209,7 +209,7 @@ class CargoTrials:
 def advise_cargo(
     commands: CargoCommands, options: AdviceOptions, *, compressor: Compressor | None, report: Report
 ) -> FlagAdvice:
-    """Find the flags of the list for Rust that make a cargo build smaller, and say how to add them.
+    """Find the flags of :data:`RUST_FLAGS` that make a cargo build smaller, and say how to add them.
 
     Raises:
         InputError: a trial in the folder is damaged.

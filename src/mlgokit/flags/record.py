@@ -41,7 +41,7 @@ class Trial:
 
     @property
     def works(self) -> bool:
-        """Whether it builds, and no test fails."""
+        """Whether the build succeeds with the flags, and no test fails."""
         return not self.reason and not self.tests
 
     def count(self, counts: Counts) -> int:

@@ -224,6 +224,7 @@ def _group_options(options: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _language(path: Path, call: WrappedCall) -> str:
+    """Find the language as which a call compiles a source; standard input is C unless the compiler is for C++."""
     if "++" in call.name:
         return "c++"
     return "c" if path.suffix in {".c", ".i"} or path.name == "-" else "c++"

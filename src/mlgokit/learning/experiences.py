@@ -128,7 +128,8 @@ def compile_proposals(
             for number, proposal in enumerate(proposals)
         ]
 
-        def work(item: _Item) -> Compilation:
+        def compile_item(item: _Item) -> Compilation:
+            """Compile a proposal on one of its modules; if it explores by independent moves, draw flips of the base."""
             proposal = proposals[item.proposal]
             base = bases.run(proposal, item)
             given = proposal.forced[item.position] if proposal.forced else None
@@ -146,7 +147,7 @@ def compile_proposals(
                 flips=None if given is None or base is None else find_flipped_keys(base.decisions, given),
             )
 
-        runs = _compile_all(work, items, proposals, bases, report=report, label=label)
+        runs = _compile_all(compile_item, items, proposals, bases, report=report, label=label)
     worked = [item for item in items if item in runs and runs[item].ok and runs[item].decision_count]
     distinct = _drop_repeats(worked, runs, drawn)
     failures = Counter(run.reason or run.status.value for run in runs.values() if not run.ok)
@@ -168,7 +169,7 @@ def _draw_flips(proposal: Proposal, item: _Item, base: Compilation, bases: "_Bas
 
 
 def _compile_all(
-    work: Callable[[_Item], Compilation],
+    compile_item: Callable[[_Item], Compilation],
     items: Sequence[_Item],
     proposals: Sequence[Proposal],
     bases: "_Bases",
@@ -176,28 +177,30 @@ def _compile_all(
     report: Report,
     label: str,
 ) -> dict[_Item, Compilation]:
-    """Run ``work`` on all items, except those whose base failed; compilations that are bases are added to ``bases``."""
+    """Compile all items, except those whose base failed; compilations that are bases are added to ``bases``."""
     compiler = bases.baselines.compiler
     finished: list[_Item] = []
     waits = [_needs_base(proposals[item.proposal]) for item in items]
 
-    def work_row(row: Sequence[int]) -> dict[_Item, Compilation]:
+    def compile_row(row: Sequence[int]) -> dict[_Item, Compilation]:
+        """Compile the items at these positions one after the other, except those whose base failed."""
         done: dict[_Item, Compilation] = {}
         for position in row:
             item = items[position]
             if not waits[position] or _can_be_made(proposals[item.proposal], item, bases):
-                done[item] = work(item)
+                done[item] = compile_item(item)
                 if done[item].ok and not waits[position]:
                     bases.runs[item.proposal, item.index] = done[item]
             finished.append(item)
         return done
 
     def report_current(_done: int, _total: int, text: str) -> None:
+        """Report the number of items that are done, in place of that of rows."""
         report(len(finished), len(items), text)
 
     runs: dict[_Item, Compilation] = {}
     for rows in group_into_rows([item.index for item in items], waits, workers=count_of(compiler)):
-        for done in parallel(work_row, rows, workers=compiler, report=report_current, label=label):
+        for done in parallel(compile_row, rows, workers=compiler, report=report_current, label=label):
             runs |= done
     return runs
 
@@ -253,7 +256,7 @@ def _drop_repeats(items: Sequence[_Item], runs: Mapping[_Item, Compilation], dra
 
 
 def _needs_base(proposal: Proposal) -> bool:
-    """Whether a base must be compiled first, to see which forced decisions are flips of it."""
+    """Whether a base must be compiled first, whose decisions the forced or drawn ones flip."""
     return proposal.base is not None and bool(proposal.forced or proposal.independent)
 
 

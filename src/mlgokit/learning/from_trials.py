@@ -121,7 +121,7 @@ class Trials(Protocol):
         ...
 
     def training_modules(self, state: State, turn: int) -> int:
-        """The number of modules whose functions the policy is fitted on."""
+        """Count the modules whose functions the policy is fitted on."""
         ...
 
 

@@ -126,7 +126,7 @@ def try_ranges(
     for index, policy in enumerate(policies):
         by_cost.setdefault(policy.csr_first_time_cost, []).append(index)
     parts = [
-        _try_at_csr_cost(compiler, _with_csr_cost(module, cost), problem, keys, [policies[index] for index in indices])
+        _try_at_csr_cost(compiler, _set_csr_cost(module, cost), problem, keys, [policies[index] for index in indices])
         for cost, indices in by_cost.items()
     ]
     measured: dict[int, Floats] = {}
@@ -139,7 +139,7 @@ def try_ranges(
     return RangeTrials(measured=measured, user_seconds=sum(part.user_seconds for part in parts))
 
 
-def _with_csr_cost(module: Module, cost: int) -> Module:
+def _set_csr_cost(module: Module, cost: int) -> Module:
     """Set LLVM's option for the first-time cost of callee-saved registers; 0 leaves LLVM's default."""
     option = ("-mllvm", f"-regalloc-csr-first-time-cost={cost}") if cost else ()
     return dataclasses.replace(module, command_line=(*module.command_line, *option))

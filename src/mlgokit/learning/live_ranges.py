@@ -141,6 +141,7 @@ class RangeLearning:
         del state
 
         def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
+            """Measure functions under LLVM's heuristic and under the policy; a failed trial counts as a larger cost."""
             trials = try_ranges(self.training.compiler, module, self.training.problem, keys, [policy])
             measured = np.array(list(trials.measured.values())).reshape(-1, 2, len(MEASURES))
             before, after = measured.swapaxes(0, 1)

@@ -216,6 +216,7 @@ class RolloutRun:
         ends += [config.compilations] if config.compilations is not None else []
 
         def report(done: int, _total: int, text: str) -> None:
+            """Report compilations of this turn as part of those of all turns; a total of -1 is not known."""
             total = max(min(ends), counters.compilations + asked) if ends else -1
             # Reports of single compilations come without the title.
             self.training.report(counters.compilations + done, total, text if " · " in text else title)

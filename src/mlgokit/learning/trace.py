@@ -148,7 +148,8 @@ def trace_modules(
     request = CompileRequest(use=use, keep="none", regalloc=regalloc)
     plain = CompileRequest(keep="none", regalloc=regalloc)
 
-    def work(module: Module) -> ModuleTrace:
+    def trace_module(module: Module) -> ModuleTrace:
+        """Compile a module under the policy, and then under the heuristic; compare their scores."""
         log = folder / f"{module.name}.log"
         run = compiler.compile(module, replace(request, keep_logs={problem.name: log}))
         base = run if policy == HEURISTIC or not run.ok else compiler.compile(module, plain)
@@ -159,7 +160,7 @@ def trace_modules(
         masked = count_masked_defaults(log, problem) if problem.mask is not None and run.decision_count else 0
         return ModuleTrace(module=module, run=run, status=run.status, reason="", scores=scores, masked_defaults=masked)
 
-    return parallel(work, modules, workers=compiler, report=report, label="trace")
+    return parallel(trace_module, modules, workers=compiler, report=report, label="trace")
 
 
 def count_masked_defaults(path: Path, problem: Problem) -> int:

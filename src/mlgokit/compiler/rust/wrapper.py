@@ -49,7 +49,7 @@ def codegen_option(words: Sequence[str], name: str) -> str | None:
 
 
 def option_value(words: Sequence[str], option: str) -> str:
-    """Find the value of the last such option; empty without one.
+    """Find the value of the last ``option`` among words; empty without one.
 
     Example:
         >>> option_value(["rustc", "--crate-name", "toy", "--crate-type=bin"], "--crate-type")

@@ -49,13 +49,14 @@ class CommandFilter:
         """
         include, exclude = _pattern("include", self.include), _pattern("exclude", self.exclude)
 
-        def wanted(command: CompileCommand) -> bool:
+        def is_wanted(command: CompileCommand) -> bool:
+            """Whether the path of a command's source has a match of ``include`` and none of ``exclude``."""
             path = str(command.file)
             return (include is None or include.search(path) is not None) and (
                 exclude is None or exclude.search(path) is None
             )
 
-        return wanted
+        return is_wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,7 +197,8 @@ def import_commands(
             corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
         ):
 
-            def outcome(job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
+            def make_module(job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
+                """Make the module of a job, and note its level and how well its profile fits; pass a failure on."""
                 done = job if isinstance(job, ModuleFailure) else make(job)
                 if isinstance(done, Module) and (fit := fit_of(done)) is not None:
                     fits.append(fit)
@@ -207,7 +208,7 @@ def import_commands(
 
             jobs = _jobs(request, reading, plan)
             room = None if limits is None else limits.room
-            write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources, room=room)
+            write_outcomes(writer, make_module, jobs, workers=workers, report=report, total=plan.sources, room=room)
         counts = dataclasses.replace(_option_counts(reading), notes=_notes(reading, toolchain))
         write_options(corpus_folder, counts)
         return ImportedCommands(
@@ -316,6 +317,7 @@ def _add_option_counts(reading: SourceReading, source: BuildSource, unknown: Seq
 
 
 def _option_counts(reading: SourceReading) -> BuildOptionCounts:
+    """Make the counts of options of all sources that were read, the most frequent first."""
     return BuildOptionCounts(
         commands=reading.commands,
         left_out=dict(reading.dropped.most_common()),
@@ -353,9 +355,11 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
     relative = os.path.relpath(source.file, request.root)
 
     def place(option: Option) -> str:
+        """Copy the profile that an option names into the corpus; return its path there."""
         return plan.profile(option, options.directory)
 
     def absolute(option: Option) -> str:
+        """Copy the profile that an option names into the corpus; return its whole path."""
         return str(plan.folder / place(option))
 
     # A profile by the front end's counters names local functions with the file in front.

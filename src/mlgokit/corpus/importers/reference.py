@@ -57,6 +57,7 @@ def build_reference(
     read = functools.partial(front_end_call, level=level, headers=request.headers, as_text=False)
 
     def build(module: Module, folder: Path) -> Path | str:
+        """Compile a module's reference object into a folder; return its path, or why there is none."""
         command = commands.get(module.name)
         if command is None:
             return "expected the build's command for it, found none; give the database that the corpus was made from"
@@ -112,6 +113,7 @@ def _run(
         raise ValueError(dry.reason)
 
     def place(option: Option) -> str:
+        """Find the profile that an option names, where the build has it."""
         return profile_of(option, command.directory)
 
     argv = Cc1Line(

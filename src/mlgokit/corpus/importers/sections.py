@@ -328,4 +328,5 @@ def _coff_name(field: bytes, strings: bytes) -> bytes:
 
 
 def _number(data: bytes, offset: int, size: int, order: str = "little") -> int:
+    """Read an unsigned integer of ``size`` bytes in byte order ``little`` or ``big``."""
     return int.from_bytes(data[offset : offset + size], "big" if order == "big" else "little")
