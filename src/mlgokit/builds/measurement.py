@@ -68,9 +68,14 @@ class Measure:
     def linked_modules(self, programs: Collection[str] | None = None) -> set[str]:
         """List the modules of all programs, or of the named ones, and of the shared libraries that these link."""
         wanted = self.plans if programs is None else programs
-        return {name for program in wanted for one in self._with_shared(program) for name in self.plans[one].modules}
+        return {
+            name
+            for program in wanted
+            for one in self._add_shared_libraries(program)
+            for name in self.plans[one].modules
+        }
 
-    def _with_shared(self, program: str) -> set[str]:
+    def _add_shared_libraries(self, program: str) -> set[str]:
         """List a program and the shared libraries of the build that it links, directly or through others."""
         found, left = set[str](), [program]
         while left:
@@ -86,7 +91,7 @@ class Measure:
         left = set(self.plans)
         while left:
             # Links that need each other, which a build cannot make either, are left to fail together.
-            ready = [name for name in self.plans if name in left and self._with_shared(name) & left == {name}]
+            ready = [name for name in self.plans if name in left and self._add_shared_libraries(name) & left == {name}]
             found.append(ready or [name for name in self.plans if name in left])
             left.difference_update(found[-1])
         return found

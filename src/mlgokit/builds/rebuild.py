@@ -87,14 +87,14 @@ class Rebuilder:
             ToolError: a command cannot be started.
         """
         if whole:
-            return self._build(self._copies / "source", 0, added, name)
+            return self._build(self._copies_folder / "source", 0, added, name)
         start = self.start or self._configure()
         for base in self.bases:
             if base.options == added.compile and (done := self._link(base, added, name)) is not None:
                 return done
         done = self._build(start, self.configured, added, name)
         if not done.reason:
-            kept = self._copies / ("compiled" if added.compile else "plain")
+            kept = self._copies_folder / ("compiled" if added.compile else "plain")
             self.bases = [base for base in self.bases if base.tree != kept]
             _copy(self.recorded.tree, kept)
             self.bases.append(_Base(options=added.compile, tree=kept, seconds=done.compile_seconds))
@@ -110,20 +110,20 @@ class Rebuilder:
         return run_step(self.recorded.site, "test", name, added).reason
 
     @property
-    def _copies(self) -> Path:
+    def _copies_folder(self) -> Path:
         return copies_of(self.recorded.tree)
 
     def _configure(self) -> Path:
         """Find the leading commands that compile nothing of the build, and keep the tree that they leave."""
         tree, commands = self.recorded.tree, self.recorded.site.commands.build
-        self.start = self._copies / "source"
+        self.start = self._copies_folder / "source"
         _copy(self.start, tree)
         for count in range(1, len(commands)):
             build = self._run(commands[count - 1 : count], _NONE, "configure")
             made = {str(path) for call in project_calls(build, tree).calls for path in call.outputs}
             if build.reason or not made.isdisjoint(self.recorded.objects):
                 break
-            self.start = self._copies / "configured"
+            self.start = self._copies_folder / "configured"
             _copy(tree, self.start)
             self.configured = count
         return self.start

@@ -225,7 +225,7 @@ class Link:
             if time.monotonic() - looked < LIFE_SECONDS:
                 continue
             looked = time.monotonic()
-            signs_now = _signs_of_life(client, key)
+            signs_now = _find_heartbeat(client, key)
             if signs_now != signs:
                 since, signs = time.monotonic(), signs_now
             silent = time.monotonic() - since
@@ -280,7 +280,7 @@ class Link:
         begin = time.monotonic()
         reported = False
         while True:
-            known = self._compilers_of_all(stopped)
+            known = self._count_compilers(stopped)
             with self._lock:
                 avoided = {*self.refused, *self._hung_workers()}
                 fitting = {address: count for address, count in known.items() if address not in avoided}
@@ -305,7 +305,7 @@ class Link:
             "command again: what was finished is kept"
         )
 
-    def _compilers_of_all(self, stopped: threading.Event) -> dict[str, int]:
+    def _count_compilers(self, stopped: threading.Event) -> dict[str, int]:
         """Count the compilers of each worker, by address; a count is used again for :data:`LOOK_SECONDS`."""
         with self._lock:
             if time.monotonic() - self._workers.looked < LOOK_SECONDS:
@@ -357,7 +357,7 @@ async def _await_result(future: Any) -> Any:
     return await future
 
 
-def _signs_of_life(client: Any, key: str) -> tuple[str, float]:
+def _find_heartbeat(client: Any, key: str) -> tuple[str, float]:
     """Find the worker that has a task, empty for none, and the time of its last heartbeat by the scheduler's clock."""
     worker = next((address for address, keys in client.processing().items() if key in keys), "")
     if not worker:

@@ -129,7 +129,7 @@ def objects_below(tree: Path, *, without: Path | None = None) -> ObjectStates:
         tree: the folder of the build.
         without: a folder that is not looked into.
     """
-    return {path: file_state(path) for path in _objects(tree, without)}
+    return {path: file_state(path) for path in _find_objects(tree, without)}
 
 
 def find_unseen_objects(
@@ -149,7 +149,7 @@ def find_unseen_objects(
     made = {content for call in build.calls for content in call.contents if content is not None}
     sizes = {size for size, _ in made}
     found: list[UnseenObject] = []
-    for path in _objects(tree, without):
+    for path in _find_objects(tree, without):
         state = file_state(path)
         if path in seen or is_check(path, tree) or (state[1] in sizes and content_of(path) in made):
             continue
@@ -162,7 +162,7 @@ def find_unseen_objects(
     return sorted(found, key=lambda one: one.path)
 
 
-def _objects(tree: Path, without: Path | None) -> Iterator[Path]:
+def _find_objects(tree: Path, without: Path | None) -> Iterator[Path]:
     return (path for path in files_below(tree, without=without) if path.name.endswith(_OBJECTS))
 
 

@@ -213,7 +213,7 @@ def _draw_name(module: Module, use: PluginUse) -> str:
 def compiler_environment() -> dict[str, str]:
     """Make the compilers' environment: without variables that change clang's output, except for the loader's."""
     kept = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
-    return with_large_pages({**kept, "LLVM_DISABLE_SYMBOLIZATION": "1"})
+    return request_large_pages({**kept, "LLVM_DISABLE_SYMBOLIZATION": "1"})
 
 
 def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
@@ -285,7 +285,7 @@ def _compile(
         environment["TMPDIR"] = scratch
         settings = _plugin_settings(compiler, module, use, folder)
         if box is not None:
-            environment = with_large_pages(inside_environment(environment))
+            environment = request_large_pages(inside_environment(environment))
             settings = box.settings(settings, folder)
         settings |= known.settings(folder)
         plugin = plugin_of(compiler.plugin, use)
@@ -362,7 +362,7 @@ def _is_plain(use: PluginUse | None) -> bool:
     return use is None or (not use.explores and use.trials is None and set(use.policies.values()) <= {HEURISTIC})
 
 
-def with_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
+def request_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
     """Ask for large pages in the environment of a compiler, unless it sets the page size itself.
 
     Each trial, and each compilation by a resident compiler, is a fork, for which Linux copies a table of all its pages
@@ -371,9 +371,9 @@ def with_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
     kernel has none, or the allocator is another, nothing changes.
 
     Example:
-        >>> with_large_pages({"LANG": "C", "MALLOC_CONF": "narenas:1"})
+        >>> request_large_pages({"LANG": "C", "MALLOC_CONF": "narenas:1"})
         {'LANG': 'C', 'MALLOC_CONF': 'narenas:1,thp:always', 'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
-        >>> with_large_pages({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0", "MALLOC_CONF": "thp:never"})
+        >>> request_large_pages({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0", "MALLOC_CONF": "thp:never"})
         {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=0', 'MALLOC_CONF': 'thp:never'}
     """
     variables = dict(environment)

@@ -163,7 +163,7 @@ def read_call(words: list[str], *, is_cxx: bool = False) -> dict[str, Any]:
         words: words of the call, without the driver.
         is_cxx: whether the driver compiles every source as C++.
     """
-    inputs, sources, output = _files(words)
+    inputs, sources, output = _find_files(words)
     compiles = any(word in {"-c", "-S", "--compile", "--assemble"} for word in words)
     asks = any(word in _ASKS or word.startswith(_ASK_PREFIXES) for word in words)
     if asks or not inputs or (compiles and not sources):
@@ -223,7 +223,7 @@ def _output(unit: list[str]) -> str | None:
     return word[2:] if word.startswith("-o") and not word.startswith("-obj") else None
 
 
-def _files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
+def _find_files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
     """Find the inputs, the sources with their languages by ``-x``, and the output by ``-o``; empty without these."""
     inputs: list[str] = []
     sources: dict[str, str] = {}
@@ -268,7 +268,7 @@ def preprocessor_words(words: list[str], source: str) -> list[str]:
     return found
 
 
-def lto_link(words: list[str], inputs: list[str], *, linker: str = "") -> str:
+def find_lto_linker(words: list[str], inputs: list[str], *, linker: str = "") -> str:
     """Find the linker that does link-time optimization in a link: ``lld``, ``other``, or empty without ``-flto``.
 
     Args:

@@ -189,7 +189,7 @@ def find_linker_call(
             f"{option}: expected one partition of code generation, found {split[0]}, with which each function's "
             "code depends on how many there are; link without it"
         )
-    return _without_outputs(call, folder)
+    return _drop_outputs(call, folder)
 
 
 def merge_bitcode(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
@@ -215,7 +215,7 @@ def merge_bitcode(call: LinkerCall, scratch: Path, *, timeout_seconds: float) ->
     return Merged(bitcode=whole if whole.is_file() else None, image=image)
 
 
-def _without_outputs(call: Sequence[str], folder: Path) -> LinkerCall:
+def _drop_outputs(call: Sequence[str], folder: Path) -> LinkerCall:
     """Drop the words that name outputs from a call of the linker."""
     kept: list[str] = []
     left_out: list[str] = []

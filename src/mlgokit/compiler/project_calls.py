@@ -93,7 +93,7 @@ def project_calls(build: WrappedBuild, tree: Path) -> ProjectCalls:
         if call.kind == "other" or (reason and call.kind == "link"):
             continue
         if not reason:
-            calls.append(finder.with_current_outputs(call))
+            calls.append(finder.update_outputs(call))
             continue
         names = [shown_path(path, tree) for path in call.sources]
         if call.kind == "unread":
@@ -145,8 +145,8 @@ class _Finder:
         written = [path for path in call.outputs if path.exists() or path.name == "-"]
         return f"its output is discarded ({written[0]})" if written else ""
 
-    def with_current_outputs(self, call: WrappedCall) -> WrappedCall:
-        """Return the call that was last passed to :meth:`reason`, with the current paths of its outputs."""
+    def update_outputs(self, call: WrappedCall) -> WrappedCall:
+        """Replace the outputs of the call that was last passed to :meth:`reason` by their current paths."""
         return replace(call, outputs=tuple(self.found.get(path, path) for path in call.outputs))
 
     def _has_output(self, call: WrappedCall) -> bool:

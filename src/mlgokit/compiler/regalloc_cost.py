@@ -212,7 +212,7 @@ def _fail(name: str, expected: str, found: str) -> NoReturn:
     raise InputError(f"optimization record {name}: expected {expected}, found {found}; compile again")
 
 
-def scores_of_both(before: RegallocCosts, after: RegallocCosts) -> tuple[tuple[str, ...], Floats, Floats]:
+def align_scores(before: RegallocCosts, after: RegallocCosts) -> tuple[tuple[str, ...], Floats, Floats]:
     """Align the scores of two compilations over the functions that have costs in either."""
     names = tuple(dict.fromkeys((*before.functions, *after.functions)))
     return names, before.score_of(names), after.score_of(names)
@@ -220,7 +220,7 @@ def scores_of_both(before: RegallocCosts, after: RegallocCosts) -> tuple[tuple[s
 
 def mean_change(before: RegallocCosts, after: RegallocCosts) -> float:
     """Average :func:`relative_changes` over the functions that have costs in either compilation; 0 if none has."""
-    names, then, now = scores_of_both(before, after)
+    names, then, now = align_scores(before, after)
     return float(relative_changes(then, now).mean()) if names else 0.0
 
 

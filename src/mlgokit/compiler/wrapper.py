@@ -20,8 +20,8 @@ import time
 from mlgokit.compiler.driver_call import (
     COMPILER,
     expand_response_words,
+    find_lto_linker,
     is_native,
-    lto_link,
     read_call,
     read_linker_call,
     separate_cache,
@@ -98,12 +98,12 @@ def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str, *, is
     if call["kind"] != "link":
         added += settings["compile"]
     # Code that is left to a link has no record yet, and for a record its bitcode would get line numbers.
-    left_to_link = bool(lto_link(whole, []))
+    left_to_link = bool(find_lto_linker(whole, []))
     if call["kind"] == "compile" and settings["record"] and len(call["sources"]) == 1 and not left_to_link:
         call["record"] = f"{log}.yaml"
         added += [option.replace("{record}", call["record"]) for option in settings["record"]]
     if call["kind"] != "compile":
-        call["lto_linker"] = lto_link(whole, call["inputs"], linker=call["name"] if is_linker else "")
+        call["lto_linker"] = find_lto_linker(whole, call["inputs"], linker=call["name"] if is_linker else "")
         links = list(settings["link"])
         if call["lto_linker"] == "lld":
             links += settings["lto_link"]

@@ -279,9 +279,9 @@ def _read_calls(log: Path) -> list[WrappedCall]:
                 program=Path(facts["program"]),
                 folder=folder,
                 words=tuple(facts["words"]),
-                inputs=tuple(_absolute(folder, name) for name in facts["inputs"]),
-                sources=tuple(_absolute(folder, name) for name in facts["sources"]),
-                outputs=tuple(_absolute(folder, name) for name in facts["outputs"]),
+                inputs=tuple(_normalize(folder / name) for name in facts["inputs"]),
+                sources=tuple(_normalize(folder / name) for name in facts["sources"]),
+                outputs=tuple(_normalize(folder / name) for name in facts["outputs"]),
                 contents=tuple(None if one is None else (one[0], one[1]) for one in facts["contents"]),
                 texts=tuple(_source_text(one) for one in facts["texts"]),
                 code=facts["code"],
@@ -328,5 +328,5 @@ def _damaged_log_error(path: Path, error: Exception) -> InputError:
     )
 
 
-def _absolute(folder: Path, name: str) -> Path:
-    return Path(os.path.normpath(folder / name))
+def _normalize(path: Path) -> Path:
+    return Path(os.path.normpath(path))

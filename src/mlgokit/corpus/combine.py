@@ -46,7 +46,7 @@ def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Importe
         writer = stack.enter_context(corpus_writer(target, fields, remedy="extract the corpora again"))
         for part in parts:
             _add_corpus(writer, part, link=target.resolve() != root.resolve())
-    return writer.imported()
+    return writer.summarize()
 
 
 def _corpora(root: Path) -> list[Path]:

@@ -74,7 +74,7 @@ class FileDigests:
             self.known[path] = (identity, digest)
         return digest
 
-    def of_all(self, names: Sequence[str], folder: Path, *, before: int | None = None) -> str | None:
+    def digest_all(self, names: Sequence[str], folder: Path, *, before: int | None = None) -> str | None:
         """Compute one digest of all files of a module, by names relative to a folder.
 
         ``None`` if there are no files, or one has no digest. The first file is the source; no other module reads it, so
@@ -153,7 +153,7 @@ def is_current(path: Path, digests: FileDigests, *, folder: Path, call: str, bit
     files = fields.get("files")
     names = cast("list[object]", files) if isinstance(files, list) else []
     texts = [name for name in names if isinstance(name, str)]
-    return bool(texts) and len(texts) == len(names) and digests.of_all(texts, folder) == fields.get("sha256")
+    return bool(texts) and len(texts) == len(names) and digests.digest_all(texts, folder) == fields.get("sha256")
 
 
 def _read_record(path: Path) -> dict[str, Any]:

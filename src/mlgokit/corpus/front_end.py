@@ -297,7 +297,7 @@ def _make_or_reuse(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
             limits=making.limits.compiler,
         )
         files = read_dependencies(dependencies)
-        sha256 = making.digests.of_all(files, job.directory, before=begin)
+        sha256 = making.digests.digest_all(files, job.directory, before=begin)
         with whole_file(cmd) as file:
             file.write(cmd_bytes)
         fresh.replace(bitcode)

@@ -18,7 +18,7 @@ from mlgokit.corpus.identity import (
     leaks,
 )
 from mlgokit.corpus.options.override import parse_override
-from mlgokit.corpus.split import by_project
+from mlgokit.corpus.split import group_by_project
 from mlgokit.module import Module
 
 _MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
@@ -157,7 +157,7 @@ def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
     broken = {failure.name for failure in damaged}
     undescribed = tuple(failure for failure in contents.failures if failure.name not in broken)
     failed = (*corpus.failures, *corpus.missing)
-    grouped = by_project(corpus.modules)
+    grouped = group_by_project(corpus.modules)
     failures = Counter(failure.project for failure in failed)
     trained_on = {module.name for module in drop_copies(corpus.modules, contents)}
     projects = tuple(

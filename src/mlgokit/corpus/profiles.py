@@ -85,11 +85,11 @@ def profiles_in(words: Iterable[str]) -> list[Option]:
     return [option for option in parse_options(words) if names_a_profile(option)]
 
 
-def with_profiles(words: Sequence[str], place: Callable[[Option], str | None]) -> tuple[str, ...]:
+def replace_profiles(words: Sequence[str], place: Callable[[Option], str | None]) -> tuple[str, ...]:
     """Replace the paths of profiles in a ``-cc1`` line by ``place(option)``; where that is ``None``, drop the option.
 
     Example:
-        >>> with_profiles(["-cc1", "-fprofile-sample-use=a.prof", "-Oz"], lambda option: f"/b/{option.values[0]}")
+        >>> replace_profiles(["-cc1", "-fprofile-sample-use=a.prof", "-Oz"], lambda option: f"/b/{option.values[0]}")
         ('-cc1', '-fprofile-sample-use=/b/a.prof', '-Oz')
     """
     edited: list[str] = []

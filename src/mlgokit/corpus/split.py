@@ -206,7 +206,7 @@ def split_result(
     """Count the modules on each side of a corpus."""
     trained_on = {module.name for module in drop_copies(corpus.modules, contents)}
     rows: list[ProjectSplit] = []
-    for name, own in by_project(corpus.modules).items():
+    for name, own in group_by_project(corpus.modules).items():
         training = sum(module.name in trained_on for module in own)
         out = sum(module.held_out for module in own)
         by = str(facts.get(own[0].name, {}).get(SPLIT_KEY) or "given").split(" ", maxsplit=1)[0]
@@ -222,7 +222,7 @@ def split_result(
     )
 
 
-def by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
+def group_by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
     """Group modules by project, in the order in which projects first appear."""
     projects: dict[str, list[Module]] = {}
     for module in modules:

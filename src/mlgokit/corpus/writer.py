@@ -105,7 +105,7 @@ class CorpusWriter:
                 if hash(name) not in self.known:
                     self.add_facts(name, facts)
 
-    def imported(self) -> Imported:
+    def summarize(self) -> Imported:
         """Return the numbers of modules and failures so far."""
         return Imported(folder=self.folder, modules=self.modules, failures=self.failures, examples=tuple(self.examples))
 

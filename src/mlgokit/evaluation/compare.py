@@ -122,10 +122,10 @@ def compare_project(pair: ProjectPair, *, plugins: tuple[bool, bool], costs: boo
         module_rows=(
             *(compare_module(name, modules, weights, plugins) for name, modules in pair.modules.items()),
             *(
-                _not_compared(name, "passed_by", f"{compiler} made it and bypassed the wrappers")
+                _make_uncompared_row(name, "passed_by", f"{compiler} made it and bypassed the wrappers")
                 for name, compiler in pair.passed_by.items()
             ),
-            *(_not_compared(one.name, "left_out", one.reason) for one in pair.left_out),
+            *(_make_uncompared_row(one.name, "left_out", one.reason) for one in pair.left_out),
         ),
         images=tuple(images),
         costs=compare_costs(
@@ -140,7 +140,7 @@ def _reason(done: Compilation | None) -> str:
     return "absent: this build made no such object" if done is None else f"{done.status.value}: {done.reason}"
 
 
-def _not_compared(name: str, status: str, reason: str) -> ModuleComparison:
+def _make_uncompared_row(name: str, status: str, reason: str) -> ModuleComparison:
     """Make the row of an object that neither variant compiled."""
     side = BuiltModule(status=status, reason=reason)
     return ModuleComparison(module=name, before=side, after=side)

@@ -7,7 +7,7 @@ import numpy as np
 from mlgokit.builds.images import LINKED, FunctionBytes, WeighedImage
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score
-from mlgokit.compiler.regalloc_cost import COUNTS, OFFSET, RegallocCosts, scores_of_both
+from mlgokit.compiler.regalloc_cost import COUNTS, OFFSET, RegallocCosts, align_scores
 from mlgokit.evaluation.records import (
     BITCODE,
     OK,
@@ -111,7 +111,7 @@ def compare_costs(
             functions=0, change=0.0, cheaper=0, dearer=0, counts_before={}, counts_after={}, unread=unread
         )
         return nothing if unread else None
-    scores = [scores_of_both(*pair)[1:] for pair in known]
+    scores = [align_scores(*pair)[1:] for pair in known]
     before, after = (np.concatenate([one[side] for one in scores]) for side in (0, 1))
     logs = np.log((after + OFFSET) / (before + OFFSET))
     counts = [sum(pair[side].counts.sum(axis=0) for pair in known) for side in (0, 1)]

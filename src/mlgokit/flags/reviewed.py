@@ -242,8 +242,8 @@ def is_present(flag: Flag, compilations: Iterable[Sequence[str]], links: Iterabl
     linked = [_linker_words(words) for words in links]
     # A level in a link matters to link-time optimization alone, and follows that of the compilations.
     options = [option for option in flag.link if option not in flag.compile]
-    return all(_in_effect(option, words) for option in flag.compile for words in compilations) and all(
-        _in_effect(option, words) for option in options for words in linked
+    return all(_takes_effect(option, words) for option in flag.compile for words in compilations) and all(
+        _takes_effect(option, words) for option in options for words in linked
     )
 
 
@@ -259,7 +259,7 @@ def _linker_words(words: Sequence[str]) -> list[str]:
     return found
 
 
-def _in_effect(option: str, words: Sequence[str]) -> bool:
+def _takes_effect(option: str, words: Sequence[str]) -> bool:
     """Whether ``words`` have an option, and no later word of its kind overrides it."""
     # The option that follows it is asked about by itself.
     if option == "-Xclang":

@@ -18,7 +18,7 @@ import numpy as np
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.regalloc_cost import relative_changes, scores_of_both
+from mlgokit.compiler.regalloc_cost import align_scores, relative_changes
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.errors import InputError, TraceError, UsageError
 from mlgokit.files import atomic_write
@@ -191,7 +191,7 @@ def _function_scores(base: Compilation, run: Compilation) -> dict[str, tuple[flo
     """Return the costs of register allocation of each function for which either compilation has one."""
     if base.regalloc is None or run.regalloc is None:
         return {}
-    names, before, after = scores_of_both(base.regalloc, run.regalloc)
+    names, before, after = align_scores(base.regalloc, run.regalloc)
     return dict(zip(names, zip(before.tolist(), after.tolist(), strict=True), strict=True))
 
 

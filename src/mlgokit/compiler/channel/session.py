@@ -385,7 +385,7 @@ def open_session(
         if not isinstance(argv, Cc1Line) and list(argv[1:2]) == ["-cc1"]:
             # A caller of the library wrote these words; command lines of modules come as checked lines.
             argv = Cc1Line(argv[0], own=[os.fspath(word) for word in argv[2:]])
-        line = argv.with_words(words) if isinstance(argv, Cc1Line) else [*argv, *words]
+        line = argv.append_words(words) if isinstance(argv, Cc1Line) else [*argv, *words]
         child = process.start(line, stderr=stderr, cwd=cwd, env=env)
         ended = os.pidfd_open(child.pid)
         stack.callback(os.close, ended)

@@ -54,7 +54,7 @@ class Cc1Line(tuple[str, ...]):
             raise InputError(f"clang -cc1: {trouble}")
         return super().__new__(cls, (os.fspath(program), *words))
 
-    def with_words(self, own: Sequence[str]) -> Self:
+    def append_words(self, own: Sequence[str]) -> Self:
         """Append more of our own words to the command line."""
         # All words before were checked, and the last of them ended an option.
         return super().__new__(type(self), (*self, *own))

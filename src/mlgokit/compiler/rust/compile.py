@@ -20,7 +20,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import plugin_of, with_large_pages
+from mlgokit.compiler.compile import plugin_of, request_large_pages
 from mlgokit.compiler.inputs import module_facts
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.loaded import Loaded, LoadedFile
@@ -264,7 +264,7 @@ def _run_resident(
 
 def _words_for_object(call: RustcCall, folder: Path, plugin: Path | None) -> list[str]:
     """Compose the command line that leaves the program's object in a folder."""
-    words = [*_without_outputs(call.words), "--emit=link", "--out-dir", str(folder)]
+    words = [*_drop_outputs(call.words), "--emit=link", "--out-dir", str(folder)]
     return [*words, "-C", f"linker={_write_linker(call, folder)}", *plugin_words(plugin)]
 
 
@@ -292,7 +292,7 @@ def link_program(
     """
     call = compiler.calls[module.name]
     output.parent.mkdir(parents=True, exist_ok=True)
-    words = [*_without_outputs(call.words), f"--emit=link={output}", *plugin_words(plugin)]
+    words = [*_drop_outputs(call.words), f"--emit=link={output}", *plugin_words(plugin)]
     done = process.run(
         words,
         timeout_seconds=compiler.timeout_seconds,
@@ -312,14 +312,14 @@ def plugin_words(plugin: Path | None) -> list[str]:
 def _environment(rustc: Rustc, call: RustcCall, plugin: Path | None) -> dict[str, str]:
     """Make the environment of cargo's call, without variables that change rustc or the plugin."""
     kept = {name: value for name, value in call.environment.items() if not _CHANGES.fullmatch(name)}
-    return with_large_pages({**kept, **({} if plugin is None else unstable_options(rustc.version, call.crate))})
+    return request_large_pages({**kept, **({} if plugin is None else unstable_options(rustc.version, call.crate))})
 
 
-def _without_outputs(words: Sequence[str]) -> list[str]:
+def _drop_outputs(words: Sequence[str]) -> list[str]:
     """Remove the options for outputs and for the format of messages from a call.
 
     Example:
-        >>> _without_outputs(["rustc", "--emit=dep-info,link", "--out-dir", "/x", "-C", "extra-filename=-1", "a.rs"])
+        >>> _drop_outputs(["rustc", "--emit=dep-info,link", "--out-dir", "/x", "-C", "extra-filename=-1", "a.rs"])
         ['rustc', 'a.rs']
     """
     kept: list[str] = []

@@ -137,7 +137,7 @@ def _import_files(
     with locked(folder), corpus_writer(folder, fields, remedy=remedy) as writer:
         unique = mark_name_conflicts(files, has_thinlto=shared.has_thinlto)
         write_outcomes(writer, work, unique, workers=workers, room=room, report=report)
-    return writer.imported()
+    return writer.summarize()
 
 
 def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:

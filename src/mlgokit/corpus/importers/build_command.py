@@ -13,7 +13,7 @@ from typing import Literal
 from mlgokit.compiler.options.parse import Option, spell_options
 from mlgokit.compiler.request import Lto
 from mlgokit.corpus.build_notes import is_instrumentation
-from mlgokit.corpus.importers.build_compiler import compiler_name, without_wrappers
+from mlgokit.corpus.importers.build_compiler import compiler_name, drop_launchers
 from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
 from mlgokit.corpus.importers.precompiled import NO_HEADERS, Headers, header_text
@@ -145,7 +145,7 @@ def front_end_call(
         >>> call.driver, call.options, call.paths, call.input
         ('clang++', ('-Iinclude', '-g0', '-Oz', ...), ('-I', 'include'), ('a.cc',))
     """
-    words = without_wrappers(command.arguments)
+    words = drop_launchers(command.arguments)
     compiler = compiler_name(words[0])
     if compiler is None or is_accelerator(compiler.target):
         raise ValueError(f"expected clang or a compiler with GCC's options, found {PurePosixPath(words[0]).name}")
@@ -154,7 +154,9 @@ def front_end_call(
         raise ValueError("expected a command of the build, found a step of one, which clang started itself (-cc1)")
     _check_no_module(command, words[1:])
     units = tuple(driver_units(words[1:]))
-    named = next((unit.values[0] if unit.values else unit.name[2:] for unit in reversed(units) if _is_x(unit)), None)
+    named = next(
+        (unit.values[0] if unit.values else unit.name[2:] for unit in reversed(units) if _sets_language(unit)), None
+    )
     kept, dropped = _sort_units(units, level)
     text = header_text(command, headers)
     if text is not None and (as_text or not text.made_by):
@@ -190,7 +192,12 @@ def _sort_units(units: Iterable[Option], level: str | None) -> tuple[list[Option
     dropped: list[str] = []
     for unit in units:
         option, value = unit.name, unit.values[0] if unit.values else None
-        if unit.kind == "input" or _is_x(unit) or _is_output(option, value) or (level and option.startswith("-O")):
+        if (
+            unit.kind == "input"
+            or _sets_language(unit)
+            or _is_output(option, value)
+            or (level and option.startswith("-O"))
+        ):
             continue
         if _is_left_out(option, value) or not may_be_asked(unit):
             dropped.append(option if option != "-Xclang" else f"-Xclang {value}")
@@ -199,7 +206,7 @@ def _sort_units(units: Iterable[Option], level: str | None) -> tuple[list[Option
     return kept, dropped
 
 
-def _is_x(unit: Option) -> bool:
+def _sets_language(unit: Option) -> bool:
     return unit.name.startswith("-x")
 
 

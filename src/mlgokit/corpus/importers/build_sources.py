@@ -21,7 +21,7 @@ from mlgokit.corpus.importers.no_code import why_no_code
 from mlgokit.corpus.importers.precompiled import Headers, find_header_commands
 from mlgokit.corpus.layout import check_project
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
-from mlgokit.corpus.profiles import with_profiles
+from mlgokit.corpus.profiles import replace_profiles
 from mlgokit.corpus.writer import EXAMPLES
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.manifest import has_copies
@@ -254,7 +254,7 @@ def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[Bu
 def why_refused(source: BuildSource, dry: DryRun) -> str | None:
     """Say why a source is not compiled, by a check of the whole front-end command line; ``None`` if it is."""
     words = (*dry.front_end, *source.options.paths)
-    return dry.reason or check_front_end(with_profiles(words, lambda _: None))
+    return dry.reason or check_front_end(replace_profiles(words, lambda _: None))
 
 
 def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:

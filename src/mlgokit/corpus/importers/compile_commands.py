@@ -254,10 +254,10 @@ def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
         _check_text(word, "response file")
     named = _text(values, "output") if "output" in values else output_of(arguments, file)
     return CompileCommand(
-        directory=_absolute(directory),
-        file=_absolute(file),
+        directory=_normalize(directory),
+        file=_normalize(file),
         arguments=tuple(arguments),
-        output=_absolute(directory / named) if named else None,
+        output=_normalize(directory / named) if named else None,
         index=index,
     )
 
@@ -281,5 +281,5 @@ def _check_text(text: str, key: str) -> str:
     return text
 
 
-def _absolute(path: Path) -> Path:
+def _normalize(path: Path) -> Path:
     return Path(os.path.normpath(path))

@@ -40,7 +40,7 @@ from mlgokit.corpus.importers.build_sources import (
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.precompiled import write_macros
 from mlgokit.corpus.options.dry_run import DryRun, driver_path, dry_run_key, dry_runs
-from mlgokit.corpus.profiles import ProfileCopies, with_profiles
+from mlgokit.corpus.profiles import ProfileCopies, replace_profiles
 from mlgokit.corpus.staleness import ProfileFit, fit_of
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import InputError, UsageError
@@ -212,7 +212,7 @@ def import_commands(
         counts = dataclasses.replace(_option_counts(reading), notes=_notes(reading, toolchain))
         write_options(corpus_folder, counts)
         return ImportedCommands(
-            imported=writer.imported(),
+            imported=writer.summarize(),
             repeated=reading.repeated,
             unwanted=reading.unwanted,
             without_code=reading.without_code,
@@ -377,13 +377,13 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
         directory=options.directory,
         front_end=(
             driver_path(plan.toolchain, options.driver),
-            *with_profiles(words, absolute),
+            *replace_profiles(words, absolute),
             *named,
             *units,
             *after,
         ),
         input=("-x", source.call.source_language, source.call.input[-1]),
-        command_line=with_profiles(dry.command_line, place),
+        command_line=replace_profiles(dry.command_line, place),
     )
 
 

@@ -3,7 +3,7 @@
 import re
 
 from mlgokit.compiler.options.parse import Option
-from mlgokit.corpus.importers.build_compiler import without_wrappers
+from mlgokit.corpus.importers.build_compiler import drop_launchers
 from mlgokit.corpus.importers.compile_commands import CompileCommand
 from mlgokit.corpus.options.driver import driver_units
 
@@ -54,7 +54,7 @@ def why_no_code(command: CompileCommand) -> str | None:
         return None
     language = ""
     try:
-        words = without_wrappers(command.arguments)
+        words = drop_launchers(command.arguments)
     except ValueError:
         return None
     for unit in driver_units(words[1:]):

@@ -111,7 +111,7 @@ def import_objects(
     with locked(corpus_folder), corpus_writer(corpus_folder, fields, remedy=remedy) as writer:
         unique = mark_name_conflicts(objects, has_thinlto=distributed_thinlto)
         write_outcomes(writer, functools.partial(_import, shared), unique, workers=workers, room=room, report=report)
-    return writer.imported()
+    return writer.summarize()
 
 
 def mark_name_conflicts(objects: Iterable[ObjectFile], *, has_thinlto: bool = False) -> Generator[ObjectFile]:

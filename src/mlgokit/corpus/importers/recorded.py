@@ -111,7 +111,7 @@ def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
             objects = dict(zip(call.sources, _objects_of(call), strict=False))
             named = {path: str(made) for path, made in objects.items()}
             # -x would be applied to objects.
-            words = _without_language(words)
+            words = _drop_language(words)
             words = [named.get(Path(os.path.normpath(call.folder / word)), word) for word in words]
         for output in call.outputs:
             command = shlex.join([str(call.program), *words])
@@ -144,7 +144,7 @@ def _objects_of(call: WrappedCall) -> list[Path]:
     return objects
 
 
-def _without_language(words: Sequence[str]) -> list[str]:
+def _drop_language(words: Sequence[str]) -> list[str]:
     """Drop the option ``-x`` from the words of a call."""
     return [word for unit in option_units(list(words)) if not unit[0].startswith("-x") for word in unit]
 

@@ -24,7 +24,7 @@ from mlgokit.corpus.importers.build_sources import (
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand
 from mlgokit.corpus.options.dry_run import BuildOptions, driver_path, dry_run_key, dry_runs
-from mlgokit.corpus.profiles import profile_of, with_profiles
+from mlgokit.corpus.profiles import profile_of, replace_profiles
 from mlgokit.errors import InputError
 from mlgokit.module import Module
 
@@ -118,7 +118,7 @@ def _run(
 
     argv = Cc1Line(
         driver_path(toolchain, call.driver),
-        options=with_profiles(dry.front_end, place),
+        options=replace_profiles(dry.front_end, place),
         own=("-main-file-name", command.file.name, *action),
         source=("-x", language, call.input[-1]),
     )

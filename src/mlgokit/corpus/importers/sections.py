@@ -270,7 +270,7 @@ def _find_mach_o(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
 def _scan_segment(
     file: _File, segment: bytes, order: str, *, wide: bool, names: Sequence[bytes], sections: list[list[Piece]]
 ) -> None:
-    """Collect the sections of one load command. An object has all sections in one, each with its segment's name."""
+    """Collect the sections of one segment of a Mach-O file; in an object, it has the sections of all segments."""
     header, entry, count_at = (72, 80, 64) if wide else (56, 68, 48)
     size_at, size_width, offset_at, flags_at = (40, 8, 48, 64) if wide else (36, 4, 40, 56)
     count = _number(segment, count_at, 4, order) if len(segment) >= header else 0

@@ -14,7 +14,7 @@ from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import front_end_environment
 from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, options_for_source, read_dry_run
-from mlgokit.corpus.profiles import with_profiles
+from mlgokit.corpus.profiles import replace_profiles
 from mlgokit.errors import ToolError
 
 _UNKNOWN = re.compile(r"error: (?:unknown argument:?|unsupported option) '([^']*)'")
@@ -118,7 +118,7 @@ def _parse_dry_run(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
         return DryRun(reason=str(error))
     command_line, front_end = options_for_ir(words), options_for_source(words)
     # Profiles are checked by whoever knows where they are.
-    bare = [with_profiles(line, lambda _: None) for line in (front_end, command_line)]
+    bare = [replace_profiles(line, lambda _: None) for line in (front_end, command_line)]
     if (trouble := check_front_end(bare[0]) or check_command_line(bare[1])) is not None:
         return DryRun(reason=trouble)
     if "-O0" in command_line and "-disable-O0-optnone" not in command_line:

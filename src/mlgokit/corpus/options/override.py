@@ -112,7 +112,7 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
     """
     if _LLD.fullmatch(PurePath(words[0]).name):
         return translate_linker(list(_expand(words[1:], folder)), profile_kinds=toolchain.wants_profile_kinds)
-    driver_words = [*_without_inputs(_expand(words[1:], folder)), "-fuse-ld=lld", "-lc"]
+    driver_words = [*_drop_inputs(_expand(words[1:], folder)), "-fuse-ld=lld", "-lc"]
     done = ask_driver(toolchain.clangxx, driver_words, folder=folder)
     lines = [line for line in done.stderr.split("\n") if line.startswith(' "')]
     if done.returncode != 0 or not lines:
@@ -266,7 +266,7 @@ def _expand(words: Sequence[str], folder: Path | None) -> list[str]:
         ) from error
 
 
-def _without_inputs(words: Iterable[str]) -> Iterator[str]:
+def _drop_inputs(words: Iterable[str]) -> Iterator[str]:
     """Yield a driver's options, without inputs, libraries and accelerators: inputs may no longer exist."""
     rest = iter(words)
     for word in rest:
