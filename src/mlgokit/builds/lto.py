@@ -150,7 +150,7 @@ class CompileSteps:
         return link(self.plan, objects, scratch, timeout_seconds=timeout_seconds, added=added)
 
     def words(self, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float) -> tuple[str, ...]:
-        """Make the words of the user's link with these objects, and ``{output}``.
+        """Make the words of the user's link with these objects; ``{output}`` stands for its output.
 
         Raises:
             ToolError: a library cannot be made.
@@ -615,7 +615,7 @@ def searchable_link(recorded: RecordedBuild, toolchain: Toolchain, *, timeout_se
 
 
 def _check_linker(link: RecordedLink, toolchain: Toolchain, timeout_seconds: float) -> None:
-    """Refuse a link whose linker does not load the plugin."""
+    """Refuse a link whose linker is not lld of the toolchain's LLVM, as only that loads the plugin."""
     words = [word.replace("{output}", "image") for word in link_words(link.command)]
     find_linker_call(
         words,

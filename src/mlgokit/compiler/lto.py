@@ -106,12 +106,13 @@ def image_of(module: Module) -> Image:
     if module.link_folder is None or is_back_end(module):
         return ""
     if "-shared" in words or "--shared" in words:
+        # With -Bsymbolic a library binds its own symbols, as a program does.
         return "program" if any(word.lstrip("-").startswith("Bsymbolic") for word in words) else "library"
     return "program" if any(word.lstrip("-").startswith("dynamic-linker") for word in words) else ""
 
 
 def take_object(module: Module, output: Path) -> None:
-    """Move the object to its path; lld numbers ThinLTO objects, and writes one for the index beside them."""
+    """Move a back end's object to ``output``, where lld writes one without its code; lld appends a 1 to its name."""
     numbered = output.with_name(f"{output.name}1")
     if is_back_end(module) and numbered.exists():
         numbered.replace(output)

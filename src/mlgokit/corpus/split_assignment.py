@@ -40,7 +40,7 @@ class SplitAssignments:
             return assignment
         return self.by_project.get(project) if isinstance(project, str) else None
 
-    def facts(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    def add_to(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Add a module's assignment, if it has one, to its entry of the sidecar."""
         assignment = self.of(name, facts.get("project"))
         return dict(facts) if assignment is None else {**facts, **assignment._asdict()}

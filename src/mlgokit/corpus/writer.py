@@ -91,7 +91,7 @@ class CorpusWriter:
 
     def add_facts(self, name: str, facts: Mapping[str, Any]) -> None:
         """Add facts about a module to the sidecar; an earlier assignment of the split is kept."""
-        facts = self.assignments.facts(name, facts)
+        facts = self.assignments.add_to(name, facts)
         with writing(self.folder):
             self.facts.write(f"{',' if self.described else ''}\n  {json.dumps(name)}: {json.dumps(facts)}")
         self.described += 1

@@ -359,7 +359,7 @@ def list_call_tree(found: Explanation, function: ExplainedFunction) -> list[Tree
 
 
 def _calls_by_caller(found: Explanation, differ: Sequence[ExplainedSite]) -> dict[str, list[ExplainedSite]]:
-    """Map each caller to its differing calls, and to one inlined call of each function that has some below it."""
+    """Map each caller to its differing calls, and to one inlined call of each callee with differing calls below it."""
     inlined = [one for one in found.sites if one.plain or one.decided]
     above: dict[str, set[str]] = defaultdict(set)
     for one in inlined:

@@ -266,7 +266,7 @@ def _quantize(body: _Body, value: str, steps: Steps) -> str:
 
 
 def _sum_by_groups(body: _Body, value: str, knots: Array, added: Array) -> str:
-    """Append the sum of what the reached boundaries add, where all addends have the same sign.
+    """Append operations that sum what each boundary up to ``value`` adds; all addends have the same sign.
 
     A boundary that adds n is repeated n times, so that the sum is a count. The value lies in the last group whose first
     boundary it reaches, and is compared with the boundaries of that group only.

@@ -27,7 +27,7 @@ ABOUT_DECISIONS = frozenset(NOT_FEATURES) | {
 _ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 _POLICY_PRIORITIES = 2.0**26
 _HEURISTIC_PRIORITIES = 2.0**27
-"""Divisors that convert priorities to unit numbers: a policy's range from 0 to 2**31, the heuristic's to 2**32."""
+"""Divisors that convert priorities to 0 to 32: a policy's are from 0 to 2**31, the heuristic's from 0 to 2**32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ def batch_of_log(problem: Problem, log: Log, features: Sequence[str], *, heurist
 
 
 def _decode_decisions(problem: Problem, column: npt.NDArray[Any], *, heuristic: bool) -> npt.NDArray[Any]:
-    """Convert a column of decisions [N] to int64, or to unit numbers for priorities."""
+    """Convert a column of decisions [N] to int64; priorities to floats from -UNIT_BOUND to UNIT_BOUND."""
     values = column.reshape(len(column))
     if problem.advice_kind is not AdviceKind.REAL:
         return values.astype(np.int64)

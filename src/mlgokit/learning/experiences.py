@@ -131,7 +131,7 @@ def compile_proposals(
         def compile_item(item: _Item) -> Compilation:
             """Compile a proposal on one of its modules; if it explores by independent moves, draw flips of the base."""
             proposal = proposals[item.proposal]
-            base = bases.run(proposal, item)
+            base = bases.find(proposal, item)
             given = proposal.forced[item.position] if proposal.forced else None
             if proposal.independent and base is not None and _is_addressable(base):
                 given = _draw_flips(proposal, item, base, bases)
@@ -234,7 +234,7 @@ def group_into_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: i
 
 def _can_be_made(proposal: Proposal, item: _Item, bases: "_Bases") -> bool:
     """Whether to compile an item after its base: forced decisions in any case, drawn flips if the base compiled."""
-    return bool(proposal.forced) or bases.run(proposal, item) is not None
+    return bool(proposal.forced) or bases.find(proposal, item) is not None
 
 
 def _drop_repeats(items: Sequence[_Item], runs: Mapping[_Item, Compilation], drawn: AbstractSet[_Item]) -> list[_Item]:
@@ -273,7 +273,7 @@ class _Bases:
     runs: dict[tuple[int, int], Compilation] = field(default_factory=dict[tuple[int, int], Compilation])
     _scored: dict[tuple[int, int], ScoredBuild] = field(default_factory=dict[tuple[int, int], ScoredBuild])
 
-    def run(self, proposal: Proposal, item: _Item) -> Compilation | None:
+    def find(self, proposal: Proposal, item: _Item) -> Compilation | None:
         """Look up the base compilation of an item of ``proposal``; ``None`` if there is none or it failed."""
         return None if proposal.base is None else self.runs.get((proposal.base, item.index))
 
@@ -302,7 +302,7 @@ def _make_experience(task: Task, run: Compilation, proposal: Proposal, item: _It
         found = batch_of_flips(run.decisions, task.features)
     else:
         found = batch_of_log(baselines.problem, log, task.features, heuristic=proposal.actor == HEURISTIC)
-    default, base = baselines.defaults[item.index], bases.run(proposal, item)
+    default, base = baselines.defaults[item.index], bases.find(proposal, item)
     credit = _NO_CREDIT
     if baselines.problem.by_regalloc_cost:
         scores, defaults = _costs(run, found), _costs(default, found)

@@ -17,7 +17,7 @@ from mlgokit.corpus.importers.build_compiler import compiler_name, drop_launcher
 from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
 from mlgokit.corpus.importers.precompiled import NO_HEADERS, Headers, header_text
-from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked, path_of
+from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked, split_path_option
 
 Language = Literal["c++", "c"]
 
@@ -202,7 +202,7 @@ def _sort_units(units: Iterable[Option], level: str | None) -> tuple[list[Option
         if _is_left_out(option, value) or not may_be_asked(unit):
             dropped.append(option if option != "-Xclang" else f"-Xclang {value}")
         else:
-            kept.append(path_of(unit) or unit)
+            kept.append(split_path_option(unit) or unit)
     return kept, dropped
 
 

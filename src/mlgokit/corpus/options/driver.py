@@ -154,8 +154,8 @@ def is_accelerator(triple: str) -> bool:
     return _ACCELERATOR.fullmatch(triple) is not None
 
 
-def path_of(unit: Option) -> Option | None:
-    """Split an option that only the front end reads from its value; ``None`` for any other option.
+def split_path_option(unit: Option) -> Option | None:
+    """Separate the name and the path of an option that only the front end reads; ``None`` for any other option.
 
     Raises:
         ValueError: the value is empty, or an option to a compiler that parses the line otherwise.
@@ -179,8 +179,8 @@ def front_end_paths(words: tuple[str, ...]) -> Iterator[Option]:
     """Yield the options of a command that only the front end reads, those of ``-Xclang`` last, as ``-cc1`` gets them.
 
     Raises:
-        ValueError: as :func:`path_of` does.
+        ValueError: as :func:`split_path_option` does.
     """
-    paths = [path for unit in driver_units(words) if (path := path_of(unit)) is not None]
+    paths = [path for unit in driver_units(words) if (path := split_path_option(unit)) is not None]
     yield from (path for path in paths if path.words[0] != "-Xclang")
     yield from (path for path in paths if path.words[0] == "-Xclang")
