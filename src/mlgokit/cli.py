@@ -83,7 +83,7 @@ def _check_outputs(command: Command, configuration: Any) -> None:
 
 
 def run(configuration: Any, *, as_json: bool = False) -> int:
-    """Carry the command of a configuration out; the sentence of an error goes to standard error."""
+    """Run the command of a configuration, with errors on standard error; return the exit code."""
     from mlgokit.commands.scratch import scratch_folder
     from mlgokit.terminal import open_console
 

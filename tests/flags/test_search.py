@@ -62,10 +62,10 @@ class FakeTrials:
     made: list[str] = field(default_factory=list[str])
     wall: float = 1.0
 
-    def plain(self) -> Trial:
+    def make_plain(self) -> Trial:
         return trial((), 1000, wall=self.wall)
 
-    def excluded(self) -> dict[str, str]:
+    def list_excluded(self) -> dict[str, str]:
         return dict(self.known)
 
     def make(self, flags: Sequence[Flag], *, whole: bool = False) -> Trial:

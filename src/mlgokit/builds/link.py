@@ -70,7 +70,7 @@ class Linked:
     reason: str = ""
 
     def failures(self, program: str) -> dict[str, str]:
-        """The reason why a program has no image, by the program's name; empty if it has one."""
+        """Return the reason why a program has no image, by the program's name; empty if it has one."""
         return {program: self.reason} if self.reason else {}
 
 

@@ -80,7 +80,7 @@ def search_flags(
         UsageError: the build fails without any flag.
     """
     began = time.monotonic()
-    plain = trials.plain()
+    plain = trials.make_plain()
     if plain.reason:
         raise UsageError(
             f"--build: expected the plain build to succeed once more, found: {plain.reason}; look into the logs in "
@@ -192,7 +192,7 @@ def _measure_shipped(
         return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
     lto = {flag.name for flag in trials.flags if flag.group == "lto"}
     optimizes = not lto.isdisjoint(search.advice.advised)
-    has_lto = any(trials.excluded().get(name) == ALREADY for name in lto)
+    has_lto = any(trials.list_excluded().get(name) == ALREADY for name in lto)
     added = plugin_options(plugin, "both" if optimizes or has_lto else "compile")
     if optimizes:
         # The wrappers look for link-time optimization in the words of the build itself.
@@ -202,7 +202,7 @@ def _measure_shipped(
     if not trial.works or trial.count("loaded") >= before:
         # The policies decide in code at -Oz alone, which may pay with them where -Os pays without.
         level = next(flag for flag in trials.flags if flag.name == LEVEL)
-        if level.name not in (*search.advice.advised, *trials.excluded()):
+        if level.name not in (*search.advice.advised, *trials.list_excluded()):
             others = [flag for flag in search.found.flags if flag.group != level.group]
             other = trials.make([*others, level], plugin=added)
             if other.works and other.count("loaded") < before:

@@ -92,7 +92,7 @@ class CargoTrials:
         """Whether there are tests that pass on the plain build."""
         return bool(self.commands.tests) and self.facts.get("tests", "") == ""
 
-    def plain(self) -> Trial:
+    def make_plain(self) -> Trial:
         """Build without any flag, and note which flags the build has already."""
         path = self.store.folder / "facts.json"
         trial = self.store.load_or_make(PLAIN, lambda: self._make((), facts=path))
@@ -100,7 +100,7 @@ class CargoTrials:
         self.facts.update({str(name): str(reason) for name, reason in value.items()})
         return trial
 
-    def excluded(self) -> dict[str, str]:
+    def list_excluded(self) -> dict[str, str]:
         """List the flags that are not to be tried, with the reasons, by name."""
         return {name: reason for name, reason in self.facts.items() if name != "tests"}
 
@@ -224,7 +224,7 @@ def advise_cargo(
         compressor=compressor,
     )
     report(0, 1, "plain build")
-    plain = trials.plain()
+    plain = trials.make_plain()
     if not plain.programs:
         raise ToolError("--cargo: expected a build that makes a program or a library for C, found none; name another")
     text = shlex.join(commands.words)

@@ -68,7 +68,7 @@ def check_names(without: Collection[str], flags: Sequence[Flag]) -> None:
 
 def describe_budget(trials: Trials, without: Collection[str], budget: Budget) -> str:
     """Say how many flags will be tried, and estimate how long that takes."""
-    excluded = trials.excluded()
+    excluded = trials.list_excluded()
     tried = [flag for flag in trials.flags if flag.name not in excluded and flag.name not in without]
     links = sum(not flag.compile and not flag.profile for flag in tried)
     # Each is built alone, and once more on top of others.
@@ -87,7 +87,7 @@ def try_alone(
         StorageError: the disk is full or not writable.
         ToolError: a command cannot be started.
     """
-    excluded = trials.excluded()
+    excluded = trials.list_excluded()
     found: list[TriedFlag] = []
     for index, flag in enumerate(trials.flags):
         report(index, len(trials.flags), f"flags alone · {flag.name}")

@@ -38,11 +38,11 @@ class Trials(Protocol):
         """Whether there are tests that pass on the plain build."""
         ...
 
-    def plain(self) -> Trial:
+    def make_plain(self) -> Trial:
         """Build without any flag."""
         ...
 
-    def excluded(self) -> dict[str, str]:
+    def list_excluded(self) -> dict[str, str]:
         """List the flags that are not to be tried, with the reasons, by name; :data:`ALREADY` if the build has one."""
         ...
 
@@ -108,7 +108,7 @@ class BuildTrials:
         """Whether there are tests that pass on the plain build."""
         return self.rebuilder.recorded.tests == ""
 
-    def plain(self) -> Trial:
+    def make_plain(self) -> Trial:
         """Build without any flag, and note which flags the build has already."""
         path = self.store.folder / "facts.json"
         trial = self.store.load_or_make(PLAIN, lambda: self._make((), AddedOptions(), PLAIN, whole=False, facts=path))
@@ -116,7 +116,7 @@ class BuildTrials:
         self.facts.update({str(name): str(reason) for name, reason in value.items()})
         return trial
 
-    def excluded(self) -> dict[str, str]:
+    def list_excluded(self) -> dict[str, str]:
         """List the flags that are not to be tried, with the reasons, by name."""
         return self.facts
 

@@ -238,21 +238,21 @@ def _run_resident(
     residents, call = compiler.residents, compiler.calls[module.name]
     if residents is None:
         return None
-    with compiler.output_folders.take_folder(module.name) as workshop:
-        argv = _words_for_object(call, workshop, plugin)
-        for left in _objects_in(workshop):
+    with compiler.output_folders.take_folder(module.name) as work_folder:
+        argv = _words_for_object(call, work_folder, plugin)
+        for left in _objects_in(work_folder):
             left.unlink()
         done = residents.run(
             argv,
             content=content,
-            environment={**environment, "MLGOKIT_RESIDENT": "worker", "TMPDIR": str(workshop)},
+            environment={**environment, "MLGOKIT_RESIDENT": "worker", "TMPDIR": str(work_folder)},
             request=request,
             output=folder / "said",
             timeout_seconds=timeout_seconds,
             limits=TOOL_LIMITS,
             cwd=call.folder,
         )
-        made = _objects_in(workshop)
+        made = _objects_in(work_folder)
         # The forked copy, which has only one of rustc's threads, exits with 0 whatever happened.
         if done is not None and not done.timed_out and (done.returncode != 0 or not made):
             residents.decline(argv, f"a compilation failed: {first_error(done.stderr)}")
@@ -268,9 +268,9 @@ def _words_for_object(call: RustcCall, folder: Path, plugin: Path | None) -> lis
     return [*words, "-C", f"linker={_write_linker(call, folder)}", *plugin_words(plugin)]
 
 
-def _objects_in(workshop: Path) -> list[Path]:
+def _objects_in(folder: Path) -> list[Path]:
     """List the objects that rustc made: kept by the script in place of the linker, or left by a resident's fork."""
-    return sorted([*workshop.glob(f"{_MADE}*"), *workshop.glob("*.rcgu.o")])
+    return sorted([*folder.glob(f"{_MADE}*"), *folder.glob("*.rcgu.o")])
 
 
 def link_program(

@@ -354,13 +354,13 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
     options = source.options
     relative = os.path.relpath(source.file, request.root)
 
-    def place(option: Option) -> str:
-        """Copy the profile that an option names into the corpus; return its path there."""
+    def copy_profile(option: Option) -> str:
+        """Copy the profile that an option names into the corpus; return its path relative to the corpus."""
         return plan.profile(option, options.directory)
 
-    def absolute(option: Option) -> str:
+    def copy_profile_absolute(option: Option) -> str:
         """Copy the profile that an option names into the corpus; return its whole path."""
-        return str(plan.folder / place(option))
+        return str(plan.folder / copy_profile(option))
 
     # A profile by the front end's counters names local functions with the file in front.
     has_counters = any(word.startswith("-fprofile-instrument") for word in words)
@@ -377,13 +377,13 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
         directory=options.directory,
         front_end=(
             driver_path(plan.toolchain, options.driver),
-            *replace_profiles(words, absolute),
+            *replace_profiles(words, copy_profile_absolute),
             *named,
             *units,
             *after,
         ),
         input=("-x", source.call.source_language, source.call.input[-1]),
-        command_line=replace_profiles(dry.command_line, place),
+        command_line=replace_profiles(dry.command_line, copy_profile),
     )
 
 

@@ -112,13 +112,13 @@ def _run(
     if dry.reason is not None:
         raise ValueError(dry.reason)
 
-    def place(option: Option) -> str:
+    def find_profile(option: Option) -> str:
         """Find the profile that an option names, where the build has it."""
         return profile_of(option, command.directory)
 
     argv = Cc1Line(
         driver_path(toolchain, call.driver),
-        options=replace_profiles(dry.front_end, place),
+        options=replace_profiles(dry.front_end, find_profile),
         own=("-main-file-name", command.file.name, *action),
         source=("-x", language, call.input[-1]),
     )
