@@ -18,6 +18,7 @@ from mlgokit.corpus.importers.compile_commands import CompileCommand, source_wor
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
 from mlgokit.corpus.importers.precompiled import NO_HEADERS, Headers, header_text
 from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked, split_path_option
+from mlgokit.corpus.options.linker_words import word_set
 
 Language = Literal["c++", "c"]
 
@@ -35,11 +36,7 @@ _PREPROCESSED = {".i": "cpp-output", ".ii": "c++-cpp-output"}
 _NAMED_LANGUAGES: dict[str, Language] = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_OUTPUTS = _words("""
+_OUTPUTS = word_set("""
     -o -c -S -l -L -u -z -T -e -MF -MT -MQ -MJ -MD -MMD -MG -MP -MV -Xlinker -Xassembler -Xanalyzer -B -w -Q
     -H -v -pedantic-errors -dumpbase -dumpbase-ext -dumpdir -aux-info -wrapper -specs --config -ccc-gcc-name
     -ccc-install-dir -resource-dir -serialize-diagnostics --serialize-diagnostics -framework -install_name
@@ -47,7 +44,7 @@ _OUTPUTS = _words("""
     -fsplit-lto-unit -ffat-lto-objects -fno-fat-lto-objects -fno-lto -flto
 """)
 _OUTPUT_PREFIXES = tuple(
-    _words("""
+    word_set("""
     -Wl, -Wp,-M -Werror -flto= -flto- -fthinlto-index= -fthin-link-bitcode= -fembed-bitcode -fuse-ld= -save-temps
     --save-temps -specs= --specs= --config= -fdump- -ftime-trace= -ccc- -fcrash-diagnostics -fproc-stat-report
     -foptimization-record -fsave-optimization-record= -resource-dir= -fdiagnostics- -fno-diagnostics-
@@ -55,7 +52,7 @@ _OUTPUT_PREFIXES = tuple(
     -fstack-usage -l -L -MF -MT -MQ -MJ -z -B
 """)
 )
-_LEFT_OUT = _words("--coverage -coverage -fprofile-arcs -ftest-coverage -fwhole-program-vtables")
+_LEFT_OUT = word_set("--coverage -coverage -fprofile-arcs -ftest-coverage -fwhole-program-vtables")
 _LEFT_OUT_PREFIXES = ("-fplugin", "-fpass-plugin", "-fvirtual-function-elimination")
 """Options that affect the code but write further files, load other programs, or need a link; they are left out and
 counted."""

@@ -11,13 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from mlgokit.compiler.options.parse import Option, parse_options
 from mlgokit.compiler.options.safety import is_reviewed_code_option
+from mlgokit.corpus.options.linker_words import word_set
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_WITH_VALUE = _words("""
+_WITH_VALUE = word_set("""
     -o -x -D -U -I -L -l -u -z -T -B -F -A -e -MF -MT -MQ -MJ -include -imacros -include-pch -isystem -iquote -idirafter
     -iprefix -iwithprefix -iwithprefixbefore -isysroot -iframework -cxx-isystem -stdlib++-isystem --sysroot -target
     --target -arch -Xclang -Xassembler -Xlinker -Xpreprocessor -Xanalyzer -mllvm --param -dumpbase -dumpbase-ext
