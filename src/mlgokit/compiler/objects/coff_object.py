@@ -133,8 +133,8 @@ class CoffObject:
         """
         if not self.is_object:
             raise InputError(
-                f"{self.where}: expected a COFF object, found a linked file; give the output of clang -c, before "
-                "linking"
+                f"{self.where}: expected a COFF object, found a linked file; give an object as clang -c "
+                "writes it, before linking"
             )
         kind, size = self._kinds, self._sizes
         group, parent, signatures = self._comdats()

@@ -87,8 +87,8 @@ class ElfObject:
         elf = self.elf
         if not self.is_object:
             raise InputError(
-                f"{elf.where}: expected a relocatable object (ELF type 1), found ELF type {elf.kind}; "
-                "give the output of clang -c, before linking"
+                f"{elf.where}: expected a relocatable object (ELF type 1), found ELF type {elf.kind}; give an object "
+                "as clang -c writes it, before linking"
             )
         symbols = self._symbols
         kind = _kinds(elf)

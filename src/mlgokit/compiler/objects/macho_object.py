@@ -156,8 +156,8 @@ class MachObject:
         """
         if not self.is_object:
             raise InputError(
-                f"{self.where}: expected a Mach-O object, found a linked file; give the output of clang -c, before "
-                "linking"
+                f"{self.where}: expected a Mach-O object, found a linked file; give an object as clang -c "
+                "writes it, before linking"
             )
         first: dict[tuple[int, int], _Symbol] = {}
         for symbol in sorted(self._definitions, key=lambda one: (one.section, one.begin, one.is_local, one.name)):

@@ -182,7 +182,9 @@ def read_bytes(source: bytes | Path, *, where: str = "object in memory") -> tupl
             )
         return source.read_bytes(), where
     except OSError as error:
-        raise InputError(f"{where}: expected a readable object file, found {error.strerror}; make it first") from error
+        raise InputError(
+            f"{where}: expected a readable object file, found {error.strerror}; compile it first"
+        ) from error
 
 
 def sum_kinds(kind: Ints, size: Ints, except_table: npt.NDArray[np.bool_] | None = None) -> SectionTotals:

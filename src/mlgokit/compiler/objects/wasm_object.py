@@ -274,8 +274,8 @@ class WasmObject:
     def _linking(self) -> _Linking:
         if not self.is_object:
             raise InputError(
-                f"{self.where}: expected a wasm object, found a linked wasm file; give the output of clang -c, before "
-                "linking"
+                f"{self.where}: expected a wasm object, found a linked wasm file; give an object as clang -c "
+                "writes it, before linking"
             )
         found = _Linking(functions={}, segments=[], comdats=[], strong=[])
         readers: dict[int, Callable[[_Reader, _Linking], None]] = {
