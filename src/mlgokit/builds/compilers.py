@@ -27,7 +27,7 @@ from mlgokit.compiler.reuse.known_decisions import KnownDecisions
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import Sandbox, open_front_end_sandbox, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import LOCATION_VARIABLE, SUPPORTED_MAJORS, Toolchain, find_toolchain, find_toolchains
-from mlgokit.corpus.importers.build_compiler import build_compiler, compiler_name, without_wrappers
+from mlgokit.corpus.importers.build_compiler import build_compiler, compiler_name, drop_launchers
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.origin import is_made_here
 from mlgokit.disk import Room
@@ -215,7 +215,7 @@ def majors_of_build(*, database: Path | None, commands: Sequence[str]) -> list[i
     majors = Counter[int]()
     for call in calls:
         with contextlib.suppress(ValueError):
-            majors[build_compiler(call).major or _installed_major(without_wrappers(call)[0])] += 1
+            majors[build_compiler(call).major or _installed_major(drop_launchers(call)[0])] += 1
     return [major for major, _ in majors.most_common() if major]
 
 
@@ -232,7 +232,7 @@ def _named_clangs(commands: Sequence[str]) -> Iterator[Path]:
     """The C compilers of the clangs that commands name by whole paths."""
     for call in _named_compilers(commands):
         with contextlib.suppress(ValueError):
-            word = without_wrappers(call)[0]
+            word = drop_launchers(call)[0]
             name = compiler_name(word)
             program = Path(word).with_name(Path(word).name.replace("clang++", "clang"))
             if name is not None and name.is_clang and program.is_absolute() and program.is_file():
