@@ -124,9 +124,7 @@ class OtherFormats:
     folder: Path = Path("build/formats")
     """Folder of the sources, searches and builds; a run goes on where the last one stopped."""
     programs: tuple[str, ...] = ()
-    """Names of programs; all by default."""
-    targets: tuple[str, ...] = ()
-    """Names of targets, wasm and mingw; both by default."""
+    """Targets and programs such as wasm/cjson; all by default."""
     budget: str = "5m"
     """Time for the search of a program."""
     workers: int = 2
@@ -145,17 +143,17 @@ def measure(config: OtherFormats, setup: Setup) -> Result:
 
     Raises:
         FetchError: sources are not to be had.
-        UsageError: a program or a target is not known.
+        UsageError: a program is not known.
     """
-    check_names("--programs", config.programs, PROGRAMS)
-    check_names("--targets", config.targets, TARGETS)
+    known = [f"{target}/{program}" for target in TARGETS for program in PROGRAMS]
+    check_names("--programs", config.programs, known)
     toolchain = setup.toolchain(config.llvm)
     setup.inputs[MANIFEST.name] = digest_file(MANIFEST)
-    names = [f"{target} {name}" for target in config.targets or TARGETS for name in config.programs or PROGRAMS]
+    names = config.programs or known
     rows: dict[str, dict[str, Any]] = {}
     for done, name in enumerate(names):
         setup.report(done, len(names), "tune and build")
-        rows[name] = measure_program(*name.split(), config=config, toolchain=toolchain)
+        rows[name] = measure_program(*name.split("/"), config=config, toolchain=toolchain)
     return result_of(rows, budget=config.budget)
 
 
@@ -241,7 +239,7 @@ def result_of(rows: dict[str, dict[str, Any]], *, budget: str) -> Result:
     cells: list[tuple[Cell, ...]] = []
     changes: dict[str, dict[str, list[float]]] = {}
     for name, row in rows.items():
-        target, program = name.split()
+        target, program = name.split("/")
         found = {side: row["bytes"][side] / row["bytes"]["plain"] - 1 for side in SIDES[1:]}
         for side, change in found.items():
             changes.setdefault(target, {}).setdefault(side, []).append(change)
