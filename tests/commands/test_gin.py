@@ -86,6 +86,18 @@ def test_what_evolution_strategies_are_told(bindings: list[str], wanted: dict[st
     assert {name: getattr(es, name) for name in wanted} == wanted
 
 
+@pytest.mark.parametrize("used", [True, False])
+def test_random_network_distillation_counts_where_it_is_used(used: bool):
+    bindings = [
+        f"train_eval.use_random_network_distillation={used}", "RandomNetworkDistillation.update_frequency=3",
+        "RandomNetworkDistillation.encoding_network=@x", "train_eval.agent_config_type=@PPOAgentConfig",
+    ]  # fmt: skip
+    found = settings_of_gin(read_gin([], bindings))
+    assert found.left_out == ()
+    wanted = ("--setting=distillation.scale=1.0", "--setting=distillation.stride=3")
+    assert found.options == (wanted if used else ())
+
+
 def test_the_toml_is_toml_and_has_the_command(file: Path):
     text = plan_call(["gin_config", f"--gin_files={file}"]).text
     table = tomllib.loads(text)["train"]

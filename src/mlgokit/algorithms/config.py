@@ -210,6 +210,22 @@ class Credit(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DistillationConfig:
+    """Random network distillation: a bonus for observations unlike earlier ones, google/ml-compiler-opt's."""
+
+    scale: float = 0.0
+    """Initial factor of the bonus, such as 1; 0 for no bonus."""
+    half_life: float = 10_000.0
+    """Gradient steps in which the bonus halves."""
+    hidden: tuple[int, ...] = (32, 128)
+    """Widths of the layers of both networks."""
+    learning_rate: float = 1e-4
+    """Learning rate of Adam for the predictor."""
+    stride: int = 2
+    """Every how many observations the predictor learns from one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PpoConfig:
     """PPO as a contextual bandit. The defaults are ours; ``PPO_REFERENCE`` is google/ml-compiler-opt's."""
 
@@ -250,6 +266,8 @@ class PpoConfig:
     reference_frames: bool = False
     """Mask what google/ml-compiler-opt masks (the last decision of each window and of each context, and compilations of
     two decisions or fewer), and centre the advantages."""
+    distillation: DistillationConfig = dataclasses.field(default_factory=DistillationConfig)
+    """Random network distillation."""
 
 
 PPO_REFERENCE = PpoConfig(

@@ -17,6 +17,15 @@ _PROBLEMS = {
 }
 _ALGORITHMS = {"PPOAgentConfig": "ppo", "BCAgentConfig": "behavioural-cloning", "DQNAgentConfig": "dqn"}
 _NETWORKS = ("ActorDistributionNetwork", "QNetwork", "RegAllocNetwork")
+_RND = "RandomNetworkDistillation."
+_RND_USED = "train_eval.use_random_network_distillation"
+_DISTILLATION = {
+    f"{_RND}initial_intrinsic_reward_scale": "distillation.scale",
+    f"{_RND}half_decay_steps": "distillation.half_life",
+    f"{_RND}fc_layer_params": "distillation.hidden",
+    f"{_RND}learning_rate": "distillation.learning_rate",
+    f"{_RND}update_frequency": "distillation.stride",
+}
 _SETTINGS: Mapping[str, Mapping[str, str]] = {
     "ppo": {
         "train_eval.num_modules": "modules",
@@ -33,6 +42,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = {
         "PPOAgent.initial_adaptive_kl_beta": "kl_beta",
         "PPOAgent.adaptive_kl_target": "kl_target",
         "PPOAgent.adaptive_kl_tolerance": "kl_tolerance",
+        **_DISTILLATION,
     },
     "dqn": {
         "train_eval.num_modules": "modules",
@@ -90,7 +100,6 @@ _FIXED: Mapping[str, tuple[Value, ...]] = {
     "train.beta1": (0.9,),
     "train.beta2": (0.999,),
     "train_eval.train_sequence_length": (1,),
-    "train_eval.use_random_network_distillation": (False,),
     "train_eval.warmstart_policy_dir": ("",),
 }
 """Values that mean what is done here anyway; another one has no counterpart."""
@@ -102,9 +111,9 @@ _WITHOUT_EFFECT = re.compile(
     r"|BlackboxLearnerConfig\.(save_best_policy|evaluator)|SamplingBlackboxEvaluator\.total_num_perturbations"
     r"|train\.worker_class|\w+\.(thread_count|clang_path|llvm_size_path|preprocessing_combiner)"
     r"|get_observation_processing_layer_creator\.ir2vec_with_z_score_normalization"
+    r"|RandomNetworkDistillation\.encoding_network"
 )
 """Bindings of what there is not here: summaries, objects, and paths of programs, which the toolchain has."""
-_RND = "RandomNetworkDistillation."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,14 +197,9 @@ def _named(rest: dict[str, Value], binding: str, names: Mapping[str, str]) -> st
 
 def _settings(rest: dict[str, Value], algorithm: str) -> dict[str, str]:
     """The settings of the learner, as a user types them."""
-    inner = "imitation." if algorithm == "behavioural-cloning" else ""
     settings: dict[str, str] = {}
-    for network in _NETWORKS:
-        if algorithm and f"{network}.fc_layer_params" in rest:
-            settings[f"{inner}hidden"] = _typed(rest.pop(f"{network}.fc_layer_params"))
-        _take_dropout(rest, f"{network}.dropout_layer_params", inner, settings)
-        if rest.get(f"{network}.activation_fn") == Reference("tf.keras.activations.relu"):
-            del rest[f"{network}.activation_fn"]
+    _take_network(rest, algorithm, settings)
+    _take_distillation(rest, algorithm, settings)
     for binding, name in _SETTINGS.get(algorithm, {}).items():
         if binding in rest:
             settings[name] = _typed(rest.pop(binding))
@@ -205,6 +209,27 @@ def _settings(rest: dict[str, Value], algorithm: str) -> dict[str, str]:
                 settings |= found
                 del rest[binding]
     return settings
+
+
+def _take_network(rest: dict[str, Value], algorithm: str, settings: dict[str, str]) -> None:
+    """The widths of the network's layers, and what else is said of it."""
+    inner = "imitation." if algorithm == "behavioural-cloning" else ""
+    for network in _NETWORKS:
+        if algorithm and f"{network}.fc_layer_params" in rest:
+            settings[f"{inner}hidden"] = _typed(rest.pop(f"{network}.fc_layer_params"))
+        _take_dropout(rest, f"{network}.dropout_layer_params", inner, settings)
+        if rest.get(f"{network}.activation_fn") == Reference("tf.keras.activations.relu"):
+            del rest[f"{network}.activation_fn"]
+
+
+def _take_distillation(rest: dict[str, Value], algorithm: str, settings: dict[str, str]) -> None:
+    """The settings of random network distillation, which are in every file and mean nothing until it is used."""
+    if rest.get(_RND_USED, False) is not True:
+        for binding in [_RND_USED, *(name for name in rest if name.startswith(_RND))]:
+            rest.pop(binding, None)
+    elif algorithm == "ppo":
+        del rest[_RND_USED]
+        settings["distillation.scale"] = "1.0"
 
 
 def _take_dropout(rest: dict[str, Value], binding: str, inner: str, settings: dict[str, str]) -> None:
@@ -277,12 +302,10 @@ def _changes(rest: dict[str, Value]) -> list[str]:
 
 def _left_out(rest: Mapping[str, Value]) -> list[str]:
     """The bindings that say something else than what is done here, and have no counterpart."""
-    distils = rest.get("train_eval.use_random_network_distillation", False)
     return [
         f"{name} = {_shown(value)}"
         for name, value in rest.items()
         if not _WITHOUT_EFFECT.fullmatch(name)
-        and not (name.startswith(_RND) and distils is False)
         and not any(value == fixed and type(value) is type(fixed) for fixed in _FIXED.get(name, ()))
     ]
 
