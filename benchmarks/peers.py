@@ -122,7 +122,6 @@ def _key(name: str) -> str:
     """How pytest's report names a test, a file of tests, or the example of a docstring."""
     path, _, test = name.partition("::")
     module = path.removesuffix(".py").replace("/", ".")
-    module = module.removeprefix("src.")
     return f"{module}::{test}" if test else module
 
 

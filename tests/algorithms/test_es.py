@@ -153,7 +153,7 @@ def test_directions_are_the_same_for_one_seed_and_of_unit_variance(kind: Directi
 def task() -> Task:
     return Task(
         problem="inline-size", kind=AdviceKind.BINARY, features=("a",),
-        normaliser=fit_quantile(np.arange(3)[:, None], count=2), project=np.zeros(1, np.int64),
+        normaliser=fit_quantile(np.arange(3)[:, None], count=2), project=np.zeros(5, np.int64),
     )  # fmt: skip
 
 
@@ -164,6 +164,12 @@ def scored(number: int, score: float) -> Experience:
         defaults=one, sites=one, context=one, context_ids=one,
         scores=np.array([score]), default_scores=np.array([100.0]),
     )  # fmt: skip
+
+
+def weights_of(proposal: Proposal) -> np.ndarray:
+    """The weights of a policy that is proposed, which are in single precision."""
+    policy: Any = proposal.actor
+    return np.concatenate([part.ravel() for layer in policy.layers for part in (layer.weight, layer.bias)])
 
 
 VARIANTS = [
@@ -183,17 +189,16 @@ def test_every_way_finds_the_weights_that_score_best(settings: EsConfig):
     learner = make_learner("es", task(), settings)
     state = learner.start(np.random.default_rng(0))
 
-    def distance(proposal: Proposal) -> float:
-        policy: Any = proposal.actor
-        return float(sum(np.sum((np.concatenate([layer.weight.ravel(), layer.bias.ravel()]) - 1) ** 2)
-                         for layer in policy.layers))  # fmt: skip
-
     first = float(np.sum((state["centre"] - 1) ** 2))
     for turn in range(1, 31):
         rng = np.random.default_rng([1, turn])
         asked = learner.ask(state, rng)
         assert len(asked) == 16 * (2 if settings.strategy == "antithetic" else 1)
-        seen = [scored(number, 100 + distance(one)) for number, one in enumerate(asked)]
+        assert len({tuple(one.modules.tolist()) for one in asked}) == 1
+        if settings.strategy == "antithetic":
+            tested = np.stack([weights_of(one) for one in asked])
+            np.testing.assert_allclose(tested[:16] + tested[16:], np.tile(2 * state["centre"], (16, 1)), atol=1e-5)
+        seen = [scored(number, 100 + float(np.sum((weights_of(one) - 1) ** 2))) for number, one in enumerate(asked)]
         # A direction that did not compile is left out, with its opposite.
         state, _ = learner.tell(state, asked, seen[1:], rng)
     assert float(np.sum((state["centre"] - 1) ** 2)) < first / 2
