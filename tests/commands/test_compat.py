@@ -115,6 +115,13 @@ def test_a_training_from_a_policy_has_its_vocabulary(tmp_path: Path):
     assert not [word for word in found if word.startswith("--vocab")]
 
 
+def test_flags_without_an_effect_are_told():
+    call = ["generate_vocab", "--input=t", "--output_dir=v", "--verbosity=-1", "--noquiet", "--compilation_timeout=9"]
+    assert plan_call(call).notes == tuple(
+        f"--{flag} has no effect here" for flag in ("verbosity", "quiet", "compilation_timeout")
+    )
+
+
 def test_vocabularies_and_importance():
     assert words("generate_vocab", "--input=t", "--output_dir=v", "--num_buckets=9", "--parallelism=8") == [
         "vocab", "--tfrecord=t", "--output=v", "--num-buckets=9",

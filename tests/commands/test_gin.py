@@ -30,6 +30,7 @@ ActorDistributionNetwork.fc_layer_params=(%width,
     8)  # over two lines
 ActorDistributionNetwork.dropout_layer_params=None
 tf.train.AdamOptimizer.learning_rate = 0.00003
+tf.train.AdamOptimizer.epsilon = 0.0003125
 PPOAgent.entropy_regularization = 0.004
 PPOAgent.lambda_value = 0.0
 PPOAgent.gradient_clipping = 1.5

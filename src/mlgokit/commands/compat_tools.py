@@ -15,7 +15,8 @@ CORPUS_SUFFIX = ".corpus"
 """Suffix of the file beside a training set that names the corpus which it was made from."""
 TRACES_SUFFIX = ".traces"
 """Suffix of the folder beside a training set that has its logs."""
-_COMMON = ("gin_files", "gin_bindings", "verbosity", "logtostderr", "alsologtostderr", "quiet", "compilation_timeout")
+_WITHOUT_EFFECT = ("verbosity", "logtostderr", "alsologtostderr", "quiet")
+_COMMON = ("gin_files", "gin_bindings", "compilation_timeout", *_WITHOUT_EFFECT)
 _BOOLEAN = frozenset({"logtostderr", "alsologtostderr", "quiet"})
 
 
@@ -100,8 +101,9 @@ def plan_call(words: Sequence[str]) -> Plan:
     commands = [*plan.commands]
     if commands:
         commands[-1] = (*commands[-1], *extra)
-    ignored = ["compilation_timeout"] if flags.get("compilation_timeout") and not plan.commands else []
-    notes = (*plan.notes, *(f"--{flag} has no meaning here" for flag in ignored))
+    has_deadline = any(word.startswith("--timeout-seconds=") for command in commands for word in command)
+    silent = _WITHOUT_EFFECT if has_deadline else (*_WITHOUT_EFFECT, "compilation_timeout")
+    notes = (*plan.notes, *(f"--{flag} has no effect here" for flag in silent if flag in flags))
     return Plan(commands=tuple(commands), notes=notes, names_corpus=plan.names_corpus, text=plan.text)
 
 

@@ -68,6 +68,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = {
 }
 """By algorithm, bindings and the setting that has the same meaning."""
 _FIXED: Mapping[str, tuple[Value, ...]] = {
+    "AdamOptimizer.epsilon": (3.125e-4,),
     "BehavioralCloningAgent.gradient_clipping": (None,),
     "BlackboxLearnerConfig.hyperparameters_update_method": (Reference("%blackbox_optimizers.UpdateMethod.NO_METHOD"),),
     "ConstantValueNetwork.constant_output_val": (0,),
