@@ -292,7 +292,7 @@ def _train_bc(flags: Flags) -> Plan:
             f"{note.name} beside it, found {', '.join(flags.get('data_path', ()))}; trace again, or use "
             "`mlgokit train --algorithm behavioural-cloning --corpus CORPUS`, which compiles the corpus"
         )
-    corpus = note.read_text(encoding="utf-8").strip()
+    corpus = note.read_text(encoding="utf-8", errors="surrogateescape").strip()
     if not gin.settings.algorithm:
         gin = _gin(flags, tool="behavioural-cloning")
     return _train(flags, gin, corpus=corpus, output=_last(flags, "root_dir"), start=gin.settings.start)
