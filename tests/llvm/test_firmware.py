@@ -15,7 +15,7 @@ from mlgokit.builds.images import weigh_image
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 
-pytestmark = pytest.mark.llvm
+pytestmark = [pytest.mark.llvm, pytest.mark.usefixtures("other_targets")]
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "how-to" / "firmware.md"
