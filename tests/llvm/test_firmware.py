@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.llvm, pytest.mark.usefixtures("other_targets")]
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "how-to" / "firmware.md"
-BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^ *```(?:ba)?sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 PICOLIBC = Path("/usr/lib/picolibc")
 ARM = ("make", "arm-none-eabi-gcc", "qemu-system-arm", PICOLIBC / "arm-none-eabi/lib/thumb/v7-m/nofp/libc.a")
 RISCV = ("cmake", "riscv64-unknown-elf-gcc", "qemu-system-riscv32", PICOLIBC / "riscv64-unknown-elf/lib/rv32imac/ilp32")
