@@ -311,8 +311,9 @@ def difference_page(
     """The page of a difference; see :func:`size_page`."""
     before, after = found.before, found.after
     in_file, in_memory = after.file_bytes - before.file_bytes, after.memory_bytes - before.memory_bytes
-    # What is loaded decides: debug information may be the larger part of a file, and is seldom shipped.
-    gained = in_memory or in_file
+    # What is loaded decides: debug information may be the larger part of a file, and is seldom shipped. Memory has
+    # padding to a page, which hides what the code gained.
+    gained = (after.loaded_bytes or 0) - (before.loaded_bytes or 0) or in_memory or in_file
     answer = "larger" if gained > 0 else "smaller" if gained < 0 else "same size"
     tables: dict[Grouping, Table] = {
         "section": _changed_sections(found),
