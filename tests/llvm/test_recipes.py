@@ -1,5 +1,6 @@
 """The recipes of docs/how-to/tune.md and recipes.md, word for word: small projects are built and use the decisions."""
 
+import json
 import os
 import re
 import shutil
@@ -321,6 +322,21 @@ def test_every_row_is_run_or_says_that_it_is_not():
     files = {name for one, _ in rows().values() for name in one if name != "classes"}
     assert files == {path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.is_file()}
     assert f"```cmake\n{(FILES / 'tuned.cmake').read_text().partition(chr(10))[2]}```" in DOCUMENT.read_text()
+
+
+@pytest.mark.slow  # a whole search; what it runs has tests of its own
+def test_the_tutorial_ends_with_a_smaller_program(toolchain: Toolchain, project: Path):
+    skip_without(["make"])
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    kind, body = next(BLOCK.finditer(text[text.index("\n## 5. A smaller program of your own\n") :])).groups()
+    assert (kind, body.splitlines()) == ("sh", ["mlgokit init", "mlgokit tune --budget 5m"])
+    for name in {*PROJECTS} - {"Makefile"}:
+        (project / name).unlink()
+    words = body.replace("mlgokit", f"{sys.executable} -m mlgokit").replace("5m", f"2s --llvm {toolchain.major}")
+    run(words, project)
+    (program,) = json.loads((project / "tune" / "tuned.json").read_text())["built"]["programs"]
+    assert program["tuned"]["image"] < program["plain"]["image"]
+    assert (project / "tuned.so").exists()
 
 
 def test_every_recipe_is_tried():
