@@ -170,7 +170,7 @@ def test_what_the_pretrained_policies_save_alone_is_beside_what_the_search_saves
 
     assert page.parts[0].title == "What is saved"
     assert [(one.name, one.end) for one in part(page, "What is saved", Bars).bars] == [
-        ("builtin:Oz alone, without a search", -50),
+        ("builtin:Oz", -50),
         ("tuned", -119.5),
     ]
 
