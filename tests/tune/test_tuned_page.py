@@ -19,7 +19,7 @@ from mlgokit.pages.model import Bars, Curves, Page, Scatter, Table
 from mlgokit.pages.terminal import print_page
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.replay import ReplayedModule, ReplayResult
-from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedModule
+from mlgokit.tune.result import SearchedFunctions, ShippedPolicies, SpillCosts, Tuned, TunedModule
 from mlgokit.tune.search import CurvePoint
 
 HOSTILE = "</script><b>|"
@@ -156,10 +156,27 @@ def test_programs_of_the_build_are_shown() -> None:
     # What no program has is left out: read-only data, unwind tables, relocations, data.
     assert table.titles()[4:] == (".text", "flash", "RAM", "file", "compressed")
     assert page.headline == "tool: 100 -> 90 bytes (-10.00 %)."
+    assert page.number == "-10.00 %"
+    assert '<p class="number yes">\u221210.00\u00a0%</p>' in render_html(page)
     compressed = tuned_page(dataclasses.replace(TUNED, built=built, objective="compressed"))
     assert compressed.headline == "tool: 50 -> 45 bytes (-10.00 %)."
     assert page.sentences[-2:] == ("lib: cannot be compared: no main.", "All tests pass.")
     assert page.advice == ("Add to the build: CXXFLAGS=-fpass-plugin=tuned.so",)
+
+
+def test_what_the_pretrained_policies_save_alone_is_beside_what_the_search_saves() -> None:
+    shipped = ShippedPolicies(name="builtin:Oz", bytes=950)
+    page = tuned_page(dataclasses.replace(TUNED, judged=None, shipped=shipped))
+
+    assert page.parts[0].title == "What is saved"
+    assert [(one.name, one.end) for one in part(page, "What is saved", Bars).bars] == [
+        ("builtin:Oz", -50),
+        ("tuned", -119.5),
+    ]
+
+
+def test_a_page_without_the_programs_of_the_search_has_no_map(tmp_path: Path) -> None:
+    assert tuned_page(TUNED, tmp_path).parts == tuned_page(TUNED).parts
 
 
 def test_costs_are_shown_where_they_count() -> None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from mlgokit.builds.images import LINKED, PART_BYTES, BuiltImage
 from mlgokit.builds.recorded import TunedProgram
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.pages.model import (
+    Bar,
     Bars,
     Cell,
     Curve,
@@ -23,6 +25,7 @@ from mlgokit.pages.model import (
     difference_columns,
     drop_empty,
     format_cell,
+    format_difference,
     number_columns,
     percent,
     relative_change,
@@ -31,6 +34,7 @@ from mlgokit.pages.model import (
 )
 from mlgokit.terminal import counted
 from mlgokit.tune.check import CheckedModule, CheckResult
+from mlgokit.tune.program_page import ProgramParts, program_parts
 from mlgokit.tune.replay import ReplayResult
 from mlgokit.tune.result import COMPRESSED, SpillCosts, Tuned, TunedModule
 
@@ -56,13 +60,22 @@ _COMPRESSED = "Stripped files, compressed"
 # --- Tuning ----------------------------------------------------------------------------------------------------------
 
 
-def tuned_page(tuned: Tuned) -> Page:
-    """The page of a tuning."""
+def tuned_page(tuned: Tuned, folder: Path | None = None) -> Page:
+    """The page of a tuning.
+
+    Args:
+        tuned: what came of it.
+        folder: of the search, whose programs the page shows by function; without it, the page has none.
+    """
     before, after = _promise(tuned)
+    most_saved = [one.name for one in reversed(_programs(tuned))]
+    shown = ProgramParts(names={}) if folder is None else program_parts(folder, most_saved)
     parts: list[Part | None] = [
+        _won_bars(tuned),
         _program_table(tuned),
-        _sum_table(tuned),
+        *shown.parts,
         _search_plot(tuned),
+        _sum_table(tuned),
         _waterfall(tuned),
         *_module_parts(tuned),
         _reverted_table(tuned),
@@ -76,8 +89,10 @@ def tuned_page(tuned: Tuned) -> Page:
         answer="" if not tuned.modules else smaller if after < before else "Nothing was found",
         good=after < before,
         headline=_headline(tuned),
+        number=percent(relative_change(before, after)) if tuned.modules else "",
         sentences=tuple(_sentences(tuned)),
         advice=tuple(_advice(tuned)),
+        names=shown.names,
         parts=drop_empty(parts),
         command=tuned.command,
         facts=tuple(_facts(tuned)),
@@ -260,6 +275,30 @@ def _sum_table(tuned: Tuned) -> Table:
         ),
         rows=tuple(rows),
         note="Measured on objects that were compiled with the finished plugin.",
+    )
+
+
+def _won_bars(tuned: Tuned) -> Bars | None:
+    """What the pretrained policies save alone, and what the tuning saves."""
+    programs, shipped = _programs(tuned), tuned.shipped
+    if shipped is None or tuned.costs is not None:
+        return None
+    before, after = _promise(tuned)
+    sizes = [one.shipped for one in programs if one.shipped is not None]
+    if programs and len(sizes) < len(programs):
+        return None
+    free = sum(sizes) if programs else shipped.bytes
+
+    def bar(name: str, size: float) -> Bar:
+        saved = size - before
+        return Bar(name=name, start=0, end=saved, text=f"{format_difference(saved)} ({_percent(before, size)})")
+
+    return Bars(
+        title="What is saved",
+        columns=("against plain", "bytes"),
+        bars=(bar(shipped.name, free), bar("tuned", after)),
+        note=f"Of {before:,.0f} bytes of the plain {'programs' if programs else 'objects'}. {shipped.name} needs no "
+        "search.",
     )
 
 

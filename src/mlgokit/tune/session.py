@@ -233,7 +233,7 @@ class Session:
         )
         tuned = publish(verifier, tuned, settings.folder)
         # Made of what is published, so a kill before it loses nothing: mlgokit report makes it again.
-        write_page(tuned_page(tuned), result)
+        write_page(tuned_page(tuned, settings.folder), result)
         return tuned
 
 
