@@ -13,13 +13,19 @@ from mlgokit.corpus.importers.compile_commands import split_command
 BuildSystem = Literal["cargo", "Meson", "CMake", "Ninja", "Make"]
 
 
-def lines_for_good(commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace) -> str:
-    """What to add to a build so that the steps of ``place`` load a plugin."""
+def lines_for_good(
+    commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace, *, beside: Sequence[str] = ()
+) -> str:
+    """What to add to a build so that the steps of ``place`` load a plugin, and compilations have other options too."""
     places = {"both": (False, True), "link": (True,), "compile": (False,)}[place]
-    return "; ".join(line_for_good(commands, tree, plugin, is_link=is_link) for is_link in places)
+    return "; ".join(
+        line_for_good(commands, tree, plugin, is_link=is_link, beside=() if is_link else beside) for is_link in places
+    )
 
 
-def line_for_good(commands: BuildCommands, tree: Path, plugin: Path, *, is_link: bool = False) -> str:
+def line_for_good(
+    commands: BuildCommands, tree: Path, plugin: Path, *, is_link: bool = False, beside: Sequence[str] = ()
+) -> str:
     """What to add to the build, by the build system that its commands and files tell of.
 
     Example:
@@ -29,7 +35,7 @@ def line_for_good(commands: BuildCommands, tree: Path, plugin: Path, *, is_link:
         'in the build command, replacing what is there: CFLAGS="-Os -fpass-plugin=/p-1a.plugin"'
     """
     option = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
-    return line_of_options(commands, tree, (option,), is_link=is_link)
+    return line_of_options(commands, tree, (*beside, option), is_link=is_link)
 
 
 def line_of_options(commands: BuildCommands, tree: Path, options: Sequence[str], *, is_link: bool) -> str:

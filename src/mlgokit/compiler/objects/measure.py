@@ -23,6 +23,8 @@ from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
 from mlgokit.compiler.objects.ownership import Functions, extents, find_functions, read_frames
 from mlgokit.errors import InputError
 
+Floats = npt.NDArray[np.float64]
+
 NONE, TEXT, RODATA, EH_FRAME, DATA, BSS = range(6)
 """Section kinds; ``TEXT``, ``RODATA`` and ``EH_FRAME`` together are what llvm-size calls text."""
 COLUMNS = 3
@@ -51,6 +53,8 @@ class Objective(enum.Enum):
     """Machine code only, COMDAT signatures at 1/k; for builds without unwind tables."""
     OBJECT_TEXT = "object-text"
     """llvm-size's text, the score of google/ml-compiler-opt; it ignores that the linker merges COMDAT copies."""
+    EXECUTED = "executed"
+    """``LINK_AWARE``, and what functions execute in the profiled run, at a price in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,8 @@ class ObjectSizes:
         signature_rest: [S, 3] text, rodata and eh_frame bytes of the group that no function owns.
         signature_data: [S] writable bytes of the group (vtables of position-independent code).
         rest: [3] text, rodata and eh_frame bytes that belong to no function and no signature.
+        run_cost: [F] what the function executes in the profiled run, in bytes at the price of the search; ``None`` if
+            nobody counted.
     """
 
     totals: SectionTotals
@@ -99,6 +105,14 @@ class ObjectSizes:
     signature_rest: Ints
     signature_data: Ints
     rest: Ints
+    run_cost: Floats | None = None
+
+    def scores_of_functions(self, objective: Objective) -> Floats:
+        """The score [F] of each function, before COMDAT signatures are weighed."""
+        scores = self.function_bytes[:, : columns_of(objective)].sum(axis=1).astype(np.float64)
+        if objective is Objective.EXECUTED and self.run_cost is not None:
+            scores += self.run_cost
+        return scores
 
     @property
     def llvm_size_text(self) -> int:
@@ -293,7 +307,9 @@ def project_image_estimate(objects: Iterable[ObjectSizes], *, objective: Objecti
         total += size_score(sizes, unknown, objective=objective)
         if objective is not Objective.OBJECT_TEXT:
             duplicate = np.array([signature in seen for signature in sizes.signatures], bool)
-            total -= float(sizes.signature_bytes[duplicate][:, : columns_of(objective)].sum())
+            total -= float(sizes.signature_rest[duplicate][:, : columns_of(objective)].sum())
+            inside = np.append(duplicate, False)[sizes.function_signature]
+            total -= float(sizes.scores_of_functions(objective)[inside].sum())
             seen.update(sizes.signatures)
     return total
 
@@ -308,11 +324,11 @@ def _weigh(
 ) -> tuple[npt.NDArray[np.float64], float]:
     """Scores of the functions [F], and the score of everything else."""
     columns = columns_of(objective)
-    functions = sizes.function_bytes[:, :columns].sum(axis=1)
+    functions = sizes.scores_of_functions(objective)
     groups = sizes.signature_rest[:, :columns].sum(axis=1)
     rest = float(sizes.rest[:columns].sum())
     if objective is Objective.OBJECT_TEXT:
-        return functions.astype(np.float64), rest + float(groups.sum())
+        return functions, rest + float(groups.sum())
     share = np.array([1.0 / weights.get(signature, 1) for signature in sizes.signatures] + [1.0])
     return functions * share[sizes.function_signature], rest + float(groups @ share[:-1])
 

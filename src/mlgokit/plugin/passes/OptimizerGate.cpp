@@ -8,6 +8,7 @@
 #include "identity/BodyHash.h"
 #include "passes/PassNames.h"
 #include "passes/PassPolicy.h"
+#include "passes/ProfileCounts.h"
 #include "passes/TailCalls.h"
 #include "shared/HotFunctions.h"
 #include "shared/Settings.h"
@@ -155,6 +156,8 @@ public:
     if (Running && Changed)
       *List << "changed " << toHex(Running->Key) << ' ' << Pass << ' ' << Running->Nth << '\n';
     Running.reset();
+    if (M && List && Pass == LastOfOptimizer)
+      listProfileCounts(*M, *List);
   }
 
 private:

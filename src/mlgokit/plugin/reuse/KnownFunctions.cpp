@@ -1,6 +1,7 @@
 #include "reuse/KnownFunctions.h"
 
 #include "identity/FinalCode.h"
+#include "passes/PassNames.h"
 #include "reuse/Digests.h"
 #include "shared/Emitted.h"
 #include "shared/Executed.h"
@@ -30,10 +31,6 @@ using namespace llvm;
 namespace mlgokit {
 
 namespace {
-
-/// The last pass of every pipeline for code generation that changes the IR, but for that of a full link-time
-/// optimization, which has a place for the last one.
-constexpr StringLiteral LastPass = "RelLookupTableConverterPass";
 
 thread_local Module *Current = nullptr;
 
@@ -258,7 +255,7 @@ void registerKnownFunctions(PassBuilder &Builder) {
   if (!Callbacks || !(std::getenv("MLGOKIT_FUNCTIONS") || std::getenv("MLGOKIT_RESIDENT")))
     return;
   Callbacks->registerAfterPassCallback([](StringRef Pass, Any, const PreservedAnalyses &) {
-    if (Pass == LastPass && Current)
+    if (Pass == LastOfOptimizer && Current)
       end(*Current);
   });
   Builder.registerFullLinkTimeOptimizationLastEPCallback(

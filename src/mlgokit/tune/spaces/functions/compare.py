@@ -81,6 +81,19 @@ def larger_functions(
     return worse or (chosen if is_larger else set())
 
 
+def slower_functions(keys: Mapping[str, int], chosen: set[int], first: ObjectSizes, second: ObjectSizes) -> set[int]:
+    """Keys of a module's functions whose bytes and executed instructions together are worth more with the table.
+
+    Arguments are those of :func:`larger_functions`.
+    """
+
+    def scores(one: ObjectSizes) -> dict[str, float]:
+        return dict(zip(one.function_names, one.scores_of_functions(Objective.EXECUTED).tolist(), strict=True))
+
+    before, after = scores(first), scores(second)
+    return {keys[name] for name in after if keys.get(name) in chosen and after[name] > before.get(name, 0.0)}
+
+
 def grown_functions(first: ObjectSizes, second: ObjectSizes, *, text_only: bool, folded: Mapping[str, int]) -> set[str]:
     """Functions of a module that are larger in its second object; arguments as for :func:`larger_functions`."""
     groups = _larger(_groups(first, second, folded), first, second, text_only=text_only)
