@@ -84,7 +84,10 @@ class InliningTable:
         """Why the whole project is not smaller, by the judge's measure, or else by the link and the account."""
         judged, space = after.judged, self.space
         if judged is None:
-            larger = grew(before.link, after.link) or after.total_bytes(space.config.objective) > space.plain_bytes
+            objective = space.config.objective
+            larger = after.total_bytes(objective) > space.plain_bytes
+            # Fewer instructions may take more bytes; the user's own programs are weighed at the end.
+            larger |= objective is not Objective.EXECUTED and grew(before.link, after.link)
         else:
             larger = not judged.is_no_worse
         if larger and judged is not None and judged.reason:
