@@ -11,6 +11,7 @@
 #include "passes/ProfileCounts.h"
 #include "passes/TailCalls.h"
 #include "shared/HotFunctions.h"
+#include "shared/LastPass.h"
 #include "shared/Settings.h"
 #include "trials/OverrideTable.h"
 
@@ -156,7 +157,7 @@ public:
     if (Running && Changed)
       *List << "changed " << toHex(Running->Key) << ' ' << Pass << ' ' << Running->Nth << '\n';
     Running.reset();
-    if (M && List && Pass == LastOfOptimizer)
+    if (M && List && Pass == LastPass)
       listProfileCounts(*M, *List);
   }
 

@@ -9,10 +9,6 @@
 
 namespace mlgokit {
 
-/// The last pass of every pipeline for code generation that changes the IR, but for that of a full link-time
-/// optimization, which has a place for the last one.
-inline constexpr llvm::StringLiteral LastOfOptimizer = "RelLookupTableConverterPass";
-
 /// A pass, by the name in tables.
 struct PassName {
   llvm::StringRef Argument; // such as "block-placement"; what it asks by, if it has none

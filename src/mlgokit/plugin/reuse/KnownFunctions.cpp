@@ -1,10 +1,10 @@
 #include "reuse/KnownFunctions.h"
 
 #include "identity/FinalCode.h"
-#include "passes/PassNames.h"
 #include "reuse/Digests.h"
 #include "shared/Emitted.h"
 #include "shared/Executed.h"
+#include "shared/LastPass.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -255,7 +255,7 @@ void registerKnownFunctions(PassBuilder &Builder) {
   if (!Callbacks || !(std::getenv("MLGOKIT_FUNCTIONS") || std::getenv("MLGOKIT_RESIDENT")))
     return;
   Callbacks->registerAfterPassCallback([](StringRef Pass, Any, const PreservedAnalyses &) {
-    if (Pass == LastOfOptimizer && Current)
+    if (Pass == LastPass && Current)
       end(*Current);
   });
   Builder.registerFullLinkTimeOptimizationLastEPCallback(
