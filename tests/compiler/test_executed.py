@@ -16,7 +16,7 @@ from mlgokit.module import Module
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, toy_sizes, toy_source
 
-GROUPS = {"shared": "shared"}
+GROUPS = {"shared": "shared", "inner": "inner"}
 
 
 def done(
@@ -78,7 +78,7 @@ def test_what_is_inlined_of_a_comdat_function_counts_in_the_caller_alone():
 
     costs = cost_of(counting.compile(toy_source("m"), request).measured)
 
-    assert costs == pytest.approx({"main": counting.run.price * 10 * 380, "shared": 0, "cold": 0})
+    assert costs == pytest.approx({"main": counting.run.price * 10 * 380 + 40, "shared": 0, "cold": 0})
 
 
 def test_a_comdat_function_counts_by_how_its_cost_changes():
@@ -96,7 +96,24 @@ def test_a_comdat_function_counts_by_how_its_cost_changes():
     )
 
 
-def test_the_account_adds_what_is_executed_to_the_bytes():
+def test_functions_that_the_plain_build_had_inlined_cost_what_they_call_as_well():
+    apart = done(
+        {"main": 60, "shared": 50, "inner": 20, "cold": 50},
+        entries={"main": 10, "shared": 1000, "inner": 3000},
+        executed={"main": 15, "shared": 3, "inner": 4, "cold": 30},
+        calls={"main": {"shared": 600, "outer": 10}, "shared": {"inner": 2000}, "inner": {}},
+    )
+    counting = count_executed(compiler_of({False: PLAIN_BUILD, True: apart}), [toy_source("m")], report=say_nothing)
+    request = CompileRequest(use=PluginUse(decisions=b"some"))
+
+    costs = cost_of(counting.compile(toy_source("m"), request).measured)
+
+    assert costs["main"] == pytest.approx(counting.run.price * (10 * 15 + 600 * 8))
+    assert costs["shared"] == pytest.approx(counting.run.price * 1000 * (3 + 2 * 4 - 8))
+    assert costs["inner"] == 20
+
+
+def test_the_account_counts_what_each_module_executes():
     counting = count_executed(compiler_of({False: PLAIN_BUILD, True: INLINED}), [toy_source("m")], report=say_nothing)
     sizes = counting.compile(toy_source("m"), PLAIN).measured
     account = account_of(["m", "n"], {"m": sizes, "n": sizes}, objective=Objective.EXECUTED)
@@ -104,7 +121,7 @@ def test_the_account_adds_what_is_executed_to_the_bytes():
     by_objects = project_image_estimate([sizes, sizes], objective=Objective.EXECUTED)
 
     assert account.image == pytest.approx(by_objects)
-    assert by_objects == pytest.approx(200 + 150 + 2 * INSTRUCTION_WORTH * 200)
+    assert by_objects == pytest.approx(2 * INSTRUCTION_WORTH * 200)
     assert project_image_estimate([sizes, sizes]) == 200 + 150
 
 

@@ -44,7 +44,7 @@ STARTS_FROM = "builtin:size"
 NO_POLICY = "none"
 _MOST_KEPT = 99.9999
 """Percent; LLVM's summary of a profile goes no further."""
-_NOT_BY_CARGO = {"linked", "command", "spill-cost"}
+_NOT_BY_CARGO = {"linked", "command", "spill-cost", "instructions"}
 ANY_LEVEL = frozenset({"spill-cost", "instructions"})
 """Objectives for modules that are not compiled for size, too."""
 ALLOCATION_SHARE = 0.3
@@ -91,13 +91,13 @@ class Tune:
     """Resume the search in the folder. If the code changed since, the modules that changed are searched first, from the
     decisions that still apply."""
     objective: Annotated[
-        Literal["image", "text", "object", "linked", "compressed", "command", "spill-cost", "instructions"],
+        Literal["image", "instructions", "text", "object", "linked", "compressed", "command", "spill-cost"],
         Basic.WORK,
     ] = "image"
     """Quantity to minimise. image: code, read-only data and unwind tables, each COMDAT once; text: code alone; object:
     whole objects; linked: the output of the link command; command: a number that a command prints; spill-cost: executed
     spills, reloads and copies; instructions: what --run executes."""
-    run: Annotated[Texts, Basic.INPUT] = ()
+    run: Texts = ()
     """With `instructions`: command that runs what --build makes, in the folder of the build, as in --run './app a.txt'.
     Callgrind counts it, plain and tuned; a build without a profile gets one of it. May be repeated."""
     held_out: Texts = ()
@@ -437,7 +437,7 @@ def for_replay(config: Tune) -> Tune:
             raise UsageError("--replay-clang: needs --artifact replay; add that, or remove --replay-clang")
         return config
     for option, given in {
-        f"--objective {config.objective}": config.objective == "spill-cost",
+        f"--objective {config.objective}": config.objective in ANY_LEVEL,
         "--corpus": config.corpus is not None,
         "--replay-clang with --cargo": config.replay_clang is not None and config.cargo is not None,
         f"--allocation-share {config.allocation_share:g}": config.allocation_share not in (ALLOCATION_SHARE, 0),

@@ -259,7 +259,7 @@ def _plugin_settings(compiler: ClangCompiler, module: Module, use: PluginUse | N
         # A policy inside a plugin leaves these to LLVM; one that is named is to be learned from, or searched with.
         kept["MLGOKIT_LTO"] = "1"
     if use.decides_at_any_level(module):
-        kept["MLGOKIT_ANY_LEVEL"] = "1"
+        kept["MLGOKIT_ANY_LEVEL"] = "2" if use.any_growth else "1"
     return use.environment(folder) | kept
 
 

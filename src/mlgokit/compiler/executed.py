@@ -24,8 +24,8 @@ from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
 
-INSTRUCTION_WORTH = 100.0
-"""Percent of the image that one percent of the executed instructions is worth."""
+INSTRUCTION_WORTH = 2.0
+"""Percent by which the image may grow for one percent of the executed instructions."""
 _DEPTH = 16
 """Calls of functions in COMDAT groups by each other that are followed."""
 _LISTING = PluginUse(policies={INLINE_SIZE.name: HEURISTIC}, list_changes=True)
@@ -48,59 +48,70 @@ class PlainRun:
     cost: Mapping[str, float]
     entries: Mapping[str, float]
 
-    def run_cost(self, sizes: ObjectSizes, changes: PassChanges) -> Floats:
-        """What each function [F] of an object executes, in bytes."""
-        return self.price * _executed(sizes, changes, self.cost, self.entries)
+    def run_cost(self, sizes: ObjectSizes, changes: PassChanges, plain: ObjectSizes) -> Floats:
+        """What each function [F] of an object executes, in bytes, and the bytes by which it is larger than plainly.
+
+        Functions that the profile never saw entered count nothing, so they stay as LLVM has them.
+        """
+        known = dict(zip(plain.function_names, plain.function_bytes.sum(axis=1).tolist(), strict=True))
+        before = np.array([known.get(name, 0) for name in sizes.function_names], np.float64)
+        entered = np.array([changes.entries.get(name, 0.0) > 0 for name in sizes.function_names], bool)
+        growth = np.where(entered, np.maximum(sizes.function_bytes.sum(axis=1) - before, 0.0), 0.0)
+        return self.price * _executed(sizes, changes, self.cost, self.entries) + growth
 
 
 def _executed(
     sizes: ObjectSizes, changes: PassChanges, cost: Mapping[str, float], entries: Mapping[str, float]
 ) -> Floats:
     """Instructions [F] that the functions of an object execute, without the entries of those in COMDAT groups."""
-    grouped = {
-        name for name, group in zip(sizes.function_names, sizes.function_signature.tolist(), strict=True) if group >= 0
-    }
+    grouped = _grouped(sizes)
+    # The plain build has inlined all calls of some functions that are called here.
+    every = _costs_of_calls({name: changes for name in grouped if name not in cost}, cost)
 
     def of_function(name: str) -> float:
         entered = changes.entries.get(name, 0.0)
-        if not entered:
+        if not entered or (name in grouped and name not in cost):
             return 0.0
-        calls = changes.calls.get(name, {})
-        inside = sum(
-            count * cost.get(callee, changes.executed.get(callee, 0.0) if callee in grouped else 0.0)
-            for callee, count in calls.items()
-            if callee != name
-        )
-        if name not in grouped:
-            return entered * changes.executed.get(name, 0.0) + inside
-        if name not in cost:
-            return 0.0
-        return entries[name] * (changes.executed.get(name, 0.0) + inside / entered - cost[name])
+        one_call = changes.executed.get(name, 0.0) + _cost_inside(name, changes, every)
+        return entered * one_call if name not in grouped else entries[name] * (one_call - cost[name])
 
     return np.array([of_function(name) for name in sizes.function_names], np.float64)
 
 
+def _grouped(sizes: ObjectSizes) -> set[str]:
+    """Functions of an object that are in COMDAT groups."""
+    owned = zip(sizes.function_names, sizes.function_signature.tolist(), strict=True)
+    return {name for name, group in owned if group >= 0}
+
+
+def _cost_inside(name: str, changes: PassChanges, cost: Mapping[str, float]) -> float:
+    """What one call of a function executes in the functions with a ``cost`` that it calls."""
+    calls = changes.calls.get(name, {})
+    return sum(count * cost.get(to, 0.0) for to, count in calls.items() if to != name) / changes.entries[name]
+
+
+def _costs_of_calls(functions: Mapping[str, PassChanges], known: Mapping[str, float]) -> dict[str, float]:
+    """Add to known costs those of one call of more functions, each with a module that has it."""
+    entered = {name: changes for name, changes in functions.items() if changes.entries.get(name)}
+    cost = dict(known)
+    # A call costs what it calls as well; functions that call each other in circles would never end.
+    for _ in range(_DEPTH if entered else 0):
+        cost |= {
+            name: changes.executed.get(name, 0.0) + _cost_inside(name, changes, cost)
+            for name, changes in entered.items()
+        }
+    return cost
+
+
 def _costs_of_groups(done: Iterable[Compilation]) -> tuple[dict[str, float], dict[str, float]]:
     """Cost of one call, and entries, of the functions in COMDAT groups of the plain build."""
-    own, entries, inside = dict[str, float](), dict[str, float](), dict[str, dict[str, float]]()
+    first, entries = dict[str, PassChanges](), dict[str, float]()
     for one in done:
-        changes = one.changes
-        if changes is None:
-            continue
-        for name, group in zip(one.measured.function_names, one.measured.function_signature.tolist(), strict=True):
-            if group >= 0 and changes.entries.get(name):
-                own.setdefault(name, changes.executed.get(name, 0.0))
-                calls = changes.calls.get(name, {})
-                inside.setdefault(name, {to: calls[to] / changes.entries[name] for to in calls if to != name})
-                entries[name] = max(entries.get(name, 0.0), changes.entries[name])
-    cost = own
-    # A call costs what it calls as well; functions that call each other in circles would never end.
-    for _ in range(_DEPTH):
-        cost = {
-            name: own[name] + sum(count * cost.get(to, 0.0) for to, count in calls.items())
-            for name, calls in inside.items()
-        }
-    return cost, entries
+        for name in _grouped(one.measured) if one.changes is not None else ():
+            if one.changes is not None and one.changes.entries.get(name):
+                first.setdefault(name, one.changes)
+                entries[name] = max(entries.get(name, 0.0), one.changes.entries[name])
+    return _costs_of_calls(first, {}), entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,12 +121,12 @@ class ExecutedCompiler:
     Attributes:
         compiler: compiles.
         run: what the plain build executes.
-        plain: what the plain objects execute, by module.
+        plain: the plain compilations, with what they execute, by module.
     """
 
     compiler: Compiler
     run: PlainRun
-    plain: Mapping[str, PassChanges] = field(default_factory=dict[str, PassChanges])
+    plain: Mapping[str, Compilation] = field(default_factory=dict[str, Compilation])
 
     @property
     def toolchain(self) -> Toolchain:
@@ -143,14 +154,16 @@ class ExecutedCompiler:
         if use is not None:
             # Copies of the compiler would list what they execute as well.
             tries = use.trials is not None and bool(use.trials.series)
-            use = dataclasses.replace(use, list_changes=not tries, any_level=use.plugin is None)
+            use = dataclasses.replace(use, list_changes=not tries, any_level=use.plugin is None, any_growth=True)
         done = self.compiler.compile(module, dataclasses.replace(request, use=use))
-        changes = self.plain.get(module.name) if use is None else done.changes
-        if changes is None or done.sizes is None:
+        plain = self.plain.get(module.name)
+        if plain is None or done.sizes is None:
             return done
-        return dataclasses.replace(
-            done, sizes=dataclasses.replace(done.sizes, run_cost=self.run.run_cost(done.sizes, changes))
-        )
+        changes = plain.changes if use is None else done.changes
+        if changes is None:
+            return done
+        run_cost = self.run.run_cost(done.sizes, changes, plain.measured)
+        return dataclasses.replace(done, sizes=dataclasses.replace(done.sizes, run_cost=run_cost))
 
     def close(self) -> None:
         """End resident compilers."""
@@ -185,5 +198,4 @@ def count_executed(compiler: Compiler, modules: Iterable[Module], *, report: Rep
         )
     image = project_image_estimate(one.measured for one in known.values())
     run = PlainRun(executed=total, price=INSTRUCTION_WORTH * image / total, cost=cost, entries=entries)
-    plain = {name: one.changes for name, one in known.items() if one.changes is not None}
-    return ExecutedCompiler(compiler=compiler, run=run, plain=plain)
+    return ExecutedCompiler(compiler=compiler, run=run, plain=known)

@@ -49,7 +49,7 @@ _COSTS_NOTE = (
     "Costs of each module. Mean change: geometric mean over its functions. Code: change in bytes. Allocated: functions "
     "whose registers the plugin allocates, of those with costs."
 )
-_WORTH = "1 % of the instructions by LLVM's estimate worth 100 % of the bytes"
+_ESTIMATE = "Instructions by LLVM's estimate, in bytes that they are worth"
 _TEXT = "Code, read-only data and unwind tables, which llvm-size calls text"
 _COMPRESSED = "Stripped files, compressed"
 
@@ -278,8 +278,7 @@ def _sum_table(tuned: Tuned) -> Table:
         add(_COSTS, tuned.costs.plain, tuned.costs.tuned)
         add("Code, which is not the objective", tuned.plain_bytes, tuned.tuned_bytes)
     else:
-        by_runs = f"; {_WORTH}" if tuned.runs else ""
-        add(f"Objects, each COMDAT once{by_runs}", tuned.plain_bytes, tuned.tuned_bytes)
+        add(_ESTIMATE if tuned.runs else "Objects, each COMDAT once", tuned.plain_bytes, tuned.tuned_bytes)
         if tuned.shipped is not None:
             add(f"The same by {tuned.shipped.name}", tuned.plain_bytes, tuned.shipped.bytes)
         for what, found in (

@@ -54,7 +54,7 @@ class Objective(enum.Enum):
     OBJECT_TEXT = "object-text"
     """llvm-size's text, the score of google/ml-compiler-opt; it ignores that the linker merges COMDAT copies."""
     EXECUTED = "executed"
-    """``LINK_AWARE``, and what functions execute in the profiled run, at a price in bytes."""
+    """What functions execute in the profiled run, at a price in bytes, and by how much they are larger than plainly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,7 @@ class ObjectSizes:
         signature_rest: [S, 3] text, rodata and eh_frame bytes of the group that no function owns.
         signature_data: [S] writable bytes of the group (vtables of position-independent code).
         rest: [3] text, rodata and eh_frame bytes that belong to no function and no signature.
-        run_cost: [F] what the function executes in the profiled run, in bytes at the price of the search; ``None`` if
-            nobody counted.
+        run_cost: [F] score of the function for :attr:`Objective.EXECUTED`; ``None`` if nobody counted.
     """
 
     totals: SectionTotals
@@ -109,10 +108,9 @@ class ObjectSizes:
 
     def scores_of_functions(self, objective: Objective) -> Floats:
         """The score [F] of each function, before COMDAT signatures are weighed."""
-        scores = self.function_bytes[:, : columns_of(objective)].sum(axis=1).astype(np.float64)
         if objective is Objective.EXECUTED and self.run_cost is not None:
-            scores += self.run_cost
-        return scores
+            return self.run_cost.copy()
+        return self.function_bytes[:, : columns_of(objective)].sum(axis=1).astype(np.float64)
 
     @property
     def llvm_size_text(self) -> int:

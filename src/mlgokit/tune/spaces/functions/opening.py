@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.inputs import named_files
 from mlgokit.compiler.objects.measure import Objective
@@ -28,8 +26,8 @@ from mlgokit.tune.spaces.functions.space import FunctionSpace
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, load_functions
 from mlgokit.tune.verify import VerifiedBuild, Verifier
 
-_WORTH_TRIALS = 1.0
-"""Bytes that what a function executes is worth, for each byte of it."""
+_WORTH_TRIALS = 1e-3
+"""Least share of what a module executes."""
 FunctionSearch = Search[FunctionSpace]
 
 
@@ -122,7 +120,7 @@ def _executed_often(done: Compilation) -> set[str]:
     sizes = done.measured
     if sizes.run_cost is None:
         return set()
-    enough = sizes.run_cost >= np.maximum(_WORTH_TRIALS * sizes.function_text, 1.0)
+    enough = sizes.run_cost >= max(_WORTH_TRIALS * float(sizes.run_cost.sum()), 1.0)
     return {name for name, is_enough in zip(sizes.function_names, enough.tolist(), strict=True) if is_enough}
 
 
