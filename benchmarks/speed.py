@@ -51,7 +51,7 @@ COUNTING = (
 WORKLOADS = {
     "lzip": Workload(
         runs=("./lzip -c COPYING", "./lzip -c -d testsuite/test.txt.lz"),
-        held_out=("./lzip -9 -c encoder.cc", "./lzip -0 -c ChangeLog"),
+        held_out=("./lzip -9 -c encoder.cc", "./lzip -c -d testsuite/fox.lz"),
     ),
     "gperf": Workload(
         runs=("src/gperf -L ANSI-C tests/chill.gperf", "src/gperf -L C++ tests/java.gperf"),
