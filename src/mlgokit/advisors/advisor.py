@@ -147,7 +147,7 @@ class Recording:
     decisions: list[Advice] = field(default_factory=list[Advice])
 
     def advise(self, observation: Observation) -> Advice:
-        """Return the other advisor's decision, and keep it."""
+        """Return the wrapped advisor's decision, and keep it with its observation."""
         advice = self.advisor.advise(observation)
         self.observations.append(observation)
         self.decisions.append(advice)

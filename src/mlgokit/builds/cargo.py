@@ -125,7 +125,7 @@ class CargoRequest:
 
 
 def cargo_words(text: str) -> tuple[str, ...]:
-    """The words of a cargo command.
+    """Split a cargo command into words, and check that it builds.
 
     Raises:
         UsageError: the command builds nothing, or a quotation is not closed.
@@ -202,7 +202,7 @@ def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None
 
 
 def cargo_flag(build: CargoBuild, calls: Sequence[RustcCall], plugin: Path) -> str:
-    """The command that builds each program with the plugin."""
+    """Make the command that builds each program with the plugin."""
     version, option = build.compiler.rustc.version, f"-Zllvm-plugins={plugin.resolve()}"
     lines = [cargo_line(build.words, call, unstable_options(version, call.crate), option) for call in calls]
     return " && ".join(lines)
@@ -246,7 +246,7 @@ def _describe_run(outcome: tuple[int, bytes]) -> str:
 
 
 def cargo_line(words: Sequence[str], call: RustcCall, variables: Mapping[str, str], option: str) -> str:
-    """The user's command as ``cargo rustc``, which passes ``option`` to the program alone and not to all crates."""
+    """Rewrite the user's command as ``cargo rustc``, which passes ``option`` to the program and not to all crates."""
     before = list(words[: words.index("--")] if "--" in words else words)
     after = list(words[words.index("--") + 1 :]) if "--" in words else []
     asked = ["rustc" if word in ("build", "b") else word for word in before]
@@ -275,16 +275,16 @@ def _module(call: RustcCall, place: Path) -> Module:
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables that a crate may read while it is compiled."""
+    """Select the environment variables that a crate may read while it is compiled."""
     return {name: value for name, value in environment.items() if name.startswith("CARGO_PKG") or name == "OUT_DIR"}
 
 
 def _program_name(call: RustcCall) -> str:
-    """Name of the program that a call makes, as ``--bin`` takes it."""
+    """Name the program that a call makes, as ``--bin`` takes it."""
     return call.environment.get("CARGO_BIN_NAME", call.crate)
 
 
 def program_file_name(call: RustcCall) -> str:
-    """File name of the program or library that a call makes, in the folder of the profile."""
+    """Name the file of the program or library that a call makes, in the folder of the profile."""
     shapes = {"cdylib": "lib{}.so", "dylib": "lib{}.so", "staticlib": "lib{}.a"}
     return shapes.get(call.kind, "{}").format(call.crate if call.kind != "bin" else _program_name(call))

@@ -30,7 +30,7 @@ class Compressor:
     words: tuple[str, ...] = ()
 
     def measure(self, image: Path) -> tuple[int, int | None]:
-        """Bytes of an image's stripped file, and of this file compressed; the latter ``None`` without a compressor.
+        """Measure an image's stripped file in bytes, and this file compressed; ``None`` without a compressor.
 
         Raises:
             InputError: the image cannot be stripped, or the compressor fails.

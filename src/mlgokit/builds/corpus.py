@@ -40,7 +40,7 @@ class ModuleSelection:
     notes: tuple[str, ...] = ()
 
     def tell(self, report: Report) -> None:
-        """Report the notes, and how many sources are left out, before long work."""
+        """Report the notes, and how many sources are left out."""
         for note in self.notes:
             report(1, 1, note)
         if self.left_out:
@@ -50,7 +50,7 @@ class ModuleSelection:
 
 
 def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
-    """The modules of one project.
+    """Select the modules of one project.
 
     Raises:
         UsageError: the corpus has several projects and none was named, or has no such one.
@@ -71,7 +71,7 @@ def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
 
 
 def modules_for_size(folder: Path, project: str | None) -> ModuleSelection:
-    """The modules of one project that are compiled for size.
+    """Select the modules of one project that are compiled for size.
 
     Raises:
         UsageError: as :func:`modules_of_project`.

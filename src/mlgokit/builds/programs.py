@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.builds.images import weigh_image
-from mlgokit.builds.link import LinkPlan, link_words, read_link, with_shared
+from mlgokit.builds.link import LinkPlan, link_words, note_shared_libraries, read_link
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import is_image
 from mlgokit.compiler.limits import USERS_LIMITS
@@ -59,7 +59,7 @@ class LinkedPrograms:
                 continue
             if plan.modules:
                 plans[name] = plan
-        return with_shared(plans, {name: link.output for name, link in self.links.items()}), failures
+        return note_shared_libraries(plans, {name: link.output for name, link in self.links.items()}), failures
 
     def plain_bytes(self, program: str) -> int:
         """Return what llvm-size calls text of a program of the plain build, in bytes; 0 if it cannot be read."""

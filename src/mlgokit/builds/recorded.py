@@ -12,8 +12,8 @@ from typing import Any
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.compression import Compressor
 from mlgokit.builds.images import LINKED, BuiltImage, holds_path, weigh_image
-from mlgokit.builds.lines import lines_for_good
-from mlgokit.builds.outside import outside
+from mlgokit.builds.lines import format_plugin_lines
+from mlgokit.builds.outside import make_outside_folder
 from mlgokit.builds.programs import LinkedPrograms, choose_programs
 from mlgokit.builds.site import (
     GONE,
@@ -186,7 +186,7 @@ def record_plain(
     sign_new(place, "build")
     if not commands.clean:
         report(0, 1, "copy the folder of the build")
-        copies = outside(folder, anew=True)
+        copies = make_outside_folder(folder, anew=True)
         configured = copy_sources(tree, copies / "source", without=folder)
         if configured:
             report(
@@ -493,7 +493,7 @@ def try_plugin(
         programs=programs,
         tests=tests,
         notes=tuple(notes),
-        line=lines_for_good(commands, tree, candidate.published, place, beside=recorded.added.compile),
+        line=format_plugin_lines(commands, tree, candidate.published, place, beside=recorded.added.compile),
     )
 
 

@@ -96,7 +96,7 @@ async def _serve_once(
 
 
 def address_towards(host: str, port: int | None) -> str:
-    """The address of this machine on the network path to another, formatted for a URL.
+    """Find the address of this machine on the network path to another, formatted for a URL.
 
     Raises:
         OSError: the host has no address, or cannot be reached.

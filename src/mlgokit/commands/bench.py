@@ -21,7 +21,7 @@ from mlgokit.bench.results import compare_results, read_results
 from mlgokit.bench.running import LEAST_PAIRS, LOOKS, Timing
 from mlgokit.bench.side import open_side
 from mlgokit.bench.workloads import Format, Workload, choose_workloads
-from mlgokit.builds.outside import outside
+from mlgokit.builds.outside import make_outside_folder
 from mlgokit.builds.variant import VariantRecord, make_variant
 from mlgokit.commands.options import COMPILER, Compiling, Texts, option_words
 from mlgokit.compiler.toolchain import find_toolchain
@@ -115,7 +115,7 @@ def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
         atomic_write(output, json.dumps(result.to_json(), indent=1) + "\n")
         write_page(bench_page(result), output)
         if built := [one.name for one in result.workloads if one.name]:
-            forget(outside(config.folder) / _WORK, built)
+            forget(make_outside_folder(config.folder) / _WORK, built)
     return result
 
 
@@ -197,7 +197,7 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
     needs_plugin = any(side.policies or side.plugin for side in (before, after))
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=needs_plugin)
     chosen = choose_counter(config.counter)
-    place = outside(config.folder)
+    place = make_outside_folder(config.folder)
     sides = {
         "before": open_side(before, toolchain, place / "before.so"),
         "after": open_side(after, toolchain, place / "after.so"),

@@ -19,7 +19,7 @@ from mlgokit.builds.cargo import CargoRequest, cargo_words, open_cargo
 from mlgokit.builds.compilers import check_sandbox, clang_for
 from mlgokit.builds.corpus import ANY_COMMANDS, Database, import_database, modules_for_size, modules_of_project
 from mlgokit.builds.lto import check_steps
-from mlgokit.builds.outside import outside_of
+from mlgokit.builds.outside import outside_path
 from mlgokit.builds.recorded import RecordedBuild, record_plain, try_plugin
 from mlgokit.commands.options import (
     COMPILER,
@@ -168,7 +168,7 @@ def _scratch_folder() -> Generator[Path]:
         has_log = (folder / "build").is_dir()
         raise
     finally:
-        shutil.rmtree(outside_of(folder), ignore_errors=True)
+        shutil.rmtree(outside_path(folder), ignore_errors=True)
         if not has_log:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 
-from mlgokit.builds.outside import outside
+from mlgokit.builds.outside import make_outside_folder
 from mlgokit.commands import evaluate, trace, train
 from mlgokit.commands.corpus import extract, fetch
 from mlgokit.commands.importance import Importance, importance_of
@@ -179,7 +179,7 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     clock.time("build the plugin", lambda: build_plugin(toolchain))
     sign_new(folder, "quickstart")
-    sources, corpus_folder, store = outside(folder) / "sources", folder / "corpus", folder / "store"
+    sources, corpus_folder, store = make_outside_folder(folder) / "sources", folder / "corpus", folder / "store"
     projects = choose_projects(config.manifest, config.projects)
     with_program = [project for project in projects if project.program is not None]
     shipped: ProgramComparison | None = None

@@ -28,11 +28,11 @@ from mlgokit.builds.lto import (
     GIVES_UP,
     LinkRequest,
     LtoBuild,
+    describe_ignored_lto,
     is_mostly_lto,
     link_note,
     open_link,
     searchable_link,
-    without_lto,
 )
 from mlgokit.builds.measurement import Measure, link_failures, measuring_words
 from mlgokit.builds.programs import LinkedPrograms, read_configured_programs
@@ -319,7 +319,7 @@ def _open_corpus(
         )
     stack.enter_context(reading(folder))
     chosen = (modules_of_project if config.objective in ANY_LEVEL else modules_for_size)(folder, config.project)
-    lto = without_lto(config.compile_commands, is_recorded=recorded is not None, reason=reason)
+    lto = describe_ignored_lto(config.compile_commands, is_recorded=recorded is not None, reason=reason)
     notes = tuple(note for note in chosen.notes if note.partition(" ")[0] not in lto)
     chosen = ModuleSelection(modules=chosen.modules, left_out=lto | chosen.left_out, notes=notes)
     chosen = note_hot_functions(chosen, config.keep_hot)

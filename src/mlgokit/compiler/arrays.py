@@ -95,7 +95,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) ->
 
 
 def unpacked_bytes(arrays: Arrays) -> int:
-    """The total size of saved arrays, as :func:`read_arrays` counts it."""
+    """Compute the total size of saved arrays in bytes, as :func:`read_arrays` counts it."""
     return sum(array.nbytes + _HEADER_BYTES for array in arrays.values())
 
 

@@ -91,7 +91,7 @@ class DevelopmentCompiler:
             output = folder / "module.o" if request.keep_object is None else request.keep_object
             words = command(self.toolchain, module, output, None)
             for name, policy in asked.items():
-                words = words.with_words(development_options(PROBLEMS[name], folder / f"{name}.log", policy))
+                words = words.append_words(development_options(PROBLEMS[name], folder / f"{name}.log", policy))
             done = process.run(
                 words,
                 timeout_seconds=self.clang.limits.deadline(module.name, self.clang.timeout_seconds),
@@ -107,7 +107,7 @@ class DevelopmentCompiler:
 
 
 def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
-    """Options that let LLVM log a problem's decisions, by its heuristic or by the model in a folder.
+    """Make the options that let LLVM log a problem's decisions, by its heuristic or by the model in a folder.
 
     Raises:
         UsageError: LLVM has no advisor for the problem, or the policy is no folder with a model.

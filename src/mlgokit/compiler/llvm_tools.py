@@ -27,7 +27,7 @@ def find_llvm_tool(name: str) -> Path:
 
 
 def run_llvm_tool(name: str, *arguments: str | Path, where: str, seconds: float = _SECONDS) -> str:
-    """What a program of LLVM prints of a file, which ``where`` names in messages.
+    """Run a program of LLVM on a file, which ``where`` names in messages, and return what it prints.
 
     Raises:
         ToolError: there is no such program, or it does not end in time.

@@ -103,7 +103,7 @@ def inspect_compiler(clang: Path, *, version: str, target: str, environment: Map
 
 
 def _digest(path: Path) -> str:
-    """Digest of a file; empty if it cannot be read."""
+    """Digest a file; empty if it cannot be read."""
     try:
         return digest_cached(path)
     except OSError:
@@ -118,7 +118,7 @@ def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
         os.fdopen(writing, "wb", buffering=0) as pipe,
         tempfile.TemporaryFile() as err,
     ):
-        # What was written is gone from the pipe when the compiler reads: then all is loaded, and it waits for the rest.
+        # Once the pipe is empty, the compiler has read the line: it has loaded everything, and waits for more.
         pipe.write(b"\n")
         argv = Cc1Line(clang, own=("-fsyntax-only", "-x", "c", "-"))
         child = process.start(argv, stdin=source, stderr=err, env=environment)

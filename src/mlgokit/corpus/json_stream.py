@@ -41,7 +41,7 @@ class _BoundedFile:
     last: bytes = b""
 
     def read(self, size: int) -> bytes:
-        """The next block."""
+        """Read the next block; a number or a part that is too long is an error."""
         before, data = self.last, self.file.read(size)
         self.since += len(data)
         if has_long_number(before, data):
@@ -83,6 +83,7 @@ def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, A
 
 
 def _iter_members(file: _BoundedFile, key: str) -> Generator[tuple[str, Any]]:
+    """Yield the elements of a member as :func:`iter_members` does, from an open file."""
     # Containers that are open, the outermost first, each with the last key of an object. Of what is not wanted
     # nothing is kept.
     stack: list[tuple[Any, list[str]]] = []

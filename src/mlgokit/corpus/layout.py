@@ -22,7 +22,7 @@ _BUILD_FOLDERS = re.compile(
 
 
 def bitcode_path(folder: Path, name: str) -> Path:
-    """Path of a module's bitcode.
+    """Make the path of a module's bitcode.
 
     Example:
         >>> bitcode_path(Path("corpus"), "lua/lapi.c.o").as_posix()
@@ -32,7 +32,7 @@ def bitcode_path(folder: Path, name: str) -> Path:
 
 
 def thinlto_index_path(folder: Path, name: str) -> Path:
-    """Path of a module's part of the ThinLTO index."""
+    """Make the path of a module's part of the ThinLTO index."""
     return folder / f"{name}.thinlto.bc"
 
 

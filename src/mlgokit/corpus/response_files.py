@@ -25,7 +25,7 @@ def expand_response_files(
     most_bytes: int = COMPILE_BYTES,
     missing: Literal["refuse", "keep", "drop"] = "refuse",
 ) -> list[str]:
-    """The words, each ``@file`` replaced by the words in that file.
+    """Replace each ``@file`` among words by the words in that file.
 
     Args:
         words: words of a command, without the program.
@@ -74,6 +74,7 @@ def expand_response_files(
 
 
 def _read(descriptor: int, most: int) -> bytes:
+    """Read at most ``most`` bytes of an open file."""
     parts: list[bytes] = []
     while most > 0 and (part := os.read(descriptor, min(most, 1 << 20))):
         parts.append(part)

@@ -53,7 +53,7 @@ def export_plugin(
     doubt: float | None = None,
     targets: Sequence[str] = (),
 ) -> ExportedPlugin:
-    """Link ``policies`` into a plugin for ``toolchain`` at ``output``, and compile one small file with it.
+    """Link ``policies`` into a plugin for ``toolchain`` at ``output``, and compile a small file with it as a check.
 
     Args:
         toolchain: toolchain whose clang is to load the plugin.

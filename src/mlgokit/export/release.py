@@ -113,7 +113,7 @@ def export_release(
 
 
 def _selector_flag(names: Sequence[str]) -> list[str]:
-    """Make the clang options that select the first of several policies."""
+    """Make the clang options that select the first of several policies, as an example; none without selectors."""
     return ["-mllvm", f"-ml-inliner-model-selector={names[0]}"] if names else []
 
 

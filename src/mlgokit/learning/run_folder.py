@@ -195,6 +195,7 @@ def rounds_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     for before, row in zip([{}, *rows], rows, strict=False):
 
         def spent(name: str, before: Row = before, row: Row = row) -> float:
+            """Subtract the running total of the turn before from that of this turn."""
             return row[name] - before.get(name, 0)
 
         known = {name: value for name, value in row.items() if not math.isnan(value)}

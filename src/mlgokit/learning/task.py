@@ -62,7 +62,8 @@ def make_task(baselines: Baselines, training_indices: Sequence[int], config: Lea
     projects = [baselines.modules[index].project for index in training_indices]
     numbers = {name: number for number, name in enumerate(sorted(set(projects)))}
     place = baselines.place[list(training_indices)]
-    # Validation modules are not drawn for training.
+    # Positions among the modules that a learner may draw: all that compile, also without decisions, but not those that
+    # are kept for validation.
     places = np.union1d(place, np.setdiff1d(np.arange(baselines.compiled), baselines.place))
     return Task(
         problem=problem.name,
@@ -91,6 +92,7 @@ def _fit_normaliser(
     if known is not None:
         return quantile_of(known, features)
     if LEARNERS[algorithm].fits_normaliser:
+        # A placeholder: this learner replaces it by one that it fits.
         nothing = np.zeros(len(features), np.float32)
         return SignedLog(mean=nothing, scale=nothing, clip=1.0)
     rows = baselines.rows[:, [baselines.available.index(name) for name in features]]

@@ -14,7 +14,7 @@ from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.build_sources import CommandFilter
 from mlgokit.corpus.importers.reference import build_reference
-from mlgokit.corpus.sources.extract import OPTIONS, options_made_with, project_jobs
+from mlgokit.corpus.sources.extract import OPTIONS, project_jobs, recognize_options
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.verify import Reference, VerifyResult, compile_in_one_step, objects_of_build, verify_corpus
 from mlgokit.errors import MlgokitError, UsageError
@@ -108,7 +108,7 @@ def _options(folder: Path) -> tuple[str, ...]:
     """What the driver was given for each module, as far as the corpus says so."""
     recorded = _settings(folder).get("options")
     words = cast("list[object]", recorded) if isinstance(recorded, list) else []
-    return options_made_with([word for word in words if isinstance(word, str)]) or OPTIONS
+    return recognize_options([word for word in words if isinstance(word, str)]) or OPTIONS
 
 
 def _read_recorded_commands(folder: Path) -> dict[str, str | None]:

@@ -334,7 +334,7 @@ def open_session(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Generator[Session]:
-    """Start a compiler that asks; it is ended when the context is left.
+    """Start a compiler that asks for decisions over channels; it is ended when the context is left.
 
     Args:
         argv: the command line without the channels.
@@ -383,9 +383,9 @@ def open_session(
             ) from error
         words = [word.replace("{base}", lines[name].base) for name, use in channels.items() for word in use.options]
         if not isinstance(argv, Cc1Line) and list(argv[1:2]) == ["-cc1"]:
-            # A caller of the library wrote it; command lines of modules come judged.
+            # A caller of the library wrote these words; command lines of modules come as checked lines.
             argv = Cc1Line(argv[0], own=[os.fspath(word) for word in argv[2:]])
-        line = argv.with_words(words) if isinstance(argv, Cc1Line) else [*argv, *words]
+        line = argv.append_words(words) if isinstance(argv, Cc1Line) else [*argv, *words]
         child = process.start(line, stderr=stderr, cwd=cwd, env=env)
         ended = os.pidfd_open(child.pid)
         stack.callback(os.close, ended)

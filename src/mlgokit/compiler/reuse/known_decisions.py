@@ -48,7 +48,10 @@ class KnownDecisions:
         return KnownObjects(memory=self, content=content, sizes=sizes)
 
     def note(self, content: str, digest: bytes, sizes: ObjectSizes | None, *, ended: bool) -> None:
-        """Cache the sizes of an object, or count a hit; ``None`` if the object could not be measured."""
+        """Cache the sizes of an object, ``None`` if it could not be measured, and count a hit or a miss.
+
+        A hit is an object whose compiler ``ended`` after the inliner, because its decisions were known.
+        """
         with self._lock:
             self.hits += ended
             self.misses += not ended

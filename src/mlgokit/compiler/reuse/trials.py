@@ -90,7 +90,7 @@ def counts_bytes(weights: Floats) -> bool:
 
 
 def pass_number(name: str) -> int:
-    """The number of a pass in tables.
+    """Compute the number by which tables name a pass.
 
     Example:
         >>> hex(pass_number("block-placement"))

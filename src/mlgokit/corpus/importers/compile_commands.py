@@ -71,7 +71,7 @@ class _CountingFile:
     last: bytes = b""
 
     def read(self, size: int) -> bytes:
-        """The next block."""
+        """Read the next block; an entry or a number that is too long is an error."""
         if self.position - self.entry_begin > ENTRY_BYTES:
             raise CorpusError(
                 f"{self.path}: expected entries of at most {ENTRY_BYTES} bytes, found a longer one at byte "
@@ -170,7 +170,7 @@ def split_command(text: str) -> list[str]:
 
 
 def output_of(arguments: Sequence[str], file: Path) -> str | None:
-    """The output of a command for ``file``: that of the last ``-o``, else an object if there is a ``-c``.
+    """Find the output of a command for ``file``: that of the last ``-o``, else an object if there is a ``-c``.
 
     Example:
         >>> source = Path("src/a.c")
@@ -192,7 +192,7 @@ def names_source(command: CompileCommand, word: str) -> bool:
 
 
 def source_word(command: CompileCommand) -> str:
-    """The source of an entry as its command spells it; its absolute path if the command does not have it."""
+    """Find the source of an entry as its command spells it; its absolute path if the command does not have it."""
     inputs = (unit.words[0] for unit in driver_units(command.arguments[1:]) if unit.kind == "input")
     named = [word for word in inputs if names_source(command, word)]
     return named[-1] if named else str(command.file)
@@ -254,16 +254,16 @@ def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
         _check_text(word, "response file")
     named = _text(values, "output") if "output" in values else output_of(arguments, file)
     return CompileCommand(
-        directory=_absolute(directory),
-        file=_absolute(file),
+        directory=_normalize(directory),
+        file=_normalize(file),
         arguments=tuple(arguments),
-        output=_absolute(directory / named) if named else None,
+        output=_normalize(directory / named) if named else None,
         index=index,
     )
 
 
 def _text(values: dict[str, object], key: str) -> str:
-    """A string of an entry that a command line can hold."""
+    """Read a string of an entry; text that no command line can hold is an error."""
     value = values.get(key)
     if not isinstance(value, str) or not value:
         raise ValueError(f"{key}: expected text, found {'nothing' if key not in values else 'another kind of value'}")
@@ -281,5 +281,5 @@ def _check_text(text: str, key: str) -> str:
     return text
 
 
-def _absolute(path: Path) -> Path:
+def _normalize(path: Path) -> Path:
     return Path(os.path.normpath(path))

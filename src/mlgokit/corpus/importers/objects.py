@@ -109,13 +109,13 @@ def import_objects(
         else f"give another command filter than {cmd_filter!r:.200}, or {_EMBED_REMEDY}"
     )
     with locked(corpus_folder), corpus_writer(corpus_folder, fields, remedy=remedy) as writer:
-        unique = first_of_each_name(objects, has_thinlto=distributed_thinlto)
+        unique = mark_name_conflicts(objects, has_thinlto=distributed_thinlto)
         write_outcomes(writer, functools.partial(_import, shared), unique, workers=workers, room=room, report=report)
-    return writer.imported()
+    return writer.summarize()
 
 
-def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = False) -> Generator[ObjectFile]:
-    """Yield the objects; one with a bad name, or whose files would replace those of an earlier one, gets a ``trouble``.
+def mark_name_conflicts(objects: Iterable[ObjectFile], *, has_thinlto: bool = False) -> Generator[ObjectFile]:
+    """Yield all objects; one with a bad name, or whose files would replace those of an earlier one, gets a ``trouble``.
 
     Names are stored as 64-bit hashes, which take about 70 bytes of memory for each object.
     """
@@ -132,7 +132,7 @@ def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = Fal
 
 
 def _why_bad_name(name: str) -> str:
-    """Why a name cannot be the name of a module; empty if it can. See :func:`mlgokit.corpus.corpus.load_corpus`."""
+    """Say why a name cannot be that of a module; empty if it can. See :func:`mlgokit.corpus.corpus.load_corpus`."""
     if not name or any(part in {"", ".", ".."} for part in name.split("/")) or "\\" in name or "\0" in name:
         return f"expected a path without backslashes inside the build, found {name!r:.200}; rename the object"
     if name.startswith(("-", "@")):
@@ -179,7 +179,7 @@ def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
 
 
 def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
-    """The only section of that name; an error if there are several, or none."""
+    """Return the only section of that name; several or none are an error."""
     if not pieces:
         raise InputError(f"expected a section {name}, found none, as in assembly; for C and C++ {_EMBED_REMEDY}")
     first, *others = pieces

@@ -135,7 +135,7 @@ def command_line_to_compile(
 
 
 def _place_profile(option: Option, folder: Path, *, by_user: bool) -> tuple[str, ...]:
-    """An option's words, with a path of the corpus made absolute."""
+    """Spell an option, and make the path of a profile in the corpus absolute."""
     if by_user or not names_a_profile(option) or not any(option.values):
         return option.words
     return (f"{option.name}{folder / option.values[0]}",)
