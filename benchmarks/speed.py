@@ -164,6 +164,7 @@ def measure_project(project: PromisedProject, *, config: Speed, toolchain: Toolc
 
 def result_of(rows: Sequence[tuple[PromisedProject, dict[str, Any]]], *, seconds: int) -> Result:
     """The result of the projects' rows; a project that nothing was published of stays as it was."""
+    failures = tuple((project.name, row["failure"]) for project, row in rows if "failure" in row)
     programs: list[tuple[Cell, ...]] = []
     commands: list[tuple[Cell, ...]] = []
     changes: dict[bool, list[float]] = {True: [], False: []}
@@ -178,7 +179,7 @@ def result_of(rows: Sequence[tuple[PromisedProject, dict[str, Any]]], *, seconds
             changes[held_out].append(one)
         programs.append((
             project.name, project.language, percent(change[False]), percent(change[True]), before, after,
-            percent(images[-1]), round(row["user_seconds"]), row["taken_back"] or "; ".join(row["notes"]),
+            percent(images[-1]), round(row["user_seconds"]), _reason_of(row["taken_back"]),
         ))  # fmt: skip
         commands += [
             (
@@ -205,11 +206,11 @@ def result_of(rows: Sequence[tuple[PromisedProject, dict[str, Any]]], *, seconds
                 title="Programs",
                 columns=(
                     "project", "language", "executed, profiled runs", "executed, held out", "image, plain (bytes)",
-                    "image, tuned (bytes)", "image", "processor seconds", "said",
+                    "image, tuned (bytes)", "image", "processor seconds", "why nothing was published",
                 ),
                 rows=tuple(programs),
                 note="Plain is -O2 with the same profile. A change is the geometric mean over the commands of a "
-                "program.",
+                "program. Processor seconds are those of all compilations.",
             ),
             Table(
                 title="Commands",
@@ -217,13 +218,19 @@ def result_of(rows: Sequence[tuple[PromisedProject, dict[str, Any]]], *, seconds
                 rows=tuple(commands),
                 note="Instructions counted by callgrind in the programs of the build and the libraries that they load.",
             ),
-            Table(
-                title="Not measured",
-                columns=("project", "why"),
-                rows=tuple((project.name, row["failure"]) for project, row in rows if "failure" in row),
-            ),
+            *([Table(title="Not measured", columns=("project", "why"), rows=failures)] if failures else []),
         ),
     )  # fmt: skip
+
+
+def _reason_of(taken_back: str) -> str:
+    """What counting found, of the error of a tuning that published nothing.
+
+    Example:
+        >>> _reason_of("expected fewer, found that no run executed fewer; no plugin was written")
+        'no run executed fewer'
+    """
+    return taken_back.rpartition("found that ")[2].partition(";")[0]
 
 
 def _change_of(runs: Sequence[dict[str, Any]], *, held_out: bool) -> float:
