@@ -171,7 +171,7 @@ def test_a_failed_link_is_a_result(build: Path, tmp_path: Path):
     ("command", "sentence"),
     [
         ("", "--link-command: expected a command, found an empty one"),
-        ("ld 'main.o", "--link-command: expected quotations that end"),
+        ("ld 'main.o", "--link-command: expected every quotation mark to be closed"),
         ("ld main.o -o tool && strip tool", "expected one command without a shell's operators, found '&&'"),
         ("ld {objcts} -o {output}", "expected no placeholder but {objects} and {output}, found {objcts}"),
         ("ld -Wl,{objects} -o {output}", "expected {objects} as a word of its own"),

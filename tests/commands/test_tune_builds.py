@@ -62,7 +62,7 @@ def test_a_damaged_record_of_a_build_is_named(tmp_path: Path, text: str):
     (tmp_path / "tune" / "build").mkdir(parents=True)
     (tmp_path / "tune" / "build" / "recorded.json").write_text(text)
     built = BuildCommands(build=("true",), build_folder=tmp_path)
-    with pytest.raises(InputError, match=r"recorded\.json: expected the build that was recorded there, found.* again$"):
+    with pytest.raises(InputError, match=r"recorded\.json: expected the record of the plain build, found.* again$"):
         record_plain(built, tmp_path / "tune", go_on=True, toolchain=FAKE_TOOLCHAIN, report=say_nothing)
 
 

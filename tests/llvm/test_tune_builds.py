@@ -666,6 +666,9 @@ def test_a_folder_of_the_user_is_not_taken_for_that_of_the_builds(project: Path,
     (project / "build").mkdir()
     (project / "build" / "mine").write_text("")
     built = BuildCommands(build=("make",), build_folder=project)
-    with pytest.raises(ReuseError, match=r"build: expected a folder that mlgokit made, or none, found other files"):
+    with pytest.raises(
+        ReuseError,
+        match=r"build: expected a folder that does not exist or that mlgokit made, found one with other files",
+    ):
         record_plain(built, project, go_on=False, toolchain=toolchain, report=say_nothing)
     assert (project / "build" / "mine").exists()

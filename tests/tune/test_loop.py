@@ -298,7 +298,7 @@ def test_a_plugin_with_which_nothing_compiles_is_an_error(verifier: Callable[...
     space.units[0].now = 90
     (tmp_path / "out.so").write_text("proved")
     (tmp_path / "decisions").write_text("proved")
-    with pytest.raises(ToolError, match="expected clang to compile with it, found no module that does"):
+    with pytest.raises(ToolError, match="expected clang to compile modules with this plugin, found that none compiles"):
         verify(verifier(a=-1), NumberTable(units=space.units), tmp_path / "decisions")
     # What an earlier tuning left is there until there is something better.
     assert (tmp_path / "out.so").read_text() == (tmp_path / "decisions").read_text() == "proved"
@@ -313,6 +313,6 @@ def test_a_plugin_linked_again_must_do_what_was_verified(verifier: Callable[...,
     verify(one, NumberTable(units=space.units), tmp_path / "decisions")
     one.link_again()
     one.inside["decisions"].write_text("[]")
-    message = "out.so: expected the object of a that was verified, found another when the plugin was linked again"
+    message = "out.so: expected the finished plugin to compile a to the object that was verified, found another object"
     with pytest.raises(ToolError, match=message):
         one.link_again()

@@ -187,7 +187,7 @@ class Exploring:
             expected = "0 or 1" if kind is AdviceKind.BINARY else "a decision that has an opposite"
             raise UsageError(
                 f"advisor Exploring: expected {expected} from {type(self.advisor).__name__}, found {advice!r}; "
-                "wrap an advisor of a binary problem or of a choice"
+                "wrap an advisor whose decisions are 0 or 1, or columns"
             )
         if self.rng.random() >= self.probability:
             return advice

@@ -80,7 +80,9 @@ def find_compressor(command: str, toolchain: Toolchain) -> Compressor:
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise UsageError(f"--compressor: expected the words of a command, found {command!r} ({error})") from error
+        raise UsageError(
+            f"--compressor: expected a command such as 'xz -9', found {command!r} ({error}); close the quotation"
+        ) from error
     if not words or shutil.which(words[0]) is None:
         raise UsageError(f"--compressor: expected a program in {command!r}, found no {(*words, '')[0]}; install it")
     compressor = Compressor(strip=stripper.strip, words=words)

@@ -53,7 +53,7 @@ def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
     """Select the modules of one project.
 
     Raises:
-        UsageError: the corpus has several projects and none was named, or has no such one.
+        UsageError: the corpus has several projects and none was named, or none of this name.
     """
     corpus = load_measurable(folder)
     projects = sorted({module.project for module in corpus.modules})
@@ -105,7 +105,7 @@ def note_hot_functions(chosen: ModuleSelection, percent: float) -> ModuleSelecti
     if not profiled:
         raise UsageError(
             f"--keep-hot {percent:g}: expected a build with a profile, such as -fprofile-use=a.profdata, found "
-            f"none in {len(chosen.modules)} modules; build with one, or leave it out"
+            f"none in {len(chosen.modules)} modules; build with one, or leave --keep-hot out"
         )
     note = (
         f"functions in the hottest {percent:g} % of the profile are left to LLVM, in {profiled} of "

@@ -85,7 +85,7 @@ class LinkRequest:
         timeout_seconds: deadline of a link, and of each run of the measuring command.
         error: accepted share of comparisons that call a build better or worse by chance.
         compiler: how compilers are opened.
-        defers: whether the compile steps may leave inlining to the link.
+        may_defer: whether the compile steps may leave inlining to the link.
         go_on: whether ``scratch`` may have modules of an earlier state of the build.
     """
 
@@ -98,7 +98,7 @@ class LinkRequest:
     timeout_seconds: float
     error: float
     compiler: CompilerOptions
-    defers: bool
+    may_defer: bool
     go_on: bool = False
 
 
@@ -140,7 +140,10 @@ class CompileSteps:
         label = "compile steps of the link"
         failed = parallel(compile_step, self.modules, workers=self.compiler, report=self.report, label=label)
         if reason := next((one for one in failed if one), ""):
-            raise ToolError(f"tune: expected the compile steps before the link to succeed, found {reason}; see --llvm")
+            raise ToolError(
+                f"tune: expected the compile steps before the link to succeed with this clang, found: {reason}; "
+                "choose the build's LLVM with --llvm"
+            )
         return paths
 
     def link(
@@ -407,7 +410,7 @@ def _open_steps(
         report: called with the steps that are done.
     """
     database = request.database
-    if not request.defers:
+    if not request.may_defer:
         return None
     if lost := option_counts(database.path, project=database.project).lost_by_links:
         note = (
@@ -465,7 +468,8 @@ def _merged_link(made: _OriginalLink, scratch: Path, report: Report) -> LtoBuild
     merged = merge_bitcode(call, scratch / "merged", timeout_seconds=made.asked.timeout_seconds)
     if merged.reason:
         raise UsageError(
-            f"--link-command: expected the linker alone to link as the driver does, found: {merged.reason}"
+            "--link-command: expected the linker to succeed when it is called without the driver, found: "
+            f"{merged.reason}; give the call of ld.lld itself"
         )
     if merged.bitcode is None:
         return None
@@ -512,8 +516,8 @@ def _thin_link(made: _OriginalLink) -> LtoBuild:
         others = [one for one, text in spelled.items() if one != name and spelled[name] in text]
         if others:
             raise UsageError(
-                f"--link-command: the path {spelled[name]} is a suffix or part of {spelled[others[0]]}, so lld "
-                "cannot select one of them; link objects by absolute paths"
+                f"--link-command: the path {spelled[name]} is part of {spelled[others[0]]}, so that lld cannot "
+                "compile only one of them; link objects by absolute paths"
             )
         language = "c" if Path(name.removesuffix(LINK_MODULE)).stem.endswith(".c") else "c++"
         modules.append(_module(made, name, outputs[name], compose_back_end(call, spelled[name]), language))
@@ -532,8 +536,8 @@ def _check_level(database: Path) -> None:
     commands = read_compile_commands(database)
     if not any(isinstance(one, CompileCommand) and _SIZE_LEVELS & set(one.arguments) for one in commands):
         raise CorpusError(
-            f"{database}: expected sources compiled with -Oz or -Os, found none; functions carry that to the link, so "
-            "build for size first"
+            f"{database}: expected sources compiled with -Oz or -Os, found none; only then do functions have the "
+            "attributes minsize or optsize in the link, so compile for size first"
         )
 
 

@@ -176,7 +176,7 @@ def measuring_words(text: str) -> tuple[str, ...]:
     if not any(OBJECTS in word or OUTPUT in word for word in words):
         raise UsageError(
             f"--command: expected {OUTPUT} for the linked image or {OBJECTS} for the objects, found neither in "
-            f"{text!r}; without one it cannot tell which build it measures"
+            f"{text!r}; add one, by which the command gets the build to measure"
         )
     return tuple(words)
 

@@ -92,7 +92,7 @@ def choose_programs(patterns: Sequence[Path], linked: Mapping[str, Path], *, fol
             others = ", ".join(sorted(linked)[:_MOST_NAMED]) or "nothing"
             raise UsageError(
                 f"--program {wanted}: expected a program that the build links, found that it links {others}; "
-                "correct the path, or leave it out"
+                "correct the path, or leave --program out"
             )
         return names
 

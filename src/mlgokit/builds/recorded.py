@@ -179,7 +179,8 @@ def record_plain(
         report(0, 1, "the folder of the build changed: it is built and recorded again")
     if _is_foreign(place):
         raise ReuseError(
-            f"{place}: expected a folder that mlgokit made, or none, found other files; name another --folder"
+            f"{place}: expected a folder that does not exist or that mlgokit made, found one with other files; "
+            "name another --folder"
         )
     with writing(place):
         shutil.rmtree(place, ignore_errors=True)
@@ -221,7 +222,7 @@ def record_plain(
 def _record(site: BuildSite, configured: Sequence[Path], added: AddedOptions, *, report: Report) -> RecordedBuild:
     commands, tree, place, toolchain = site.commands, site.tree, site.place, site.toolchain
     if commands.clean and (reason := run_step(site, "clean", PLAIN, AddedOptions()).reason):
-        raise CorpusError(f"--clean: expected it to succeed before the build, found: {reason}; correct it")
+        raise CorpusError(f"--clean: expected this command to succeed before the build, found: {reason}; correct it")
     report(0, 1, "plain build, recorded")
     before = objects_below(tree, without=place.parent)
     build = run_step(site, "build", PLAIN, added, keeps_sources=True)
@@ -302,7 +303,7 @@ def _recalled(
     path, remedy = place / _RECORD, "put back a copy of it, or delete it: the plain build is then recorded again"
     if not path.exists():
         return None
-    value = read_json(path, expected="the build that was recorded there", remedy=remedy)
+    value = read_json(path, expected="the record of the plain build", remedy=remedy)
     try:
         given, found = value["settings"], value["build"]
         names = (*settings, *(given.keys() - settings.keys()))
@@ -311,12 +312,10 @@ def _recalled(
             site = BuildSite(commands=commands, place=place, tree=Path(found["tree"]), toolchain=toolchain)
             return _recorded_in(site, found, added)
     except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{path}: expected the build that was recorded there, found {error!r:.200}; {remedy}"
-        ) from error
+        raise InputError(f"{path}: expected the record of the plain build, found {error!r:.200}; {remedy}") from error
     raise ReuseError(
-        f"{place}: expected the build that was recorded there, found another {different}; "
-        "give the same commands, or name another --folder"
+        f"{place}: expected the build that was recorded there before, found one that differs in {different}; give "
+        "the same commands, or name another --folder"
     )
 
 

@@ -38,7 +38,7 @@ class BuildCommands:
     programs are first in PATH, and both runs must print the same."""
     program: Annotated[tuple[Path, ...], Basic.INPUT] = ()
     """With --build or --links: program or library to compare, by path, name or pattern such as 'bin/*'; by default all
-    that the build links. With ! before it what is not to be compared: '!tests/*'."""
+    that the build links. A ! before it excludes what it names, as in '!tests/*'."""
     clean: tuple[str, ...] = ()
     """With --build: command that cleans the build. With it, builds run in the folder itself; without it, in copies of
     the folder."""

@@ -138,7 +138,9 @@ def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
         named, is_named, rest = text.partition("=:")
         problem, policy = (named, f":{rest}") if is_named else (INLINE_SIZE.name, text)
         if problem not in PROBLEMS:
-            raise UsageError(f"policy {text}: expected a problem among {', '.join(PROBLEMS)}, found {problem!r}")
+            raise UsageError(
+                f"policy {text}: expected a problem among {', '.join(PROBLEMS)}, found {problem!r}; name one of these"
+            )
         if not policy.startswith(":"):
             policy = str(Path(policy))
             problem = load_policy(Path(policy)).problem
@@ -189,8 +191,9 @@ def make_variant(
     """
     if plugin is not None and policies:
         raise UsageError(
-            f"evaluate: expected policies or a plugin on one side, found {', '.join(policies)} and {plugin}; "
-            "put policies into one plugin with `mlgokit export plugin`"
+            "evaluate: expected either policies or a plugin for the candidate, and likewise for the baseline, "
+            f"found {', '.join(policies)} and {plugin} for one of them; put policies into one plugin with `mlgokit "
+            "export plugin`"
         )
     if plugin is not None and not plugin.is_file():
         raise InputError(f"{plugin}: expected a plugin, found no such file; correct the path")

@@ -92,8 +92,8 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
         security = None if few else distributed.Security.temporary()
     except ImportError as error:
         raise ToolError(
-            f"--scheduler local:{compilers}: expected cryptography, found that it is not installed; "
-            "pip install 'mlgokit[cluster]'"
+            f"--scheduler local:{compilers}: expected the Python package cryptography, found none; pip install "
+            "'mlgokit[cluster]'"
         ) from error
     transport = {"protocol": "inproc://"} if few else {"protocol": "tls://", "host": "127.0.0.1", "security": security}
     each = compilers if few else 1

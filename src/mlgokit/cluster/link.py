@@ -221,7 +221,7 @@ class Link:
             if stopped.is_set():
                 raise CancelledError
             if client.status != "running":
-                raise OSError("the connection is lost")
+                raise OSError("the connection to the scheduler is lost")
             if time.monotonic() - looked < LIFE_SECONDS:
                 continue
             looked = time.monotonic()
@@ -288,7 +288,8 @@ class Link:
                 return fitting
             if known and all(address in self.refused for address in known):
                 raise ToolError(
-                    f"--scheduler {self.options.scheduler}: no worker fits: {next(iter(self.refused.values()))}"
+                    f"--scheduler {self.options.scheduler}: expected a worker that can compile for this run, found "
+                    f"none: {next(iter(self.refused.values()))}"
                 )
             if time.monotonic() - begin > self.options.patience_seconds:
                 raise self._no_worker_error()

@@ -43,7 +43,9 @@ def serve(
     try:
         import distributed
     except ImportError as error:
-        raise ToolError("mlgokit worker: expected Dask, found none; pip install 'mlgokit[cluster]'") from error
+        raise ToolError(
+            "mlgokit worker: expected the Python package Dask, found none; pip install 'mlgokit[cluster]'"
+        ) from error
     turn_off_dashboard()
     use_private_folder()
     lost = time.monotonic()

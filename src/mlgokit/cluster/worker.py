@@ -70,7 +70,9 @@ class Shelf:
             ValueError: the content has another digest.
         """
         if hashlib.sha256(data).hexdigest() != digest:
-            raise ValueError(f"a file for the worker: expected the digest {digest[:12]}, found another; send it again")
+            raise ValueError(
+                f"a file sent to the worker: expected the SHA-256 digest {digest[:12]}, found another; send it again"
+            )
         for name in names:
             atomic_write(self.place(digest, name), data)
 

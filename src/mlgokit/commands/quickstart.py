@@ -65,18 +65,19 @@ class Quickstart:
     """Run all steps once: fetch, extract, trace, train, evaluate, export, build a program, report."""
 
     folder: Path = Path("quickstart")
-    """Folder for everything; a second run reuses what is there."""
+    """Folder for sources, corpus, training and results; a second run reuses what is there."""
     projects: tuple[str, ...] = ()
-    """Names of the projects; all of the list if none is given."""
+    """Names of the projects to use, among those that --manifest lists; all if none is given."""
     manifest: Path | None = None
     """TOML file that lists the projects; the list that comes with mlgokit if not given."""
     minutes: float = math.inf
-    """Minutes of training after which no turn but the first begins; a run that is cut short depends on the machine's
-    speed."""
+    """Minutes of training after which no further iteration begins; the first one always runs. A training that is cut
+    short depends on the machine's speed."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     training: Learning = LIKE_PRESET
-    """Settings of the training; it has two turns unless --training.iterations or --training.compilations is given."""
+    """Settings of the training; it has two iterations unless --training.iterations or --training.compilations is
+    given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

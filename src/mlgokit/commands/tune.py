@@ -369,7 +369,7 @@ def _link_request(config: Tune, command: str, database: Database) -> LinkRequest
         timeout_seconds=config.judge.timeout_seconds,
         error=config.judge.error,
         compiler=config.compiler,
-        defers=not config.link_only and not config.keep_hot,
+        may_defer=not config.link_only and not config.keep_hot,
         go_on=config.go_on,
     )
 
@@ -471,7 +471,7 @@ def _find_compressor(config: Tune, toolchain: Toolchain) -> Compressor | None:
 
 
 def _claim(config: Tune, inputs: Mapping[str, str], versions: dict[str, str]) -> Callable[[], None]:
-    """What signs the folder; refuses one with another search, and one that a search began in unless it is to go on."""
+    """Return a function that marks the folder as this search's; refuses one that was begun, unless it is continued."""
     place = config.folder / SEARCH
     commands = {"link_command": config.link_command, "command": config.command}
     settings = {"objective": config.objective, "project": config.project}

@@ -234,7 +234,8 @@ class Compilation:
         """
         if self.sizes is None:
             raise UsageError(
-                f"sizes: expected a compilation with an object, found one where {self.status.value}; leave it out"
+                f"sizes: expected a compilation with an object, found one where {self.status.value}; leave this "
+                "compilation out"
             )
         return self.sizes
 

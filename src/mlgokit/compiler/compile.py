@@ -226,7 +226,9 @@ def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
         return None
     plugin = use.plugin or own
     if plugin is None:
-        raise UsageError("compile: expected a plugin for what is asked of it, found none; build it, or name one")
+        raise UsageError(
+            "compile: expected a plugin for a request with policies, tables or logs, found none; build it, or name one"
+        )
     # Without a folder, clang would look for it where the system's libraries are.
     return plugin.absolute()
 

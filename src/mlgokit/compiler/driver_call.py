@@ -122,7 +122,7 @@ def split_response(text: str) -> list[str]:
             continue
         found = word.match(text, position)
         if found is None or (found.end() < len(text) and text[found.end()] in "\"'"):
-            raise ValueError(f"expected quotations that end, found {text[position : position + 40]!r}")
+            raise ValueError(f"expected every quotation mark to be closed, found {text[position : position + 40]!r}")
         words.append(piece.sub(unquote, found[0]))
         position = found.end()
     return words
@@ -141,7 +141,9 @@ def expand_response_words(words: list[str], folder: str, depth: int = 0) -> list
             found.append(word)
             continue
         if not os.path.isfile(path):
-            raise ValueError(f"{word}: expected a response file that can be read twice, found none")
+            raise ValueError(
+                f"{word}: expected a response file that is a regular file, so that it can be read twice, found none"
+            )
         if depth >= _DEPTH:
             raise ValueError(f"{word}: expected response files nested at most {_DEPTH} deep, found more")
         try:

@@ -95,8 +95,8 @@ def inspect_compiler(clang: Path, *, version: str, target: str, environment: Map
         digest = _digest(path)
         if not digest:
             raise ToolError(
-                f"{clang}: expected to read what it loads, found that {path} cannot be read; "
-                "if the compiler is being replaced, run the same command again when that is done"
+                f"{clang}: expected readable libraries, as it loads them, found that {path} cannot be read; if the "
+                "compiler is being replaced, run the same command again when that is done"
             )
         files.append(LoadedFile(path=path, sha256=digest, stamp=stamp_of(path)))
     return Loaded(version=version, target=target, files=tuple(files))
@@ -129,8 +129,8 @@ def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
                     if child.poll() is not None or time.monotonic() > deadline:
                         message = (process.read_tail(err).strip().splitlines() or ["no message"])[-1]
                         raise ToolError(
-                            f"{clang}: expected a clang that reads a source from its standard input, found {message}; "
-                            "give another path"
+                            f"{clang}: expected a clang that reads a source from its standard input, found "
+                            f"{message}; give the path of another clang"
                         )
                     time.sleep(_PAUSE_SECONDS)
                 return {path for pid in _processes_in(child.pid) for path in _mapped_executables(pid)}

@@ -187,8 +187,8 @@ def find_linker_call(
         )
     if split := [word for word in call if _SPLIT.match(word)]:
         raise UsageError(
-            f"{option}: expected one partition of code generation, found {split[0]}, with which each function's "
-            "code depends on how many there are; link without it"
+            f"{option}: expected a link that generates code in one partition, found {split[0]}, by which a "
+            "function's code depends on the number of partitions; link without it"
         )
     return _drop_outputs(call, folder)
 

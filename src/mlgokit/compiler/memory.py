@@ -134,7 +134,7 @@ class HostMemory:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         about = self.folder.lstat()
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-            raise PermissionError(f"{self.folder} belongs to another user")
+            raise PermissionError(f"{self.folder} belongs to another user, or is not a folder")
         descriptor = os.open(self.folder / _LIST, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             deadline = time.monotonic() + _LIST_SECONDS

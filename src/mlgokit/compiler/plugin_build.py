@@ -111,7 +111,7 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
     """Build the plugin for ``toolchain`` unless it is there already; return its folder."""
     if toolchain.major not in SUPPORTED_MAJORS:
         raise ToolError(
-            f"plugin: expected an LLVM major that it knows ({known_majors('and')}), found {toolchain.major} at "
+            f"plugin: expected a supported LLVM major ({known_majors('and')}), found {toolchain.major} at "
             f"{toolchain.clang}; choose another clang, for example: apt-get install clang-{ADVISED_MAJOR}"
         )
     prebuilt = find_prebuilt(toolchain.version, toolchain.target, toolchain.cxx_library)
@@ -250,6 +250,7 @@ def _link_prebuilt(toolchain: Toolchain, prebuilt: Prebuilt, folder: Path) -> bo
         return False
     message = (done.stderr.strip().splitlines() or ["no message"])[0]
     raise ToolError(
-        f"plugin for LLVM {toolchain.major}: expected {toolchain.clang} to load the prebuilt one for {prebuilt.name}, "
-        f"found: {message}; install the headers, so that it is compiled: apt-get install llvm-{toolchain.major}-dev"
+        f"plugin for LLVM {toolchain.major}: expected {toolchain.clang} to load the plugin that is prebuilt for "
+        f"{prebuilt.name}, found: {message}; install the headers, so that it is compiled: apt-get install "
+        f"llvm-{toolchain.major}-dev"
     )

@@ -191,7 +191,7 @@ def _decode(value: Mapping[str, Any]) -> Prebuilt:
     objects: dict[str, str] = dict(value["objects"].items())
     texts = (*words.values(), *objects, *objects.values())
     if not all(isinstance(text, str) for text in texts) or any(".." in unit for unit in objects):
-        raise TypeError("an entry with fields that are no texts, or a path with ..")
+        raise TypeError("an entry with fields that are not strings, or a path with ..")
     return Prebuilt(objects=objects, **words)
 
 

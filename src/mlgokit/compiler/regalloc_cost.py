@@ -124,7 +124,7 @@ def read_regalloc_costs(path: Path) -> RegallocCosts:
         text = path.read_text("utf-8", "replace")
     except OSError as error:
         raise InputError(
-            f"optimization record {path}: expected a readable file, found {error.strerror}; compile again"
+            f"optimization record {path}: expected a readable file, found {error.strerror}; compile the module again"
         ) from error
     return parse_regalloc_costs(text, name=str(path))
 
@@ -209,7 +209,7 @@ def _cost(text: str, key: str, name: str) -> float:
 
 
 def _fail(name: str, expected: str, found: str) -> NoReturn:
-    raise InputError(f"optimization record {name}: expected {expected}, found {found}; compile again")
+    raise InputError(f"optimization record {name}: expected {expected}, found {found}; compile the module again")
 
 
 def align_scores(before: RegallocCosts, after: RegallocCosts) -> tuple[tuple[str, ...], Floats, Floats]:

@@ -351,7 +351,10 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
     """
     try:
         if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
-            raise CorpusError(f"{path}: expected a file of the corpus's own, found a link to {path.resolve()}; copy it")
+            raise CorpusError(
+                f"{path}: expected a file inside the corpus, found a link to {path.resolve()}; replace the link by "
+                "a copy"
+            )
         with open_untrusted(path, "No such file or directory") as descriptor:
             size = os.fstat(descriptor).st_size
             if size > MOST_JSON_BYTES:

@@ -79,8 +79,8 @@ def check_name(name: str, folder: Path) -> None:
     path = PurePosixPath(name)
     if name.startswith(("-", "@")):
         raise CorpusError(
-            f"{folder / DESCRIPTION_NAME}: expected names of modules that are no options, found {name!r:.200}; "
-            "do not use this corpus"
+            f"{folder / DESCRIPTION_NAME}: expected names of modules that clang cannot take for options (no - or @ "
+            f"at the beginning), found {name!r:.200}; do not use this corpus"
         )
     if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
         raise CorpusError(

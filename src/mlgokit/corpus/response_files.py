@@ -57,7 +57,8 @@ def expand_response_files(
         except InputError as error:
             if missing == "refuse":
                 raise ValueError(
-                    f"{word}: {error}; Ninja deletes them, `ninja -t compdb -x` writes a database without"
+                    f"{word}: {error}; Ninja deletes response files, and `ninja -t compdb -x` writes a database "
+                    "that needs none"
                 ) from error
             if missing == "keep":
                 expanded.append(word)

@@ -63,7 +63,10 @@ def compare_program(
         ToolError: there is no linker, or linking failed.
     """
     if project.program is None:
-        raise CorpusError(f"project {project.name!r}: expected a program to build, found none; name another project")
+        raise CorpusError(
+            f"project {project.name!r}: expected a project that describes a program to link, found none; name "
+            "another project"
+        )
     expect_linker(toolchain, "program")
     root, _ = project_sources(project, sources_folder=sources_folder)
     # A list of projects may be a stranger's: its sources are compiled with options that were checked.

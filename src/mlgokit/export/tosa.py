@@ -255,7 +255,10 @@ def _quantize(body: _Body, value: str, steps: Steps) -> str:
     values = steps.values.reshape(len(steps.values), -1)
     added: Array = np.diff(values, axis=0)
     if np.abs(added).sum(axis=0).max(initial=0) + np.abs(values[0]).max() > EXACT_FLOAT:
-        raise UsageError("policy: expected inputs that floats hold exactly, found larger ones; report this as a bug")
+        raise UsageError(
+            "policy: expected integer inputs whose sums 32-bit floats hold exactly, found larger ones; report "
+            "this as a bug"
+        )
     lowest = body.constant(values[0])
     if not len(steps.knots):
         return lowest

@@ -83,8 +83,8 @@ def search_flags(
     plain = trials.make_plain()
     if plain.reason:
         raise UsageError(
-            f"--build: expected the plain build to succeed once more, found: {plain.reason}; look into the logs in "
-            f"{options.folder}"
+            f"--build: expected the plain build to succeed a second time, found: {plain.reason}; look into the "
+            f"logs in {options.folder}"
         )
     budget = Budget(seconds=options.seconds, build_seconds=plain.wall_seconds)
     report(1, 1, f"{describe_budget(trials, options.without, budget)}, then a clean build of {whole_seconds:.0f} s")
@@ -120,8 +120,8 @@ def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Rep
     """
     if not recorded.programs():
         raise UsageError(
-            "--build: expected a build that links a program or a shared library, found none; build one, so that it "
-            "can be weighed"
+            "--build: expected a build that links a program or a shared library, found none; build one, so that "
+            "its size can be measured"
         )
     site, toolchain = recorded.site, recorded.site.toolchain
     # Now, as the rebuilder moves the recorded tree away.

@@ -226,7 +226,9 @@ def advise_cargo(
     report(0, 1, "plain build")
     plain = trials.make_plain()
     if not plain.programs:
-        raise ToolError("--cargo: expected a build that makes a program or a library for C, found none; name another")
+        raise ToolError(
+            "--cargo: expected a build that makes a program or a C library, found none; name another cargo command"
+        )
     text = shlex.join(commands.words)
     search = search_flags(trials, options, build=(text,), whole_seconds=plain.wall_seconds, report=report)
     lines = _config_lines(commands.profile, search.found.flags)

@@ -86,8 +86,8 @@ def _check_features(problem: Problem, features: Sequence[str], columns: Iterable
     missing = [name for name in features if name not in known]
     if missing:
         raise UsageError(
-            f"{problem.name}: expected a feature {missing[0]!r} from the compiler, found none; "
-            "leave it out, or start from a policy and a vocabulary that were made for this compiler"
+            f"{problem.name}: expected a feature {missing[0]!r} from the compiler, found none; leave this feature "
+            "out, or start from a policy and a vocabulary that were made for this compiler"
         )
 
 

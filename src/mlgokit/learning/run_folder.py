@@ -119,7 +119,7 @@ def _read_counters(stored: State) -> Counters:
         value = stored[_COUNTERS + field.name].item()
         is_number = not isinstance(value, bool) and isinstance(value, (int, float)) and not math.isnan(value)
         if not is_number or (field.type in (int, "int") and (not isinstance(value, int) or value < 0)):
-            raise ValueError(f"{field.name}: {value!r:.100}")
+            raise ValueError(f"{field.name}: expected a number, or a count of at least 0, found {value!r:.100}")
         values[field.name] = value
     return Counters(**values)
 

@@ -62,9 +62,9 @@ class Selection:
         count = int(len(matching) * self.share)
         if not count:
             raise UsageError(
-                f"trace: expected at least one module, found {len(matching)} of {len(modules)} that match "
-                f"{self.modules.pattern!r}, and none in a share of {self.share:g}; give another filter or a larger "
-                "share"
+                f"trace: expected at least one module, found none: {len(matching)} of {len(modules)} modules match "
+                f"{self.modules.pattern!r}, and a share of {self.share:g} of these is less than one; give another "
+                "filter or a larger share"
             )
         if count == len(matching):
             return matching
@@ -92,7 +92,7 @@ def select(*, modules: str, keys: str, keys_file: Path | None, share: float, see
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{keys_file}: expected a key on each line, found: {error}; correct the path") from error
         if not listed:
-            raise InputError(f"{keys_file}: expected a key on each line, found none; add one or leave the option out")
+            raise InputError(f"{keys_file}: expected a key on each line, found none; add one, or leave --keys-file out")
     return Selection(
         modules=_expression(modules, "module"), keys=_expression(keys, "key"), listed=listed, share=share, seed=seed
     )

@@ -112,7 +112,8 @@ class Conversation:
         """
         if self._asked is None or self._terms is None:
             raise UsageError(
-                f"{self.name}: expected an observation that waits for an answer, found none; ask for the next"
+                f"{self.name}: expected an observation that waits for an answer, found none; read the next "
+                "observation first"
             )
         data = encode_advice(self._terms.advice, advice)
         if self._terms.problem is not None:

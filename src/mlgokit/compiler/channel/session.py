@@ -101,7 +101,10 @@ class InteractiveResult:
             UsageError: there were several.
         """
         if len(self.logs) != 1:
-            raise UsageError(f"log: expected one channel, found {', '.join(self.logs) or 'none'}; take it from logs")
+            raise UsageError(
+                f"log: expected one channel, found {', '.join(self.logs) or 'none'}; read the attribute logs, "
+                "which has all"
+            )
         return next(iter(self.logs.values()))
 
 
@@ -162,7 +165,8 @@ class Session:
         """
         if self._asking is not None:
             raise UsageError(
-                f"channel {self.channel}: expected an answer to its observation, found a call for the next; answer it"
+                f"channel {self.channel}: expected an answer to its last observation, found a call of next; call "
+                "answer first"
             )
         while self._stopped is None:
             for line in self._lines.values():
@@ -189,7 +193,7 @@ class Session:
         """
         line = self._asking
         if line is None:
-            raise UsageError("session: expected an observation that waits for an answer, found none; ask for the next")
+            raise UsageError("session: expected an observation that waits for an answer, found none; call next first")
         data = line.conversation.answer(advice)
         self._asking = None
         try:

@@ -104,12 +104,13 @@ class KnownObjects:
         line = _LINE.fullmatch(path.read_bytes())
         if line is None:
             raise InputError(
-                f"{path}: expected a letter and a digest, found {path.read_bytes()[:60]!r}; build the plugin again"
+                f"{path}: expected a letter and a digest of decisions, found {path.read_bytes()[:60]!r}; build the "
+                "plugin again"
             )
         digest, ended = bytes.fromhex(line[2].decode()), line[1] == b"e"
         if ended and digest not in self.sizes:
             known = f"one of the {len(self.sizes)} digests that are known"
-            raise InputError(f"{path}: expected {known}, found {line[2].decode()}, which is new; report this sentence")
+            raise InputError(f"{path}: expected {known}, found {line[2].decode()}, which is new; report this as a bug")
         sizes = self.sizes[digest] if ended else measure()
         self.memory.note(self.content, digest, sizes, ended=ended)
         return sizes

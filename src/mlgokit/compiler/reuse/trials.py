@@ -337,4 +337,6 @@ def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outc
 
 
 def _fail(path: Path, expected: str) -> NoReturn:
-    raise InputError(f"results of trials {path}: expected {expected}; the plugin is of another version of mlgokit")
+    raise InputError(
+        f"results of trials {path}: expected {expected}; the plugin is of another version of mlgokit, build it again"
+    )

@@ -68,7 +68,9 @@ class RustcCall:
         try:
             return {str(path): digest_file(path) for path in found}
         except OSError as error:
-            raise InputError(f"{error.filename}: expected what rustc has read, found it gone; build again") from error
+            raise InputError(
+                f"{error.filename}: expected a file that rustc read during the build, found it deleted; build again"
+            ) from error
 
     def _sources(self) -> Iterator[Path]:
         """List the sources in the crate's dependency file, if rustc wrote one."""

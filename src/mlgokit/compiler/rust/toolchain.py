@@ -100,7 +100,7 @@ def load_plugin(rustc: Rustc, plugin: Path) -> None:
         if done.timed_out or done.returncode != 0:
             raise ToolError(_complaint(done))
         if not log.is_file() or not log.stat().st_size:
-            raise ToolError("rustc loads the plugin, and did not ask it about a call")
+            raise ToolError("rustc loads the plugin, but did not ask it about any call")
 
 
 def _ask(program: str | Path, *words: str) -> str:

@@ -148,7 +148,7 @@ def front_end_call(
         raise ValueError(f"expected clang or a compiler with GCC's options, found {PurePosixPath(words[0]).name}")
     if list(words[1:2]) == ["-cc1"]:
         # A recorder may see each program that starts, and clang starts itself where one command compiles and links.
-        raise ValueError("expected a command of the build, found a step of one, which clang started itself (-cc1)")
+        raise ValueError("expected a command as the build runs it, found the -cc1 step that a clang driver starts")
     _check_no_module(command, words[1:])
     units = tuple(driver_units(words[1:]))
     named = next(
@@ -241,8 +241,8 @@ def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
     interface = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
     if interface is not None:
         raise ValueError(
-            f"expected a source that is compiled by itself, found one that makes or imports a C++20 module "
-            f"({interface}): interfaces would have to be compiled first; it stays as LLVM has it"
+            "expected a source that is compiled by itself, found one that makes or imports a C++20 module "
+            f"({interface}), whose interfaces would have to be compiled first; this source is left out"
         )
 
 

@@ -152,7 +152,7 @@ def split_command(text: str) -> list[str]:
             continue
         part = _PART.match(text, position)
         if part is None:
-            raise ValueError(f"expected quotations that end, found {text[position : position + 40]!r}")
+            raise ValueError(f"expected every quotation mark to be closed, found {text[position : position + 40]!r}")
         plain, single, double, escaped = part.groups()
         position = part.end()
         if escaped == "\n":
@@ -209,8 +209,8 @@ def _entries(file: _CountingFile) -> Iterator[object]:
             if event in {"start_map", "start_array"}:
                 if len(stack) >= _DEPTH:
                     raise CorpusError(
-                        f"{file.path}: expected entries of at most {_DEPTH} levels, found more before byte "
-                        f"{file.position}; {_REMEDY}"
+                        f"{file.path}: expected entries nested at most {_DEPTH} levels deep, found more before "
+                        f"byte {file.position}; {_REMEDY}"
                     )
                 stack.append(_Container(value={} if event == "start_map" else []))
                 continue
@@ -233,7 +233,7 @@ def _entries(file: _CountingFile) -> Iterator[object]:
 def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
     """Parse an entry of the database; ``folder`` is the database's own."""
     if not isinstance(entry, dict):
-        raise ValueError("expected an object with directory, file and command")  # noqa: TRY004  (one kind for all)
+        raise ValueError(f"expected a JSON object with directory, file and command, found {type(entry).__name__}")  # noqa: TRY004  (one kind for all)
     values = cast("dict[str, object]", entry)
     directory = folder / _text(values, "directory")
     file = directory / _text(values, "file")
@@ -246,7 +246,7 @@ def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
     else:
         arguments = split_command(_text(values, "command"))
     if not arguments:
-        raise ValueError("expected a command, found no word")
+        raise ValueError("expected a command with at least one word, found an empty one")
     for word in arguments:
         _check_text(word, "command")
     arguments[1:] = expand_response_files(arguments[1:], directory, inside=folder)

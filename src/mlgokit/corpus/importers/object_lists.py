@@ -166,8 +166,8 @@ def _link_words(action: dict[str, Any], path: Path) -> list[str]:
         arguments: object = cast("dict[str, Any]", part).get("arguments", []) if isinstance(part, dict) else None
         if not isinstance(arguments, list) or not all(isinstance(word, str) for word in cast("list[Any]", arguments)):
             raise CorpusError(
-                f"{path}: {_LINK}: expected arguments that are a list of strings, found {arguments!r:.100}; "
-                "query it again"
+                f"{path}: {_LINK}: expected arguments that are a list of strings, found {arguments!r:.100}; run "
+                "bazel aquery again"
             )
         words += cast("list[str]", arguments)
     return words

@@ -181,7 +181,9 @@ def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
 def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
     """Return the only section of that name; several or none are an error."""
     if not pieces:
-        raise InputError(f"expected a section {name}, found none, as in assembly; for C and C++ {_EMBED_REMEDY}")
+        raise InputError(
+            f"expected a section {name}, found none (objects of assembly have none); for C and C++ {_EMBED_REMEDY}"
+        )
     first, *others = pieces
     if others:
         raise InputError(f"expected one section {name}, found {len(pieces)}, as after ld -r; {_JOINED_REMEDY}")
@@ -191,7 +193,10 @@ def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
 def _read_options(descriptor: int, piece: Piece) -> bytes:
     """Read the section with a module's options, each ended by a NUL byte."""
     if piece.size > LARGEST_COMMAND_LINE:
-        raise InputError(f"expected at most {LARGEST_COMMAND_LINE} bytes of options, found {piece.size}")
+        raise InputError(
+            f"expected at most {LARGEST_COMMAND_LINE} bytes in the section with the options, found {piece.size}; name "
+            "the right section with --command-section"
+        )
     return read_bytes(descriptor, piece.offset, piece.size)
 
 
@@ -199,7 +204,7 @@ def _write_module(shared: _Import, item: ObjectFile, *, options: bytes, descript
     """Check the options and the bitcode, and write the module's files."""
     words = options.decode("utf-8", "surrogateescape").split("\0")
     if shared.pattern is not None and not any(shared.pattern.search(word) for word in words):
-        raise InputError(f"left out: no option matches {shared.pattern.pattern!r}")
+        raise InputError(f"left out, as no option matches the command filter {shared.pattern.pattern!r}")
     if (count := words.count("-cc1")) > 1:
         raise InputError(
             f"expected the options of one module, found those of {count}, as after ld -r; {_JOINED_REMEDY}"
@@ -245,7 +250,10 @@ def _copy_index(words: list[str], base: Path, path: Path) -> None:
 def _import_through_objcopy(shared: _Import, item: ObjectFile) -> Module:
     """Let llvm-objcopy write the sections to files, for formats that only it knows."""
     if shared.cmd_section is None or shared.bitcode_section is None:
-        raise InputError("expected names of both sections for llvm-objcopy, found one or none; give them")
+        raise InputError(
+            "expected the names of both sections for llvm-objcopy, found one or none; give --bitcode-section and "
+            "--command-section"
+        )
     with tempfile.TemporaryDirectory(prefix="mlgokit-objcopy-") as scratch:
         cmd, bitcode = Path(scratch, "cmd"), Path(scratch, "bc")
         argv = [

@@ -177,7 +177,8 @@ def _save_text(packed: Path, folder: Path, name: str) -> Path:
         text = inflate(packed.read_bytes(), most_bytes=_LONGEST_TEXT)
     except (ValueError, zlib.error) as error:
         raise InputError(
-            f"{packed}: expected preprocessed text of at most {_LONGEST_TEXT} bytes, found: {error}; record again"
+            f"{packed}: expected preprocessed text of at most {_LONGEST_TEXT} bytes, found: {error}; record the "
+            "build again"
         ) from error
     atomic_write(path, text)
     return path
@@ -187,8 +188,8 @@ def _remove_texts(folder: Path) -> None:
     """Remove the texts of an earlier recording."""
     if folder.exists() and not has_manifest(folder):
         raise ReuseError(
-            f"{folder}: expected a folder for the sources that a build removes, found another one; rename it, or name "
-            "another database"
+            f"{folder}: expected the folder where mlgokit keeps copies of sources, found another one; rename it, "
+            "or name another database"
         )
     with writing(folder):
         shutil.rmtree(folder, ignore_errors=True)

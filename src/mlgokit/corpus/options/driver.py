@@ -167,7 +167,9 @@ def split_path_option(unit: Option) -> Option | None:
         if not name:
             return None
     if not value or value.startswith(("-", "@")):
-        raise ValueError(f"expected a value of {name} that is no option, found {' '.join(unit.words)[:200]}")
+        raise ValueError(
+            f"expected a value of {name} that does not begin with - or @, found {' '.join(unit.words)[:200]}"
+        )
     return Option(name=name, values=(value,), words=unit.words, kind="path")
 
 

@@ -183,7 +183,7 @@ def _parse_edits(texts: Iterable[str], kind: str) -> tuple[Option, ...]:
             words = shlex.split(text)
         except ValueError as error:
             raise UsageError(
-                f"{kind} options: expected options as on a command line, found {text!r} ({error})"
+                f"{kind} options: expected options as on a command line, found {text!r} ({error}); close the quotation"
             ) from error
         parsed = parse_options(_respell(words))
         for option in parsed:

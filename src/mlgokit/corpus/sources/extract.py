@@ -159,7 +159,10 @@ def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, li
         sources |= matches - excluded
     names = sorted(path.relative_to(root).as_posix() for path in sources)
     if not names:
-        raise CorpusError(f"project {project.name!r}: expected sources, found all of them excluded; correct exclude")
+        raise CorpusError(
+            f"project {project.name!r}: expected sources, found all of them excluded; correct exclude in the list "
+            "of projects"
+        )
     return root, names
 
 
@@ -231,8 +234,8 @@ def _command_lines(
     if unit := next((unit for unit in driver_units(project.options) if not may_be_run(unit)), None):
         raise CorpusError(
             f"project {project.name!r}: options: expected options that only decide the code, found "
-            f"{' '.join(word or 'an empty word' for word in unit.words)[:200]}; remove it from the list of "
-            "projects, as the driver could run programs or write files by it"
+            f"{' '.join(word or 'an empty word' for word in unit.words)[:200]}; remove this option from the "
+            "project's options in the list of projects, as with it the driver could run programs or write files"
         )
     driver, *words = driver_words(project, toolchain, options)
     words += [f"-ffile-prefix-map={root}=.", "-c", "-o", "module.o", *input_words(project, source)]

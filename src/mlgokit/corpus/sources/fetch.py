@@ -81,7 +81,7 @@ def _download(archive: Archive, partial: Path, *, report: Callable[[int, int], N
     import urllib3
 
     wrong = ""
-    reason = "expected it before the deadline, found no server that gave it"
+    reason = "expected the archive before the deadline, found no server that gave it"
     with _session() as session:
         for _ in range(_ATTEMPTS):
             try:
@@ -132,12 +132,14 @@ def _addresses(archive: Archive, session: Any) -> Iterator[str]:
     try:
         page = pypi_simple.PyPISimple(session=session).get_project_page(archive.package, timeout=_SOCKET_TIMEOUT)
     except pypi_simple.NoSuchProjectError:
-        raise FetchError(f"expected a package {archive.package!r} in the index, found none") from None
+        raise FetchError(f"expected a package {archive.package!r} in the package index, found none") from None
     except (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError, ValueError) as error:
-        raise FetchError(f"expected a page of the index, found: {error}") from error
+        raise FetchError(f"expected a page of the package index, found: {error}") from error
     addresses = [package.url for package in page.packages if package.filename == archive.file]
     if not addresses:
-        raise FetchError(f"expected this file among those of {archive.package!r}, found {len(page.packages)} others")
+        raise FetchError(
+            f"expected this file among those of the package {archive.package!r}, found {len(page.packages)} others"
+        )
     yield from addresses
 
 
@@ -169,9 +171,11 @@ def _stream(session: Any, address: str, partial: Path, *, report: Callable[[int,
             for chunk in _chunks(response):
                 done += len(chunk)
                 if time.monotonic() > deadline:
-                    raise FetchError(f"expected it before the deadline, found {done} of {total or 'unknown'} bytes")
+                    raise FetchError(
+                        f"expected the archive before the deadline, found {done} of {total or 'unknown'} bytes"
+                    )
                 if done > MAX_BYTES:
-                    raise FetchError(f"expected at most {MAX_BYTES} bytes, found more")
+                    raise FetchError(f"expected an archive of at most {MAX_BYTES} bytes, found more")
                 digest.update(chunk)
                 with writing(partial):
                     file.write(chunk)
