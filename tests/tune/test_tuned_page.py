@@ -19,7 +19,7 @@ from mlgokit.pages.model import Bars, Curves, Page, Scatter, Table
 from mlgokit.pages.terminal import print_page
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.replay import ReplayedModule, ReplayResult
-from mlgokit.tune.result import SearchedFunctions, ShippedPolicies, SpillCosts, Tuned, TunedModule
+from mlgokit.tune.result import CountedRun, SearchedFunctions, ShippedPolicies, SpillCosts, Tuned, TunedModule
 from mlgokit.tune.search import CurvePoint
 
 HOSTILE = "</script><b>|"
@@ -231,3 +231,31 @@ def test_a_replay_is_on_the_page_of_the_tuning() -> None:
         "Without the plugin, by LLVM's inline replay:",
         "Add to the build: --config=a.cfg",
     )
+
+
+def test_counted_runs_are_the_headline():
+    image = BuiltImage(status="linked", image=1000)
+    built = TunedBuild(
+        programs=(TunedProgram(program="app", plain=image, tuned=dataclasses.replace(image, image=1010)),),
+        tests="",
+        notes=(),
+        line="CFLAGS=...",
+    )
+    runs = (
+        CountedRun(command="./app a", held_out=False, plain=2000, tuned=1900),
+        CountedRun(command="./app b", held_out=True, plain=1000, tuned=990),
+    )
+    page = tuned_page(
+        dataclasses.replace(TUNED, objective="instructions", built=built, runs=runs, counter="callgrind (3.19)")
+    )
+
+    assert page.answer == "Fewer instructions"
+    assert page.good
+    assert page.headline == (
+        "Executed instructions: 2,000 -> 1,900 (-5.00 %); of runs that are not in the profile: 1,000 -> 990 (-1.00 %); "
+        "image 1,000 -> 1,010 bytes (+1.00 %)."
+    )
+    table = part(page, "Runs", Table)
+    assert table.rows[1][:4] == ("./app b", "no", 1000, 990)
+    assert "callgrind (3.19)" in table.note
+    assert part(page, "Sums", Table).rows[0][0] == "Instructions by LLVM's estimate, in bytes that they are worth"

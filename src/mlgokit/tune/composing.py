@@ -247,6 +247,9 @@ def _compose_sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) ->
     functions = {
         name: np.concatenate([getattr(base, name)[old], getattr(explored, name)[new]]) for name in _FUNCTION_COLUMNS
     }
+    run_cost = None
+    if base.run_cost is not None and explored.run_cost is not None:
+        run_cost = np.concatenate([base.run_cost[old], explored.run_cost[new]])
     owners = [*_owners(base, old), *_owners(explored, new)]
     # A group of functions comes and goes with them; one of data, such as a vtable, is taken from the base.
     data = set(base.signatures) - set(_owners(base, np.ones(len(old), bool)))
@@ -276,6 +279,7 @@ def _compose_sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) ->
         signature_rest=rest,
         signature_data=written,
         rest=base.rest,
+        run_cost=run_cost,
     )
 
 

@@ -31,6 +31,8 @@ from mlgokit.compiler.objects.object_file import (
     extents,
 )
 
+Floats = npt.NDArray[np.float64]
+
 COLUMNS = 3
 """Columns of the byte tables: text, rodata, eh_frame, in this order."""
 
@@ -44,6 +46,8 @@ class Objective(enum.Enum):
     """Machine code only, COMDAT signatures at 1/k; for builds without unwind tables."""
     OBJECT_TEXT = "object-text"
     """llvm-size's text, the score of google/ml-compiler-opt; it ignores that the linker merges COMDAT copies."""
+    EXECUTED = "executed"
+    """What functions execute in the profiled run, at a price in bytes, and by how much they are larger than plainly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,7 @@ class ObjectSizes:
         signature_rest: [S, 3] text, rodata and eh_frame bytes of the group that no function owns.
         signature_data: [S] writable bytes of the group (vtables of position-independent code).
         rest: [3] text, rodata and eh_frame bytes that belong to no function and no signature.
+        run_cost: [F] score of the function for :attr:`Objective.EXECUTED`; ``None`` if nobody counted.
     """
 
     totals: SectionTotals
@@ -75,6 +80,13 @@ class ObjectSizes:
     signature_rest: Ints
     signature_data: Ints
     rest: Ints
+    run_cost: Floats | None = None
+
+    def scores_of_functions(self, objective: Objective) -> Floats:
+        """The score [F] of each function, before COMDAT signatures are weighed."""
+        if objective is Objective.EXECUTED and self.run_cost is not None:
+            return self.run_cost.copy()
+        return self.function_bytes[:, : columns_of(objective)].sum(axis=1).astype(np.float64)
 
     @property
     def llvm_size_text(self) -> int:
@@ -222,7 +234,9 @@ def project_image_estimate(objects: Iterable[ObjectSizes], *, objective: Objecti
         total += size_score(sizes, unknown, objective=objective)
         if objective is not Objective.OBJECT_TEXT:
             duplicate = np.array([signature in seen for signature in sizes.signatures], bool)
-            total -= float(sizes.signature_bytes[duplicate][:, : columns_of(objective)].sum())
+            total -= float(sizes.signature_rest[duplicate][:, : columns_of(objective)].sum())
+            inside = np.append(duplicate, False)[sizes.function_signature]
+            total -= float(sizes.scores_of_functions(objective)[inside].sum())
             seen.update(sizes.signatures)
     return total
 
@@ -237,11 +251,11 @@ def _weigh(
 ) -> tuple[npt.NDArray[np.float64], float]:
     """Scores of the functions [F], and the score of everything else."""
     columns = columns_of(objective)
-    functions = sizes.function_bytes[:, :columns].sum(axis=1)
+    functions = sizes.scores_of_functions(objective)
     groups = sizes.signature_rest[:, :columns].sum(axis=1)
     rest = float(sizes.rest[:columns].sum())
     if objective is Objective.OBJECT_TEXT:
-        return functions.astype(np.float64), rest + float(groups.sum())
+        return functions, rest + float(groups.sum())
     share = np.array([1.0 / weights.get(signature, 1) for signature in sizes.signatures] + [1.0])
     return functions * share[sizes.function_signature], rest + float(groups @ share[:-1])
 
