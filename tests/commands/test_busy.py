@@ -16,6 +16,7 @@ from mlgokit.commands.advise import Advise
 from mlgokit.commands.bench import Bench
 from mlgokit.commands.build import Build
 from mlgokit.commands.check import Check
+from mlgokit.commands.compat import Compat
 from mlgokit.commands.completion import Completion
 from mlgokit.commands.corpus.combine import Combine
 from mlgokit.commands.corpus.extract import Extract
@@ -172,6 +173,7 @@ def test_each_command_is_thought_of():
     asked = {type(make(Path())) for make in (*CHANGING.values(), *READING.values())} | {Record, Override, Check}
     assert {command.configuration for command in COMMANDS.values()} - asked == {
         Build,
+        Compat,
         Completion,
         Doctor,
         Importance,

@@ -159,7 +159,9 @@ def test_an_archive_that_nobody_has_is_a_sentence(tmp_path: Path, listed: Path, 
     monkeypatch.setattr("mlgokit.corpus.sources.fetch._debian_sites", list)
     config = fetch.Fetch(manifest=listed, folder=tmp_path / "sources", cache=tmp_path / "empty")
 
-    with pytest.raises(FetchError, match=r"^pool/a-1.tgz \(debian a\): expected it .* or put the file at .* by hand$"):
+    with pytest.raises(
+        FetchError, match=r"^pool/a-1.tgz \(debian a\): expected the archive .* or put the file at .* by hand$"
+    ):
         fetch.run(config)
     assert not (tmp_path / "sources").exists()
 

@@ -1,6 +1,7 @@
 import pytest
 
 from mlgokit.algorithms.config import PPO_REFERENCE, BcConfig, Credit, RangeTrialsConfig
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.errors import UsageError
 from mlgokit.learning.settings import Learning, check_learning, find_replaced_option, settings_of
 
@@ -93,6 +94,7 @@ def test_the_preset_of_trials_is_for_what_is_learned_from_trials():
     [
         (Learning(iterations=0), "--iterations: expected at least 1, found 0"),
         (Learning(compilations=-1), "--compilations: expected at least 1, found -1"),
+        (Learning(objective=Objective.EXECUTED), "--objective EXECUTED: expected a measure of size"),
         (Learning(evaluate_every=-1), "--evaluate-every: expected 0 or more, found -1"),
         (Learning(validation_share=1.0), "--validation-share: expected a share from 0 to below 1, found 1"),
         (Learning(patience=2, evaluate_every=0), "--patience: expected validations to count"),

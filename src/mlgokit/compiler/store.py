@@ -23,8 +23,11 @@ _MOST_FACT_BYTES = 32 << 20
 """Limit on the JSON part, which takes up to 24 times as much memory when it is parsed."""
 _DECISION_ARRAYS = ("caller", "callee", "inlined", "flipped", "rows", "values")
 _SIZE_ARRAYS = tuple(
-    field.name for field in fields(ObjectSizes) if field.name not in ("totals", "function_names", "signatures")
+    field.name
+    for field in fields(ObjectSizes)
+    if field.name not in ("totals", "function_names", "signatures", "run_cost")
 )
+"""Who counts what functions execute adds that to compilations that are read as well (``compiler/executed.py``)."""
 _NAMES = frozenset(
     {
         *_DECISION_ARRAYS, "heuristic", "by_table", "sites", "regalloc_counts", "regalloc_costs", "log",

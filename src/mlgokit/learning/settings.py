@@ -130,7 +130,7 @@ def check_learning(config: Learning) -> None:
     """Check the ranges of all numbers in the settings of the loop.
 
     Raises:
-        UsageError: a number is out of range.
+        UsageError: a number is out of range, or the objective needs a profile.
     """
     for name in ("iterations", "compilations"):
         value = getattr(config, name)
@@ -140,6 +140,11 @@ def check_learning(config: Learning) -> None:
         if (getattr(config, name) or 0) < 0:
             option = name.replace("_", "-")
             raise UsageError(f"--{option}: expected 0 or more, found {getattr(config, name)}; correct it")
+    if config.objective is Objective.EXECUTED:
+        raise UsageError(
+            "--objective EXECUTED: expected a measure of size, as policies are trained without a profile; name "
+            "another, or tune one project by `mlgokit tune --objective instructions`"
+        )
     if config.validation_share is not None and not 0 <= config.validation_share < 1:
         raise UsageError(
             f"--validation-share: expected a share from 0 to below 1, found {config.validation_share:g}; correct it"
