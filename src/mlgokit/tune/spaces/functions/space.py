@@ -15,7 +15,6 @@ from mlgokit.compiler.reuse.trials import Overrides, Series, TrialRequest, Trial
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import OverrideSummary, write_overrides
-from mlgokit.tune.result import mean_ratio
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
 from mlgokit.tune.spaces.functions.compare import dearer_functions, folded_in, larger_functions, objection_in_bytes
@@ -103,11 +102,11 @@ class FunctionSpace:
     @property
     def score(self) -> Score:
         """The sum of the best scores; and the geometric mean of their changes, or in bytes the change of the sum."""
-        scores = [(one.plain, min(one.plain, one.score)) for one in self.functions if math.isfinite(one.plain)]
-        before, after = (sum(column) for column in zip(*scores, strict=True)) if scores else (0.0, 0.0)
+        sums = [unit.sums for unit in self.units]
+        before, after, count = (sum(getattr(one, name) for one in sums) for name in ("before", "after", "count"))
         if self.config.in_bytes:
             return Score(value=after, change=after / before - 1 if before else 0.0)
-        return Score(value=after, change=mean_ratio(scores))
+        return Score(value=after, change=math.expm1(sum(one.log_change for one in sums) / count) if count else 0.0)
 
     @property
     def pending(self) -> Sequence[PendingWork[ModuleFunctions, Round]]:
@@ -173,6 +172,7 @@ class FunctionSpace:
         unit.failures = 0 if step.tried else unit.failures + 1
         gain = sum(record_outcomes(by_key[one.key], one.outcomes, self.config) for one in step.tried)
         unit.rate = recent_rate(unit.rate, gain, step.user_seconds)
+        unit.add_up()
         name = unit.module.name
         save_functions(progress_path(self.folder, name), unit.functions, measured_by=self.measured_by.get(name, ""))
 
