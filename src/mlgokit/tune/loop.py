@@ -75,7 +75,7 @@ def run_search(
             search.count(space.prepare(spent, seconds, session.rng), compilations=0)
             pause = session.pause_reason(spent, judge, yield_rule)
             if not pause:
-                session.begin_steps()
+                pause = session.begin_steps()
             if session.running:
                 session.record_finished()
                 label = f"{search.label}, seconds · so far {100 * space.score.change:+.1f} %"
@@ -176,15 +176,22 @@ class _Session:
             return YIELDED
         return OVER if self.is_over() else ""
 
-    def begin_steps(self) -> None:
-        """Give every idle worker the most urgent unit with the fewest steps under way, if it takes one more."""
+    def begin_steps(self) -> str:
+        """Give every idle worker the most urgent unit with the fewest steps under way, if it takes one more.
+
+        A step begins only if at least half of it fits into what is left of the budget.
+
+        Returns:
+            Why none begins although something is left to try; empty otherwise.
+        """
         space, workers = self.search.space, count_of(self.workers)
         if len(self.running) >= workers:
-            return
+            return ""
         busy = Counter(id(unit) for unit in self.running.values())
         ranked = [(rank, unit) for unit in space.units if (rank := space.urgency(unit, 0)) is not None]
         ranked.sort(key=lambda pair: pair[0])
-        units = [unit for _, unit in ranked]
+        most = 2 * (self.seconds - self.spent)
+        units = [unit for _, unit in ranked if space.step_seconds(unit) <= most]
 
         def begin(unit: Any) -> None:
             self.running[self.pool.submit(space.propose(unit, self.rng, self.is_over))] = unit
@@ -197,6 +204,7 @@ class _Session:
             if not shared:
                 break
             begin(min(shared, key=lambda unit: busy[id(unit)]))
+        return OVER if ranked and not units and not self.running else ""
 
     def record_finished(self) -> None:
         """Wait for the next step to finish, for a second at most, and record what has finished."""

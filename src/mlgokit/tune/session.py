@@ -68,6 +68,10 @@ LEAST_STEPS = 12
 _COMPILATIONS = {"inlining": 3, "passes": 2, "allocations": 1, "shipped policies": 3}
 """Of all modules, beside the search: first policies and verifications, by what is tuned. There are about twice as many,
 in half of the time that the first takes."""
+LONGEST_LOOK = 60.0
+"""Seconds that a look at all modules may take before a search over passes or registers, whatever the budget is."""
+_ON_TOP = ("optimizer", "passes", "allocation")
+"""Folders of the searches on top of that over inlining."""
 _MINUTES = 150.0
 """Seconds from which on a time is told in minutes."""
 _OBJECTIVES = {"text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}
@@ -189,6 +193,7 @@ class Session:
             ToolError: the link that was tuned does not give what was verified.
         """
         settings = self.settings
+        verifier.check_link()
         candidate = CandidatePlugin(
             file=verifier.plugin,
             output=verifier.output,
@@ -387,12 +392,16 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         search.space.policy = load_policy(settings.policies[INLINE_SIZE.name], problem=INLINE_SIZE.name)
     # What a command measures may be anything, and need not become better with fewer bytes.
     by_bytes = settings.objective != "command"
-    shares = settings.pass_share + settings.allocation_share if by_bytes else 0.0
-    seconds, end = (1 - shares) * whole, time.monotonic() + whole
-    yield_rule = None
-    if by_bytes and settings.pass_share:
-        yield_rule = YieldRule(after=seconds, rate=PASSES_GAIN)
-        seconds += (settings.pass_share - settings.least_pass_share) * whole
+    is_large = by_bytes and _is_too_large(settings, compiling)
+    if is_large:
+        note = (
+            f"only inlining is searched: a look at all modules takes {compiling / 2:.0f} s, and passes and registers "
+            f"need a budget of as much, found {whole:.0f} s"
+        )
+        report(1, 1, note)
+        notes += (note,)
+    seconds, yield_rule = _inlining_share(settings, alone=is_large or not by_bytes)
+    end = time.monotonic() + whole
     run_search(
         search,
         seconds=seconds,
@@ -417,17 +426,53 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         judge=judge,
     ) as verifier:
         left = end - time.monotonic()
+        if judge is not None:
+            verifier.adopt_plain({one.module.name: one.plain for one in search.space.units}, judge.plain.objects)
         tuned = finish_inlining(verifier, search)
         if by_bytes:
-            tuned, searches = _tune_functions(settings, verifier, search, tuned, left=left, report=report)
+            searches = dict[OverrideKind, Search[Any]]()
+            if not is_large:
+                tuned, searches = _tune_functions(settings, verifier, search, tuned, left=left, report=report)
             if settings.adds_shipped_policies:
                 space = search.space
-                tuned = add_shipped(verifier, tuned, searches, space.config.objective, space.account.module_bytes)
+                tuned = add_shipped(
+                    verifier,
+                    tuned,
+                    searches,
+                    space.config.objective,
+                    space.account.module_bytes,
+                    with_all=is_large,
+                )
                 policies = {problem: load_policy(file) for problem, file in shipped_policies().items()}
                 notes += describe_missing_policies(SHIPPED, policies, architectures_of(session.build.modules))
         tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)))
     shutil.rmtree(settings.folder.resolve() / _JUDGE, ignore_errors=True)
     return tuned
+
+
+def _inlining_share(settings: TuneSettings, *, alone: bool) -> tuple[float, YieldRule | None]:
+    """The seconds that the search over inlining has at most, all of them if it is ``alone``, and when it gives way."""
+    if alone:
+        return settings.seconds, None
+    seconds = (1 - settings.pass_share - settings.allocation_share) * settings.seconds
+    if not settings.pass_share:
+        return seconds, None
+    rule = YieldRule(after=seconds, rate=PASSES_GAIN)
+    return seconds + (settings.pass_share - settings.least_pass_share) * settings.seconds, rule
+
+
+def _is_too_large(settings: TuneSettings, compiling: float) -> bool:
+    """Whether a look at all modules takes longer than the budget, so that what begins with one is not searched.
+
+    What an earlier session or plugin found is looked at in any case, or it would be lost.
+
+    Args:
+        settings: of the tuning.
+        compiling: seconds in which all modules were compiled twice.
+    """
+    is_known = settings.start is not None or any((settings.search_folder / name).exists() for name in _ON_TOP)
+    is_searched = settings.pass_share + settings.allocation_share > 0
+    return is_searched and not is_known and compiling / 2 > max(LONGEST_LOOK, settings.seconds)
 
 
 def _tune_functions(

@@ -135,14 +135,18 @@ class FunctionSpace:
         extra = 10 * self._round_seconds + 0.1 * sum(len(one.trials) for one in series)
         return self.compiler.compile(module, CompileRequest(use=use, regalloc=costs, extra_seconds=extra))
 
-    def prepare(self, _spent: float, seconds: float, _rng: np.random.Generator) -> float:
+    def prepare(self, spent: float, seconds: float, _rng: np.random.Generator) -> float:
         """Set the length of a round: each compiles its module once, so rounds may be longer in a long session."""
-        self._round_seconds = max(ROUND_SECONDS, ROUND_SHARE * seconds)
+        self._round_seconds = min(max(ROUND_SECONDS, ROUND_SHARE * seconds), max(1.0, seconds - spent))
         return 0.0
 
     def urgency(self, unit: ModuleFunctions, running: int) -> tuple[float, ...] | None:
         """Modules that gained most per second lately come first; several workers try functions of one, each its own."""
         return None if unit.exhausted or (running and not unit.has_unclaimed) else (-unit.rate,)
+
+    def step_seconds(self, unit: ModuleFunctions) -> float:
+        """Processor time of a compilation of the module, and of the trials of a round, which take as long at least."""
+        return 2 * unit.compile_seconds
 
     def propose(self, unit: ModuleFunctions, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Round]:
         """Return the work of a round of trials, for functions of a module that no other round has claimed."""
