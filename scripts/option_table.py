@@ -36,17 +36,21 @@ def clang_rows(folder: Path) -> list[tuple[str, str, str]]:
     """``(word, kind, canonical name)`` of every option of ``clang -cc1``."""
     toolchain = find_toolchain(clang=folder / "bin" / "clang", need_plugin=True)
     libraries = toolchain.library_dir or folder / "lib"
+    run_paths = {libraries, *(path.parent for path in libraries.glob("*/libc++.so.1"))}
     shared = [str(min(libraries.glob(f"{name}.so.{toolchain.major}*"))) for name in ("libclang-cpp", "libLLVM")]
     flags = [*DIALECT, "-fno-rtti", "-isystem", str(toolchain.include_dir)]
     flags += cxx_library_options(toolchain.cxx_library)
     with tempfile.TemporaryDirectory() as scratch:
         program = Path(scratch, "option_table")
         source = ROOT / "scripts" / "option_table.cpp"
-        links = [*shared, f"-Wl,-rpath,{libraries}", "-o", str(program)]
+        links = [*shared, *(f"-Wl,-rpath,{path}" for path in run_paths), "-o", str(program)]
         built = process.run([toolchain.clangxx, *flags, str(source), *links], timeout_seconds=300)
         if built.returncode != 0:
             sys.exit(built.stderr)
-        lines = process.run([str(program)], timeout_seconds=60).stdout.decode().splitlines()
+        shown = process.run([str(program)], timeout_seconds=60)
+        if shown.returncode != 0:
+            sys.exit(shown.stderr)
+        lines = shown.stdout.decode().splitlines()
     rows = [line.split("\t") for line in lines]
     return [(word, KINDS[int(kind)], canonical) for kind, word, canonical in rows]
 

@@ -5,7 +5,7 @@ import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import hypothesis
@@ -127,11 +127,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def toolchain(request: pytest.FixtureRequest) -> Toolchain:
+def toolchain(request: pytest.FixtureRequest) -> Iterator[Toolchain]:
     """A real compiler; missing ones are skipped loudly, and are failures where CI=true promises all of them."""
     found = installed(request.param)
     if isinstance(found, Toolchain):
-        return found
+        with pytest.MonkeyPatch.context() as patch:
+            # Programs of a compiler that brings its own libc++ need it to run, and the system may have none.
+            for library in found.clang.parent.parent.glob("lib/*/libc++.so.1") if found.cxx_library == LIBCXX else ():
+                patch.setenv("LD_LIBRARY_PATH", str(library.parent))
+            yield found
+        return
     if os.environ.get("CI") == "true":
         pytest.fail(found)
     pytest.skip(found)

@@ -148,5 +148,6 @@ def test_the_table_has_every_option_that_clang_lists(toolchain: Toolchain):
         Cc1Line(toolchain.clang, own=["-mllvm", "-help-list-hidden", "-"]), timeout_seconds=60
     ).stdout.decode()
     listed = set(re.findall(r"^  --?([A-Za-z][\w.-]*)", llvm, re.MULTILINE))
-    assert len(listed) > 2000
+    # The one of 23 has the options of one target alone.
+    assert len(listed) > 1800
     assert {name for name in listed if kinds.get(name) not in LLVM_KINDS} == set()

@@ -38,6 +38,7 @@ REVIEWED = {
     "-funique-source-file-identifier=": "a word in a symbol",
     "-object-file-name=": "a name in debug information",
     "-fprofile-update=": "a word",
+    "-load-bool-from-mem=": "a word",
     "-mdefault-visibility-export-mapping=": "a word",
     "-target-linker-version": "a number",
     "-loader-replaceable-function=": "names of functions",
