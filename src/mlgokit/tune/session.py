@@ -65,13 +65,16 @@ PASSES_GAIN = 20.0
 """Bytes per second of processor time that searches over passes gained at least, in two small projects."""
 LEAST_STEPS = 12
 """Compilations that a search over passes of the optimizer takes to find something."""
-_COMPILATIONS = {"inlining": 3, "passes": 2, "allocations": 1, "shipped policies": 3}
-"""Of all modules, beside the search: first policies and verifications, by what is tuned. There are about twice as many,
-in half of the time that the first takes."""
+_POLICY_LOOKS = 1.2
+"""Looks at all modules, each compiled once, that the first try of a policy takes: parts that pay are compiled again."""
+_LOOKS = {"inlining": 1.0, "passes": 5.7, "allocations": 2.0, "shipped policies": 3.5}
+"""Looks at all modules beside the search, by what is tuned: to list functions, to try policies, and to verify."""
 LONGEST_LOOK = 60.0
 """Seconds that a look at all modules may take before a search over passes or registers, whatever the budget is."""
 _ON_TOP = ("optimizer", "passes", "allocation")
 """Folders of the searches on top of that over inlining."""
+_MANY_MODULES, _SAMPLE, _LEAST_SAMPLE_SECONDS = 100, 0.05, 5.0
+"""A project of so many modules is announced early, by this share of them, after so many seconds."""
 _MINUTES = 150.0
 """Seconds from which on a time is told in minutes."""
 _OBJECTIVES = {"text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}
@@ -260,29 +263,26 @@ def tune(session: Session) -> Tuned | NotRecovered:
         session.compiler.close()
 
 
-def announce_time(compiling: float, settings: TuneSettings, *, spent: float, build: float) -> str:
+def announce_time(
+    compiling: float, settings: TuneSettings, *, spent: float, build: float = 0.0, judged: bool = False
+) -> str:
     """Tell how long a tuning takes in all.
 
     Args:
-        compiling: seconds in which all modules were compiled once.
+        compiling: seconds in which all modules were compiled, once plainly and once under the plugin.
         settings: of the tuning.
         spent: seconds that it took so far.
         build: seconds of the user's build and tests, which are made once more at the end; 0 if they are not.
+        judged: whether the user's link judges, whose plain objects serve the verification too.
 
     Example:
         >>> settings = TuneSettings(folder=Path(), output=Path(), seconds=60.0, objective="image", pass_share=0.4)
         >>> announce_time(4.0, settings, spent=10.0, build=12.0)
-        'about 102 s: 10 s so far, the search 60 s, first policies and verifications 20 s, your build again 12 s'
-        >>> announce_time(60.0, settings, spent=90.0, build=0.0)
-        'about 8 min: 90 s so far, the search 60 s, first policies and verifications 5 min'
+        'about 100 s: 10 s so far, the search 60 s, first policies and verifications 18 s, your build again 12 s'
+        >>> announce_time(60.0, settings, spent=90.0)
+        'about 7 min: 90 s so far, the search 60 s, first policies and verifications 4 min'
     """
-    wanted = {
-        "inlining": True,
-        "passes": settings.pass_share > 0,
-        "allocations": settings.allocation_share > 0,
-        "shipped policies": settings.adds_shipped_policies,
-    }
-    beside = compiling * sum(count for what, count in _COMPILATIONS.items() if wanted[what])
+    beside = compiling / 2 * _looks(settings, compiling, judged=judged)
     parts = {
         "{} so far": spent,
         "the search {}": settings.seconds,
@@ -295,6 +295,36 @@ def announce_time(compiling: float, settings: TuneSettings, *, spent: float, bui
 
     listed = ", ".join(part.format(text(seconds)) for part, seconds in parts.items() if seconds)
     return f"about {text(sum(parts.values()))}: {listed}"
+
+
+def _looks(settings: TuneSettings, compiling: float, *, judged: bool) -> float:
+    """How often all modules are compiled beside the search, in compilations of each."""
+    on_top = not _is_too_large(settings, compiling)
+    wanted = {
+        "inlining": True,
+        "passes": settings.pass_share > 0 and on_top,
+        "allocations": settings.allocation_share > 0 and on_top,
+        "shipped policies": settings.adds_shipped_policies,
+    }
+    policies = 1 + len(settings.policies) + isinstance(settings.earlier, DecisionTable)
+    return _POLICY_LOOKS * policies + (not judged) + sum(count for what, count in _LOOKS.items() if wanted[what])
+
+
+def _announce_early(settings: TuneSettings, report: Report, *, judged: bool) -> Report:
+    """A report that also tells how long a large project takes, as soon as some of its modules were compiled."""
+    began, said = time.monotonic(), False
+
+    def tell(done: int, total: int, label: str) -> None:
+        nonlocal said
+        report(done, total, label)
+        passed = time.monotonic() - began
+        if not said and total >= _MANY_MODULES and total > done >= _SAMPLE * total and passed >= _LEAST_SAMPLE_SECONDS:
+            said, compiling = True, passed * total / done
+            spent = time.monotonic() - settings.began + compiling - passed
+            announced = announce_time(compiling, settings, spent=spent, judged=judged)
+            report(1, 1, f"by the first {done} of {total} modules {announced}")
+
+    return tell
 
 
 def _tune_costs(session: Session) -> Tuned:
@@ -349,7 +379,7 @@ def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[s
             settings.search, objective=_OBJECTIVES.get(settings.objective, Objective.LINK_AWARE)
         ),
         folder=settings.search_folder,
-        report=report,
+        report=_announce_early(settings, report, judged=measure is not None),
         keep=objects,
     )
     compiling = time.monotonic() - began
@@ -381,7 +411,8 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     session.claim()
     whole = settings.seconds
     build = 0.0 if session.recorded is None else session.recorded.seconds
-    announced = announce_time(compiling, settings, spent=time.monotonic() - settings.began, build=build)
+    spent = time.monotonic() - settings.began
+    announced = announce_time(compiling, settings, spent=spent, build=build, judged=judge is not None)
     for note in filter(None, (session.without_refits, announced)):
         report(1, 1, note)
     table = settings.earlier if isinstance(settings.earlier, DecisionTable) else None

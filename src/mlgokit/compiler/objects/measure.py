@@ -10,6 +10,7 @@ counts its bytes 1/k in a module of a project in which k modules define it (``do
 
 import enum
 import struct
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,15 +196,16 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
     written = (group >= 0) & ((kind == DATA) | (kind == BSS))
     signature_data = np.zeros(len(signatures), np.int64)
     np.add.at(signature_data, group[written], left[written])
+    # Objects of a project have most of their names in common.
     return ObjectSizes(
         totals=section_totals(elf),
-        function_names=code.names,
+        function_names=tuple(map(sys.intern, code.names)),
         function_text=text,
         function_rodata=rodata,
         function_except_table=except_table,
         function_eh_frame=eh_frame,
         function_signature=group[code.section],
-        signatures=signatures,
+        signatures=tuple(map(sys.intern, signatures)),
         signature_rest=signature_rest,
         signature_data=signature_data,
         rest=rest,
