@@ -214,3 +214,17 @@ def test_a_replay_is_on_the_page_of_the_tuning() -> None:
         "Without the plugin, by LLVM's inline replay:",
         "Add to the build: --config=a.cfg",
     )
+
+
+def test_of_many_modules_those_that_stay_plain_are_only_counted():
+    many = tuple(module(f"{index}.o", 500, 500 - (index < 3)) for index in range(1300))
+    (table,) = (part for part in tuned_page(dataclasses.replace(TUNED, modules=many)).parts if is_of_modules(part))
+    assert [row[0] for row in table.rows] == ["0.o", "1.o", "2.o"]
+    assert table.note.endswith(" 1,297 modules that stay as the plain build has them are not listed.")
+    few = dataclasses.replace(TUNED, modules=many[:200])
+    (table,) = (part for part in tuned_page(few).parts if is_of_modules(part))
+    assert len(table.rows) == 200
+
+
+def is_of_modules(part: object) -> bool:
+    return isinstance(part, Table) and part.title.startswith("Modules, by bytes saved")
