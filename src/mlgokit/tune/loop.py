@@ -69,6 +69,10 @@ def run_search(
     """
     session = _Session(search=search, seconds=seconds, workers=workers, clock=clock)
     space, search.ended = search.space, ""
+
+    def tell(spent: float) -> None:
+        report(int(spent), int(seconds), f"{search.label}, seconds · so far {100 * space.score.change:+.1f} %")
+
     try:
         while not search.ended:
             spent = session.spent
@@ -78,8 +82,8 @@ def run_search(
                 pause = session.begin_steps()
             if session.running:
                 session.record_finished()
-                label = f"{search.label}, seconds · so far {100 * space.score.change:+.1f} %"
-                report(int(min(spent, seconds)), int(seconds), label)
+                # All seconds are over when no step is under way any more.
+                tell(max(0.0, min(spent, seconds - 1)))
             else:
                 finish_pending(search, workers=workers, report=report)
                 search.ended = _confirm_or_end(pause, judge, seconds=seconds, is_late=spent >= recover_by)
@@ -89,6 +93,7 @@ def run_search(
     finally:
         space.close()
     session.pool.shutdown()
+    tell(min(session.spent, seconds))
     search.mark()
     search.save()
 
