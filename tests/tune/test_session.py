@@ -36,11 +36,11 @@ def test_a_search_over_inlining_alone_has_the_whole_budget(tmp_path: Path):
 
 
 def test_the_announced_time_has_no_searches_that_are_left_out(tmp_path: Path):
-    assert announce_time(100.0, settings(tmp_path), spent=0.0, judged=True) == (
-        "about 13 min: the search 5 min, first policies and verifications 8 min"
+    assert announce_time(100.0, settings(tmp_path), spent=0.0) == (
+        "about 14 min: the search 5 min, first policies and verifications 9 min"
     )
-    assert announce_time(800.0, settings(tmp_path), spent=0.0, judged=True) == (
-        "about 20 min: the search 5 min, first policies and verifications 15 min"
+    assert announce_time(800.0, settings(tmp_path), spent=0.0) == (
+        "about 26 min: the search 5 min, first policies and verifications 21 min"
     )
 
 
@@ -51,7 +51,7 @@ def test_the_time_of_a_large_project_is_announced_by_its_first_modules(
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     labels: list[str] = []
-    tell = _announce_early(settings(tmp_path), lambda _done, _total, label: labels.append(label), judged=True)
+    tell = _announce_early(settings(tmp_path), lambda _done, _total, label: labels.append(label))
     for done in range(total + 1):
         now[0] += 0.1
         tell(done, total, "compile")

@@ -67,7 +67,7 @@ LEAST_STEPS = 12
 """Compilations that a search over passes of the optimizer takes to find something."""
 _POLICY_LOOKS = 1.2
 """Looks at all modules, each compiled once, that the first try of a policy takes: parts that pay are compiled again."""
-_LOOKS = {"inlining": 1.0, "passes": 5.7, "allocations": 2.0, "shipped policies": 3.5}
+_LOOKS = {"inlining": 2.0, "passes": 5.7, "allocations": 2.0, "shipped policies": 3.5}
 """Looks at all modules beside the search, by what is tuned: to list functions, to try policies, and to verify."""
 LONGEST_LOOK = 60.0
 """Seconds that a look at all modules may take before a search over passes or registers, whatever the budget is."""
@@ -263,9 +263,7 @@ def tune(session: Session) -> Tuned | NotRecovered:
         session.compiler.close()
 
 
-def announce_time(
-    compiling: float, settings: TuneSettings, *, spent: float, build: float = 0.0, judged: bool = False
-) -> str:
+def announce_time(compiling: float, settings: TuneSettings, *, spent: float, build: float = 0.0) -> str:
     """Tell how long a tuning takes in all.
 
     Args:
@@ -273,7 +271,6 @@ def announce_time(
         settings: of the tuning.
         spent: seconds that it took so far.
         build: seconds of the user's build and tests, which are made once more at the end; 0 if they are not.
-        judged: whether the user's link judges, whose plain objects serve the verification too.
 
     Example:
         >>> settings = TuneSettings(folder=Path(), output=Path(), seconds=60.0, objective="image", pass_share=0.4)
@@ -282,7 +279,7 @@ def announce_time(
         >>> announce_time(60.0, settings, spent=90.0)
         'about 7 min: 90 s so far, the search 60 s, first policies and verifications 4 min'
     """
-    beside = compiling / 2 * _looks(settings, compiling, judged=judged)
+    beside = compiling / 2 * _looks(settings, compiling)
     parts = {
         "{} so far": spent,
         "the search {}": settings.seconds,
@@ -297,7 +294,7 @@ def announce_time(
     return f"about {text(sum(parts.values()))}: {listed}"
 
 
-def _looks(settings: TuneSettings, compiling: float, *, judged: bool) -> float:
+def _looks(settings: TuneSettings, compiling: float) -> float:
     """How often all modules are compiled beside the search, in compilations of each."""
     on_top = not _is_too_large(settings, compiling)
     wanted = {
@@ -307,10 +304,10 @@ def _looks(settings: TuneSettings, compiling: float, *, judged: bool) -> float:
         "shipped policies": settings.adds_shipped_policies,
     }
     policies = 1 + len(settings.policies) + isinstance(settings.earlier, DecisionTable)
-    return _POLICY_LOOKS * policies + (not judged) + sum(count for what, count in _LOOKS.items() if wanted[what])
+    return _POLICY_LOOKS * policies + sum(count for what, count in _LOOKS.items() if wanted[what])
 
 
-def _announce_early(settings: TuneSettings, report: Report, *, judged: bool) -> Report:
+def _announce_early(settings: TuneSettings, report: Report) -> Report:
     """A report that also tells how long a large project takes, as soon as some of its modules were compiled."""
     began, said = time.monotonic(), False
 
@@ -321,7 +318,7 @@ def _announce_early(settings: TuneSettings, report: Report, *, judged: bool) -> 
         if not said and total >= _MANY_MODULES and total > done >= _SAMPLE * total and passed >= _LEAST_SAMPLE_SECONDS:
             said, compiling = True, passed * total / done
             spent = time.monotonic() - settings.began + compiling - passed
-            announced = announce_time(compiling, settings, spent=spent, judged=judged)
+            announced = announce_time(compiling, settings, spent=spent)
             report(1, 1, f"by the first {done} of {total} modules {announced}")
 
     return tell
@@ -379,7 +376,7 @@ def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[s
             settings.search, objective=_OBJECTIVES.get(settings.objective, Objective.LINK_AWARE)
         ),
         folder=settings.search_folder,
-        report=_announce_early(settings, report, judged=measure is not None),
+        report=_announce_early(settings, report),
         keep=objects,
     )
     compiling = time.monotonic() - began
@@ -412,7 +409,7 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     whole = settings.seconds
     build = 0.0 if session.recorded is None else session.recorded.seconds
     spent = time.monotonic() - settings.began
-    announced = announce_time(compiling, settings, spent=spent, build=build, judged=judge is not None)
+    announced = announce_time(compiling, settings, spent=spent, build=build)
     for note in filter(None, (session.without_refits, announced)):
         report(1, 1, note)
     table = settings.earlier if isinstance(settings.earlier, DecisionTable) else None
