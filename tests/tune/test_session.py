@@ -8,9 +8,18 @@ import pytest
 from mlgokit.tune.session import TuneSettings, _announce_early, _inlining_share, _is_too_large, announce_time
 
 
-def settings(folder: Path, **given: float) -> TuneSettings:
-    shares = {"seconds": 300.0, "pass_share": 0.4, "least_pass_share": 0.1, "allocation_share": 0.3}
-    return TuneSettings(folder=folder, output=folder / "tuned.so", objective="image", **{**shares, **given})
+def settings(
+    folder: Path, *, seconds: float = 300.0, pass_share: float = 0.4, allocation_share: float = 0.3
+) -> TuneSettings:
+    return TuneSettings(
+        folder=folder,
+        output=folder / "tuned.so",
+        objective="image",
+        seconds=seconds,
+        pass_share=pass_share,
+        least_pass_share=0.1,
+        allocation_share=allocation_share,
+    )
 
 
 @pytest.mark.parametrize(

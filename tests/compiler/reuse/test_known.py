@@ -44,6 +44,7 @@ def test_the_module_used_least_recently_is_evicted(monkeypatch: pytest.MonkeyPat
 
     def select(name: str) -> None:
         known = select_known(memory, None, toy_source(name), CompileRequest(use=use), f"content of {name}").functions
+        assert known is not None
         assert known is memory[name]
         if not known.codes:
             known.codes |= dict.fromkeys((b"1", b"2"), CODE)
