@@ -24,7 +24,7 @@ from harness import Ledger, Setup, check_names, open_ledger, run_benchmark
 from results import Cell, Result, Table
 
 from mlgokit.compiler import process
-from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.reuse.trials import OVERRIDE, TRIAL, Overrides, Series, request_bytes
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError, UsageError
@@ -184,7 +184,7 @@ def build(toolchain: Toolchain, folder: Path) -> Path:
         _compile(toolchain, [*_OPTIONS, *include, "-c", units[name], "-o", output])
         return output
 
-    objects = list(in_order(compile_unit, list(units), workers=os.cpu_count() or 1))
+    objects = list(map_in_order(compile_unit, list(units), workers=os.cpu_count() or 1))
     # Beside the headers: the version's own library, which another of the machine must not replace.
     library = Path(str(toolchain.include_dir)).parent / "lib"
     links = [f"-L{library}", f"-lLLVM-{toolchain.major}", f"-Wl,-rpath,{library}", "-o", place / "building"]

@@ -315,7 +315,7 @@ def treat(
             temperature=treatment.temperature,
         )
         environment |= use.environment(folder)
-        argv = argv.with_words([f"-fpass-plugin={bench.plugin}"])
+        argv = argv.append_words([f"-fpass-plugin={bench.plugin}"])
     logs = {name: folder / f"{name}.log" for name in (treatment.policies if treatment else ())}
     for path in logs.values():
         path.unlink(missing_ok=True)

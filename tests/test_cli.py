@@ -155,7 +155,7 @@ def test_unknown_projects_are_named_before_anything_is_fetched(tmp_path: Path, c
     ):
         assert ended(*words, "--projects", "leveldb", "nonsense", "absurdity") == 2
         assert capsys.readouterr().err.startswith(
-            "mlgokit: projects: expected names from the list, found absurdity, nonsense; the list has leveldb, "
+            "mlgokit: projects: expected names of listed projects, found absurdity, nonsense; name some of leveldb, "
         )
     assert not list(tmp_path.iterdir())
 

@@ -88,9 +88,9 @@ def test_two_levels_see_modules_and_projects():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"before": [1], "after": [2]}, "expected at least two projects, found 1; give the change without"),
+        ({"before": [1], "after": [2]}, "expected at least two projects, found 1; report the change without"),
         ({"before": [1, 1], "after": [2, 3], "clusters": ["a", "a"]}, "expected at least two projects, found 1"),
-        ({"before": [1, 1], "after": [2, 3], "clusters": ["a"]}, "expected one project for each of 2 modules, found 1"),
+        ({"before": [1, 1], "after": [2, 3], "clusters": ["a"]}, "expected the project of each of 2 modules, found 1"),
         ({"before": [1, 1], "after": [2, 3], "level": 95}, "expected a level between 0 and 1, found 95"),
     ],
 )

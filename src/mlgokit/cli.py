@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
-    """Carry one command out, as ``run_command(Train(corpus=Path("corpus")))`` does what ``mlgokit train`` does.
+    """Run one command: ``run_command(Train(corpus=Path("corpus")))`` does what ``mlgokit train`` does.
 
     Args:
         configuration: the command's, such as :class:`~mlgokit.Train` or :class:`~mlgokit.Tune`.
@@ -68,7 +68,7 @@ def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
 
 
 def _check_outputs(command: Command, configuration: Any) -> None:
-    """Refuse what could not be written after the work."""
+    """Check before the work that a command's files, folders and plugin can be written after it."""
     from mlgokit.compiler.plugin_name import check_plugin_output
     from mlgokit.files import check_writable
 
@@ -83,7 +83,7 @@ def _check_outputs(command: Command, configuration: Any) -> None:
 
 
 def run(configuration: Any, *, as_json: bool = False) -> int:
-    """Carry the command of a configuration out; the sentence of an error goes to standard error."""
+    """Run the command of a configuration, with errors on standard error; return the exit code."""
     from mlgokit.commands.scratch import scratch_folder
     from mlgokit.terminal import open_console
 
@@ -93,11 +93,11 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
             code = _carry_out(configuration, as_json=as_json)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        text = _with_remedy(configuration, "finished work is kept; run the same command again to resume")
+        text = _add_continue(configuration, "finished work is kept; run the same command again to resume")
         errors.print(f"mlgokit: interrupted; {text}")
         return INTERRUPTED
     except MlgokitError as error:
-        return _fail(errors, _with_remedy(configuration, str(error)), error.exit_code)
+        return _fail(errors, _add_continue(configuration, str(error)), error.exit_code)
     except BrokenPipeError:
         return _silence_output()
     except RecursionError:
@@ -107,7 +107,7 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
         sentence = _shortage(error)
         if not sentence:
             raise
-        return _fail(errors, _with_remedy(configuration, sentence), StorageError.exit_code)
+        return _fail(errors, _add_continue(configuration, sentence), StorageError.exit_code)
     return code
 
 
@@ -117,7 +117,7 @@ def _fail(errors: "Console", sentence: str, code: int) -> int:
 
 
 def _shortage(error: OSError | MemoryError | RuntimeError) -> str:
-    """The sentence about what this machine or its disk did not give; empty if that is not what happened."""
+    """Describe what the machine ran out of, such as memory or disk space; empty if the error has another cause."""
     again = f"then {_AGAIN}"
     if isinstance(error, OSError):
         number = error.errno
@@ -135,13 +135,13 @@ def _shortage(error: OSError | MemoryError | RuntimeError) -> str:
     )
 
 
-def _with_remedy(configuration: Any, sentence: str) -> str:
-    """The sentence with ``--continue`` in its remedy, for commands that resume only with it."""
+def _add_continue(configuration: Any, sentence: str) -> str:
+    """Put ``--continue`` into the remedy of an error, for commands that resume only with it."""
     return sentence if getattr(configuration, "go_on", True) else sentence.replace(_AGAIN, f"{_AGAIN} with --continue")
 
 
 def _parse(words: Sequence[str]) -> Any:
-    """A configuration as ``command``, and ``json``; help and errors are printed, and end the process."""
+    """Parse a call to ``command``, which is the configuration, and ``json``; help and errors end the process."""
     if any(word.startswith(_OLD_PREFIXES) for word in words):
         from mlgokit.learning.settings import find_replaced_option
 
@@ -154,12 +154,12 @@ def _parse(words: Sequence[str]) -> Any:
         _end(*answer)
     if call.wants("--help-all"):
         return _ask_tyro([*call.named, "--help"], [call.name])
-    rest = _with_settings(call.name, call.rest) if call.name in ("tune", "check") else call.rest
+    rest = _add_project_settings(call.name, call.rest) if call.name in ("tune", "check") else call.rest
     return _ask_tyro([*call.flags, *call.named, *rest], [call.name])
 
 
-def _with_settings(name: str, words: Sequence[str]) -> Sequence[str]:
-    """The words of a call with those that the project's settings add; what they add is told."""
+def _add_project_settings(name: str, words: Sequence[str]) -> Sequence[str]:
+    """Add the words of the project's settings to those of a call, and say what was added."""
     from mlgokit.commands.settings import add_settings, find_settings, say_settings
 
     try:
@@ -175,7 +175,7 @@ def _with_settings(name: str, words: Sequence[str]) -> Sequence[str]:
 
 
 def _ask_tyro(words: Sequence[str], names: Iterable[str]) -> Any:
-    """A configuration of one of the named commands as ``command``, and ``json``."""
+    """Let tyro parse the words of one of the named commands to ``command``, the configuration, and ``json``."""
     from mlgokit.commands.parser import parse
 
     try:
@@ -194,12 +194,14 @@ def _end(text: str, code: int) -> NoReturn:
 
 
 def _silence_output() -> int:
+    """Discard all further output, as nobody reads it any more, and return the exit code for that."""
     # Python would complain once more when it flushes at its end.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return NOBODY_READS
 
 
 def _carry_out(configuration: Any, *, as_json: bool) -> int:
+    """Run the command of a configuration, show its result, and return the exit code."""
     from mlgokit.commands.progress_bar import show_progress
     from mlgokit.terminal import open_console
 
@@ -223,7 +225,7 @@ def _carry_out(configuration: Any, *, as_json: bool) -> int:
 
 def _tell_disk(command: Command, configuration: Any) -> None:
     """Say on standard error what the run's folder takes now, and what is left."""
-    from mlgokit.builds.outside import outside_of
+    from mlgokit.builds.outside import outside_path
     from mlgokit.disk import folder_bytes, free_bytes
     from mlgokit.terminal import open_console
 
@@ -232,7 +234,7 @@ def _tell_disk(command: Command, configuration: Any) -> None:
         taken, free = folder_bytes(folder) / 2**20, free_bytes(folder) / 2**30
         errors = open_console(sys.stderr, soft_wrap=True)
         errors.print(f"{folder}: {taken:,.1f} MiB on disk, {free:,.1f} GiB free", markup=False, highlight=False)
-        outside = outside_of(folder)
+        outside = outside_path(folder)
         if outside.is_dir():
             copies = folder_bytes(outside) / 2**20
             errors.print(
@@ -244,7 +246,7 @@ def _tell_disk(command: Command, configuration: Any) -> None:
 
 
 def _print_values(values: dict[str, Any], out: "Console") -> None:
-    """Short values as lines, long lists by their length; ``--json`` has everything."""
+    """Print short values as lines, and long lists by their length; ``--json`` has everything."""
     for name, value in values.items():
         if isinstance(value, (list, tuple, dict)) and len(cast("Sized", value)) > LONG:
             out.print(f"{name}: {len(cast('Sized', value))} (use --json to see them)", markup=False, highlight=False)

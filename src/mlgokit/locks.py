@@ -143,7 +143,7 @@ def _hold(lock: Path, shown: Path, kind: str, *, shared: bool) -> int:
             descriptor = _open_lock(lock)
             kept = is_free = False
             try:
-                is_free = _try(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+                is_free = _try_lock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
                 # Whoever held it may have deleted the file between our two calls.
                 kept = is_free and _is_current(descriptor, lock)
                 holders = [] if is_free else _holders(descriptor)
@@ -162,7 +162,7 @@ def _hold(lock: Path, shown: Path, kind: str, *, shared: bool) -> int:
             time.sleep(0 if is_free else _PAUSE_SECONDS)
 
 
-def _try(descriptor: int, kind: int) -> bool:
+def _try_lock(descriptor: int, kind: int) -> bool:
     """Try to acquire a lock; on a file system without locks, it always succeeds."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

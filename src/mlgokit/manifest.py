@@ -108,7 +108,7 @@ def write_manifest(
     atomic_write(folder / MANIFEST_NAME, json.dumps(record, indent=2) + "\n", durable=True)
 
 
-def is_made_by_stage(folder: Path) -> bool:
+def has_manifest(folder: Path) -> bool:
     """Whether a folder has a manifest, of any kind and configuration."""
     return bool(_signature(folder))
 
@@ -125,12 +125,12 @@ def _signature(folder: Path) -> dict[str, Any]:
         manifest: Any = json.loads((folder / MANIFEST_NAME).read_bytes())
     except (ValueError, OSError, RecursionError):
         return {}
-    is_one = isinstance(manifest, dict) and {"format_version", "kind", "mlgokit_version"} <= manifest.keys()
-    return cast("dict[str, Any]", manifest) if is_one else {}
+    is_manifest = isinstance(manifest, dict) and {"format_version", "kind", "mlgokit_version"} <= manifest.keys()
+    return cast("dict[str, Any]", manifest) if is_manifest else {}
 
 
 def sign_new(folder: Path, kind: str) -> None:
-    """Write a manifest into a folder that will have only our files, unless it has files already."""
+    """Write a manifest into a new or empty folder, which marks all that will be in it as mlgokit's own."""
     if not _has_files(folder):
         write_manifest(folder, kind=kind, config={}, toolchain=None, inputs={})
 
@@ -146,7 +146,7 @@ def is_ours(folder: Path) -> bool:
     Such a folder has a manifest; or it is the folder of `mlgokit tune`, `quickstart` or `bench`: its subfolders have
     manifests, and all its files have names that these commands write.
     """
-    if is_made_by_stage(folder):
+    if has_manifest(folder):
         return True
     try:
         names = {path.name for path in folder.iterdir()}

@@ -98,8 +98,8 @@ def bootstrap_interval(
     groups = [row[None] for row in sizes] if clusters is None else _group(sizes, clusters)
     if len(groups) < 2:
         raise UsageError(
-            f"bootstrap interval: expected at least two projects, found {len(groups)}; "
-            "give the change without an interval"
+            f"bootstrap interval: expected at least two projects, found {len(groups)}; report the change without "
+            "an interval"
         )
     if clusters is None:
         logs = _log_ratios(sizes)
@@ -195,7 +195,8 @@ def _group(sizes: Floats, clusters: Sequence[object]) -> list[Floats]:
     """Group the rows of sizes by cluster, in the order of first appearance."""
     if len(clusters) != len(sizes):
         raise UsageError(
-            f"clusters: expected one project for each of {len(sizes)} modules, found {len(clusters)}; give as many"
+            f"clusters: expected the project of each of {len(sizes)} modules, found {len(clusters)} projects; give "
+            "one for each module"
         )
     rows: dict[object, list[int]] = {}
     for row, cluster in enumerate(clusters):

@@ -131,7 +131,7 @@ class XzFile(io.RawIOBase):
             elif self._decoder.needs_input:
                 data = self._file.read(_CHUNK)
                 if not data:
-                    raise EOFError("cut short")
+                    raise EOFError("a compressed file that is cut short")
             else:
                 data = b""
             chunk = self._decoder.decompress(data, len(view))

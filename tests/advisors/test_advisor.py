@@ -36,7 +36,10 @@ def test_replay_gives_the_decisions_in_order_and_then_asks():
 def test_replay_alone_refuses_one_decision_more():
     advisor = Replay([1])
     advisor.advise(observation())
-    with pytest.raises(UsageError, match="observation 1 of context 'f': expected at most 1 decisions, found one more"):
+    with pytest.raises(
+        UsageError,
+        match=r"observation 1 of context 'f': expected at most 1 questions, .* found one more",
+    ):
         advisor.advise(observation(index=1))
 
 

@@ -55,7 +55,9 @@ def test_scores_are_shared_among_the_modules():
 
 
 def test_without_object_there_are_no_scores():
-    with pytest.raises(UsageError, match=r"found one where the compiler was ended by a signal; leave it out"):
+    with pytest.raises(
+        UsageError, match=r"found one where the compiler was ended by a signal; leave this compilation out"
+    ):
         score_functions(CRASHED, {}, Objective.LINK_AWARE)
 
 

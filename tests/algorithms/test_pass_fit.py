@@ -103,5 +103,5 @@ def test_members_that_know_a_project_do_not_judge_it():
 
 
 def test_without_labels_nothing_is_learned():
-    with pytest.raises(UsageError, match="expected at least one trial that succeeded, found none"):
+    with pytest.raises(UsageError, match="expected at least one trial of a pass that succeeded, found none"):
         fit_passes(labels().select(np.zeros(800, bool)), SETTINGS, features=("loops", "is_minsize"), seed=1)

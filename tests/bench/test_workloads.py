@@ -95,7 +95,7 @@ def test_an_invalid_list_of_workloads_is_one_sentence(tmp_path: Path, text: str,
 
 
 def test_a_name_that_is_not_in_the_list_is_a_sentence(tmp_path: Path):
-    with pytest.raises(UsageError, match="expected names from the list, found other; the list has mine"):
+    with pytest.raises(UsageError, match="expected names of listed workloads, found other; name some of mine"):
         choose_workloads(written(tmp_path, LEAST), ["mine", "other"])
 
 

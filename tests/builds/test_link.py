@@ -10,10 +10,10 @@ from mlgokit.builds.link import (
     known_objects,
     link,
     link_words,
-    placed_words,
+    note_shared_libraries,
+    place_objects,
     plan_link,
     read_link,
-    with_shared,
 )
 from mlgokit.builds.measurement import Measure, link_build
 from mlgokit.compiler.objects.archive import read_members, write_archive
@@ -121,7 +121,7 @@ def test_a_static_library_that_is_searched_for_is_made_again_and_a_shared_one_st
     linker = f"{sys.executable} linker.py main.o"
     plan = planned(f"{linker} -Lfirst -L second -lparts -lm -o tool", build)
     assert plan.modules == ("p/main.o", "p/sub/one.o")
-    placed = placed_words(plan, tuned(build), tmp_path, timeout_seconds=30)
+    placed = place_objects(plan, tuned(build), tmp_path, timeout_seconds=30)
     (made,) = tmp_path.glob("*/libparts.a")
     assert placed[3:] == ["-Lfirst", "-L", "second", str(made), "-lm", "-o", "{output}"]
     assert [one.data() for one in read_members(made)] == [b"P/SUB/ONE.O"]
@@ -149,7 +149,7 @@ def test_a_program_is_linked_with_the_shared_libraries_of_the_same_build(build: 
         "libone.so": f"{linker} -Wl,-soname=libone.so sub/one.o -o libone.so",
         "plain.so": f"{linker} foreign.o -o plain.so",
     }
-    plans = with_shared({name: planned_any(command, build) for name, command in commands.items()}, made)
+    plans = note_shared_libraries({name: planned_any(command, build) for name, command in commands.items()}, made)
     how = Measure(plans=plans, command=(), modules=tuple(outputs(build)), timeout_seconds=30)
     assert how.waves() == [["libone.so", "plain.so"], ["libtwo.so.1"], ["tool"]]
     assert how.linked_modules({"tool"}) == set(outputs(build))
@@ -181,7 +181,7 @@ def test_a_failed_link_is_a_result(build: Path, tmp_path: Path):
     ("command", "sentence"),
     [
         ("", "--link-command: expected a command, found an empty one"),
-        ("ld 'main.o", "--link-command: expected quotations that end"),
+        ("ld 'main.o", "--link-command: expected every quotation mark to be closed"),
         ("ld main.o -o tool && strip tool", "expected one command without a shell's operators, found '&&'"),
         ("ld {objcts} -o {output}", "expected no placeholder but {objects} and {output}, found {objcts}"),
         ("ld -Wl,{objects} -o {output}", "expected {objects} as a word of its own"),

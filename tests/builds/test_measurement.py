@@ -72,7 +72,7 @@ def test_a_command_that_fails_gives_a_sentence(script: str, reason: str):
 
 
 def test_a_command_must_be_able_to_know_the_build():
-    with pytest.raises(UsageError, match="without one it cannot tell which build it measures"):
+    with pytest.raises(UsageError, match="add one, by which the command gets the build to measure"):
         measuring_words("./measure.sh")
 
 
@@ -199,7 +199,7 @@ def test_an_image_is_stripped_and_compressed(tmp_path: Path):
     ("command", "message"),
     [
         ("no-such -9", "--compressor: expected a program in 'no-such -9', found no no-such"),
-        ("xz '", "--compressor: expected the words"),
+        ("xz '", "--compressor: expected a command such as 'xz -9', found"),
     ],
 )
 def test_a_compressor_that_is_none_is_refused(

@@ -48,7 +48,12 @@ def test_a_plugin_is_noted_with_its_digest(tmp_path: Path):
         (["spelling=:never"], {}, UsageError, "policy spelling=:never: expected a problem among inline-size, "),
         ([":never", ":always"], {}, UsageError, "policies: expected at most one for each problem, found :never and "),
         (["nowhere"], {}, PolicyError, "policy nowhere: expected a readable file, found: No such file"),
-        ([":never"], {"plugin": Path("p.so")}, UsageError, "expected policies or a plugin on one side, found :never "),
+        (
+            [":never"],
+            {"plugin": Path("p.so")},
+            UsageError,
+            "expected either policies or a plugin for the candidate, and likewise for the baseline, found :never ",
+        ),
         ([], {"plugin": Path("p.so")}, InputError, "p.so: expected a plugin, found no such file; correct the path"),
     ],
 )

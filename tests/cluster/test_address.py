@@ -103,7 +103,7 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path):
     ("config", "sentence"),
     [
         (worker.Worker(scheduler="tcp://127.0.0.1:1", threads=0), "--threads"),
-        (worker.Worker(scheduler="local:2"), "expected a scheduler to join"),
+        (worker.Worker(scheduler="local:2"), "expected the address of a running scheduler, found local:N"),
         (worker.Worker(scheduler="tcp://10.0.0.1:1"), "TLS"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.cluster.parcel import pack, programs_of, setup_of, travels, unpack
+from mlgokit.cluster.parcel import is_portable, pack, programs_of, setup_of, unpack
 from mlgokit.cluster.worker import Shelf, compile_parcel
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.loaded import Loaded, LoadedFile
@@ -83,9 +83,9 @@ def test_what_a_client_has_noted_of_a_module_travels(here: ClangCompiler, module
 
 
 def test_links_and_hidden_inputs_stay_here(module: Module):
-    assert travels(module)
-    assert not travels(dataclasses.replace(module, link_folder=Path("/link")))
-    assert not travels(dataclasses.replace(module, command_line=("-cc1", "@words")))
+    assert is_portable(module)
+    assert not is_portable(dataclasses.replace(module, link_folder=Path("/link")))
+    assert not is_portable(dataclasses.replace(module, command_line=("-cc1", "@words")))
 
 
 def test_a_plugin_is_needed_as_it_is_here(here: ClangCompiler, module: Module):

@@ -68,9 +68,19 @@ def test_a_recorded_build_can_be_imported_at_once(tmp_path: Path, monkeypatch: p
         (
             "gcc-12 -c a.c -o a.o; exit 2",
             30,
-            "expected the build to succeed, found after 1 commands: sh -c 'gcc-12 -c a.c -o a.o; exit 2' ended with 2",
+            (
+                "record: expected the build to succeed, found that it failed after 1 recorded compilations: "
+                "sh -c 'gcc-12 -c a.c -o a.o; exit 2' ended with 2"
+            ),
         ),
-        ("sleep 60", 1, "expected the build to succeed, found after 0 commands: sh -c 'sleep 60' did not end within"),
+        (
+            "sleep 60",
+            1,
+            (
+                "record: expected the build to succeed, found that it failed after 0 recorded compilations: "
+                "sh -c 'sleep 60' did not end within"
+            ),
+        ),
         ("true", 30, "sh -c true: expected a build that compiles, found that it called no compiler; clean the build"),
     ],
 )

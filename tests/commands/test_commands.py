@@ -88,7 +88,7 @@ def test_projects_are_chosen_by_name_in_the_order_of_the_list():
         project for project in everything if project.name in {"re2", "leveldb"}
     )
     with pytest.raises(
-        UsageError, match=r"^projects: expected names from the list, found a, b; the list has leveldb, "
+        UsageError, match=r"^projects: expected names of listed projects, found a, b; name some of leveldb, "
     ):
         choose_projects(None, ("b", "re2", "a"))
 

@@ -118,7 +118,7 @@ def test_a_compiler_that_fails_is_an_answer_and_not_an_error(tmp_path: Path):
     details = {check.name: (check.works, check.detail) for check in found.checks}
     assert details["compile"] == (False, "clang: error: no such luck")
     assert details["link C++ with lld"] == (False, "no ld.lld of major 14 found")
-    assert details["plugin"] == (False, "made for LLVM 19, 21, 22 and 23 only")
+    assert details["plugin"] == (False, "the plugin is made for LLVM 19, 21, 22 and 23 only")
     assert not any(works for works, _ in details.values())
     assert not found.usable
 
@@ -146,7 +146,7 @@ def test_a_compiler_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: p
 
     found = diagnose_toolchain(Toolchain(major=19, version="19.1.0", clang=clang, clangxx=clang), plugin=False)
 
-    assert found.checks[0].detail == "no end after 0.1 s"
+    assert found.checks[0].detail == "the compiler did not end within 0.1 s"
 
 
 def test_each_missing_part_has_its_own_package():
@@ -213,7 +213,8 @@ def test_without_the_framework_tune_says_what_it_does_not_do(
 
 
 @pytest.mark.parametrize(
-    ("llvm", "found"), [("20.1.0", "made for LLVM 19, 21, 22 and 23 only, this rustc has 20.1.0"), ("", "")]
+    ("llvm", "found"),
+    [("20.1.0", "the plugin is made for LLVM 19, 21, 22 and 23 only, this rustc has 20.1.0"), ("", "")],
 )
 def test_what_the_rustc_in_path_cannot_do_is_said(
     llvm: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

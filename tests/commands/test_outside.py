@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.builds.outside import outside, outside_of
+from mlgokit.builds.outside import make_outside_folder, outside_path
 
 
 def test_a_folder_has_one_outside_which_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -12,17 +12,17 @@ def test_a_folder_has_one_outside_which_goes_with_it(tmp_path: Path, monkeypatch
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
     other.mkdir()
-    assert not outside_of(one).exists()
-    place = outside(one)
+    assert not outside_path(one).exists()
+    place = make_outside_folder(one)
     (place / "kept").write_text("")
     monkeypatch.chdir(one)
-    assert outside(Path()) == place == outside_of(one)
+    assert make_outside_folder(Path()) == place == outside_path(one)
     assert place.is_relative_to(tmp_path / "cache")
-    outside(other)
+    make_outside_folder(other)
     assert (place / "kept").exists()
-    assert not list(outside(one, anew=True).glob("kept"))
+    assert not list(make_outside_folder(one, anew=True).glob("kept"))
     (place / "kept").write_text("")
     one.rmdir()
-    outside(other)
+    make_outside_folder(other)
     assert not place.exists()
-    assert outside_of(other).exists()
+    assert outside_path(other).exists()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlgokit.builds.images import LINKED, BuiltImage
-from mlgokit.builds.lines import line_for_good
+from mlgokit.builds.lines import format_plugin_line
 from mlgokit.builds.recorded import RecordedBuild, TunedBuild, TunedProgram, record_plain
 from mlgokit.builds.site import BuildCommands, BuildSite
 from mlgokit.commands.tune import run
@@ -62,7 +62,7 @@ def test_a_damaged_record_of_a_build_is_named(tmp_path: Path, text: str):
     (tmp_path / "tune" / "build").mkdir(parents=True)
     (tmp_path / "tune" / "build" / "recorded.json").write_text(text)
     built = BuildCommands(build=("true",), build_folder=tmp_path)
-    with pytest.raises(InputError, match=r"recorded\.json: expected the build that was recorded there, found.* again$"):
+    with pytest.raises(InputError, match=r"recorded\.json: expected the record of the plain build, found.* again$"):
         record_plain(built, tmp_path / "tune", go_on=True, toolchain=FAKE_TOOLCHAIN, report=say_nothing)
 
 
@@ -104,7 +104,7 @@ def test_one_program_is_judged():
 
 def test_the_line_for_good_is_one_word_where_the_path_has_spaces(tmp_path: Path):
     def line(build: str) -> str:
-        return line_for_good(BuildCommands(build=(build,)), tmp_path, Path("/my p.so"))
+        return format_plugin_line(BuildCommands(build=(build,)), tmp_path, Path("/my p.so"))
 
     assert line("make CFLAGS=-Oz").endswith("""CFLAGS="-Oz '-fpass-plugin=/my p.so'\"""")
     assert line("cmake --build b").endswith('add_compile_options("-fpass-plugin=/my p.so")')
@@ -136,8 +136,8 @@ CMAKE = "in CMakeLists.txt, behind project() and before the targets:"
 def test_the_line_for_good_is_in_the_words_of_the_build_system(build: str, files: str, line: str, tmp_path: Path):
     for name in files.split():
         (tmp_path / name).touch()
-    assert line_for_good(BuildCommands(build=(build,)), tmp_path, Path("/p.so")).startswith(line)
-    assert "-Wl,--load-pass-plugin=/p.so" in line_for_good(
+    assert format_plugin_line(BuildCommands(build=(build,)), tmp_path, Path("/p.so")).startswith(line)
+    assert "-Wl,--load-pass-plugin=/p.so" in format_plugin_line(
         BuildCommands(build=(build,)), tmp_path, Path("/p.so"), is_link=True
     )
 

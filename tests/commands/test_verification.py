@@ -31,7 +31,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [({}, "none"), ({"objects": Path("a"), "sources": Path("b")}, "objects and sources")],
 )
 def test_verifying_needs_one_thing_to_compare_with(named: dict[str, Any], found: str):
-    with pytest.raises(UsageError, match=rf"expected one of --objects, .*, found {found}; name what the build left"):
+    with pytest.raises(UsageError, match=rf"expected one of --objects, .*, found {found}; give exactly one"):
         verify.run(verify.Verify(**named))
 
 

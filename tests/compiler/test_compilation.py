@@ -62,7 +62,9 @@ def test_logs_are_kept_only_whole():
 
 def test_a_failed_compilation_has_no_measurements():
     failed = Compilation(status=CompileStatus.CRASHED)
-    with pytest.raises(UsageError, match="found one where the compiler was ended by a signal; leave it out"):
+    with pytest.raises(
+        UsageError, match="found one where the compiler was ended by a signal; leave this compilation out"
+    ):
         assert failed.measured
     assert not failed.ok
     assert failed.decisions.by_site == {}

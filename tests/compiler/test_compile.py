@@ -325,7 +325,9 @@ def test_the_first_error_is_shown(text: str, line: str):
 
 
 def test_a_use_of_the_plugin_needs_one(compile_with: Compile):
-    with pytest.raises(UsageError, match="compile: expected a plugin for what is asked of it, found none; build it"):
+    with pytest.raises(
+        UsageError, match="compile: expected a plugin for a request with policies, tables or logs, found none; build it"
+    ):
         compile_with(SUCCEED, use=PluginUse())
 
 

@@ -157,7 +157,7 @@ def test_what_goes_wrong_is_a_record_or_a_sentence(compiler: DevelopmentCompiler
     (tmp_path / "known.json").write_text("[]")
     with pytest.raises(ToolError, match=r"expected an LLVM that was built with TFLite, found one without \(clang"):
         compiler.compile(module, CompileRequest(use=use))
-    with pytest.raises(UsageError, match="only the plugin explores"):
+    with pytest.raises(UsageError, match="use the plugin, as LLVM's development mode cannot explore"):
         compiler.compile(module, CompileRequest(use=dataclasses.replace(use, temperature=1.0)))
     with pytest.raises(UsageError, match="only the plugin has"):
         development_options(PASS_SELECTION, tmp_path / "log", HEURISTIC)
@@ -165,7 +165,7 @@ def test_what_goes_wrong_is_a_record_or_a_sentence(compiler: DevelopmentCompiler
 
 def test_a_sandbox_is_refused(compiler: DevelopmentCompiler):
     boxed = dataclasses.replace(compiler.clang, sandbox=Sandbox.__new__(Sandbox))
-    with pytest.raises(UsageError, match="expected a corpus that was made here"):
+    with pytest.raises(UsageError, match="expected a corpus that was made on this machine"):
         DevelopmentCompiler(clang=boxed)
 
 

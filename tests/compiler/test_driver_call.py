@@ -66,8 +66,8 @@ def test_response_files_that_cannot_be_read_are_told_of(tmp_path: Path):
 
     for name, reason in {
         "itself": "expected response files nested at most 8 deep, found more",
-        "open": 'expected quotations that end, found "\'a.c"',
-        "pipe": "expected a response file that can be read twice, found none",
+        "open": 'expected every quotation mark to be closed, found "\'a.c"',
+        "pipe": "expected a response file that is a regular file, so that it can be read twice, found none",
     }.items():
         with pytest.raises(ValueError, match=f"^@{name}.rsp: .*{reason}"):
             expand_response_words([f"@{name}.rsp"], str(tmp_path))

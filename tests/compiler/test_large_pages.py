@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlgokit.compiler.compile import compiler_environment, with_large_pages
+from mlgokit.compiler.compile import compiler_environment, request_large_pages
 
 
 def test_clang_has_large_pages_beside_what_the_user_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,4 +20,4 @@ def test_clang_has_large_pages_beside_what_the_user_set(monkeypatch: pytest.Monk
 )
 def test_the_users_choice_of_pages_is_kept(variable: str, value: str) -> None:
     """A choice of the user's is left alone."""
-    assert with_large_pages({variable: value})[variable] == value
+    assert request_large_pages({variable: value})[variable] == value

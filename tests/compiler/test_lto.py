@@ -7,12 +7,12 @@ import pytest
 
 from mlgokit.compiler.lto import (
     LinkerCall,
-    back_end,
+    compose_back_end,
+    find_linker_call,
     image_beside,
     image_of,
     link_for_object,
-    linker_call,
-    merge,
+    merge_bitcode,
     take_object,
 )
 from mlgokit.errors import UsageError
@@ -39,7 +39,7 @@ def test_a_driver_says_what_it_asks_of_the_linker(tmp_path: Path):
     said = f'"{lld}" "-pie" "-o" "app" "-Map" "m" "-Map=x" "--save-temps" "--threads=4" "--trace" "a b.o" "-lm"'
     driver = script(tmp_path / "clang", "echo 'clang version' >&2", f"echo ' {said}' >&2")
 
-    call = linker_call([str(driver), "-o", "app"], tmp_path, toolchain=FAKE_TOOLCHAIN, timeout_seconds=20)
+    call = find_linker_call([str(driver), "-o", "app"], tmp_path, toolchain=FAKE_TOOLCHAIN, timeout_seconds=20)
 
     assert call.words == (str(lld), "-pie", "--trace", "a b.o", "-lm")
     assert call.left_out == ("-Map", "m", "-Map=x", "--save-temps", "--threads=4")
@@ -47,7 +47,7 @@ def test_a_driver_says_what_it_asks_of_the_linker(tmp_path: Path):
 
 def test_the_linker_itself_may_be_the_command(tmp_path: Path):
     lld = linker(tmp_path)
-    call = linker_call([str(lld), "a.o", "-o", "app"], tmp_path, toolchain=FAKE_TOOLCHAIN, timeout_seconds=20)
+    call = find_linker_call([str(lld), "a.o", "-o", "app"], tmp_path, toolchain=FAKE_TOOLCHAIN, timeout_seconds=20)
     assert call.words == (str(lld), "a.o")
 
 
@@ -65,16 +65,17 @@ def test_a_link_that_cannot_be_searched_is_refused(tmp_path: Path, said: str, ve
     lld = linker(tmp_path, version=version)
     driver = script(tmp_path / "clang", f"echo ' {said.format(lld=lld)}' >&2")
     with pytest.raises(UsageError, match=f"(?s)--link-command: .*{sentence}"):
-        linker_call([str(driver)], tmp_path, toolchain=FAKE_TOOLCHAIN, timeout_seconds=20)
+        find_linker_call([str(driver)], tmp_path, toolchain=FAKE_TOOLCHAIN, timeout_seconds=20)
 
 
 def test_what_is_merged_is_kept_and_a_failure_is_a_value(tmp_path: Path):
     call = LinkerCall(words=(str(linker(tmp_path)), "a.o"), folder=tmp_path)
-    assert merge(call, tmp_path / "one", timeout_seconds=20).bitcode is None
+    assert merge_bitcode(call, tmp_path / "one", timeout_seconds=20).bitcode is None
     (tmp_path / "bitcode").touch()
-    assert merge(call, tmp_path / "two", timeout_seconds=20).bitcode == tmp_path / "two" / "image.0.2.internalize.bc"
+    merged = merge_bitcode(call, tmp_path / "two", timeout_seconds=20)
+    assert merged.bitcode == tmp_path / "two" / "image.0.2.internalize.bc"
     (tmp_path / "missing").touch()
-    assert merge(call, tmp_path / "three", timeout_seconds=20).reason == "ld.lld: error: no file"
+    assert merge_bitcode(call, tmp_path / "three", timeout_seconds=20).reason == "ld.lld: error: no file"
 
 
 def test_a_link_makes_an_object_and_keeps_its_image_beside_it(tmp_path: Path):
@@ -91,7 +92,7 @@ def test_a_link_makes_an_object_and_keeps_its_image_beside_it(tmp_path: Path):
 
 def test_a_back_end_writes_a_numbered_object_and_no_image(tmp_path: Path):
     call = LinkerCall(words=("ld.lld", "a.o", "b.o"), folder=tmp_path)
-    link = dataclasses.replace(toy_source("a", command_line=back_end(call, "a.o")), link_folder=tmp_path)
+    link = dataclasses.replace(toy_source("a", command_line=compose_back_end(call, "a.o")), link_folder=tmp_path)
     words = link_for_object(link, tmp_path / "1.o", plugin=Path("/p.so"), keeps=True)
     assert words == [
         "ld.lld", "a.o", "b.o", "--thinlto-single-module=a.o", "--load-pass-plugin=/p.so", "--threads=1",

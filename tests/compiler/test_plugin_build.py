@@ -114,7 +114,7 @@ def test_changed_sources_are_built_again(place: Place, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("major", sorted({*range(14, 25)} - {*SUPPORTED_MAJORS}))
 def test_a_major_that_the_plugin_does_not_know_is_refused(place: Place, major: int):
     assert message_of(place, major=major) == (
-        f"plugin: expected an LLVM major that it knows (19, 21, 22 and 23), found {major} at {place.toolchain.clang}; "
+        f"plugin: expected a supported LLVM major (19, 21, 22 and 23), found {major} at {place.toolchain.clang}; "
         "choose another clang, for example: apt-get install clang-22"
     )
     assert place.calls() == []

@@ -200,9 +200,9 @@ def test_a_compiler_that_does_not_load_them_is_named(install: Install, place: Pl
         place.build()
 
     assert str(caught.value) == (
-        f"plugin for LLVM 22: expected {place.toolchain.clang} to load the prebuilt one for LLVM 22.1 on x86_64 "
-        "with libstdc++, found: error: unable to load plugin: no such symbol; install the headers, so that it is "
-        "compiled: apt-get install llvm-22-dev"
+        f"plugin for LLVM 22: expected {place.toolchain.clang} to load the plugin that is prebuilt for LLVM 22.1 "
+        "on x86_64 with libstdc++, found: error: unable to load plugin: no such symbol; install the headers, so that "
+        "it is compiled: apt-get install llvm-22-dev"
     )
     assert list(place.cache.iterdir()) == []
 
@@ -251,7 +251,7 @@ def test_an_invalid_index_is_one_sentence(install: Install, text: str):
 def test_a_checkout_has_no_prebuilt_plugins():
     assert all_prebuilt() == ()
     assert find_prebuilt("22.1.8", TARGET, "libstdc++") == ""
-    with pytest.raises(ToolError, match="none in this installation: the plugin is compiled with LLVM's headers"):
+    with pytest.raises(ToolError, match="no prebuilt plugin in this installation: it is compiled with LLVM's headers"):
         list_prebuilt()
 
 

@@ -172,8 +172,8 @@ def test_each_compilation_that_is_left_out_has_a_reason(clang: Toolchain, tmp_pa
         "b.c, b.c": "a later call made its output again",
         "a.c (4)": "it compiles for another machine",
         "cc @x.rsp": (
-            "its words are in a response file that is not understood: @x.rsp: expected quotations that end, found "
-            '"\'a.c\\n"'
+            "its words are in a response file that is not understood: @x.rsp: expected every quotation "
+            'mark to be closed, found "\'a.c\\n"'
         ),
     }
     assert seen == len(made) + 5 + 1 + 2 + 1 + 1

@@ -14,7 +14,7 @@ from mlgokit.corpus.freshness import FileDigests, is_current, note_sources
 def test_no_more_is_unpacked_than_a_note_may_have(tmp_path: Path, mebibytes: int, current: bool):
     (tmp_path / "a.c").write_text("int x;")
     digests, path = FileDigests(), tmp_path / "a.dep"
-    digest = digests.of_all(["a.c"], tmp_path)
+    digest = digests.digest_all(["a.c"], tmp_path)
     assert digest is not None
     note_sources(path, ["a.c"], sha256=digest, call="c", bitcode_sha256="b")
     deflate = zlib.compressobj()

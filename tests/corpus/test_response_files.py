@@ -23,7 +23,7 @@ def test_words_are_those_that_llvm_reads(text: str, words: list[str]):
 
 @pytest.mark.parametrize("text", ["'a", 'a "b', "a'b\"c"])
 def test_a_quotation_that_does_not_end_is_refused(text: str):
-    with pytest.raises(ValueError, match="expected quotations that end, found"):
+    with pytest.raises(ValueError, match="expected every quotation mark to be closed, found"):
         split_response(text)
 
 

@@ -54,7 +54,7 @@ def from_sources(folder: Path) -> Corpus:
         note_sources(
             corpus / f"{name}.dep",
             [os.devnull],
-            sha256=FileDigests().of_all([os.devnull], folder) or "",
+            sha256=FileDigests().digest_all([os.devnull], folder) or "",
             call=call_digest(["/no/clang", "-cc1", "a.c"]),
             bitcode_sha256=hashlib.sha256(BITCODE).hexdigest(),
         )

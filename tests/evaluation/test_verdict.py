@@ -147,8 +147,8 @@ def test_register_allocation_is_judged_by_its_cost():
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ({"worst_project": float("nan")}, "--rules.worst-project: expected per cent from -100 on, found nan"),
-        ({"upper_end": -101.0}, "--rules.upper-end: expected per cent from -100 on, found -101"),
+        ({"worst_project": float("nan")}, "--rules.worst-project: expected a percentage of at least -100, found nan"),
+        ({"upper_end": -101.0}, "--rules.upper-end: expected a percentage of at least -100, found -101"),
         ({"new_failures": -1}, "--rules.new-failures: expected 0 or more, found -1; correct it"),
     ],
 )

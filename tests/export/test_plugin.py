@@ -85,10 +85,13 @@ def test_an_export_with_doubt_changes_the_plugin_and_not_the_file(tmp_path: Path
 
     assert linked == [0.0, 1.5]
     assert (tmp_path / "policy").read_bytes() == before
-    with pytest.raises(UsageError, match="doubt: expected a number that is not negative, found -1"):
+    with pytest.raises(UsageError, match="doubt: expected a number of standard deviations, at least 0, found -1"):
         export_plugin(compiler, [tmp_path / "policy"], tmp_path / "policy.so", doubt=-1)
     save_policy(dataclasses.replace(policy, problem="regalloc-priority", output=OutputKind.PRIORITY), tmp_path / "p")
-    with pytest.raises(UsageError, match=r"doubt: expected a policy of effects, .* found none; leave --doubt out"):
+    with pytest.raises(
+        UsageError,
+        match=r"doubt: expected an inlining policy that predicts effects in bytes .*, found none; leave --doubt out",
+    ):
         export_plugin(compiler, [tmp_path / "p"], tmp_path / "policy.so", doubt=1)
 
 

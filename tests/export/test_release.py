@@ -67,7 +67,7 @@ def test_policies_and_names_that_do_not_fit_each_other_are_refused(tmp_path: Pat
     assert refused([first], name="a b").startswith(
         "name: expected a C++ class name of letters and digits, found 'a b';"
     )
-    assert "doubt: expected a policy of effects" in refused([other], doubt=0.0)
+    assert "doubt: expected an inlining policy that predicts effects in bytes" in refused([other], doubt=0.0)
 
 
 def test_a_compiler_that_fails_leaves_nothing(tmp_path: Path):

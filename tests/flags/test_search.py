@@ -57,15 +57,15 @@ class FakeTrials:
     fails_whole: tuple[str, ...] = ()
     known: Mapping[str, str] = field(default_factory=dict[str, str])
     together: Mapping[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
-    judged: bool = True
+    has_passing_tests: bool = True
     flags: tuple[Flag, ...] = LIST
     made: list[str] = field(default_factory=list[str])
     wall: float = 1.0
 
-    def plain(self) -> Trial:
+    def make_plain(self) -> Trial:
         return trial((), 1000, wall=self.wall)
 
-    def excluded(self) -> dict[str, str]:
+    def list_excluded(self) -> dict[str, str]:
         return dict(self.known)
 
     def make(self, flags: Sequence[Flag], *, whole: bool = False) -> Trial:
@@ -77,7 +77,7 @@ class FakeTrials:
         saved = sum(self.saves.get(flag.name, 0) for flag in flags if flag.counts == "loaded")
         saved += sum(more for some, more in self.together.items() if set(some) <= set(names))
         file = 5000 - sum(self.saves.get(flag.name, 0) for flag in flags)
-        return trial(flags, 1000 - saved, file=file, tests=tests if self.judged else None, wall=self.wall)
+        return trial(flags, 1000 - saved, file=file, tests=tests if self.has_passing_tests else None, wall=self.wall)
 
     def is_known(self, flags: Sequence[Flag]) -> bool:  # noqa: ARG002  (of the protocol)
         return False
@@ -158,7 +158,7 @@ def test_a_flag_that_lost_its_place_wins_it_back_beside_later_ones(ask: Ask):
 
 
 def test_without_tests_nothing_is_advised_that_can_change_the_program(ask: Ask):
-    found = ask(FakeTrials(saves={"risky": 100, "a": 10}, judged=False))
+    found = ask(FakeTrials(saves={"risky": 100, "a": 10}, has_passing_tests=False))
     assert found.advice.advised == ("a",)
     assert reasons(found)["risky"] == "it can change what the program does, and no --test judges"
 

@@ -103,9 +103,9 @@ def test_a_share_is_drawn_by_seed_and_stays_in_order(modules: list[Module]):
     [
         (
             {"modules": "c/"},
-            "at least one module, found 0 of 4 that match 'c/', and none in a share of 1; give another",
+            "at least one module, found none: 0 of 4 modules match 'c/', and a share of 1 of these is",
         ),
-        ({"share": 0.1}, "at least one module, found 4 of 4 that match '', and none in a share of 0.1; give"),
+        ({"share": 0.1}, "at least one module, found none: 4 of 4 modules match '', and a share of 0.1 of these is"),
         ({"share": 0.0}, "sampling rate: expected a share above 0 and at most 1, found 0.0"),
         ({"share": 1.5}, "sampling rate: expected a share above 0 and at most 1, found 1.5"),
         ({"modules": "("}, r"module filter '(': expected a regular expression, found: "),

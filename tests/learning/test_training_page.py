@@ -95,7 +95,7 @@ def test_a_report_is_made_of_the_metrics(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"final.policy"):
         report.run(report.MakeReport(result=path, traces=tmp_path))
     path.write_text(json.dumps({"format": "mlgokit tuning", "format_version": 1}))
-    with pytest.raises(UsageError, match=r"^--traces: expected a result of a policy file, found "):
+    with pytest.raises(UsageError, match=r"^--traces: expected an evaluation of a policy file, found "):
         report.run(report.MakeReport(result=path, traces=tmp_path))
     with pytest.raises(InputError, match=r"^tuning: expected the key 'compilations', found none"):
         report.run(report.MakeReport(result=path))

@@ -89,5 +89,5 @@ def test_modules_that_ask_nothing_and_wrong_calls_are_said(toolchain: Toolchain,
         environment.reset(options={"module": 0})
     with pytest.raises(UsageError, match="module: expected one of 0 to 4, found 9"):
         environment.reset(options={"module": 9})
-    with pytest.raises(UsageError, match="step: expected a question that waits for an answer"):
+    with pytest.raises(UsageError, match="step: expected a question of the compiler that waits for an answer"):
         environment.step(np.int64(0))

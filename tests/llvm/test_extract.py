@@ -19,7 +19,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.importers.database import import_commands
 from mlgokit.corpus.info import corpus_info
-from mlgokit.corpus.sources.extract import OPTIONS, extract_projects, options_made_with, options_of, project_jobs
+from mlgokit.corpus.sources.extract import OPTIONS, extract_projects, options_of, project_jobs, recognize_options
 from mlgokit.corpus.sources.fetch import prepare_sources
 from mlgokit.corpus.sources.projects import Archive, GeneratedFile, Language, Project
 from mlgokit.corpus.verify import compile_in_one_step, verify_corpus
@@ -263,7 +263,7 @@ def test_a_corpus_of_another_processor_compiles_to_its_code_and_is_verified(tmp_
         verified = verify_corpus(corpus, compile_in_one_step(jobs), compiler=compiler, rng=np.random.default_rng(1))
         assert verified.verified
         recorded = json.loads((folder / "manifest.json").read_bytes())["config"]["options"]
-        assert options_made_with(recorded) == options_of("Oz", target)
+        assert recognize_options(recorded) == options_of("Oz", target)
     with pytest.raises(ReuseError, match="options"):
         extract_projects([bare], toolchain=toolchain, sources_folder=sources, corpus_folder=folder)
     with pytest.raises(UsageError, match="target: expected a triple such as aarch64-linux-gnu, found 'arm --x'"):

@@ -16,7 +16,7 @@ import pytest
 
 from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.builds.images import weigh_image
-from mlgokit.builds.outside import outside_of
+from mlgokit.builds.outside import outside_path
 from mlgokit.builds.programs import read_configured_links
 from mlgokit.builds.recorded import RecordedBuild, record_plain
 from mlgokit.builds.site import BuildCommands
@@ -196,7 +196,7 @@ def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: 
     log = Path(str(caught.value).rpartition("look into ")[2].removesuffix("; tune again"))
     # It stays, and the copies of the sources do not.
     assert log.is_file()
-    assert not outside_of(log.parents[1]).exists()
+    assert not outside_path(log.parents[1]).exists()
     shutil.rmtree(log.parents[1])
 
 
@@ -408,7 +408,7 @@ def test_compile_steps_before_a_link_that_is_not_searched_make_nothing_larger(tu
         tuning(build=(f"{LTO[0]} bin/app second",))
     assert not (lto_project.parent / "tuned.so").exists()
 
-    (outside_of(lto_project.parent / "tune") / "tree/first").unlink()
+    (outside_path(lto_project.parent / "tune") / "tree/first").unlink()
     # What is not searched by its link is said, and why.
     found = tuning(build=(f"{LTO[0]} bin/app second",), go_on=True)
     assert "found bin/app, second; name one with --program" in found.left_out["-flto"]
@@ -652,7 +652,7 @@ def test_nothing_that_is_left_among_the_sources_is_found_by_a_glob(
     built = BuildCommands(build=("make",), build_folder=Path())
     for number in range(3):
         record_plain(built, Path(f"tune-{number}"), go_on=False, toolchain=toolchain, report=say_nothing)
-        tree = outside_of(Path(f"tune-{number}")) / "tree" / project.name
+        tree = outside_path(Path(f"tune-{number}")) / "tree" / project.name
         assert (tree / "bin" / "app").exists()
         assert not list(tree.rglob("tune-*"))
     left = {path.name for path in project.rglob("*") if path.is_file()}
@@ -661,7 +661,7 @@ def test_nothing_that_is_left_among_the_sources_is_found_by_a_glob(
     logged = (project / "tune-0/build/plain-build.log").stat().st_mtime_ns
     for is_there in (True, False):
         if not is_there:
-            shutil.rmtree(outside_of(Path("tune-0")))
+            shutil.rmtree(outside_path(Path("tune-0")))
         record_plain(built, Path("tune-0"), go_on=True, toolchain=toolchain, report=say_nothing)
         assert ((project / "tune-0/build/plain-build.log").stat().st_mtime_ns == logged) == is_there
 
@@ -670,6 +670,9 @@ def test_a_folder_of_the_user_is_not_taken_for_that_of_the_builds(project: Path,
     (project / "build").mkdir()
     (project / "build" / "mine").write_text("")
     built = BuildCommands(build=("make",), build_folder=project)
-    with pytest.raises(ReuseError, match=r"build: expected a folder that mlgokit made, or none, found other files"):
+    with pytest.raises(
+        ReuseError,
+        match=r"build: expected a folder that does not exist or that mlgokit made, found one with other files",
+    ):
         record_plain(built, project, go_on=False, toolchain=toolchain, report=say_nothing)
     assert (project / "build" / "mine").exists()

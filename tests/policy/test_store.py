@@ -94,7 +94,7 @@ def test_the_caution_of_effects_is_read_only_if_it_did_nothing(tmp_path: Path) -
     path.write_bytes(rewritten(policy_bytes(make_policy()), caution=0.0))
     assert policy_bytes(load_policy(path)) == policy_bytes(make_policy())
     path.write_bytes(rewritten(policy_bytes(make_policy()), caution=0.5))
-    with pytest.raises(PolicyError, match=r"caution: expected 0 in a policy of effects, .* found 0\.5"):
+    with pytest.raises(PolicyError, match=r"caution: expected 0 in a policy that predicts effects, .* found 0\.5"):
         load_policy(path)
 
 
@@ -250,7 +250,7 @@ def rewritten(data: bytes, **changes: object) -> bytes:
         ({"format_version": 7}, "expected format version 1 to 6, found 7"),
         ({"format_version": 2}, r"its tensors do not fit its description \('gate_feature'\)"),
         (GATED | {"gate_feature": "c"}, "gate_feature: expected one of the features, found 'c'"),
-        (GATED | {"gate_margins": [0, -1]}, r"null or numbers that are not negative, found \[0, -1\]"),
+        (GATED | {"gate_margins": [0, -1]}, r"null or numbers of at least 0, found \[0, -1\]"),
         (GATED | {"gate_margins": [0]}, "its tensors do not fit its description"),
         ({"features": ["a"]}, "its tensors do not fit its description"),
         ({"members": 4}, "its tensors do not fit its description"),
@@ -283,7 +283,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_choice_names_its_mask(tmp_path: Path, mask: object) -> None:
     path = tmp_path / "p.policy"
     path.write_bytes(rewritten(policy_bytes(make_policy(output=OutputKind.COLUMN_LOGIT)), mask=mask))
-    with pytest.raises(PolicyError, match="mask: expected the name of a feature, found"):
+    with pytest.raises(
+        PolicyError,
+        match="mask: expected the name of a feature, in a policy whose output is for columns and no other, found",
+    ):
         load_policy(path)
 
 

@@ -203,7 +203,7 @@ def test_what_llvm_does_not_send_is_refused(tmp_path: Path):
         export_tflite(tmp_path / "doubt", tmp_path / "out")
     with pytest.raises(UsageError, match="found one of priorities; export it without --collect"):
         export_tflite(tmp_path / "priority", tmp_path / "out", collect=True)
-    with pytest.raises(UsageError, match=r"--columns: expected 2 to 1024, found 1"):
+    with pytest.raises(UsageError, match=r"--columns: expected 2 to 1024 columns, found 1"):
         export_tflite(tmp_path / "priority", tmp_path / "out", columns=1)
     assert not (tmp_path / "out").exists()
     assert export_tflite(tmp_path / "doubt", tmp_path / "out", heuristic="input").problem == "inline-size"

@@ -158,7 +158,7 @@ def one_feature(
         ),
         (
             one_feature("network_state_0", ranked=True),
-            "input network_state_0: expected features only, found the state of a recurrent network, .*; convert one",
+            "input network_state_0: expected features only, found the state of a recurrent network, .*; convert a",
         ),
         (
             one_feature("callee_users", ranked=True, rank_twice=True),
@@ -174,7 +174,7 @@ def one_feature(
         ),
         (
             one_feature("callee_users", ranked=True, decides=False),
-            "expected one operator ARG_MAX or MULTINOMIAL, which d",
+            "expected exactly one operator ARG_MAX or MULTINOMIAL, whose result is the decision, found",
         ),
     ],
 )

@@ -164,8 +164,8 @@ def test_the_subgraph_that_decides_is_found_by_its_signature(saved: dict[str, by
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (of_another_subgraph, r"expected subgraph 7 to decide, found 4 subgraphs"),
-        (empty, r"expected subgraph 0 to decide, found 0 subgraphs"),
+        (of_another_subgraph, r"expected the decision in subgraph 7, found 4 subgraphs"),
+        (empty, r"expected the decision in subgraph 0, found 0 subgraphs"),
     ],
 )
 def test_a_subgraph_that_is_not_there_is_said(saved: dict[str, bytes], change: Callable[[Any], None], message: str):

@@ -49,7 +49,7 @@ def test_features_that_do_not_fit_together_are_done_in_turns():
 
 def test_a_feature_beyond_the_budget_is_a_sentence():
     with pytest.raises(
-        UsageError, match="feature a: expected at most 10 different values, found more; raise the budget"
+        UsageError, match="feature a: expected at most 10 different values, found more; raise budget_values"
     ):
         vocab.fit_vocab(lambda: [{"a": np.arange(11)}], budget_values=10)
 

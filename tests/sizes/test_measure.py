@@ -198,7 +198,7 @@ def test_a_file_that_is_not_there_and_a_library_without_objects_are_named(tmp_pa
         measure_file(tmp_path / "missing")
     library = tmp_path / "lib.a"
     library.write_bytes(archive_of(("notes.txt", b"no object")))
-    with pytest.raises(InputError, match="expected a static library of objects, found none in 1 members"):
+    with pytest.raises(InputError, match="expected a static library of objects, found no object among its 1 members"):
         measure_file(library)
 
 

@@ -151,5 +151,5 @@ def test_a_missing_feature_or_score_is_named():
     with pytest.raises(UsageError, match="log of m: expected features moon, sun, found mask, weight, index_to_evict"):
         list(to_sequences(small_log(), ["mask", "moon", "sun"], module="m"))
     unscored = Log(header=Header(features=(MASK,)), contexts=(), columns={"mask": np.zeros((0, 1, 3), np.int64)})
-    with pytest.raises(UsageError, match="log of a module: expected a score, found none in its header"):
+    with pytest.raises(UsageError, match="log of a module: expected scores in the log, found none in its header"):
         list(to_sequences(unscored, ["mask"]))

@@ -315,7 +315,7 @@ def test_a_plugin_with_which_nothing_compiles_is_an_error(verifier: Callable[...
     space.units[0].now = 90
     (tmp_path / "out.so").write_text("proved")
     (tmp_path / "decisions").write_text("proved")
-    with pytest.raises(ToolError, match="expected clang to compile with it, found no module that does"):
+    with pytest.raises(ToolError, match="expected clang to compile modules with this plugin, found that none compiles"):
         verify(verifier(a=-1), NumberTable(units=space.units), tmp_path / "decisions")
     # What an earlier tuning left is there until there is something better.
     assert (tmp_path / "out.so").read_text() == (tmp_path / "decisions").read_text() == "proved"
@@ -332,6 +332,6 @@ def test_a_plugin_linked_again_must_do_what_was_verified(verifier: Callable[...,
     one.check_link()
     one.inside["decisions"].write_text("[]")
     one.link_again()
-    message = "out.so: expected the object of a that was verified, found another when the plugin was linked again"
+    message = "out.so: expected the finished plugin to compile a to the object that was verified, found another object"
     with pytest.raises(ToolError, match=message):
         one.check_link()

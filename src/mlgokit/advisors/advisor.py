@@ -96,9 +96,9 @@ class Replay:
             return self.decisions[self.position - 1]
         if self.afterwards is None:
             raise UsageError(
-                f"advisor Replay: observation {observation.index} of context {observation.context!r}: expected at most "
-                f"{len(self.decisions)} decisions, found one more; "
-                "replay with the compiler, module and options of the recording"
+                f"advisor Replay: observation {observation.index} of context {observation.context!r}: expected at "
+                f"most {len(self.decisions)} questions, one for each recorded decision, found one more; replay "
+                "with the compiler, module and options of the recording"
             )
         return self.afterwards.advise(observation)
 
@@ -130,8 +130,8 @@ class ReplayContexts:
             return decisions[observation.index]
         if self.afterwards is None:
             raise UsageError(
-                f"advisor ReplayContexts: observation {observation.index} of context {observation.context!r}: expected "
-                f"at most {len(decisions)} decisions, found one more; "
+                f"advisor ReplayContexts: observation {observation.index} of context {observation.context!r}: "
+                f"expected at most {len(decisions)} questions, one for each recorded decision, found one more; "
                 "replay with the compiler, module and options of the recording"
             )
         return self.afterwards.advise(observation)
@@ -147,7 +147,7 @@ class Recording:
     decisions: list[Advice] = field(default_factory=list[Advice])
 
     def advise(self, observation: Observation) -> Advice:
-        """Return the other advisor's decision, and keep it."""
+        """Return the wrapped advisor's decision, and keep it with its observation."""
         advice = self.advisor.advise(observation)
         self.observations.append(observation)
         self.decisions.append(advice)

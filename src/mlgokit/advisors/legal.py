@@ -90,7 +90,7 @@ class Legal:
     repairs: int = 0
 
     def advise(self, observation: Observation) -> Advice:
-        """Return the other advisor's decision if it is legal, else its replacement."""
+        """Return the wrapped advisor's decision, or a legal one in place of one that is not."""
         advice = self.advisor.advise(observation)
         if advice_defect(self.problem, observation, advice) is None:
             return advice
@@ -138,7 +138,7 @@ class RandomLegal:
     largest_priority: int = 2**24
 
     def advise(self, observation: Observation) -> Advice:
-        """Draw a decision."""
+        """Draw a legal decision, each with the same probability."""
         match self.problem.advice_kind:
             case AdviceKind.BINARY:
                 return int(self.rng.integers(2))
@@ -158,7 +158,7 @@ class RandomChoice:
     probability: float = 0.5
 
     def advise(self, observation: Observation) -> Advice:  # noqa: ARG002
-        """Draw a decision."""
+        """Draw 1 with ``probability``, else 0."""
         return int(self.rng.random() < self.probability)
 
 
@@ -176,7 +176,7 @@ class Exploring:
     problem: Problem = INLINE_SIZE
 
     def advise(self, observation: Observation) -> Advice:
-        """Return the other advisor's decision, or flip it.
+        """Return the wrapped advisor's decision, or with ``probability`` another legal one.
 
         Raises:
             UsageError: the decision cannot be flipped, as it is a real number, or not 0 or 1.
@@ -187,7 +187,7 @@ class Exploring:
             expected = "0 or 1" if kind is AdviceKind.BINARY else "a decision that has an opposite"
             raise UsageError(
                 f"advisor Exploring: expected {expected} from {type(self.advisor).__name__}, found {advice!r}; "
-                "wrap an advisor of a binary problem or of a choice"
+                "wrap an advisor whose decisions are 0 or 1, or columns"
             )
         if self.rng.random() >= self.probability:
             return advice

@@ -237,7 +237,10 @@ def _zero_policy(task: Task, settings: EffectRegressionConfig) -> Policy:
 def _pack(policy: Policy) -> State:
     """Store a fitted policy in arrays of the state."""
     if not isinstance(policy.normaliser, SignedLog):
-        raise TypeError("effect regression fits policies with the signed-log normaliser")
+        raise TypeError(
+            "effect regression: expected a policy with the signed-log normaliser, found "
+            f"{type(policy.normaliser).__name__}"
+        )
     arrays: dict[str, npt.NDArray[Any]] = {
         "policy/mean": policy.normaliser.mean,
         "policy/scale": policy.normaliser.scale,

@@ -171,5 +171,5 @@ def _unflatten(weights: npt.NDArray[Any], like: network.Parameters) -> network.P
 def _weights_of(actor: Policy | str) -> Floats:
     """The weights of a tested policy, which are in single precision."""
     if isinstance(actor, str):
-        raise TypeError("evolution strategies propose policies, not rules")
+        raise TypeError(f"evolution strategies: expected an explored policy, found the rule {actor!r}")
     return _flatten([{"weight": layer.weight, "bias": layer.bias} for layer in actor.layers])

@@ -79,7 +79,7 @@ def select_columns(columns: Sequence[str], values: npt.NDArray[np.int64], wanted
     missing = [name for name in wanted if name not in columns]
     if missing:
         raise UsageError(
-            f"size model: expected the columns it was fitted on, found no {', '.join(missing)}; "
+            f"size model: expected the features that the model was fitted on, found no {', '.join(missing)}; "
             "describe the functions with the LLVM major that the model is for"
         )
     position = {name: index for index, name in enumerate(columns)}

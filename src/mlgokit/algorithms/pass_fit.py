@@ -111,7 +111,9 @@ def fit_passes(labels: PassLabels, settings: PassTrialsConfig, *, features: Sequ
     kept = [place for place, name in enumerate(DECIDED_PASSES) if name in settings.kept]
     labels = labels.select(~np.isin(labels.passes, kept))
     if not len(labels.change):
-        raise UsageError("passes: expected at least one trial that succeeded, found none; train on more modules")
+        raise UsageError(
+            "pass selection: expected at least one trial of a pass that succeeded, found none; train on more modules"
+        )
     omitted = labels.passes
     departs = _fit(labels, settings, (*features, *map(_feature_of, DECIDED_PASSES)), seed).departs
     evidence = tuple(
@@ -121,8 +123,9 @@ def fit_passes(labels: PassLabels, settings: PassTrialsConfig, *, features: Sequ
     chosen = [place for place, one in enumerate(evidence) if one.chosen]
     if not chosen:
         raise UsageError(
-            f"passes: expected that leaving out one of {', '.join(DECIDED_PASSES)} saves bytes on projects outside the "
-            f"fit, found none that does in {len(labels.change)} trials; train on more projects"
+            f"pass selection: expected that skipping one of the passes {', '.join(DECIDED_PASSES)} saves bytes in "
+            f"projects that were not fitted on, found none that does in {len(labels.change)} trials; train on more "
+            "projects"
         )
     names = (*features, *(_feature_of(DECIDED_PASSES[place]) for place in chosen))
     last = _fit(labels.select(np.isin(omitted, chosen)), settings, names, seed)

@@ -116,14 +116,14 @@ class Entry:
         if preset in self.presets:
             return self.of_problem.get(problem, self.presets[preset])
         by_problem, which = (
-            (self.trials, "that it learns from trials")
+            (self.trials, "that it learns from trials of single functions")
             if preset == TRIALS
-            else (self.reference, "for which google/ml-compiler-opt has settings of it")
+            else (self.reference, "for which google/ml-compiler-opt has settings")
         )
         if problem not in by_problem:
             raise UsageError(
-                f"algorithm {name}, preset {preset}: expected a problem {which} ({', '.join(by_problem) or 'none'}), "
-                f"found {problem}; use the preset default"
+                f"algorithm {name}, preset {preset}: expected a problem {which} "
+                f"({', '.join(by_problem) or 'none'}), found {problem}; give --preset default"
             )
         return by_problem[problem]
 

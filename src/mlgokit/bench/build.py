@@ -311,7 +311,8 @@ def units_of(workload: Workload, *, toolchain: Toolchain, sources: Path) -> Iter
         file = workload.drivers / workload.driver
         if not file.is_file():
             raise CorpusError(
-                f"workload {workload.name!r}: driver: expected the file {file}, found none; correct the list"
+                f"workload {workload.name!r}: driver: expected the file {file}, found none; correct the list of "
+                "workloads"
             )
         language, standard = _DRIVER_STANDARDS[file.suffix]
         program = toolchain.clangxx if language == "c++" else toolchain.clang

@@ -141,7 +141,9 @@ def read_addresses(path: Path, own: Path) -> dict[int, int]:
     """
     columns, lines = _read(path, own)
     if "Ir" not in columns:
-        raise InputError(f"{path}: expected counts of instructions (Ir), found {' '.join(columns)}; run it again")
+        raise InputError(
+            f"{path}: expected counts of instructions (Ir), found {' '.join(columns)}; run callgrind again"
+        )
     place = columns.index("Ir")
     found: dict[int, int] = {}
     for is_own, _, address, costs in lines:
@@ -175,7 +177,7 @@ def _read(path: Path, own: Path) -> tuple[list[str], Iterator[tuple[bool, str, i
     lines = _costs(path)
     first = next(lines, None)
     if first is None:
-        raise InputError(f"{path}: expected a profile of callgrind, found no line with events; run it again")
+        raise InputError(f"{path}: expected a profile of callgrind, found no line with events; run callgrind again")
     return first[0].split(), ((is_own(file), function, address, costs) for file, function, address, costs in lines)
 
 

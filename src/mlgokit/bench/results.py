@@ -71,7 +71,7 @@ def results_of(data: bytes, *, where: str) -> Results:
     try:
         value: Any = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: expected results in JSON, found: {error}; write them again") from error
+        raise InputError(f"{where}: expected results in JSON, found: {error}; run what wrote them again") from error
     top = _object(value)
     if isinstance(benchmarks := top.get("benchmarks"), list):
         return _google_benchmark(cast("list[object]", benchmarks), where)
@@ -94,7 +94,10 @@ def _iter_named(items: Iterable[object], where: str) -> Iterable[tuple[str, dict
         entry = _object(item)
         name = entry.get("run_name", entry.get("name"))
         if not isinstance(name, str):
-            raise InputError(f"{where}: entry {number}: expected a name, found {name!r:.60}; write the file again")
+            raise InputError(
+                f"{where}: entry {number}: expected the name of a test or benchmark, found {name!r:.60}; write the "
+                "file again"
+            )
         yield name, entry
 
 

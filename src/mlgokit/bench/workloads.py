@@ -105,7 +105,8 @@ def choose_workloads(path: Path | None, names: Sequence[str]) -> tuple[Workload,
     known = [workload.name for workload in workloads]
     if unknown := sorted(set(names) - set(known)):
         raise UsageError(
-            f"workloads: expected names from the list, found {', '.join(unknown)}; the list has {', '.join(known)}"
+            f"workloads: expected names of listed workloads, found {', '.join(unknown)}; name some of "
+            f"{', '.join(known)}"
         )
     return tuple(workload for workload in workloads if not names or workload.name in names)
 

@@ -83,7 +83,10 @@ class CargoBuild:
                 path = self.programs_folder / name / program_file_name(self.compiler.calls[module.name])
                 failed = link_program(self.compiler, module, path, plugin=used)
                 if failed:
-                    raise ToolError(f"{module.name}: expected rustc to link the {name} program, found: {failed}")
+                    raise ToolError(
+                        f"{module.name}: expected rustc to link the {name} program, found: {failed}; check that "
+                        "the cargo build still succeeds by itself"
+                    )
                 sizes.append(section_totals(read_elf(path.read_bytes())).llvm_size_text if path.is_file() else 0)
             if sizes[1] > sizes[0]:
                 raise ToolError(
@@ -125,7 +128,7 @@ class CargoRequest:
 
 
 def cargo_words(text: str) -> tuple[str, ...]:
-    """The words of a cargo command.
+    """Split a cargo command into words, and check that it builds.
 
     Raises:
         UsageError: the command builds nothing, or a quotation is not closed.
@@ -166,7 +169,8 @@ def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None
     rustc = find_rustc(found[0].words[0])
     if asked.compiler.llvm not in (None, rustc.major):
         raise UsageError(
-            f"--llvm {asked.compiler.llvm}: expected that of {rustc.version}, found {rustc.major} there; leave it out"
+            f"--llvm {asked.compiler.llvm}: expected the LLVM of {rustc.version}, which is {rustc.major}; leave "
+            "--llvm out"
         )
     toolchain = find_toolchain(rustc.major, need_plugin=True)
     plugin = build_plugin(toolchain)
@@ -174,7 +178,7 @@ def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None
         load_plugin(rustc, plugin)
     except ToolError as error:
         raise ToolError(
-            f"{rustc.program}: expected a rustc that loads the plugin, found: {error}; try doctor"
+            f"{rustc.program}: expected a rustc that loads the plugin, found: {error}; see `mlgokit doctor`"
         ) from error
     modules = tuple(_module(call, place / "inputs") for call in found)
     compiler = RustCompiler(
@@ -202,7 +206,7 @@ def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None
 
 
 def cargo_flag(build: CargoBuild, calls: Sequence[RustcCall], plugin: Path) -> str:
-    """The command that builds each program with the plugin."""
+    """Make the command that builds each program with the plugin."""
     version, option = build.compiler.rustc.version, f"-Zllvm-plugins={plugin.resolve()}"
     lines = [cargo_line(build.words, call, unstable_options(version, call.crate), option) for call in calls]
     return " && ".join(lines)
@@ -216,8 +220,9 @@ def _run_tests(build: CargoBuild) -> Iterator[str]:
         if plain != tuned:
             raise RejectedError(
                 f"--test: expected the same exit code and output of `{text}` with the plain programs and the tuned "
-                f"ones, found {_describe_run(plain)} and {_describe_run(tuned)}; no plugin was written, run it with "
-                f"{build.programs_folder / 'plain'} and {build.programs_folder / 'tuned'} first in PATH"
+                f"ones, found {_describe_run(plain)} and {_describe_run(tuned)}; no plugin was written, run it "
+                f"once with {build.programs_folder / 'plain'} first in PATH, and once with "
+                f"{build.programs_folder / 'tuned'}"
             )
         how = "passes" if plain[0] == 0 else f"ends with {plain[0]}"
         yield f"`{text}` {how} with the plain programs and with the tuned ones, and prints the same"
@@ -234,8 +239,8 @@ def _run_test(build: CargoBuild, command: Sequence[str], side: str) -> tuple[int
     )
     if done.timed_out:
         raise RejectedError(
-            f"--test: expected an end of `{shlex.join(command)}` within {build.test_seconds:.0f} s with the {side} "
-            "programs, found none; allow more with --test-minutes"
+            f"--test: expected `{shlex.join(command)}` to end within {build.test_seconds:.0f} s with the {side} "
+            "programs, found it still running; allow more with --test-minutes"
         )
     return done.returncode, done.stdout
 
@@ -246,7 +251,7 @@ def _describe_run(outcome: tuple[int, bytes]) -> str:
 
 
 def cargo_line(words: Sequence[str], call: RustcCall, variables: Mapping[str, str], option: str) -> str:
-    """The user's command as ``cargo rustc``, which passes ``option`` to the program alone and not to all crates."""
+    """Rewrite the user's command as ``cargo rustc``, which passes ``option`` to the program and not to all crates."""
     before = list(words[: words.index("--")] if "--" in words else words)
     after = list(words[words.index("--") + 1 :]) if "--" in words else []
     asked = ["rustc" if word in ("build", "b") else word for word in before]
@@ -275,16 +280,16 @@ def _module(call: RustcCall, place: Path) -> Module:
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables that a crate may read while it is compiled."""
+    """Select the environment variables that a crate may read while it is compiled."""
     return {name: value for name, value in environment.items() if name.startswith("CARGO_PKG") or name == "OUT_DIR"}
 
 
 def _program_name(call: RustcCall) -> str:
-    """Name of the program that a call makes, as ``--bin`` takes it."""
+    """Name the program that a call makes, as ``--bin`` takes it."""
     return call.environment.get("CARGO_BIN_NAME", call.crate)
 
 
 def program_file_name(call: RustcCall) -> str:
-    """File name of the program or library that a call makes, in the folder of the profile."""
+    """Name the file of the program or library that a call makes, in the folder of the profile."""
     shapes = {"cdylib": "lib{}.so", "dylib": "lib{}.so", "staticlib": "lib{}.a"}
     return shapes.get(call.kind, "{}").format(call.crate if call.kind != "bin" else _program_name(call))

@@ -60,7 +60,7 @@ def compile_projects(
         variants: the two variants to build.
         compiler: compiler of the modules, whose toolchain also links.
         links: function that links each image of a project, by the image's name; an empty name stands for the project's.
-            By default one static image of everything that is live from the project's interface.
+            By default one static image of all that the project's interface reaches.
         lto: kind of link-time optimization that the object of a module is for, by module; then ``links`` must do it.
         left_out: sources of the projects that gave no module.
         before_objects: folder that keeps the objects of the baseline for the next call; it must be of these modules,
@@ -129,6 +129,7 @@ def _compile(
     of_build = {build: modules_of_variant(modules, side) for build, side in variants.both.items()}
 
     def compile_one(task: tuple[int, str]) -> Compilation:
+        """Compile one module of one build, or measure its object if an earlier call kept it."""
         index, build = task
         side, target = variants.both[build], objects[build][index]
         if target.exists():
@@ -191,6 +192,7 @@ def _compile_with_bitcode(
     compiled = [module for module in modules if not (lto or {}).get(module.name)]
 
     def give_bitcode(_objects: Collection[str], _report: Report) -> PairBitcode:
+        """Return the modules that were compiled, whatever objects are asked about."""
         return PairBitcode(modules=compiled, compiler=clang)
 
     return dataclasses.replace(pair, bitcode=give_bitcode)
@@ -235,7 +237,7 @@ class CorpusProjects:
             )
 
     def _modules(self) -> tuple[list[Module], list[ModuleFailure]]:
-        """The modules of the named or held-out projects, and the sources of these projects that gave no module."""
+        """Select the modules of the named or held-out projects; also list the sources that gave no module there."""
         corpus = load_measurable(self.folder, self.edits)
         known = {module.project for module in corpus.modules}
         unknown = sorted(set(self.projects) - known)
@@ -305,7 +307,7 @@ class DatabaseProject:
             lto: Mapping[str, Lto] = {}
             links: dict[str, LinkBuild] | None = None
             if self.links:
-                plans = self._plans(commands, modules, toolchain)
+                plans = self._plan_links(commands, modules, toolchain)
                 by_name = {module.name: module for module in modules}
                 modules = [by_name[name] for name in dict.fromkeys(name for plan in plans for name in plan.modules)]
                 # Without its link, an object of bitcode could not be compared at all.
@@ -331,7 +333,7 @@ class DatabaseProject:
                 report=report,
             )
 
-    def _plans(
+    def _plan_links(
         self, commands: Sequence[tuple[str, ...]], modules: Sequence[Module], toolchain: Toolchain
     ) -> list[LinkPlan]:
         """Find the objects of these modules in each link command."""

@@ -30,7 +30,7 @@ class Compressor:
     words: tuple[str, ...] = ()
 
     def measure(self, image: Path) -> tuple[int, int | None]:
-        """Bytes of an image's stripped file, and of this file compressed; the latter ``None`` without a compressor.
+        """Measure an image's stripped file in bytes, and this file compressed; ``None`` without a compressor.
 
         Raises:
             InputError: the image cannot be stripped, or the compressor fails.
@@ -80,7 +80,9 @@ def find_compressor(command: str, toolchain: Toolchain) -> Compressor:
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise UsageError(f"--compressor: expected the words of a command, found {command!r} ({error})") from error
+        raise UsageError(
+            f"--compressor: expected a command such as 'xz -9', found {command!r} ({error}); close the quotation"
+        ) from error
     if not words or shutil.which(words[0]) is None:
         raise UsageError(f"--compressor: expected a program in {command!r}, found no {(*words, '')[0]}; install it")
     compressor = Compressor(strip=stripper.strip, words=words)

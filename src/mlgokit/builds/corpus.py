@@ -41,7 +41,7 @@ class ModuleSelection:
     notes: tuple[str, ...] = ()
 
     def tell(self, report: Report) -> None:
-        """Report the notes, and how many sources are left out, before long work."""
+        """Report the notes, and how many sources are left out."""
         for note in self.notes:
             report(1, 1, note)
         if self.left_out:
@@ -51,10 +51,10 @@ class ModuleSelection:
 
 
 def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
-    """The modules of one project.
+    """Select the modules of one project.
 
     Raises:
-        UsageError: the corpus has several projects and none was named, or has no such one.
+        UsageError: the corpus has several projects and none was named, or none of this name.
     """
     corpus = load_measurable(folder)
     projects = sorted({module.project for module in corpus.modules})
@@ -72,7 +72,7 @@ def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
 
 
 def modules_for_size(folder: Path, project: str | None) -> ModuleSelection:
-    """The modules of one project that are compiled for size.
+    """Select the modules of one project that are compiled for size.
 
     Raises:
         UsageError: as :func:`modules_of_project`.
@@ -106,7 +106,7 @@ def note_hot_functions(chosen: ModuleSelection, percent: float) -> ModuleSelecti
     if not profiled:
         raise UsageError(
             f"--keep-hot {percent:g}: expected a build with a profile, such as -fprofile-use=a.profdata, found "
-            f"none in {len(chosen.modules)} modules; build with one, or leave it out"
+            f"none in {len(chosen.modules)} modules; build with one, or leave --keep-hot out"
         )
     note = (
         f"functions in the hottest {percent:g} % of the profile are left to LLVM, in {profiled} of "

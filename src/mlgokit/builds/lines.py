@@ -13,28 +13,28 @@ from mlgokit.corpus.importers.compile_commands import split_command
 BuildSystem = Literal["cargo", "Meson", "CMake", "Ninja", "Make"]
 
 
-def lines_for_good(commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace) -> str:
-    """What to add to a build so that the steps of ``place`` load a plugin."""
+def format_plugin_lines(commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace) -> str:
+    """Write what to add to a build so that the steps of ``place`` load a plugin."""
     places = {"both": (False, True), "link": (True,), "compile": (False,)}[place]
-    return "; ".join(line_for_good(commands, tree, plugin, is_link=is_link) for is_link in places)
+    return "; ".join(format_plugin_line(commands, tree, plugin, is_link=is_link) for is_link in places)
 
 
-def line_for_good(commands: BuildCommands, tree: Path, plugin: Path, *, is_link: bool = False) -> str:
-    """What to add to the build, by the build system that its commands and files tell of.
+def format_plugin_line(commands: BuildCommands, tree: Path, plugin: Path, *, is_link: bool = False) -> str:
+    """Write what to add to a build, for its build system, so that its compilers or its links load a plugin.
 
     Example:
-        >>> line_for_good(BuildCommands(build=("meson compile -C b",)), Path("/none"), Path("/p-1a.plugin"))
+        >>> format_plugin_line(BuildCommands(build=("meson compile -C b",)), Path("/none"), Path("/p-1a.plugin"))
         "in meson.build: add_project_arguments('-fpass-plugin=/p-1a.plugin', language: ['c', 'cpp'])"
-        >>> line_for_good(BuildCommands(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p-1a.plugin"))
+        >>> format_plugin_line(BuildCommands(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p-1a.plugin"))
         'in the build command, replacing what is there: CFLAGS="-Os -fpass-plugin=/p-1a.plugin"'
     """
     option = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
-    return line_of_options(commands, tree, (option,), is_link=is_link)
+    return format_option_line(commands, tree, (option,), is_link=is_link)
 
 
-def line_of_options(commands: BuildCommands, tree: Path, options: Sequence[str], *, is_link: bool) -> str:
-    """What to add to the build so that its compilers, or its linkers, get these options."""
-    # What reads these words splits them at spaces.
+def format_option_line(commands: BuildCommands, tree: Path, options: Sequence[str], *, is_link: bool) -> str:
+    """Write what to add to a build, for its build system, so that its compilers or its links get these options."""
+    # Quoted for the shell or build system that splits these words at spaces.
     flags = shlex.join(options)
     names = ("LDFLAGS",) if is_link else ("CFLAGS", "CXXFLAGS")
     system = system_of(commands, tree)
@@ -43,10 +43,10 @@ def line_of_options(commands: BuildCommands, tree: Path, options: Sequence[str],
         return f"in the environment: CFLAGS={value} CXXFLAGS={value}"
     if system in {"Meson", "CMake"}:
         place = "meson.build" if system == "Meson" else "CMakeLists.txt, behind project() and before the targets"
-        return f"in {place}: {line_for_system(system, options, is_link=is_link)}"
+        return f"in {place}: {format_system_line(system, options, is_link=is_link)}"
     if system == "Ninja":
         return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flags}"
-    if given := {name: value for name in names if (value := _given(name, commands.build)) is not None}:
+    if given := {name: value for name in names if (value := _find_variable(name, commands.build)) is not None}:
         words = " ".join(f'{name}="{value} {flags}"' for name, value in given.items())
         return f"in the build command, replacing what is there: {words}"
     programs = " ".join(commands.build)
@@ -54,13 +54,13 @@ def line_of_options(commands: BuildCommands, tree: Path, options: Sequence[str],
     return f"at the end of {' and '.join(names)} of {where}: {flags}"
 
 
-def line_for_system(system: BuildSystem, options: Sequence[str], *, is_link: bool) -> str:
-    """The line of a build system that gives these options to all compilers, or to all links; empty without options.
+def format_system_line(system: BuildSystem, options: Sequence[str], *, is_link: bool) -> str:
+    """Write the line of a build system that gives these options to all compilers or links; empty without options.
 
     Example:
-        >>> line_for_system("CMake", ["-Oz", "-Xclang", "-fmerge-functions"], is_link=False)
+        >>> format_system_line("CMake", ["-Oz", "-Xclang", "-fmerge-functions"], is_link=False)
         'add_compile_options(-Oz "SHELL:-Xclang -fmerge-functions")'
-        >>> line_for_system("Make", ["-Wl,--icf=all"], is_link=True)
+        >>> format_system_line("Make", ["-Wl,--icf=all"], is_link=True)
         'LDFLAGS += -Wl,--icf=all'
     """
     flags = shlex.join(options)
@@ -78,10 +78,11 @@ def line_for_system(system: BuildSystem, options: Sequence[str], *, is_link: boo
 
 
 def system_of(commands: BuildCommands, tree: Path) -> BuildSystem:
-    """The build system of a build's commands and files; Make where nothing tells of another."""
+    """Find the build system of a build by its commands and files; Make where nothing tells of another."""
     programs = " ".join(commands.build)
 
     def has(*names: str) -> bool:
+        """Whether the tree has one of these files."""
         return any((tree / name).exists() for name in names)
 
     if "cargo" in programs:
@@ -94,7 +95,7 @@ def system_of(commands: BuildCommands, tree: Path) -> BuildSystem:
 
 
 def _cmake_words(options: Sequence[str]) -> list[str]:
-    """The options as arguments of CMake, which drops the second of two equal words unless they stand in a group."""
+    """Make options arguments of CMake, which drops the second of two equal words unless they stand in a group."""
     found: list[str] = []
     left = list(options)
     while left:
@@ -106,8 +107,8 @@ def _cmake_words(options: Sequence[str]) -> list[str]:
     return found
 
 
-def _given(name: str, commands: Sequence[str]) -> str | None:
-    """The value of a variable among the words of commands, or before them."""
+def _find_variable(name: str, commands: Sequence[str]) -> str | None:
+    """Find the value that commands give to a variable, among their words or before them; the last one counts."""
     found = None
     for command in commands:
         for word in split_command(command):

@@ -104,12 +104,12 @@ class Linked:
     reason: str = ""
 
     def failures(self, program: str) -> dict[str, str]:
-        """The reason why a program has no image, by the program's name; empty if it has one."""
+        """Return the reason why a program has no image, by the program's name; empty if it has one."""
         return {program: self.reason} if self.reason else {}
 
 
 def command_words(text: str, *, option: str, known: Collection[str]) -> list[str]:
-    r"""The words of a user's command, checked.
+    r"""Split a user's command into words, and check them.
 
     Raises:
         UsageError: the command is empty, has an open quotation, needs a shell, or has an unknown placeholder.
@@ -146,7 +146,7 @@ def command_words(text: str, *, option: str, known: Collection[str]) -> list[str
 
 
 def link_words(text: str) -> tuple[str, ...]:
-    """The words of a link command, with ``{output}`` for the file that it writes.
+    """Split a link command into words, with ``{output}`` for the file that it writes.
 
     Raises:
         UsageError: the text is not a single command with one output.
@@ -261,7 +261,7 @@ def read_link(words: Sequence[str], *, folder: Path, known: KnownObjects, toolch
     )
 
 
-def with_shared(plans: Mapping[str, LinkPlan], made: Mapping[str, Path]) -> dict[str, LinkPlan]:
+def note_shared_libraries(plans: Mapping[str, LinkPlan], made: Mapping[str, Path]) -> dict[str, LinkPlan]:
     """Note in each link of a build the shared libraries that other links of this build make.
 
     A library without a soname is left as the build has it, since the linker would write its path into the image.
@@ -281,7 +281,7 @@ def with_shared(plans: Mapping[str, LinkPlan], made: Mapping[str, Path]) -> dict
     return found
 
 
-def placed_words(
+def place_objects(
     plan: LinkPlan,
     objects: Mapping[str, Path],
     scratch: Path,
@@ -355,7 +355,7 @@ def link(
     scratch.mkdir(parents=True, exist_ok=True)
     image = scratch / "image"
     image.unlink(missing_ok=True)
-    placed = placed_words(plan, objects, scratch, shared=shared, timeout_seconds=timeout_seconds)
+    placed = place_objects(plan, objects, scratch, shared=shared, timeout_seconds=timeout_seconds)
     if isinstance(placed, str):
         return Linked(image=image, reason=placed)
     words = [word.replace(OUTPUT, str(image)) for word in placed]
@@ -373,7 +373,7 @@ def link(
 
 
 def loading_options(words: Sequence[str], plugin: Path, *, cache: Path | str) -> list[str]:
-    """The options to append to a link so that it loads a plugin, and reuses no cached object made without the plugin.
+    """Make the options to append to a link so that it loads a plugin, and reuses no cached object made without it.
 
     Args:
         words: words of the link.
@@ -412,6 +412,7 @@ def user_link(
     """
 
     def link_task(task: LinkTask) -> WeighedImage:
+        """Link an image of one build with its variant's options and plugin, and measure it."""
         side, scratch = sides[task.build], task.output.with_suffix(".link")
         scratch.mkdir(parents=True, exist_ok=True)
         added, environment = list(side.link_options), dict[str, str]()
@@ -433,14 +434,14 @@ def user_link(
 
 
 def _library_name(word: str, suffix: str) -> str:
-    """The name of the library that a word of a link stands for: a path, or a name to look for with ``-l``."""
+    """Name the library that a word of a link stands for: a path, or a file name to look for with ``-l``."""
     if not word.startswith("-l"):
         return word
     return word[3:] if word.startswith("-l:") else f"lib{word[2:]}{suffix}"
 
 
 def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
-    """Paths of the libraries that are named by ``-l``, by position of the word; only folders of ``-L`` are searched.
+    """Find the libraries that are named by ``-l``, by position of the word; only folders of ``-L`` are searched.
 
     In each folder a shared library comes before a static one, unless libraries are to be static.
     """
@@ -464,7 +465,7 @@ def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
 
 
 def _library_members(path: Path, known: KnownObjects) -> tuple[tuple[Member, str | None], ...]:
-    """The objects in a static library with their modules; empty for another file, or if no object is a module's."""
+    """List the objects in a static library with their modules; empty if it is another file or has none of modules."""
     if path.suffix == _STATIC and not path.is_file():
         raise UsageError(
             f"--link-command: expected the library {path}, found no such file; build the project first, "

@@ -25,7 +25,7 @@ from mlgokit.builds.link import (
     link,
     link_words,
     loading_options,
-    placed_words,
+    place_objects,
     plan_link,
 )
 from mlgokit.builds.measurement import Comparison, LinkedBuild, Measure, measure
@@ -33,7 +33,7 @@ from mlgokit.builds.recorded import RecordedBuild
 from mlgokit.builds.variant import PluginPlace, cache_key
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
-from mlgokit.compiler.lto import LinkerCall, back_end, linker_call, merge
+from mlgokit.compiler.lto import LinkerCall, compose_back_end, find_linker_call, merge_bitcode
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import NEVER, CompileRequest, Lto, PluginUse
@@ -126,10 +126,11 @@ class CompileSteps:
         Raises:
             ToolError: a compile step fails.
         """
-        # The name must stay, by which a library knows the object.
+        # Objects keep their names, by which libraries know them.
         paths = {one.name: folder / str(index) / Path(one.name).name for index, one in enumerate(self.modules)}
 
-        def work(module: Module) -> str:
+        def compile_step(module: Module) -> str:
+            """Run the compile step of a module; return an error, or an empty string."""
             path = paths[module.name]
             with writing(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,9 +138,12 @@ class CompileSteps:
             return "" if done.status is CompileStatus.OK else f"{module.name}: {done.reason}"
 
         label = "compile steps of the link"
-        failed = parallel(work, self.modules, workers=self.compiler, report=self.report, label=label)
+        failed = parallel(compile_step, self.modules, workers=self.compiler, report=self.report, label=label)
         if reason := next((one for one in failed if one), ""):
-            raise ToolError(f"tune: expected the compile steps before the link to succeed, found {reason}; see --llvm")
+            raise ToolError(
+                f"tune: expected the compile steps before the link to succeed with this clang, found: {reason}; "
+                "choose the build's LLVM with --llvm"
+            )
         return paths
 
     def link(
@@ -149,12 +153,12 @@ class CompileSteps:
         return link(self.plan, objects, scratch, timeout_seconds=timeout_seconds, added=added)
 
     def words(self, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float) -> tuple[str, ...]:
-        """The words of the user's link with these objects, and ``{output}``.
+        """Make the words of the user's link with these objects; ``{output}`` stands for its output.
 
         Raises:
             ToolError: a library cannot be made.
         """
-        found = placed_words(self.plan, objects, scratch, timeout_seconds=timeout_seconds)
+        found = place_objects(self.plan, objects, scratch, timeout_seconds=timeout_seconds)
         if isinstance(found, str):
             raise ToolError(
                 f"tune: expected to pack the compiled objects into the link's static libraries, found: {found}; choose "
@@ -295,7 +299,7 @@ def open_link(
     if found is None:
         return None
     _check_level(asked.database.path)
-    # Of a build whose objects are linked as they are, and of the profiles of its compile steps.
+    # Options are those of objects that are linked as they are, profiles those of compile steps that are repeated.
     counts = option_counts(asked.database.path, project=asked.database.project).of_objects
     steps = () if found.steps is None else found.steps.modules
     profiles = profile_sentences([fit for one in steps if (fit := fit_of(one)) is not None])
@@ -334,7 +338,9 @@ class _OriginalLink:
     def call(self) -> LinkerCall:
         """The call of the linker that the link makes."""
         shown = [word.replace("{output}", "image") for word in self.words]
-        return linker_call(shown, self.folder, toolchain=self.toolchain, timeout_seconds=self.asked.timeout_seconds)
+        return find_linker_call(
+            shown, self.folder, toolchain=self.toolchain, timeout_seconds=self.asked.timeout_seconds
+        )
 
     @property
     def project(self) -> str:
@@ -342,7 +348,7 @@ class _OriginalLink:
         return self.asked.project or self.folder.name
 
     def measure(self, plan: LinkPlan, modules: tuple[str, ...], *, is_lto: bool) -> Measure:
-        """How builds of these modules by ``plan`` are judged."""
+        """Make the measurement by which builds of these modules by ``plan`` are judged."""
         return Measure(
             plans={_IMAGE: plan},
             command=self.asked.measuring,
@@ -406,9 +412,9 @@ def _open_steps(
     database = request.database
     if not request.defers:
         return None
-    if changing := option_counts(database.path, project=database.project).changing:
+    if lost := option_counts(database.path, project=database.project).lost_by_links:
         note = (
-            f"the compile steps are unchanged, because the build has {next(iter(changing))}, which modules are "
+            f"the compile steps are unchanged, because the build has {next(iter(lost))}, which modules are "
             "compiled without"
         )
         report(1, 1, note)
@@ -451,7 +457,7 @@ def _open_steps(
 
 
 def _compile_without_inlining(steps: CompileSteps, folder: Path) -> dict[str, Path]:
-    """The objects of compile steps that inline nothing."""
+    """Compile the objects of all compile steps without inlining anything."""
     return steps.compile(folder, PluginUse(policies={INLINE_SIZE.name: NEVER}))
 
 
@@ -459,10 +465,11 @@ def _merged_link(made: _OriginalLink, scratch: Path, report: Report) -> LtoBuild
     """Make the build of a link with full LTO, whose merged bitcode is its one module; ``None`` if nothing is merged."""
     report(1, 2, "link once more, and keep what is merged")
     call = made.call
-    merged = merge(call, scratch / "merged", timeout_seconds=made.asked.timeout_seconds)
+    merged = merge_bitcode(call, scratch / "merged", timeout_seconds=made.asked.timeout_seconds)
     if merged.reason:
         raise UsageError(
-            f"--link-command: expected the linker alone to link as the driver does, found: {merged.reason}"
+            "--link-command: expected the linker to succeed when it is called without the driver, found: "
+            f"{merged.reason}; give the call of ld.lld itself"
         )
     if merged.bitcode is None:
         return None
@@ -498,7 +505,7 @@ def _thin_link(made: _OriginalLink) -> LtoBuild:
     plan = plan_link(made.words, folder=made.folder, outputs=outputs, modules=tuple(outputs), toolchain=made.toolchain)
     spelled = {name: plan.words[place] for place, name in plan.objects.items()}
     for place, members in plan.libraries.items():
-        # So lld calls a member of a library, with its place behind it.
+        # lld's name of a library's member, which its offset follows.
         spelled |= {name: f"{plan.words[place]}({Path(one.name).name} at " for one, name in members if name}
     left_out: dict[str, str] = {}
     if made.kinds[""] + made.kinds["full"]:
@@ -509,11 +516,11 @@ def _thin_link(made: _OriginalLink) -> LtoBuild:
         others = [one for one, text in spelled.items() if one != name and spelled[name] in text]
         if others:
             raise UsageError(
-                f"--link-command: the path {spelled[name]} is a suffix or part of {spelled[others[0]]}, so lld "
-                "cannot select one of them; link objects by absolute paths"
+                f"--link-command: the path {spelled[name]} is part of {spelled[others[0]]}, so that lld cannot "
+                "compile only one of them; link objects by absolute paths"
             )
         language = "c" if Path(name.removesuffix(LINK_MODULE)).stem.endswith(".c") else "c++"
-        modules.append(_module(made, name, outputs[name], back_end(call, spelled[name]), language))
+        modules.append(_module(made, name, outputs[name], compose_back_end(call, spelled[name]), language))
     return LtoBuild(
         modules=tuple(modules),
         plan=LinkPlan(words=made.words, folder=made.folder, modules=()),
@@ -529,12 +536,13 @@ def _check_level(database: Path) -> None:
     commands = read_compile_commands(database)
     if not any(isinstance(one, CompileCommand) and _SIZE_LEVELS & set(one.arguments) for one in commands):
         raise CorpusError(
-            f"{database}: expected sources compiled with -Oz or -Os, found none; functions carry that to the link, so "
-            "build for size first"
+            f"{database}: expected sources compiled with -Oz or -Os, found none; only then do functions have the "
+            "attributes minsize or optsize in the link, so compile for size first"
         )
 
 
 def _module(made: _OriginalLink, name: str, bitcode: Path, words: tuple[str, ...], language: str) -> Module:
+    """Make a module of a link, or of one of its ThinLTO back ends; ``words`` are the linker's."""
     return Module(
         name=name,
         project=made.project,
@@ -549,7 +557,7 @@ def _module(made: _OriginalLink, name: str, bitcode: Path, words: tuple[str, ...
 
 
 def _output_name(text: str) -> str:
-    """Name of the file that a link command writes."""
+    """Name the file that a link command writes."""
     words = command_words(text, option="--link-command", known={"{output}", "{objects}"})
     named = [Path(value).name for word, value in itertools.pairwise(words) if word == "-o"]
     return named[0] if named and "{" not in named[0] else "program"
@@ -580,7 +588,7 @@ def is_mostly_lto(database: Path) -> bool:
 
 
 def searchable_link(recorded: RecordedBuild, toolchain: Toolchain, *, timeout_seconds: float) -> RecordedLink | str:
-    """The one link that makes the image of a recorded build with link-time optimization.
+    """Find the one link that makes the image of a recorded build with link-time optimization.
 
     Args:
         recorded: the recorded build.
@@ -611,9 +619,9 @@ def searchable_link(recorded: RecordedBuild, toolchain: Toolchain, *, timeout_se
 
 
 def _check_linker(link: RecordedLink, toolchain: Toolchain, timeout_seconds: float) -> None:
-    """Refuse a link whose linker does not load the plugin."""
+    """Refuse a link whose linker is not lld of the toolchain's LLVM, as only that loads the plugin."""
     words = [word.replace("{output}", "image") for word in link_words(link.command)]
-    linker_call(
+    find_linker_call(
         words,
         link.folder,
         toolchain=toolchain,
@@ -623,7 +631,7 @@ def _check_linker(link: RecordedLink, toolchain: Toolchain, timeout_seconds: flo
 
 
 def link_note(database: Path) -> str:
-    """A sentence on a build whose link is searched although the user did not ask for it."""
+    """Write a sentence on a build whose link is searched although the user did not ask for it."""
     kinds = lto_kinds(database)
     count = kinds["full"] + kinds["thin"]
     return (
@@ -632,7 +640,7 @@ def link_note(database: Path) -> str:
     )
 
 
-def without_lto(database: Path | None, *, is_recorded: bool, reason: str = "") -> dict[str, str]:
+def describe_ignored_lto(database: Path | None, *, is_recorded: bool, reason: str = "") -> dict[str, str]:
     """Describe what tuning a build with ``-flto`` by its compile steps alone means, by option; empty for other builds.
 
     Args:

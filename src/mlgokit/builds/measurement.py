@@ -20,7 +20,7 @@ from mlgokit.compiler.lto import image_beside
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.outcome import first_error
-from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.pool import map_in_order
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import writing
 from mlgokit.statistics import measure_in_pairs
@@ -66,12 +66,17 @@ class Measure:
         return not self.command
 
     def linked_modules(self, programs: Collection[str] | None = None) -> set[str]:
-        """The modules of all programs, or of the named ones, with those of the shared libraries that these link."""
+        """List the modules of all programs, or of the named ones, and of the shared libraries that these link."""
         wanted = self.plans if programs is None else programs
-        return {name for program in wanted for one in self._with_shared(program) for name in self.plans[one].modules}
+        return {
+            name
+            for program in wanted
+            for one in self._add_shared_libraries(program)
+            for name in self.plans[one].modules
+        }
 
-    def _with_shared(self, program: str) -> set[str]:
-        """A program with the shared libraries of the build that it links, directly or through others."""
+    def _add_shared_libraries(self, program: str) -> set[str]:
+        """List a program and the shared libraries of the build that it links, directly or through others."""
         found, left = set[str](), [program]
         while left:
             one = left.pop()
@@ -81,12 +86,12 @@ class Measure:
         return found
 
     def waves(self) -> list[list[str]]:
-        """The programs in groups that can be linked at once, each after the shared libraries that it links."""
+        """Group programs that can be linked at once, each after the groups of the shared libraries that it links."""
         found: list[list[str]] = []
         left = set(self.plans)
         while left:
-            # A circle cannot be built either.
-            ready = [name for name in self.plans if name in left and self._with_shared(name) & left == {name}]
+            # Links that need each other, which a build cannot make either, are left to fail together.
+            ready = [name for name in self.plans if name in left and self._add_shared_libraries(name) & left == {name}]
             found.append(ready or [name for name in self.plans if name in left])
             left.difference_update(found[-1])
         return found
@@ -158,7 +163,7 @@ class Comparison:
 
 
 def measuring_words(text: str) -> tuple[str, ...]:
-    """The words of a measuring command, checked.
+    """Split a measuring command into words, and check them.
 
     Raises:
         UsageError: the command needs a shell, or has no placeholder for the build that it measures.
@@ -171,13 +176,13 @@ def measuring_words(text: str) -> tuple[str, ...]:
     if not any(OBJECTS in word or OUTPUT in word for word in words):
         raise UsageError(
             f"--command: expected {OUTPUT} for the linked image or {OBJECTS} for the objects, found neither in "
-            f"{text!r}; without one it cannot tell which build it measures"
+            f"{text!r}; add one, by which the command gets the build to measure"
         )
     return tuple(words)
 
 
 def number_in(text: str) -> float | None:
-    """The last number of a text.
+    """Find the last number of a text.
 
     Example:
         >>> number_in("3 runs: 1,204.5 ms (x86_64)"), number_in("1e-3s"), number_in("none")
@@ -211,6 +216,7 @@ def link_build(
     links: dict[str, Linked] = {}
 
     def link_program(program: str) -> Linked:
+        """Link a program, or reuse the image of the earlier build if it has the same objects."""
         plan, folder = how.plans[program], places[program]
         needed = how.linked_modules({program})
         if earlier is not None and all(earlier.objects.get(name) == objects.get(name) for name in needed):
@@ -219,7 +225,7 @@ def link_build(
         return link(plan, objects, folder, timeout_seconds=how.timeout_seconds, shared=shared)
 
     for wave in how.waves():
-        links |= dict(zip(wave, in_order(link_program, wave, workers=how.workers), strict=True))
+        links |= dict(zip(wave, map_in_order(link_program, wave, workers=how.workers), strict=True))
     return LinkedBuild(
         objects=objects,
         images={program: links[program].image for program in how.plans},
@@ -260,7 +266,7 @@ def repeatable_links(how: Measure, objects: Mapping[str, Path], scratch: Path) -
 
 
 def link_failures(failures: Mapping[str, str]) -> Iterable[str]:
-    """A sentence for each program whose link cannot judge a search.
+    """Write a sentence for each program whose link cannot judge a search.
 
     Example:
         >>> list(link_failures({"tool": "the link ended with 1: no space"}))
@@ -312,12 +318,12 @@ def measure(how: Measure, linked: LinkedBuild) -> Measurement:
 
 
 def _text_bytes(image: Path) -> int:
-    """Bytes of llvm-size's text in an image."""
+    """Measure what llvm-size calls the text of an image, in bytes."""
     return section_totals(read_elf(image)).llvm_size_text
 
 
 def _bytes_of(how: Measure, image: Path) -> int:
-    """Bytes of an image that count: of its sections, or of its stripped or compressed file."""
+    """Measure the bytes of an image that count: of its sections, or of its stripped or compressed file."""
     if how.compressor is None:
         return _text_bytes(image)
     stripped, compressed = how.compressor.measure(image)
@@ -364,11 +370,12 @@ def compare(
             ),
         )
 
-    def once(side: int) -> float | str:
+    def measure_build(side: int) -> float | str:
+        """Measure the first build (0) or the second (1); return its number, or why there is none."""
         found = measure(how, (before, after)[side])
         return found.reason if found.value is None else found.value
 
-    found = measure_in_pairs(once, is_over=is_over, error=how.error)
+    found = measure_in_pairs(measure_build, is_over=is_over, error=how.error)
     pairs = len(found.before)
     if found.reason:
         return Comparison(pairs=pairs, reason=found.reason)

@@ -12,12 +12,12 @@ from mlgokit.files import writing
 from mlgokit.manifest import digest_value, read_config, write_manifest
 
 
-def outside_of(place: Path) -> Path:
-    """Path of the folder that :func:`outside` makes for ``place``, whether it exists or not."""
+def outside_path(place: Path) -> Path:
+    """Make the path of the folder of :func:`make_outside_folder` for ``place``, whether it exists or not."""
     return platformdirs.user_cache_path("mlgokit") / "builds" / digest_value(place.resolve())[:16]
 
 
-def outside(place: Path, *, anew: bool = False) -> Path:
+def make_outside_folder(place: Path, *, anew: bool = False) -> Path:
     """Make the folder in the user's cache that belongs to ``place``, always the same one, or return it.
 
     Folders in the cache whose ``place`` is gone are removed.
@@ -29,7 +29,7 @@ def outside(place: Path, *, anew: bool = False) -> Path:
     Raises:
         StorageError: the disk is full or not writable.
     """
-    folder = outside_of(place)
+    folder = outside_path(place)
     top = folder.parent
     with writing(folder):
         for other in top.iterdir() if top.is_dir() else ():

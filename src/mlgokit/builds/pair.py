@@ -107,7 +107,7 @@ class PairBitcode:
 
 
 def _no_bitcode(_objects: Collection[str], _report: Report) -> PairBitcode | str:
-    """The default of :attr:`BuildPair.bitcode`: the reason why there is no bitcode."""
+    """Say that there is no bitcode: the default of :attr:`BuildPair.bitcode`."""
     return "its bitcode was not kept"
 
 
@@ -157,7 +157,7 @@ class PairSource(Protocol):
 
 
 def find_modules_in_both(modules: Mapping[str, CompilationPair]) -> list[str]:
-    """Names of the modules that compiled in both builds."""
+    """List the modules that compiled in both builds, by name."""
     return [name for name, pair in modules.items() if all(_is_ok(done) for done in pair)]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.builds.images import weigh_image
-from mlgokit.builds.link import LinkPlan, known_objects, link_words, read_link, with_shared
+from mlgokit.builds.link import LinkPlan, known_objects, link_words, note_shared_libraries, read_link
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import is_image
 from mlgokit.compiler.limits import USERS_LIMITS
@@ -54,7 +54,7 @@ class LinkedPrograms:
                 continue
             if plan.modules:
                 plans[name] = plan
-        return with_shared(plans, {name: link.output for name, link in self.links.items()}), failures
+        return note_shared_libraries(plans, {name: link.output for name, link in self.links.items()}), failures
 
     def built(self, toolchain: Toolchain, *, only_linked: bool) -> frozenset[Path]:
         """Return the objects of modules that the build has made: a database may list sources that nobody has built.
@@ -100,7 +100,7 @@ def choose_programs(patterns: Sequence[Path], linked: Mapping[str, Path], *, fol
             others = ", ".join(sorted(linked)[:_MOST_NAMED]) or "nothing"
             raise UsageError(
                 f"--program {wanted}: expected a program that the build links, found that it links {others}; "
-                "correct the path, or leave it out"
+                "correct the path, or leave --program out"
             )
         return names
 

@@ -78,30 +78,30 @@ class Rebuilder:
         """Build again, and weigh the programs; the tree stays until the next rebuild.
 
         Args:
-            added: options.
-            name: of the log.
-            whole: run all commands from the sources, as a user does who adds the options for good.
+            added: options to add to the calls of compilers and linkers.
+            name: name of the log.
+            whole: whether to run all commands from the sources, as a user does who adds the options to the build.
 
         Raises:
             StorageError: the disk is full or not writable.
             ToolError: a command cannot be started.
         """
         if whole:
-            return self._build(self._copies / "source", 0, added, name)
+            return self._build(self._copies_folder / "source", 0, added, name)
         start = self.start or self._configure()
         for base in self.bases:
             if base.options == added.compile and (done := self._link(base, added, name)) is not None:
                 return done
         done = self._build(start, self.configured, added, name)
         if not done.reason:
-            kept = self._copies / ("compiled" if added.compile else "plain")
+            kept = self._copies_folder / ("compiled" if added.compile else "plain")
             self.bases = [base for base in self.bases if base.tree != kept]
             _copy(self.recorded.tree, kept)
             self.bases.append(_Base(options=added.compile, tree=kept, seconds=done.compile_seconds))
         return done
 
     def test(self, added: AddedOptions, name: str) -> str:
-        """Why the tests fail on the build that was made last; empty if they do not.
+        """Run the tests on the build that was made last, and say why they fail; empty if they pass.
 
         Raises:
             StorageError: the disk is full or not writable.
@@ -110,20 +110,20 @@ class Rebuilder:
         return run_step(self.recorded.site, "test", name, added).reason
 
     @property
-    def _copies(self) -> Path:
+    def _copies_folder(self) -> Path:
         return copies_of(self.recorded.tree)
 
     def _configure(self) -> Path:
         """Find the leading commands that compile nothing of the build, and keep the tree that they leave."""
         tree, commands = self.recorded.tree, self.recorded.site.commands.build
-        self.start = self._copies / "source"
+        self.start = self._copies_folder / "source"
         _copy(self.start, tree)
         for count in range(1, len(commands)):
             build = self._run(commands[count - 1 : count], _NONE, "configure")
             made = {str(path) for call in project_calls(build, tree).calls for path in call.outputs}
             if build.reason or not made.isdisjoint(self.recorded.objects):
                 break
-            self.start = self._copies / "configured"
+            self.start = self._copies_folder / "configured"
             _copy(tree, self.start)
             self.configured = count
         return self.start
@@ -153,11 +153,13 @@ class Rebuilder:
         return self._weigh(build, calls, base.seconds)
 
     def _run(self, commands: Sequence[str], added: AddedOptions, name: str) -> WrappedBuild:
+        """Run some commands of the build in its tree, with options added to the calls of compilers."""
         site = self.recorded.site
         rest = dataclasses.replace(site, commands=dataclasses.replace(site.commands, build=tuple(commands)))
         return run_step(rest, "build", name, added)
 
     def _weigh(self, build: WrappedBuild, calls: tuple[WrappedCall, ...], compile_seconds: float) -> Rebuilt:
+        """Measure the programs of a build that has ended, unless it failed."""
         programs: dict[str, BuiltImage] = {}
         files: dict[str, int] = {}
         reason = build.reason
@@ -180,7 +182,7 @@ class Rebuilder:
 
 @contextlib.contextmanager
 def open_rebuilder(recorded: RecordedBuild, *, compressor: Compressor | None) -> Generator[Rebuilder]:
-    """Put the plain tree aside for rebuilds at its place; it comes back at the end, or when the folder is next used.
+    """Move the plain tree away for rebuilds in its place; it comes back at the end, or when the folder is next used.
 
     Raises:
         StorageError: the disk is full or not writable.

@@ -12,8 +12,8 @@ from typing import Any
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.compression import Compressor
 from mlgokit.builds.images import LINKED, BuiltImage, holds_path, weigh_image
-from mlgokit.builds.lines import lines_for_good
-from mlgokit.builds.outside import outside
+from mlgokit.builds.lines import format_plugin_lines
+from mlgokit.builds.outside import make_outside_folder
 from mlgokit.builds.programs import LinkedPrograms, choose_programs
 from mlgokit.builds.site import (
     GONE,
@@ -168,14 +168,15 @@ def record_plain(
         report(0, 1, "the folder of the build changed: it is built and recorded again")
     if _is_foreign(place):
         raise ReuseError(
-            f"{place}: expected a folder that mlgokit made, or none, found other files; name another --folder"
+            f"{place}: expected a folder that does not exist or that mlgokit made, found one with other files; "
+            "name another --folder"
         )
     with writing(place):
         shutil.rmtree(place, ignore_errors=True)
     sign_new(place, "build")
     if not commands.clean:
         report(0, 1, "copy the folder of the build")
-        copies = outside(folder, anew=True)
+        copies = make_outside_folder(folder, anew=True)
         configured = copy_sources(tree, copies / "source", without=folder)
         if configured:
             report(
@@ -210,7 +211,7 @@ def record_plain(
 def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> RecordedBuild:
     commands, tree, place, toolchain, none = site.commands, site.tree, site.place, site.toolchain, AddedOptions()
     if commands.clean and (reason := run_step(site, "clean", PLAIN, none).reason):
-        raise CorpusError(f"--clean: expected it to succeed before the build, found: {reason}; correct it")
+        raise CorpusError(f"--clean: expected this command to succeed before the build, found: {reason}; correct it")
     report(0, 1, "plain build, recorded")
     before = objects_below(tree, without=place.parent)
     build = run_step(site, "build", PLAIN, none, keeps_sources=True)
@@ -288,7 +289,7 @@ def _recalled(
     path, remedy = place / _RECORD, "put back a copy of it, or delete it: the plain build is then recorded again"
     if not path.exists():
         return None
-    value = read_json(path, expected="the build that was recorded there", remedy=remedy)
+    value = read_json(path, expected="the record of the plain build", remedy=remedy)
     try:
         given, found = value["settings"], value["build"]
         different = next((name for name in settings if given.get(name) != settings[name]), None)
@@ -296,12 +297,10 @@ def _recalled(
             site = BuildSite(commands=commands, place=place, tree=Path(found["tree"]), toolchain=toolchain)
             return _recorded_in(site, found)
     except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{path}: expected the build that was recorded there, found {error!r:.200}; {remedy}"
-        ) from error
+        raise InputError(f"{path}: expected the record of the plain build, found {error!r:.200}; {remedy}") from error
     raise ReuseError(
-        f"{place}: expected the build that was recorded there, found another {different}; "
-        "give the same commands, or name another --folder"
+        f"{place}: expected the build that was recorded there before, found one that differs in {different}; give "
+        "the same commands, or name another --folder"
     )
 
 
@@ -474,7 +473,7 @@ def try_plugin(
         programs=programs,
         tests=tests,
         notes=tuple(notes),
-        line=lines_for_good(commands, tree, candidate.published, place),
+        line=format_plugin_lines(commands, tree, candidate.published, place),
     )
 
 

@@ -38,7 +38,7 @@ class BuildCommands:
     programs are first in PATH, and both runs must print the same."""
     program: Annotated[tuple[Path, ...], Basic.INPUT] = ()
     """With --build or --links: program or library to compare, by path, name or pattern such as 'bin/*'; by default all
-    that the build links. With ! before it what is not to be compared: '!tests/*'."""
+    that the build links. A ! before it excludes what it names, as in '!tests/*'."""
     clean: tuple[str, ...] = ()
     """With --build: command that cleans the build. With it, builds run in the folder itself; without it, in copies of
     the folder."""
@@ -50,7 +50,7 @@ class BuildCommands:
     """With --build or --cargo: deadline of each run of the tests in minutes."""
 
     def words(self, option: str) -> list[list[str]]:
-        """The words of each command of an option, such as ``build``.
+        """Split the commands of an option, such as ``build``, into words.
 
         Raises:
             UsageError: a text is not a single command.
@@ -98,7 +98,10 @@ class BuildSite:
 
     @property
     def database(self) -> Path:
-        """The compilation database of the plain build; not within what is tuned, as names count from its folder."""
+        """The compilation database of the plain build: in its copy of the user's folder, from which modules are named.
+
+        For a build in the user's own folder, as with ``--clean``, it is in :attr:`place`.
+        """
         return (self.place if self.commands.clean else self.tree) / "mlgokit_commands.json"
 
     @property
@@ -112,11 +115,11 @@ class BuildSite:
         return self.place / "sources"
 
     def log(self, side: str, what: str) -> Path:
-        """Path of the log of an option's commands (``what``) in the plain or the tuned build (``side``)."""
+        """Make the path of the log of an option's commands (``what``) in the plain or the tuned build (``side``)."""
         return self.place / f"{side}-{what}.log"
 
     def kept(self, side: str, program: str) -> Path:
-        """Path of the copy of a program from the plain or the tuned build (``side``)."""
+        """Make the path of the copy of a program from the plain or the tuned build (``side``)."""
         return self.place / "programs" / side / program
 
 
@@ -190,7 +193,7 @@ def keep(path: Path, target: Path) -> None:
 
 
 def state_of(path: Path) -> tuple[int, int]:
-    """Size and time of change of a source; :data:`GONE` if it is not there."""
+    """Read size and time of change, in ns, of a source; :data:`GONE` if it is not there."""
     try:
         status = path.stat()
     except OSError:
@@ -199,5 +202,5 @@ def state_of(path: Path) -> tuple[int, int]:
 
 
 def copies_of(tree: Path) -> Path:
-    """The folder of all copies of the user's folder, one of which is ``tree``."""
+    """Find the folder of all copies of the user's folder, one of which is ``tree``."""
     return tree.parents[1]

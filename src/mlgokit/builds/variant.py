@@ -138,7 +138,9 @@ def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
         named, is_named, rest = text.partition("=:")
         problem, policy = (named, f":{rest}") if is_named else (INLINE_SIZE.name, text)
         if problem not in PROBLEMS:
-            raise UsageError(f"policy {text}: expected a problem among {', '.join(PROBLEMS)}, found {problem!r}")
+            raise UsageError(
+                f"policy {text}: expected a problem among {', '.join(PROBLEMS)}, found {problem!r}; name one of these"
+            )
         if not policy.startswith(":"):
             policy = str(Path(policy))
             problem = load_policy(Path(policy)).problem
@@ -189,15 +191,16 @@ def make_variant(
     """
     if plugin is not None and policies:
         raise UsageError(
-            f"evaluate: expected policies or a plugin on one side, found {', '.join(policies)} and {plugin}; "
-            "put policies into one plugin with `mlgokit export plugin`"
+            "evaluate: expected either policies or a plugin for the candidate, and likewise for the baseline, "
+            f"found {', '.join(policies)} and {plugin} for one of them; put policies into one plugin with `mlgokit "
+            "export plugin`"
         )
     if plugin is not None and not plugin.is_file():
         raise InputError(f"{plugin}: expected a plugin, found no such file; correct the path")
     chosen = policies_by_problem(policies)
     files = [Path(policy) for policy in chosen.values() if not policy.startswith(":")]
     files += [] if plugin is None else [plugin]
-    # A build runs elsewhere.
+    # Absolute, as a build runs in another folder.
     found = {
         problem: policy if policy.startswith(":") else str(Path(policy).absolute())
         for problem, policy in chosen.items()
@@ -218,7 +221,7 @@ def make_variant(
 
 
 def plugin_link_option(plugin: Path, *, linker: str = "clang") -> str:
-    """The option with which a link loads a plugin.
+    """Make the option with which a link loads a plugin.
 
     Example:
         >>> plugin_link_option(Path("/p.so")), plugin_link_option(Path("/p.so"), linker="/usr/bin/ld.lld-22")
@@ -228,7 +231,7 @@ def plugin_link_option(plugin: Path, *, linker: str = "clang") -> str:
 
 
 def plugin_options(plugin: Path, place: BuildPlace) -> AddedOptions:
-    """The options with which compilers and linkers of a build load a plugin, in the given steps."""
+    """Make the options with which compilers and linkers of a build load a plugin, in the given steps."""
     return AddedOptions(
         compile=(f"-fpass-plugin={plugin.absolute()}",) if place in COMPILE_PLACES else (),
         lto_link=(plugin_link_option(plugin),) if place in LINK_PLACES else (),
@@ -238,12 +241,12 @@ def plugin_options(plugin: Path, place: BuildPlace) -> AddedOptions:
 
 
 def cache_key(plugin: Path, settings: Mapping[str, str] | None = None) -> str:
-    """The suffix of the ThinLTO cache of links with a plugin; ``settings`` are the plugin's environment variables."""
+    """Make the suffix of the ThinLTO cache of links with a plugin and its environment variables ``settings``."""
     return digest_value([digest_file(plugin), dict(settings or {})])[:12]
 
 
 def modules_of_variant(modules: Sequence[Module], side: Variant) -> list[Module]:
-    """The modules with a variant's options at the end of their command lines.
+    """Add a variant's options to the command lines of modules, at the end.
 
     Raises:
         UsageError: a word among the options is no option.

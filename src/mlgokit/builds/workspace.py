@@ -121,7 +121,7 @@ def claim_folder(
     versions = compiler.toolchain.describe()
     inputs = {"corpus": digest_file(corpus.folder / "corpus_description.json"), "workshop": compiler.identity}
     inputs["modules"] = digest_modules(modules)
-    # Without changes the configuration is what it was before there could be any.
+    # Left out if empty, so that manifests of versions without such edits still fit.
     settings = {**config, "option_changes": edits.words} if edits.words else config
     if not check_manifest(folder, kind=kind, config=settings, toolchain=versions, inputs=inputs):
         write_manifest(folder, kind=kind, config=settings, toolchain=versions, inputs=inputs)

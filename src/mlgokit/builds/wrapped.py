@@ -169,7 +169,7 @@ def _make_bitcode(
         for call in calls
         if not set(objects).isdisjoint(path.as_posix().removeprefix(f"{tree}/") for path in call.outputs)
     ]
-    # Its folder says how modules are named.
+    # Modules are named relative to the folder of the database.
     database = tree / "mlgokit_commands.json"
     if not write_database(wanted, database).entries:
         return "no object of the build holds a function that differs"
@@ -322,7 +322,7 @@ def _read_build(plan: BuildPlan, variant: Variant, build: WrappedBuild, tree: Pa
 
 
 def _image_paths(plan: BuildPlan, links: dict[Path, WrappedCall], tree: Path) -> list[Path]:
-    """Paths of the images that were asked for, or of all programs and shared libraries that the build linked."""
+    """List the images that were asked for, or all programs and shared libraries that the build linked."""
     if plan.images:
         return sorted({path for pattern in plan.images for path in tree.glob(pattern) if path.is_file()})
     return [

@@ -35,7 +35,7 @@ class ClusterOptions:
 
     @property
     def local_workers(self) -> int:
-        """The N of ``local:N``; 0 for a scheduler.
+        """The number of compilers N of ``local:N``; 0 if a scheduler is named.
 
         Example:
             >>> ClusterOptions(scheduler="local:8").local_workers
@@ -46,7 +46,7 @@ class ClusterOptions:
 
     @property
     def address(self) -> str:
-        """The scheduler's address, from its file if it is one."""
+        """The scheduler's address, read from the scheduler's own file if one is named."""
         if "://" in self.scheduler or not Path(self.scheduler).is_file():
             return self.scheduler
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.connection import threads_for
 from mlgokit.cluster.link import Link, WorkersDiedError
-from mlgokit.cluster.parcel import Parcel, Reply, Setup, pack, setup_of, travels
+from mlgokit.cluster.parcel import Parcel, Reply, Setup, is_portable, pack, setup_of
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.loaded import Loaded
@@ -80,7 +80,7 @@ class ClusterCompiler:
             ToolError: there is no scheduler, or no worker that fits.
             UsageError: the request uses a plugin, and there is none.
         """
-        if not travels(module):
+        if not is_portable(module):
             with self._seats:
                 return self.here.compile(module, request)
         if self.here.room is not None:
@@ -88,7 +88,7 @@ class ClusterCompiler:
         try:
             parcel = pack(self.here, self.setup, module, request)
         except OSError:
-            # The compiler says what is missing.
+            # A file is missing; compiling here reports which.
             return self.here.compile(module, request)
         reply = self._ask_workers(parcel)
         if reply.costs is not None:
@@ -100,7 +100,7 @@ class ClusterCompiler:
         return reply.done
 
     def _ask_workers(self, parcel: Parcel) -> Reply:
-        """The reply of a worker; a killed compilation if every worker that had it died."""
+        """Get a worker's reply to a parcel; if every worker that had it died, a killed compilation."""
         try:
             return answer_with_retries(lambda: self.link.answer(parcel))
         except WorkersDiedError:
@@ -127,7 +127,7 @@ def answer_with_retries(answer: Callable[[], Reply]) -> Reply:
 def open_cluster(
     here: ClangCompiler, options: ClusterOptions, *, report: Report = say_nothing, shelf: Path | None = None
 ) -> ClusterCompiler:
-    """Let a cluster make the compilations of ``here``.
+    """Open a compiler whose compilations are made on a cluster, as ``here`` would make them.
 
     Args:
         here: the client's own clang.

@@ -64,7 +64,7 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
 
 
 def threads_for(compilers: int) -> int:
-    """The number of threads of a worker that runs so many compilers at once; some prepare the next compilation.
+    """Compute the threads of a worker: one for each of the ``compilers`` at once, some more for what comes next.
 
     Example:
         >>> threads_for(2), threads_for(64)
@@ -92,8 +92,8 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
         security = None if few else distributed.Security.temporary()
     except ImportError as error:
         raise ToolError(
-            f"--scheduler local:{compilers}: expected cryptography, found that it is not installed; "
-            "pip install 'mlgokit[cluster]'"
+            f"--scheduler local:{compilers}: expected the Python package cryptography, found none; pip install "
+            "'mlgokit[cluster]'"
         ) from error
     transport = {"protocol": "inproc://"} if few else {"protocol": "tls://", "host": "127.0.0.1", "security": security}
     each = compilers if few else 1
@@ -158,7 +158,7 @@ def turn_off_dashboard() -> None:
 
 
 def security_of(options: ClusterOptions) -> Any:
-    """Dask's TLS settings; ``None`` without certificates."""
+    """Make Dask's TLS settings; ``None`` without certificates."""
     from distributed.security import Security
 
     if options.certificate is None:
@@ -175,7 +175,7 @@ def security_of(options: ClusterOptions) -> Any:
 
 
 def compile_here(parcel: Parcel, shelf: str | None) -> Reply:
-    """A task: compile on the worker that runs this."""
+    """Compile a parcel on the Dask worker that runs this task."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -184,5 +184,5 @@ def compile_here(parcel: Parcel, shelf: str | None) -> Reply:
 
 
 def put_files_here(files: dict[str, tuple[tuple[str, ...], bytes]], shelf: str | None) -> None:
-    """A task: store files on the worker that runs this."""
+    """Store files by their digests on the Dask worker that runs this task."""
     put_files(files, shelf=None if shelf is None else Path(shelf))

@@ -85,7 +85,7 @@ class Link:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def compilers(self) -> tuple[int, ...]:
-        """How many compilers each worker runs at once; waits for the first worker.
+        """Wait for a worker, and count the compilers that each one runs at once.
 
         Raises:
             ToolError: there is no scheduler, or no worker that fits, for ``patience_seconds``.
@@ -177,7 +177,7 @@ class Link:
             None if self.shelf is None else str(self.shelf),
             key=key,
             pure=False,
-            # A preference alone: a task that may run on nobody else would wait for a worker that died.
+            # Only a preference: a task that may run on no other worker would wait for one that died.
             workers=chosen if worker or avoided else None,
             allow_other_workers=bool(chosen and (worker or avoided)),
         )
@@ -211,7 +211,7 @@ class Link:
         """
         since, signs = time.monotonic(), ("", 0.0)
         looked = since
-        answer = asyncio.run_coroutine_threadsafe(_arrive(future), client.loop.asyncio_loop)
+        answer = asyncio.run_coroutine_threadsafe(_await_result(future), client.loop.asyncio_loop)
         while True:
             try:
                 return answer.result(timeout=SLICE_SECONDS)
@@ -221,11 +221,11 @@ class Link:
             if stopped.is_set():
                 raise CancelledError
             if client.status != "running":
-                raise OSError("the connection is lost")
+                raise OSError("the connection to the scheduler is lost")
             if time.monotonic() - looked < LIFE_SECONDS:
                 continue
             looked = time.monotonic()
-            signs_now = _signs_of_life(client, key)
+            signs_now = _find_heartbeat(client, key)
             if signs_now != signs:
                 since, signs = time.monotonic(), signs_now
             silent = time.monotonic() - since
@@ -238,12 +238,12 @@ class Link:
                 raise self._no_worker_error()
 
     def _hung_workers(self) -> set[str]:
-        """The workers that hung within the last :data:`SUSPECT_SECONDS`, which get no tasks."""
+        """Find the workers that hung within the last :data:`SUSPECT_SECONDS`, which get no tasks."""
         now = time.monotonic()
         return {worker for worker, since in self._suspects.items() if now - since < SUSPECT_SECONDS}
 
     def _send_files(self, worker: str, parcel: Parcel, digests: tuple[str, ...]) -> None:
-        """Send files to a worker, one thread at a time; what is still missing shows at the next attempt."""
+        """Send files to a worker, one thread at a time; if that fails, the worker asks for them again."""
         with self._lock:
             sending = self._sending.setdefault(worker, threading.Lock())
         with sending:
@@ -262,7 +262,7 @@ class Link:
                 self._drop_if_lost(error)
 
     def _usual_worker(self, parcel: Parcel, workers: dict[str, int]) -> str:
-        """The worker that last compiled the module, where its compiler is resident, if it is not busy; else empty."""
+        """Find the worker that last compiled the module, where its compiler is resident; empty if it is busy."""
         with self._lock:
             last = self._last.get(parcel.module.name, "")
             idle = last in workers and self._running[last] < workers[last]
@@ -280,7 +280,7 @@ class Link:
         begin = time.monotonic()
         reported = False
         while True:
-            known = self._compilers_of_all(stopped)
+            known = self._count_compilers(stopped)
             with self._lock:
                 avoided = {*self.refused, *self._hung_workers()}
                 fitting = {address: count for address, count in known.items() if address not in avoided}
@@ -288,7 +288,8 @@ class Link:
                 return fitting
             if known and all(address in self.refused for address in known):
                 raise ToolError(
-                    f"--scheduler {self.options.scheduler}: no worker fits: {next(iter(self.refused.values()))}"
+                    f"--scheduler {self.options.scheduler}: expected a worker that can compile for this run, found "
+                    f"none: {next(iter(self.refused.values()))}"
                 )
             if time.monotonic() - begin > self.options.patience_seconds:
                 raise self._no_worker_error()
@@ -305,8 +306,8 @@ class Link:
             "command again: what was finished is kept"
         )
 
-    def _compilers_of_all(self, stopped: threading.Event) -> dict[str, int]:
-        """Number of compilers of all workers by address, not older than some seconds."""
+    def _count_compilers(self, stopped: threading.Event) -> dict[str, int]:
+        """Count the compilers of each worker, by address; a count is used again for :data:`LOOK_SECONDS`."""
         with self._lock:
             if time.monotonic() - self._workers.looked < LOOK_SECONDS:
                 return self._workers.compilers
@@ -348,7 +349,7 @@ class Link:
             return self._client
 
 
-async def _arrive(future: Any) -> Any:
+async def _await_result(future: Any) -> Any:
     """Wait for the result of a task.
 
     ``future.result(timeout=...)`` would cancel the fetch at its timeout, and with it the fetches of other threads:
@@ -357,8 +358,8 @@ async def _arrive(future: Any) -> Any:
     return await future
 
 
-def _signs_of_life(client: Any, key: str) -> tuple[str, float]:
-    """The worker that has a task (empty for none), and the time of its last heartbeat by the scheduler's clock."""
+def _find_heartbeat(client: Any, key: str) -> tuple[str, float]:
+    """Find the worker that has a task, empty for none, and the time of its last heartbeat by the scheduler's clock."""
     worker = next((address for address, keys in client.processing().items() if key in keys), "")
     if not worker:
         return "", 0.0

@@ -104,7 +104,7 @@ class Reply:
 
 
 def programs_of(loaded: Loaded) -> tuple[tuple[str, str], ...]:
-    """The files of a compiler that affect its output: its program and LLVM's libraries, but not the C library."""
+    """List names and digests of a compiler's files that affect its output: itself and LLVM's libraries, not libc."""
     named = ((file.path.name, file.sha256) for file in loaded.files)
     return tuple(sorted((name, digest) for name, digest in named if "clang" in name or "LLVM" in name))
 
@@ -128,7 +128,7 @@ def setup_of(compiler: ClangCompiler) -> Setup:
     )
 
 
-def travels(module: Module) -> bool:
+def is_portable(module: Module) -> bool:
     """Whether a module can be compiled on another machine: not a link, nor with options that read files indirectly."""
     return module.link_folder is None and not has_hidden_inputs(module.command_line)
 
@@ -136,7 +136,8 @@ def travels(module: Module) -> bool:
 def pack(compiler: ClangCompiler, setup: Setup, module: Module, request: CompileRequest) -> Parcel:
     """Make the message for a compilation; the plugin that it uses is named explicitly."""
     use = request.use
-    files = {os_path: digest for os_path, digest in named_files(module.command_line).items() if "/" in os_path}
+    # A word without a slash that names a file here is an option that happens to be called so.
+    files = {path: digest for path, digest in named_files(module.command_line).items() if "/" in path}
     read = [module.bitcode, *([] if module.thinlto_index is None else [module.thinlto_index])]
     if use is not None:
         plugin = plugin_of(compiler.plugin, use)
@@ -167,9 +168,9 @@ def unpack(parcel: Parcel, place: Place, kept: Path) -> tuple[Module, CompileReq
         module,
         bitcode=Path(placed[str(module.bitcode)]),
         thinlto_index=None if module.thinlto_index is None else Path(placed[str(module.thinlto_index)]),
-        command_line=tuple(_with_places(word, placed) for word in module.command_line),
+        command_line=tuple(_replace_path(word, placed) for word in module.command_line),
         allowed_options=tuple(
-            tuple(_with_places(word, placed) for word in option) for option in module.allowed_options
+            tuple(_replace_path(word, placed) for word in option) for option in module.allowed_options
         ),
     )
     request = parcel.request
@@ -187,11 +188,11 @@ def unpack(parcel: Parcel, place: Place, kept: Path) -> tuple[Module, CompileReq
     return module, request
 
 
-def _with_places(word: str, placed: Mapping[str, str]) -> str:
-    """A word of a command line with its paths replaced, the longest path first.
+def _replace_path(word: str, placed: Mapping[str, str]) -> str:
+    """Replace the longest path of ``placed`` that a word of a command line contains by its path on the worker.
 
     Example:
-        >>> _with_places("-fprofile-instrument-use-path=/p/a.profdata", {"/p/a.profdata": "/w/1", "/p/a": "/w/2"})
+        >>> _replace_path("-fprofile-instrument-use-path=/p/a.profdata", {"/p/a.profdata": "/w/1", "/p/a": "/w/2"})
         '-fprofile-instrument-use-path=/w/1'
     """
     for path in sorted(placed, key=len, reverse=True):

@@ -43,7 +43,9 @@ def serve(
     try:
         import distributed
     except ImportError as error:
-        raise ToolError("mlgokit worker: expected Dask, found none; pip install 'mlgokit[cluster]'") from error
+        raise ToolError(
+            "mlgokit worker: expected the Python package Dask, found none; pip install 'mlgokit[cluster]'"
+        ) from error
     turn_off_dashboard()
     use_private_folder()
     lost = time.monotonic()
@@ -96,7 +98,7 @@ async def _serve_once(
 
 
 def address_towards(host: str, port: int | None) -> str:
-    """The address of this machine on the network path to another, formatted for a URL.
+    """Find the address of this machine on the network path to another, formatted for a URL.
 
     Raises:
         OSError: the host has no address, or cannot be reached.

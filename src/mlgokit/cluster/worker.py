@@ -51,11 +51,11 @@ class Shelf:
     _seen: set[Path] = field(default_factory=set[Path])
 
     def place(self, digest: str, name: str) -> Path:
-        """The path of a file, whether it is there or not."""
+        """Make the path at which a file is stored, whether it is there or not."""
         return self.folder / digest[:2] / digest / name
 
     def missing(self, files: Mapping[str, str]) -> tuple[str, ...]:
-        """The digests of files that are missing or damaged.
+        """List the digests of files that are missing or damaged.
 
         Args:
             files: digest by path on the client.
@@ -70,12 +70,14 @@ class Shelf:
             ValueError: the content has another digest.
         """
         if hashlib.sha256(data).hexdigest() != digest:
-            raise ValueError(f"a file for the worker: expected the digest {digest[:12]}, found another; send it again")
+            raise ValueError(
+                f"a file sent to the worker: expected the SHA-256 digest {digest[:12]}, found another; send it again"
+            )
         for name in names:
             atomic_write(self.place(digest, name), data)
 
     def clear(self, *, before: float | None = None) -> int:
-        """Delete files unused since ``before``, a week ago by default, and count them."""
+        """Delete files unused since the time ``before``, a week ago by default; return their number."""
         before = time.time() - KEPT_SECONDS if before is None else before
         count = 0
         for path in self.folder.glob("*/*/*"):
@@ -102,7 +104,7 @@ class Shelf:
 
 
 def seats_of(address: str, count: int) -> threading.Semaphore:
-    """The semaphore that lets ``count`` compilers of the worker at an address run at once."""
+    """Return the semaphore that lets ``count`` compilers of the worker at an address run at once."""
     return _seats.setdefault(address, threading.Semaphore(count))
 
 
@@ -145,15 +147,15 @@ def compile_parcel(
         kept = request.keep_object
         return Reply(
             worker=address,
-            done=dataclasses.replace(done, reason=_with_own_paths(done.reason, parcel, files)),
+            done=dataclasses.replace(done, reason=_restore_paths(done.reason, parcel, files)),
             costs=costs if costs != parcel.costs else None,
             object=kept.read_bytes() if kept is not None and kept.exists() else None,
             logs={problem: path.read_bytes() for problem, path in request.keep_logs.items() if path.exists()},
         )
 
 
-def _with_own_paths(sentence: str, parcel: Parcel, files: Shelf) -> str:
-    """A compiler's message with the client's paths in place of the worker's."""
+def _restore_paths(sentence: str, parcel: Parcel, files: Shelf) -> str:
+    """Put the client's paths into a compiler's message, in place of the worker's."""
     for path, digest in parcel.files.items():
         sentence = sentence.replace(str(files.place(digest, Path(path).name)), path)
     return sentence
@@ -189,7 +191,7 @@ def open_shelf(folder: Path | None = None) -> Shelf:
 
 
 def _compiler_for(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
-    """The compiler of a setup, opened when it is first needed; or why there is none."""
+    """Return the compiler of a setup, opened when it is first needed; or why there is none."""
     with _opening:
         if setup not in _compilers:
             _compilers[setup] = open_with_retries(lambda: _open_compiler(setup, shelf))
@@ -242,7 +244,7 @@ def _open_compiler(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
 
 
 def _memory_of_worker() -> int:
-    """Memory for all compilers of this worker: its limit in Dask, else a share of the machine's memory."""
+    """Compute the bytes for all compilers of this worker: a share of its limit in Dask, or of the machine's memory."""
     try:
         from distributed import get_worker
 

@@ -41,17 +41,18 @@ class Advise:
     """Report which flags of clang and lld make a build smaller, alone and together: advise --build 'make -j2'."""
 
     built: WholeBuild = NO_BUILD
-    """Build that is to be smaller; it runs in copies of its folder, once for each flag, so --clean does not apply.
-    A flag with which a test fails is refused."""
+    """Build to make smaller; it runs in copies of its folder, once for each flag, so --clean does not apply. A flag
+    with which a test fails is refused."""
     cargo: Annotated[str | None, Basic.INPUT] = None
     """Cargo build in place of --build, as in --cargo 'cargo build --release'; it runs in --cargo-folder with target
-    folders of its own, and the programs are first in PATH of the tests, which must end with 0."""
+    folders of its own. Tests find the built programs first in PATH, and must exit with 0."""
     cargo_folder: Path = Path()
     """With --cargo: folder of the package."""
     folder: Annotated[Path, Basic.RESULT] = Path("advice")
-    """Folder for the trials and the result; the same command goes on with what is there."""
+    """Folder for the trials and the result; the same command, run again, resumes from what is there."""
     seconds: Annotated[float, Basic.WORK] = 600.0
-    """Time for trials in seconds, beside the plain build and a clean build with what is advised."""
+    """Time limit of the trials in seconds, not counting the plain build before them and a clean build with the advised
+    flags after them."""
     without: Annotated[Texts, Basic.WORK] = ()
     """Name of a flag that is not tried, such as lto."""
     llvm: Annotated[int | None, Basic.MACHINE] = None

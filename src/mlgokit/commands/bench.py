@@ -21,7 +21,7 @@ from mlgokit.bench.results import compare_results, read_results
 from mlgokit.bench.running import LEAST_PAIRS, LOOKS, Timing
 from mlgokit.bench.side import open_side
 from mlgokit.bench.workloads import Format, Workload, choose_workloads
-from mlgokit.builds.outside import outside
+from mlgokit.builds.outside import make_outside_folder
 from mlgokit.builds.variant import VariantRecord, make_variant
 from mlgokit.commands.options import COMPILER, Compiling, Texts, option_words
 from mlgokit.compiler.toolchain import find_toolchain
@@ -46,38 +46,39 @@ class Bench:
     policy: Annotated[Texts, Basic.INPUT] = ()
     """Policy file of the candidate, or a rule such as :never; may be repeated, once for each problem."""
     plugin: Annotated[Path | None, Basic.INPUT] = None
-    """Plugin of that side, made by `mlgokit tune` or `mlgokit export plugin`."""
+    """Plugin of the candidate, made by `mlgokit tune` or `mlgokit export plugin`."""
     options: Annotated[str, Basic.INPUT] = ""
-    """Options that are added to its compiler, as in --options="-O2 -fno-plt"."""
+    """Options that are added to the candidate's compiler, as in --options="-O2 -fno-plt"."""
     against_policy: Texts = ()
     """Policy file or rule of the baseline, which is plain clang by default."""
     against_plugin: Annotated[Path | None, Basic.INPUT] = None
-    """Plugin of the side that it is compared with."""
+    """Plugin of the baseline, in place of plain clang."""
     against_options: str = ""
-    """Options that are added to the compiler of the side that it is compared with."""
+    """Options that are added to the baseline's compiler."""
     workloads: Annotated[tuple[str, ...], Basic.WORK] = ()
-    """Names of workloads of the list; all if none is given."""
+    """Names of the workloads to run, of those in --manifest; all if none is given."""
     manifest: Path | None = None
     """TOML file that lists the workloads; the list that comes with mlgokit if not given."""
     build: Annotated[Texts, Basic.WORK] = ()
     """Command that builds your own workload in an empty folder; CC, CXX, CFLAGS and CXXFLAGS are set, and {source},
     {cc}, {cxx} and {flags} are replaced; may be repeated."""
     run: Annotated[str, Basic.WORK] = ""
-    """Command that runs what --build made, with the marks {source} and {results}."""
+    """Command that runs what --build made; {source} and {results} (a file that it may write) are replaced."""
     source: Annotated[Path | None, Basic.WORK] = None
-    """Folder that {source} stands for."""
+    """Folder that replaces {source} in --build and --run."""
     run_format: Format = "command"
-    """Format of the output of --run, or of the file {results}: any text, or the JSON of Google Benchmark or lit."""
+    """Format of what --run prints, or writes to {results}: command (any text), or the JSON of Google Benchmark or
+    lit."""
     results: tuple[Path, ...] = ()
-    """Result files of the side that is judged, of lit or Google Benchmark; nothing is built then."""
+    """Result files of the candidate, written by lit or Google Benchmark; nothing is built or run then."""
     against_results: tuple[Path, ...] = ()
-    """Result files of the side that it is compared with."""
+    """Result files of the baseline, to compare --results with."""
     counter: Annotated[CounterName, Basic.WORK] = "auto"
     """Counter of executed instructions; by default hardware counters if they work here, otherwise callgrind."""
     time_seconds: float = 20.0
     """Time limit for timing each workload in seconds; 0 disables timing."""
     time_pairs: int = LOOKS[-1]
-    """Bound on the pairs of runs for timing each workload."""
+    """Maximum number of pairs of runs, one of the baseline and one of the candidate, for timing each workload."""
     run_seconds: float = 60.0
     """Deadline of one run in seconds; callgrind gets 150 times that."""
     build_seconds: float = 3600.0
@@ -86,7 +87,7 @@ class Bench:
     """Folder for the result. Sources and builds are in the user's cache folder, and are removed once this folder is
     gone."""
     cache: Path | None = None
-    """Folder where archives are kept; the user's cache folder if not given."""
+    """Folder where downloaded source archives are kept; the user's cache folder if not given."""
     output: Annotated[Path | None, Basic.RESULT] = None
     """JSON file for the result, with the report beside it as HTML and Markdown; bench.json in the folder if not
     given."""
@@ -115,7 +116,7 @@ def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
         atomic_write(output, json.dumps(result.to_json(), indent=1) + "\n")
         write_page(bench_page(result), output)
         if built := [one.name for one in result.workloads if one.name]:
-            forget(outside(config.folder) / _WORK, built)
+            forget(make_outside_folder(config.folder) / _WORK, built)
     return result
 
 
@@ -153,7 +154,7 @@ def _shown_command(config: Bench) -> str:
 
 
 def _of_files(config: Bench) -> BenchRecord:
-    """Compare what other tools measured."""
+    """Compare the result files that other tools wrote."""
     if not config.results or not config.against_results:
         raise UsageError("bench: expected --results and --against-results, found one of them; give both")
     given = [config.policy, config.plugin, config.options, config.workloads, config.manifest, config.build, config.run]
@@ -197,7 +198,7 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
     needs_plugin = any(side.policies or side.plugin for side in (before, after))
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=needs_plugin)
     chosen = choose_counter(config.counter)
-    place = outside(config.folder)
+    place = make_outside_folder(config.folder)
     sides = {
         "before": open_side(before, toolchain, place / "before.so"),
         "after": open_side(after, toolchain, place / "after.so"),
@@ -233,7 +234,7 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
 
 
 def _workloads(config: Bench) -> tuple[Workload, ...]:
-    """The list's, or the one of --build and --run."""
+    """Return the workloads to run: the named ones of the list, or the one of --build and --run."""
     if not config.build and not config.run:
         return choose_workloads(config.manifest, config.workloads)
     if not (config.build and config.run) or config.manifest or config.workloads:

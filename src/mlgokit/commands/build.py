@@ -113,7 +113,7 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
     """Run the build in the current folder; what it prints goes to standard error.
 
     Raises:
-        InputError: the plugin is none that this clang loads.
+        InputError: this clang does not load the plugin.
         ToolError: there is no such clang.
         UsageError: there is no such build.
     """

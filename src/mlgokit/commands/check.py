@@ -19,7 +19,7 @@ from mlgokit.builds.cargo import CargoRequest, cargo_words, open_cargo
 from mlgokit.builds.compilers import check_sandbox, clang_for
 from mlgokit.builds.corpus import ANY_COMMANDS, Database, import_database, modules_for_size, modules_of_project
 from mlgokit.builds.lto import check_steps
-from mlgokit.builds.outside import outside_of
+from mlgokit.builds.outside import outside_path
 from mlgokit.builds.recorded import RecordedBuild, record_plain, try_plugin
 from mlgokit.commands.options import (
     COMPILER,
@@ -69,12 +69,13 @@ class Check:
     """Minimum share of the plugin's decisions (functions, if tuned for spill cost) that must still apply, such as 0.8;
     below it, the exit code is 1."""
     max_bytes: Annotated[int | None, Basic.LIMITS] = None
-    """With --build: largest size of a program with the plugin, as llvm-size calls text; above it, the exit code is
-    1."""
+    """With --build: largest size of a program with the plugin, in bytes of what llvm-size calls text; above it, the
+    exit code is 1."""
     max_growth: Annotated[float | None, Basic.LIMITS] = None
-    """Percentage by which a program may have grown since --against, such as 0.5; above it, the exit code is 1."""
+    """Percentage by which a program may have grown since the result that --against names, such as 0.5; above it, the
+    exit code is 1."""
     program_bytes: Texts = ()
-    """Limit of one program in place of --max-bytes, as in --program-bytes app=50000; may be repeated."""
+    """Limit of one program in bytes, in place of --max-bytes, as in --program-bytes app=50000; may be repeated."""
     program_growth: Texts = ()
     """Limit of one program in percent, in place of --max-growth, as in --program-growth app=1.5; may be repeated."""
     strict: Annotated[bool, Basic.LIMITS] = False
@@ -83,8 +84,8 @@ class Check:
     """Earlier result that --max-growth compares with: tuned.json of `mlgokit tune --build`, or the output of `mlgokit
     --json check --build`."""
     level: Level | None = None
-    """Optimization level in place of the build's own; needs --compile-commands. It must be one for size, unless the
-    plugin was tuned for spill cost."""
+    """Optimization level in place of the build's own; needs --compile-commands. It must be Os or Oz, unless the plugin
+    was tuned for spill cost."""
     database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
     compiler: Compiling = COMPILER
@@ -96,7 +97,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
 
     Raises:
         UsageError: the call contradicts itself.
-        InputError: the plugin is none that a tuning wrote.
+        InputError: the plugin is not one that `mlgokit tune` wrote.
         CorpusError: there is nothing to compile.
     """
     earlier = _check_limits(config)
@@ -111,7 +112,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             others="--build (a build command), --cargo, ",
         )
     if not 0 <= config.least_kept <= 1:
-        raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
+        raise UsageError(f"--least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
     inside = list_tables(config.plugin)
     # Without decisions, the plugin was tuned for spill cost.
     decisions = None if inside == {"allocations"} else read_table(config.plugin)
@@ -134,7 +135,10 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     )
     if config.cargo is not None:
         if decisions is None:
-            raise UsageError(f"{config.plugin}: expected a plugin of `tune --cargo`, found one tuned for spill cost")
+            raise UsageError(
+                f"{config.plugin}: expected a plugin of `mlgokit tune --cargo`, found one tuned for spill cost; "
+                "name another plugin"
+            )
         return _check_programs(config, config.cargo, compare, report=report)
     toolchain = find_toolchain(major)
     check_sandbox(config.compiler, toolchain)
@@ -168,13 +172,13 @@ def _scratch_folder() -> Generator[Path]:
         has_log = (folder / "build").is_dir()
         raise
     finally:
-        shutil.rmtree(outside_of(folder), ignore_errors=True)
+        shutil.rmtree(outside_path(folder), ignore_errors=True)
         if not has_log:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_limits(config: Check) -> Mapping[str, int]:
-    """Refuse limits that nothing is compared with; the programs of the earlier result, if one is named."""
+    """Refuse limits without a build or an earlier result; returns the bytes of its programs, if one is named."""
     has_bytes = config.max_bytes is not None or bool(config.program_bytes)
     has_growth = config.max_growth is not None or bool(config.program_growth)
     for option, texts in (("--program-bytes", config.program_bytes), ("--program-growth", config.program_growth)):
@@ -219,7 +223,7 @@ def _limits(option: str, texts: Sequence[str]) -> dict[str, float]:
     """Limits of single programs, as in ``app=50000``.
 
     Raises:
-        UsageError: a text is none.
+        UsageError: a text is not a program, an equals sign and a number.
     """
     found = dict[str, float]()
     for text in texts:

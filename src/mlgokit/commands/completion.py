@@ -35,7 +35,7 @@ class Completion:
     """Print a script that completes commands and options: completion bash, zsh or fish. It needs python3 in PATH."""
 
     shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional]
-    """Shell that reads the script."""
+    """Shell that the completion script is for."""
 
 
 def run(config: Completion, *, report: Report = say_nothing) -> dict[str, Any]:  # noqa: ARG001  (all commands take one)

@@ -13,10 +13,10 @@ def obtain_plugin(toolchain: Toolchain) -> tuple[Path, str]:
     """The plugin for a compiler, and the words for where it comes from.
 
     Raises:
-        ToolError: it is not made for this compiler, which loads none or lacks headers; or it does not build.
+        ToolError: the plugin is not made for this compiler, cannot be loaded or built there, or there are no headers.
     """
     if not toolchain.supported:
-        raise ToolError(f"made for LLVM {known_majors('and')} only")
+        raise ToolError(f"the plugin is made for LLVM {known_majors('and')} only")
     if reason := why_no_plugin_loads(toolchain.clang):
         raise ToolError(replay_sentence(toolchain.clang, reason))
     prebuilt = find_prebuilt(toolchain.version, toolchain.target, toolchain.cxx_library)
@@ -36,5 +36,5 @@ def list_prebuilt() -> str:
     """
     known = all_prebuilt()
     if not known:
-        raise ToolError("none in this installation: the plugin is compiled with LLVM's headers")
+        raise ToolError("no prebuilt plugin in this installation: it is compiled with LLVM's headers")
     return ", ".join(one.name for one in known)

@@ -28,7 +28,7 @@ def _say_rustc() -> str:
 def _try_plugin() -> str:
     rustc = find_rustc()
     if rustc.major not in SUPPORTED_MAJORS:
-        raise ToolError(f"made for LLVM {known_majors('and')} only, this rustc has {rustc.llvm}")
+        raise ToolError(f"the plugin is made for LLVM {known_majors('and')} only, this rustc has {rustc.llvm}")
     load_plugin(rustc, build_plugin(find_toolchain(rustc.major, need_plugin=True)))
     variables = " ".join(f"{name}={value}" for name, value in unstable_options(rustc.version, "CRATE").items())
     return f"it loads it and asks it about calls: {variables + ' ' if variables else ''}rustc -Zllvm-plugins=..."

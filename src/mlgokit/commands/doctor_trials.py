@@ -69,7 +69,7 @@ def _run(toolchain: Toolchain, folder: Path, *llvm_options: str, plugin: Path | 
 
 def _expect_success(completed: process.Completed) -> None:
     if completed.timed_out:
-        raise ToolError(f"no end after {TRIAL_SECONDS:g} s")
+        raise ToolError(f"the compiler did not end within {TRIAL_SECONDS:g} s")
     if completed.returncode != 0:
         lines = [line.strip() for line in completed.stderr.splitlines() if line.strip()]
         complaint = next((line for line in lines if "error" in line or "nknown" in line), lines[0] if lines else "")

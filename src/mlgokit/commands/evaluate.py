@@ -56,14 +56,14 @@ class Evaluate:
     """Candidate policy, at most one for each problem: a file, builtin:Oz (the pretrained policies), an inlining rule
     (:default is LLVM's heuristic, :never, :always), or PROBLEM=RULE; may be repeated."""
     plugin: Annotated[Path | None, Basic.INPUT] = None
-    """Plugin to judge, as `mlgokit tune` or `mlgokit export plugin` writes it."""
+    """Plugin of the candidate, as `mlgokit tune` or `mlgokit export plugin` writes it."""
     options: Annotated[str, Basic.INPUT] = ""
     """Options of clang for the candidate, as in --options='-mllvm -inline-threshold=5' (with the equals sign). A corpus
     is bitcode, so options of the front end have no effect there."""
     link_options: str = ""
-    """Options of the link to judge, with --build or --link-command."""
+    """Options that are added to the candidate's link, with --build or --link-command."""
     plain: bool = False
-    """Plain build as the candidate, to check that nothing differs."""
+    """Plain build as the candidate too, to check that nothing differs from the baseline."""
     against_policy: Annotated[Texts, Basic.INPUT] = ()
     """Policy of the baseline, as with --policy."""
     against_plugin: Annotated[Path | None, Basic.INPUT] = None
@@ -71,7 +71,7 @@ class Evaluate:
     against_options: str = ""
     """Options of clang for the baseline."""
     against_link_options: str = ""
-    """Options of the baseline's link."""
+    """Options that are added to the baseline's link."""
     plugin_in: PluginPlace = "compile"
     """Steps of a build that load the plugin; in the link it acts only with link-time optimization."""
     build: Annotated[Texts, Basic.WORK] = ()
@@ -80,14 +80,15 @@ class Evaluate:
     folder: Path = Path()
     """Project folder; --build runs in a copy of it."""
     images: tuple[str, ...] = ()
-    """Patterns of paths of the images to compare after --build, as in 'build/tool*'; all that is linked by default."""
+    """Linked files (programs and libraries) to compare after --build, as patterns of paths such as 'build/tool*'; all
+    that is linked by default."""
     build_minutes: float = 60.0
-    """Deadline of one whole --build."""
+    """Deadline in minutes of --build, for all its commands together."""
     compile_commands: Annotated[Path | None, Basic.WORK] = None
     """Compilation database (compile_commands.json) of a real build whose sources are compiled, in place of a corpus."""
     link_command: Texts = ()
-    """Link command of that build, with paths of objects, or {objects} and {output}, see docs/how-to/tune.md; may be
-    repeated, once for each program."""
+    """Link command of the build in --compile-commands, which names paths of objects, or has the placeholders {objects}
+    and {output}, see docs/how-to/tune.md; may be repeated, once for each program."""
     link_folder: Paths = ()
     """Folder where the link command runs; by default that of compile_commands.json; may be repeated, once for each link
     command."""
@@ -98,7 +99,7 @@ class Evaluate:
     corpus: Annotated[Path, Basic.WORK] = Path("quickstart/corpus")
     """Folder of the corpus."""
     projects: Annotated[tuple[str, ...], Basic.WORK] = ()
-    """Names of the projects to build; all that are held out of training if none is given."""
+    """Names of the projects to compile; all that are held out of training if none is given."""
     costs: Literal["auto", "yes", "no"] = "auto"
     """Compare register-allocation costs function by function; by default if the candidate or baseline changes
     allocation."""
@@ -106,20 +107,21 @@ class Evaluate:
     """JSON file for the result: every project, module and function that differs, see docs/formats.md; the report is
     beside it, as HTML and Markdown."""
     explain_seconds: float = 60.0
-    """Seconds for the report's call trees, of the ten functions that grew most and the ten that shrank most; their
-    modules are compiled again. 0 leaves the trees out."""
+    """Time limit in seconds for the call trees in the report, of the ten functions that grew most and the ten that
+    shrank most; their modules are compiled again. 0 leaves the trees out."""
     seed: int = 1
     """Random seed of the bootstrap intervals."""
     confidence: float = 0.95
-    """Confidence level of the intervals."""
+    """Confidence level of the bootstrap intervals, between 0 and 1."""
     rules: VerdictRules = dataclasses.field(default_factory=VerdictRules)
-    """Rules of the verdict."""
+    """Rules of the verdict, whether to ship the candidate."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in all command lines, on both sides; each may be repeated."""
+    """Changes of the options of clang -cc1 in the command lines of all modules, for both candidate and baseline; each
+    may be repeated."""
 
 
 def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:

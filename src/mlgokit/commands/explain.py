@@ -33,17 +33,19 @@ class Explain:
     module: Annotated[str, tyro.conf.Positional]
     """Module of the corpus, by its name or any unambiguous suffix."""
     policy: Texts = ()
-    """Policy to explain, as of `mlgokit evaluate`: a file, or a rule for inlining such as :never."""
+    """Policy to explain, as with `mlgokit evaluate --policy`: a file, or an inlining rule such as :never."""
     plugin: Path | None = None
-    """Plugin to explain, as `mlgokit tune` or `mlgokit export plugin` writes it; it shows no features."""
+    """Plugin to explain, as `mlgokit tune` or `mlgokit export plugin` writes it; the features of its decisions are not
+    shown."""
     corpus: Path = Path("quickstart/corpus")
     """Folder of the corpus."""
     functions: int = 10
-    """Number of functions to show of those that grew, and of those that shrank."""
+    """Number of functions to show, both of those that grew and of those that shrank."""
     compiler: Compiling = COMPILER
     """The clang that compiles the module."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in the command line, on both sides; each may be repeated."""
+    """Changes of the options of clang -cc1 in the command line of the module, for both candidate and baseline; each may
+    be repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

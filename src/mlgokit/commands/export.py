@@ -19,8 +19,8 @@ class Export:
     """Link policies into a plugin for an unmodified clang: clang -Oz with the -fpass-plugin that it prints."""
 
     policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Policy files, at most one for each problem; builtin:Oz stands for those that come with mlgokit, builtin:size for
-    the one for inlining among them."""
+    """Policy files, at most one for each problem (such as inline-size); builtin:Oz stands for all that come with
+    mlgokit, builtin:size for its inlining policy."""
     output: Path = Path("policy.so")
     """Plugin to write. It becomes a symbolic link to a file beside it whose name contains a digest; builds load that
     file."""
@@ -30,8 +30,8 @@ class Export:
     """Doubt of the inlining policy, instead of its own: the policy overrides LLVM's decision only if the predicted
     effect exceeds this many standard deviations of the ensemble."""
     targets: tuple[str, ...] = ()
-    """Architectures for which the policies decide, instead of their own list, by LLVM's names such as aarch64, arm or
-    riscv64."""
+    """Architectures for which the policies decide, in place of the list in each policy file, by LLVM's names such as
+    aarch64, arm or riscv64."""
 
 
 def render(exported: ExportedPlugin, out: Console) -> None:

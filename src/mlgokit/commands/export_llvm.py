@@ -24,12 +24,12 @@ class ExportLlvm:
     names: tuple[str, ...] = ()
     """Model selectors (-ml-inliner-model-selector), one for each policy; a single policy needs none."""
     name: str | None = None
-    """C++ class, and name of the files; what LLVM's advisor of the problem expects if not given."""
+    """Name of the C++ class and of the files; if not given, the name that LLVM's advisor of the problem expects."""
     target: str | None = None
-    """Target triple of the compiler to build; this machine's if not given."""
+    """Target triple of the compiler that gets the model; this machine's if not given."""
     doubt: float | None = None
-    """Doubt of the inlining policies, instead of their own (see `export plugin`). Where the doubt rules a policy out,
-    the model imitates LLVM's heuristic at -Oz."""
+    """Doubt of the inlining policies, instead of their own (see `export plugin`). Where the predicted effect does not
+    exceed it, the model imitates LLVM's heuristic at -Oz."""
     llvm: int | None = None
     """LLVM major version of the clang that compiles the object; the newest installed one if not given. The object fits
     builds of any version."""

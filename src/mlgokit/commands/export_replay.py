@@ -27,15 +27,17 @@ class ExportReplay:
     compile_commands: Path | None = None
     """Compilation database (compile_commands.json) of the build that was tuned; name this or --cargo."""
     cargo: str | None = None
-    """Cargo build that was tuned, as in `mlgokit tune`; the list is for its rustc, without the plugin."""
+    """Cargo build that was tuned, as in `mlgokit tune`; its rustc then reads the list of decisions, without the
+    plugin."""
     cargo_folder: Path = Path()
     """With --cargo: folder of the package."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("replay")
     """Folder for the list of decisions and the configuration file that clang reads it with."""
     clang: Path | None = None
-    """Clang that is to use the list, such as clang-16 or a path; by default the one that the plugin was tuned for."""
+    """Clang that will read the list of decisions, such as clang-16 or a path; by default the one that the plugin was
+    tuned for."""
     level: Level | None = None
-    """Optimization level in place of the build's own; the one that was tuned."""
+    """Optimization level in place of the build's own; it must be the one that was tuned."""
     workers: int = WORKERS
     """Number of compilers that run at once."""
     timeout_seconds: float | None = None

@@ -17,14 +17,14 @@ class ExportTflite:
     """Write a policy as model.tflite and output_spec.json, for an LLVM that was built with TFLite."""
 
     policy: Annotated[Path, tyro.conf.Positional]
-    """Policy file, of LLVM's own features; builtin:NAME is one that comes with mlgokit."""
+    """Policy file, trained on LLVM's own features; builtin:NAME is one that comes with mlgokit."""
     output: Path = Path("tflite")
-    """Folder for the two files."""
+    """Folder for model.tflite and output_spec.json."""
     collect: bool = False
-    """Write a collect policy: the model samples its decisions and returns the logits. By default it takes the
-    likeliest."""
+    """Write a collect policy: the model samples its decisions and returns the logits. By default it takes the likeliest
+    decision."""
     columns: int = 33
-    """Number of columns of an eviction."""
+    """For an eviction policy: number of candidates in the inputs of the model; LLVM passes 33."""
     heuristic: Heuristic = "refuse"
     """Treatment of a policy that leaves decisions to LLVM's heuristic (gate or doubt): refuse it, or make the
     heuristic's decision an additional input of the model."""

@@ -17,7 +17,7 @@ class ExportTosa:
     """Write a policy of inlining or evictions as TOSA, for the model of a build of LLVM 24."""
 
     policy: Annotated[Path, tyro.conf.Positional]
-    """Policy file, of LLVM's own features; builtin:NAME is one that comes with mlgokit."""
+    """Policy file, trained on LLVM's own features; builtin:NAME is one that comes with mlgokit."""
     output: Path = Path("tosa")
     """Folder for the model, inliner.mlir or regalloc.mlir."""
 

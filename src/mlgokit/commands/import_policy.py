@@ -25,7 +25,7 @@ class ImportPolicy:
     """Turn a TFLite model of google/ml-compiler-opt, for the inliner or for eviction, into a policy file."""
 
     model: Annotated[Path, tyro.conf.Positional]
-    """TFLite file, or the folder with its model.tflite."""
+    """TFLite file, or a folder that has it as model.tflite."""
     output: Path = Path("imported.policy")
     """Policy file to write."""
     targets: tuple[str, ...] = USUAL_TARGETS
@@ -43,7 +43,7 @@ def run(config: ImportPolicy, *, report: Report = say_nothing) -> dict[str, Any]
     Raises:
         InputError: the file is no such model, or has an operator that a policy cannot have.
         ToolError: the extra ``tflite`` is not installed.
-        UsageError: a negative number of observations, or targets that are none.
+        UsageError: a negative number of observations, or targets that are no architectures.
     """
     if config.compare < 0:
         raise UsageError(f"--compare: expected 0 or more observations, found {config.compare}; correct it")

@@ -114,7 +114,9 @@ def importance_of(policy: Policy, config: Importance, *, report: Report = say_no
     problem = PROBLEMS.get(policy.problem)
     if problem is None:
         known = ", ".join(PROBLEMS)
-        raise UsageError(f"policy {config.policy}: expected one for {known}, found {policy.problem!r}; name another")
+        raise UsageError(
+            f"policy {config.policy}: expected a policy for {known}, found {policy.problem!r}; name another"
+        )
     check_explained(policy)
     rng = np.random.default_rng(config.seed)
     parts: list[Questions] = []
@@ -129,6 +131,9 @@ def importance_of(policy: Policy, config: Importance, *, report: Report = say_no
             if sum(map(len, parts)) > 50 * config.observations:
                 parts = [draw_questions(parts, 25 * config.observations, rng)]
     if not parts:
-        raise UsageError(f"traces {config.traces}: expected observations of {problem.name}, found none; trace modules")
+        raise UsageError(
+            f"traces {config.traces}: expected observations of {problem.name}, found none; run `mlgokit trace` for "
+            "this problem"
+        )
     questions = draw_questions(parts, config.observations, rng)
     return measure_importance(policy, questions, rng, orders=config.orders, explained=config.explained)

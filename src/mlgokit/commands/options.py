@@ -57,7 +57,7 @@ class OptionChanges:
     delete_options: Texts = ()
     """Option to delete, as in --delete-options=-split-dwarf-file."""
     replace_options: Texts = ()
-    """Option to give another value, as in --replace-options=-fprofile-instrument-use-path=/data/a.profdata."""
+    """Option with its new value, as in --replace-options=-fprofile-instrument-use-path=/data/a.profdata."""
 
     def edits(self) -> CommandLineEdits:
         """Parse the changes.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 
-from mlgokit.builds.outside import outside
+from mlgokit.builds.outside import make_outside_folder
 from mlgokit.commands import evaluate, trace, train
 from mlgokit.commands.corpus import extract, fetch
 from mlgokit.commands.importance import Importance, importance_of
@@ -65,18 +65,19 @@ class Quickstart:
     """Run all steps once: fetch, extract, trace, train, evaluate, export, build a program, report."""
 
     folder: Path = Path("quickstart")
-    """Folder for everything; a second run reuses what is there."""
+    """Folder for sources, corpus, training and results; a second run reuses what is there."""
     projects: tuple[str, ...] = ()
-    """Names of the projects; all of the list if none is given."""
+    """Names of the projects to use, among those that --manifest lists; all if none is given."""
     manifest: Path | None = None
     """TOML file that lists the projects; the list that comes with mlgokit if not given."""
     minutes: float = math.inf
-    """Minutes of training after which no turn but the first begins; a run that is cut short depends on the machine's
-    speed."""
+    """Minutes of training after which no further iteration begins; the first one always runs. A training that is cut
+    short depends on the machine's speed."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     training: Learning = LIKE_PRESET
-    """Settings of the training; it has two turns unless --training.iterations or --training.compilations is given."""
+    """Settings of the training; it has two iterations unless --training.iterations or --training.compilations is
+    given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +180,7 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     clock.time("build the plugin", lambda: build_plugin(toolchain))
     sign_new(folder, "quickstart")
-    sources, corpus_folder, store = outside(folder) / "sources", folder / "corpus", folder / "store"
+    sources, corpus_folder, store = make_outside_folder(folder) / "sources", folder / "corpus", folder / "store"
     projects = choose_projects(config.manifest, config.projects)
     with_program = [project for project in projects if project.program is not None]
     shipped: ProgramComparison | None = None

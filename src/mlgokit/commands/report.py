@@ -54,7 +54,8 @@ class MakeReport:
     output: Path | None = None
     """HTML file to write, with Markdown beside it; beside the result if not given."""
     traces: Path | None = None
-    """Folder that `mlgokit trace` made; the report of a policy then has what its features decide."""
+    """Folder that `mlgokit trace` made; the report on a policy then shows how important each feature is for its
+    decisions."""
 
 
 def run(config: MakeReport, *, report: Report = say_nothing) -> dict[str, Any]:
@@ -99,7 +100,9 @@ def _importance(config: MakeReport, policies: Sequence[str], report: Report) -> 
         return ()
     files = [path for path in policies if not path.startswith(":")]
     if not files:
-        raise UsageError(f"--traces: expected a result of a policy file, found {config.result}; leave it out")
+        raise UsageError(
+            f"--traces: expected an evaluation of a policy file, found {config.result} without one; leave --traces out"
+        )
     # A path of another folder, as results that were moved have it.
     parts = Path(files[0]).parts
     places = [Path(files[0]), *(config.result.parent.joinpath(*parts[first:]) for first in range(1, len(parts)))]

@@ -144,7 +144,7 @@ def _from_here(path: Path) -> str:
 
 
 def _read(path: Path) -> Settings | None:
-    """The settings of one file, if it has some."""
+    """Read the settings of one file; ``None`` if it has none."""
     is_own = path.name == FILE
     opened = _open(path, must=is_own)
     if opened is None:
@@ -167,7 +167,7 @@ def _read(path: Path) -> Settings | None:
 
 
 def _open(path: Path, *, must: bool) -> tuple[bytes, os.stat_result] | None:
-    """What a regular file has, and what the system says of it; ``must``: it has to be readable if it is there."""
+    """Read a regular file and its ``os.stat_result``; ``None`` without one. With ``must``, it has to be readable."""
     try:
         # A pipe of a stranger would keep us waiting.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
@@ -175,7 +175,7 @@ def _open(path: Path, *, must: bool) -> tuple[bytes, os.stat_result] | None:
             text = file.read(_LARGEST + 1) if stat.S_ISREG(about.st_mode) else b""
     except OSError as error:
         if must and not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            raise UsageError(f"{path}: expected to read settings, found: {error.strerror}; correct it") from error
+            raise UsageError(f"{path}: expected readable settings, found: {error.strerror}; correct it") from error
         return None
     if len(text) > _LARGEST:
         raise UsageError(f"{path}: expected settings of at most {_LARGEST:,} bytes, found more; shorten it")
@@ -222,7 +222,7 @@ def _check_key(settings: Settings, place: str, key: str, value: Any, known: Sequ
 
 
 def _texts(settings: Settings, place: str, option: Option, value: Any) -> Iterator[str]:
-    """A value as it would be typed, of a list one after the other."""
+    """Yield the words that a user would type for a value; a list gives one word for each item."""
     values: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     is_flag = not option.value
     if isinstance(value, list) and not (option.is_repeatable or option.takes_many):

@@ -43,14 +43,14 @@ class Size:
     after: Annotated[Path | None, tyro.conf.Positional, Basic.INPUT] = None
     """Second file; the difference from the first one to it is shown."""
     by: Annotated[tuple[Grouping, ...], Basic.WORK] = DEFAULT_GROUPINGS
-    """Tables of the terminal; reports have all of them."""
+    """Tables to show in the terminal; reports have all of them."""
     top: Annotated[int | None, Basic.WORK] = None
-    """Rows of each table in the terminal and in Markdown; by default as many as one screen has."""
+    """Number of rows of each table, in the terminal and in Markdown; by default as many as fit on one screen."""
     why: Annotated[str | None, Basic.WORK] = None
-    """Symbol, or its readable name, of which to show who calls it or refers to it, and where it was inlined."""
+    """Symbol, mangled or demangled: shows what calls it or refers to it, and where it was inlined."""
     map: Annotated[Paths, Basic.INPUT] = ()
-    """Linker map of the file (-Wl,-Map=), which says what comes from which library; a second one is that of the
-    second file."""
+    """Linker map of the file (-Wl,-Map=), which tells the libraries that its parts come from; a second one is that of
+    the second file."""
     format: Annotated[Literal["table", "markdown", "size-limit"], Basic.RESULT] = "table"
     """Form of what is printed: tables, Markdown for a pull request, or the JSON of the npm tool size-limit; `mlgokit
     --json` prints everything."""
@@ -113,11 +113,13 @@ def _check(config: Size) -> None:
     if config.top is not None and config.top < 1:
         raise UsageError(f"--top: expected at least 1, found {config.top}; give more")
     if len(config.map) > (1 if config.after is None else 2):
-        raise UsageError(f"--map: expected one for each file, found {len(config.map)}; remove some")
+        raise UsageError(f"--map: expected at most one linker map for each file, found {len(config.map)}; remove some")
     if config.format == "size-limit" and config.after is not None:
         raise UsageError("--format size-limit: expected one file, found two; give the second alone")
     if config.why is not None and (config.after is not None or config.map or config.format == "size-limit"):
-        raise UsageError("--why: expected one file without --map and --format size-limit; remove what is more")
+        raise UsageError(
+            "--why: expected one file without --map and --format size-limit, found more; remove the others"
+        )
     if config.output is not None:
         check_json_name(config.output)
 

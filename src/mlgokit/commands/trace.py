@@ -42,14 +42,14 @@ class Trace:
     sampling_rate: Annotated[float, Basic.WORK] = 1.0
     """Share of the modules to compile, drawn at random."""
     seed: int = 1
-    """Random seed of the draw."""
+    """Random seed by which the modules are drawn."""
     module_filter: Annotated[str, Basic.WORK] = ""
     """Regular expression that the names of modules must match from their first character."""
     key_filter: str = ""
     """Regular expression that the keys of the CSV and TFRecord files must match: functions (register allocation) or
     modules (inlining)."""
     keys_file: Path | None = None
-    """File that lists the keys to write, one on each line."""
+    """File with the keys to write into the CSV and TFRecord files (names of functions or modules), one on each line."""
     tfrecord: Annotated[Path | None, Basic.RESULT] = None
     """TFRecord file for all observations, as SequenceExamples with the names of google/ml-compiler-opt."""
     store: Path | None = None
@@ -62,7 +62,7 @@ class Trace:
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in all command lines; each may be repeated."""
+    """Changes of the options of clang -cc1 in the command lines of all modules; each may be repeated."""
 
 
 def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:

@@ -27,11 +27,11 @@ from mlgokit.builds.lto import (
     GIVES_UP,
     LinkRequest,
     LtoBuild,
+    describe_ignored_lto,
     is_mostly_lto,
     link_note,
     open_link,
     searchable_link,
-    without_lto,
 )
 from mlgokit.builds.measurement import Measure, link_failures, measuring_words
 from mlgokit.builds.programs import LinkedPrograms, read_configured_programs
@@ -319,7 +319,7 @@ def _open_corpus(
         )
     stack.enter_context(reading(folder))
     chosen = (modules_of_project if config.objective == "spill-cost" else modules_for_size)(folder, config.project)
-    lto = without_lto(config.compile_commands, is_recorded=recorded is not None, reason=reason)
+    lto = describe_ignored_lto(config.compile_commands, is_recorded=recorded is not None, reason=reason)
     notes = tuple(note for note in chosen.notes if note.partition(" ")[0] not in lto)
     if configured is not None and outputs is not None and (count := len(configured.outputs) - len(outputs)):
         where = "programs that are compared" if config.built.program else f"build in {config.links}"
@@ -473,7 +473,7 @@ def _find_compressor(config: Tune, toolchain: Toolchain) -> Compressor | None:
 
 
 def _claim(config: Tune, inputs: Mapping[str, str], versions: dict[str, str]) -> Callable[[], None]:
-    """What signs the folder; refuses one with another search, and one that a search began in unless it is to go on."""
+    """Return a function that marks the folder as this search's; refuses one that was begun, unless it is continued."""
     place = config.folder / SEARCH
     commands = {"link_command": config.link_command, "command": config.command}
     settings = {"objective": config.objective, "project": config.project}

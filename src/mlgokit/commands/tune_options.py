@@ -79,9 +79,10 @@ class Tune:
     """Result to write. plugin: the plugin alone; replay: also its verified inlining decisions, for compilers that load
     no plugin, in the folder <plugin>-replay. Registers and passes cannot be replayed, and are not searched then."""
     replay_clang: Path | None = None
-    """With `--artifact replay`: clang that is to use the list, such as clang-16; the one that tunes if not given."""
+    """With --artifact replay: clang that will read the replayed decisions, such as clang-16; the one that tunes if
+    not given."""
     folder: Annotated[Path, Basic.RESULT] = Path("tune")
-    """Folder where the search is kept, so that it can go on later."""
+    """Folder that keeps the state of the search, so that --continue can resume it."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue"), Basic.WORK] = False
     """Resume the search in the folder. If the code changed since, the modules that changed are searched first, from the
     decisions that still apply."""
@@ -92,46 +93,52 @@ class Tune:
     whole objects; linked: the output of the link command; command: a number that a command prints; spill-cost: executed
     spills, reloads and copies."""
     problem: Literal["both", "regalloc-eviction", "regalloc-priority"] = "both"
-    """With `spill-cost`: decisions of the register allocator that are searched."""
+    """With --objective spill-cost: decisions of the register allocator that are searched."""
     link_command: str | None = None
-    """With `linked` or `command`: link command of the build, with paths of objects, or {objects} and {output}."""
+    """With --objective linked, compressed or command: link command of the build, which names paths of objects, or
+    has the placeholders {objects} and {output}."""
     link_folder: Path | None = None
     """Folder where the link command runs; by default that of compile_commands.json, else the current one."""
     links: Path | None = None
-    """With --compile-commands: folder of the build as CMake or Meson configured it for Ninja or Make. Its programs are
-    linked by the commands that are written there, which prove the result, as with --build."""
+    """With --compile-commands: build folder that CMake or Meson configured for Ninja or Make. The programs are linked
+    by the commands found there, and the result is verified by their sizes, as with --build."""
     link_only: bool = False
-    """With a -flto build and `linked`: do not change the compile steps. By default they defer inlining to the link if
-    that costs at most 1 % before the search, so that the link decides about all calls."""
+    """With --objective linked and a -flto build: do not change the compile steps. By default they leave all inlining
+    to the link if that makes the image at most 1 % larger before the search."""
     command: str | None = None
-    """With `command`: command that prints a number for the linked {output} or the {objects}; smaller is better."""
+    """With --objective command: command that prints a number for the linked {output} or the {objects}; smaller is
+    better."""
     compressor: str | None = None
-    """Command that compresses standard input to standard output, such as `zstd -19`. The result also has the compressed
-    size of each stripped program; with `compressed` that is minimised, by `xz -9` unless this names another."""
+    """Command that compresses standard input to standard output, such as `zstd -19`. The result also has the
+    compressed size of each stripped program; --objective compressed minimises that, by `xz -9` unless this names
+    another."""
     start: Annotated[Path | None, Basic.WORK] = None
     """Plugin of an earlier version of the code; the search starts from its decisions that still apply."""
     allocation_share: float = ALLOCATION_SHARE
     """Share of the budget for register allocation; 0 leaves it to LLVM."""
     pass_share: float = PASS_SHARE
     """Share of the budget for skipping optimizer and codegen passes in functions that are smaller without them.
-    Inlining uses this time as long as it gains more, and register allocation comes first. 0 runs all passes."""
+    Inlining uses this time as long as it gains more, and the share of register allocation is taken first. 0 runs all
+    passes."""
     slowdown: float = SLOWDOWN
     """Relative increase of a function's executed instructions, by LLVM's estimate, that skipping passes may cause, such
-    as 0.01."""
+    as 0.01 for 1 %."""
     policy: Path | None = None
     """Inlining policy that the search starts from: a file, or the word none. By default builtin:size, and none with
-    --cargo. With `spill-cost`: a policy for the register allocator's evictions or priorities; by default none."""
+    --cargo. With --objective spill-cost: a policy for the register allocator's evictions or priorities; by default
+    none."""
     shipped_policies: Literal["on", "off"] = "on"
-    """Pretrained policies of builtin:Oz in the plugin, where they save more than the search, and in code that changes
-    later; so the result is never behind them. Not with `spill-cost`, `command` and --keep-hot."""
+    """Pretrained policies of builtin:Oz inside the plugin: they decide where they save more than the search, and in
+    code that changes later; so the result is never larger than with them alone. Not with --objective spill-cost or
+    command, nor with --keep-hot."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
-    """Decider about inlining in modules that are not in the plugin: LLVM's heuristic (builtin:Oz with
+    """Source of inlining decisions in modules for which the plugin has none: LLVM's heuristic (builtin:Oz with
     --shipped-policies on), or the policy fitted during the search."""
     keep_hot: Annotated[float, Basic.WORK] = 0.0
     """Leave hot functions to LLVM: those that make up this percentage of the executions in the build's profile, such as
     99. 0 leaves none. LLVM's cutoffs are 90, 95, 99, 99.9 and finer; the next one above is used."""
     level: Level | None = None
-    """Optimization level in place of the build's own; needs --compile-commands, and must be one for size."""
+    """Optimization level in place of the build's own: Os or Oz; needs --compile-commands."""
     database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
     compiler: Compiling = COMPILER
@@ -141,7 +148,7 @@ class Tune:
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine; links run here."""
     judge: JudgeConfig = dataclasses.field(default_factory=JudgeConfig)
-    """Settings of the confirmation by the link or the command."""
+    """Settings of the judge, which confirms the gains of the search by the link or the command."""
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
     """Settings of the search."""
 
@@ -157,10 +164,10 @@ class Tune:
 
 
 def seconds_of(budget: str) -> float:
-    """The seconds that a user means.
+    """Convert a budget such as ``30m`` to seconds.
 
     Raises:
-        UsageError: it is no time.
+        UsageError: the text is not a number with a unit.
 
     Example:
         >>> seconds_of("1.5h")
@@ -180,8 +187,8 @@ def check_objective(config: Tune) -> None:
     """
     if config.problem != "both" and config.objective != "spill-cost":
         raise UsageError(
-            f"--problem {config.problem}: expected --objective spill-cost with it, found {config.objective}; "
-            "add or leave out"
+            f"--problem {config.problem}: expected --objective spill-cost with it, found --objective "
+            f"{config.objective}; change one"
         )
     if config.command is not None and config.objective != "command":
         raise UsageError(
@@ -190,7 +197,7 @@ def check_objective(config: Tune) -> None:
         )
     if config.link_command is not None and config.objective not in {"linked", "compressed", "command"}:
         raise UsageError(
-            "--link-command: expected --objective linked, compressed or command with it, found "
+            "--link-command: expected --objective linked, compressed or command with it, found --objective "
             f"{config.objective}; change one"
         )
     is_recorded = bool(config.built.build)
@@ -202,16 +209,17 @@ def check_objective(config: Tune) -> None:
     has_links = is_recorded or config.links is not None
     if config.link_command is None and config.objective in {"linked", "compressed"} and not has_links:
         raise UsageError(
-            f"--objective {config.objective}: expected --link-command with the link of the build, found none; "
-            "add the last line of `ninja -t commands PROGRAM`, or what link.txt says, or give --build or --links"
+            f"--objective {config.objective}: expected --link-command with the link of the build, found none; add "
+            "the last line of `ninja -t commands PROGRAM`, or the command in CMake's link.txt, or give --build or "
+            "--links"
         )
     if config.link_command is not None:
         link_words(config.link_command)
     if config.objective == "command":
         if config.command is None:
             raise UsageError(
-                "--objective command: expected --command with what prints a number, found none; add it, "
-                'as in --command "./measure.sh {output}"'
+                "--objective command: expected --command with a command that prints a number, found none; add it, "
+                "as in --command './measure.sh {output}'"
             )
         if (
             any(OUTPUT in word for word in measuring_words(config.command))
@@ -238,10 +246,10 @@ def check_links(config: Tune) -> None:
 
 
 def check_shares(config: Tune) -> None:
-    """Refuse shares of the budget, and a bound, that cannot be.
+    """Refuse shares of the budget outside 0 to 1, and a negative ``slowdown``.
 
     Raises:
-        UsageError: such a call.
+        UsageError: one is out of range.
     """
     for name, share in (("allocation", config.allocation_share), ("pass", config.pass_share)):
         if not 0 <= share <= 1:
@@ -253,10 +261,10 @@ def check_shares(config: Tune) -> None:
 
 
 def check_keep_hot(config: Tune) -> None:
-    """Refuse a share of hot functions that is none, or a policy that would decide in them later.
+    """Refuse a percentage of hot functions out of range, and a fallback policy, which would decide in these functions.
 
     Raises:
-        UsageError: such a call.
+        UsageError: the call has one of them.
     """
     if not 0 <= config.keep_hot <= _MOST_KEPT:
         raise UsageError(
@@ -294,14 +302,15 @@ def policies_of(config: Tune) -> dict[str, Path]:
     if config.policy is None:
         if config.fallback == "policy":
             raise UsageError(
-                "--fallback policy: expected --policy with --objective spill-cost, as this search makes none; add it"
+                "--fallback policy: expected --policy with --objective spill-cost, as this search fits no policy; "
+                "add it"
             )
         return {}
     problem = load_policy(config.policy).problem
     if problem not in (REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name):
         raise UsageError(
-            f"--policy {config.policy}: expected one for {REGALLOC_EVICTION.name} or {REGALLOC_PRIORITY.name} with "
-            f"--objective spill-cost, found one for {problem}; name another"
+            f"--policy {config.policy}: expected a policy for {REGALLOC_EVICTION.name} or {REGALLOC_PRIORITY.name} "
+            f"with --objective spill-cost, found one for {problem}; name another"
         )
     return {problem: config.policy}
 
@@ -319,13 +328,14 @@ def earlier_table(config: Tune, toolchain: Toolchain) -> DecisionTable | Overrid
     if earlier.summary is not None and earlier.summary.llvm != toolchain.major:
         raise UsageError(
             f"{config.start}: expected a plugin tuned with LLVM {toolchain.major}, found one for "
-            f"{earlier.summary.llvm}, whose keys are others; give --llvm {earlier.summary.llvm}, or no --start"
+            f"{earlier.summary.llvm}, whose keys of functions differ; give --llvm {earlier.summary.llvm}, or leave "
+            "--start out"
         )
     return earlier
 
 
 def check_build(config: Tune) -> None:
-    """Refuse options of a build without one, a build beside another source, and commands that are none.
+    """Refuse options that need --build without it, --build beside another source of modules, and unknown programs.
 
     Raises:
         UsageError: such a call.
@@ -343,7 +353,9 @@ def check_build(config: Tune) -> None:
         )
     given = next((option for option, is_given in config.database.given.items() if is_given), None)
     if given is not None:
-        raise UsageError(f"{given}: only for --compile-commands; with --build clang always compiles; remove it")
+        raise UsageError(
+            f"{given}: only for --compile-commands, as --build always compiles the whole build with clang; remove it"
+        )
     if config.level is not None:
         raise UsageError(
             "--level: only for --compile-commands; a build by --build has its own level; build with -Oz instead"
@@ -383,11 +395,11 @@ def check_cargo(config: Tune) -> tuple[str, ...]:
 
 
 def for_replay(config: Tune) -> Tune:
-    """The call as it searches: where a replay is asked for, over inlining alone.
+    """Return the configuration of the search: with ``artifact="replay"``, inlining alone is searched.
 
     Raises:
         StorageError: the list cannot be written.
-        UsageError: what is asked for has no replay.
+        UsageError: an option asks for decisions that cannot be replayed.
     """
     if config.artifact != "replay":
         if config.replay_clang is not None:
@@ -415,10 +427,10 @@ def replay_folder(config: Tune) -> Path:
 
 
 def refuse_link(config: Tune) -> None:
-    """Refuse a replay of decisions that are made in a link.
+    """Refuse ``artifact="replay"`` for a search of a link, whose decisions cannot be replayed.
 
     Raises:
-        UsageError: it is asked for.
+        UsageError: a replay is asked for.
     """
     if config.artifact == "replay":
         raise UsageError(

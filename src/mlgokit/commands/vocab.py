@@ -32,9 +32,9 @@ class Vocab:
     sampling_fraction: float = 1.0
     """Share of the observations to read, drawn at random."""
     num_buckets: int = DEFAULT_BUCKETS
-    """Number of buckets, one a line of each file."""
+    """Number of buckets of each feature, which are quantiles of its values; its file has one on each line."""
     seed: int = 1
-    """Random seed of the draw."""
+    """Random seed by which the observations are drawn."""
 
 
 def run(config: Vocab, *, report: Report = say_nothing) -> dict[str, Any]:

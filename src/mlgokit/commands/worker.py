@@ -19,19 +19,19 @@ class Worker:
     """Join a Dask scheduler and compile for its clients; ends when the scheduler is unreachable for too long."""
 
     scheduler: Annotated[str, tyro.conf.Positional]
-    """Dask scheduler, as tls://host:port, tcp://host:port or the file that it wrote."""
+    """Dask scheduler to join, as tls://host:port, tcp://host:port, or the path of the file that the scheduler wrote."""
     threads: int = WORKERS
-    """Compilers that run at once."""
+    """Number of compilers that run at once."""
     memory_limit_gib: float | None = None
     """Memory of the worker and its compilers together, in GiB; the machine's if not given."""
     name: str = ""
-    """Name in Dask's dashboard."""
+    """Name of this worker in Dask's dashboard."""
     insecure: bool = False
     """Join a scheduler without TLS, where whoever reaches it is trusted: on 127.0.0.1 each user of the machine."""
     tls_authority: Path | None = None
     """With tls://: certificate file of the authority that signed the certificates."""
     tls_certificate: Path | None = None
-    """With tls://, file with the certificate and key of this machine."""
+    """With tls://: file with the certificate and private key of this machine."""
     scheduler_patience_seconds: float = 600.0
     """Seconds after which an unreachable scheduler ends the worker."""
 
@@ -48,7 +48,8 @@ def run(config: Worker, *, report: Report = say_nothing) -> dict[str, Any]:
     options = cluster_options(config.scheduler, config)
     if options.local_workers:
         raise UsageError(
-            f"mlgokit worker {config.scheduler}: expected a scheduler to join, found none; start one first"
+            f"mlgokit worker {config.scheduler}: expected the address of a running scheduler, found local:N, which "
+            "starts its own workers; name a scheduler"
         )
     memory = config.memory_limit_gib
     serve(

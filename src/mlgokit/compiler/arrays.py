@@ -55,10 +55,16 @@ def read_arrays(data: bytes, names: Collection[str], *, most_bytes: int = MOST_B
     with open_zip(io.BytesIO(data), most_bytes=len(data)) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
         if not len(members) == len(archive.infolist()) <= MOST_ARRAYS:
-            raise ValueError(f"expected at most {MOST_ARRAYS} arrays, each of a name of its own")
+            raise ValueError(
+                f"expected at most {MOST_ARRAYS} arrays with different names, found {len(archive.infolist())} "
+                f"entries, {len(members)} of different names"
+            )
         wanted = {name: member for name, member in members.items() if name in names}
         if any(member.file_size > DEFLATE_RATIO * member.compress_size for member in wanted.values()):
-            raise ValueError("expected sizes that deflate can have")
+            raise ValueError(
+                f"expected arrays of at most {DEFLATE_RATIO} times their compressed size, which is all that "
+                "deflate can do, found a larger one"
+            )
         size = sum(member.file_size for member in wanted.values())
         if size > most_bytes:
             raise TooLargeError(f"{format_bytes(size)} of arrays, of which at most {format_bytes(most_bytes)} are read")
@@ -71,7 +77,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) ->
     numpy's own reader allocates what the header states before it checks that the data exists.
     """
     if member.compress_type not in ZIP_METHODS:
-        raise ValueError(f"{name}: expected an array stored or deflated")
+        raise ValueError(f"{name}: expected an array stored or deflated, found zip method {member.compress_type}")
     with archive.open(member) as file:
         begin = file.read(len(_MAGIC) + 2)
         length = int.from_bytes(begin[len(_MAGIC) :], "little")
@@ -84,18 +90,20 @@ def _read_array(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) ->
         shape = tuple(int(word) for word in header[3].split(b",") if word.strip())
         size = member.file_size - len(begin) - length
         if math.prod(shape) * dtype.itemsize != size:
-            raise ValueError(f"{name}: expected {size} bytes, found an array of {dtype} {shape}")
+            raise ValueError(
+                f"{name}: expected an array of {size} bytes, as the zip directory states, found {dtype} {shape}"
+            )
         content = bytearray(size)
         for position in range(0, size, LONGEST_READ):
             part = file.read(LONGEST_READ)
             if len(part) != min(LONGEST_READ, size - position):
-                raise EOFError(f"{name}: expected {size} bytes, found less")
+                raise EOFError(f"{name}: expected an array of {size} bytes, found the end of the file before")
             content[position : position + len(part)] = part
     return np.ndarray(shape, dtype, content, order="F" if header[2] == b"True" else "C")
 
 
 def unpacked_bytes(arrays: Arrays) -> int:
-    """The total size of saved arrays, as :func:`read_arrays` counts it."""
+    """Compute the total size of saved arrays in bytes, as :func:`read_arrays` counts it."""
     return sum(array.nbytes + _HEADER_BYTES for array in arrays.values())
 
 
@@ -110,5 +118,5 @@ def column(arrays: Arrays, name: str, kind: str, *, width: int = 0) -> npt.NDArr
     fits = array.ndim == (2 if width else 1) and (not width or array.shape[1] == width)
     if array.dtype.kind != kind or not fits:
         shape = f"[N, {width}]" if width else "[N]"
-        raise ValueError(f"{name}: expected an array {shape} of kind {kind!r}, found {array.dtype} {array.shape}")
+        raise ValueError(f"{name}: expected an array {shape} of dtype kind {kind!r}, found {array.dtype} {array.shape}")
     return array

@@ -46,8 +46,8 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
     """Copy the folder of a build without mlgokit's own files and without folders that CMake or Meson configured.
 
     Args:
-        folder: to copy; file times are kept.
-        target: the copy; must not exist.
+        folder: the folder to copy; file times are kept.
+        target: path of the copy, which must not exist.
         without: a folder below it that is left out.
 
     Returns:
@@ -59,14 +59,15 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
     """
     configured: list[Path] = []
 
-    def left_out(place: str, names: list[str]) -> set[str]:
-        ours, found = _left_out(Path(place), names, without)
+    def select_ignored(place: str, names: list[str]) -> set[str]:
+        """Select the names in a folder that are not copied, and note which of them were configured."""
+        ours, found = _select_left_out(Path(place), names, without)
         configured.extend(Path(place, name).relative_to(folder) for name in sorted(found))
         return found | ours
 
     with writing(target):
         try:
-            shutil.copytree(folder, target, symlinks=True, ignore=left_out)
+            shutil.copytree(folder, target, symlinks=True, ignore=select_ignored)
         except shutil.Error as error:
             raise UsageError(
                 f"{folder}: expected a folder that can be copied, found: {error.args[0][0][2]}; "
@@ -80,7 +81,8 @@ def is_copy(folder: Path, copy: Path, *, without: Path | None = None) -> bool:
     compared = filecmp.dircmp(folder, copy, ignore=[], hide=[])
 
     def is_same(place: Path, one: filecmp.dircmp[str]) -> bool:
-        ours, configured = _left_out(place, one.left_only, without)
+        """Whether a folder and the folders below it equal their copies, apart from what is not copied."""
+        ours, configured = _select_left_out(place, one.left_only, without)
         return not (one.right_only or one.diff_files or set(one.left_only) - ours - configured) and all(
             is_same(place / name, below) for name, below in one.subdirs.items()
         )
@@ -88,7 +90,7 @@ def is_copy(folder: Path, copy: Path, *, without: Path | None = None) -> bool:
     return copy.is_dir() and is_same(folder, compared)
 
 
-def _left_out(place: Path, names: Iterable[str], without: Path | None) -> tuple[set[str], set[str]]:
+def _select_left_out(place: Path, names: Iterable[str], without: Path | None) -> tuple[set[str], set[str]]:
     """Select from names in a folder mlgokit's own files and ``without``, and folders that CMake or Meson configured."""
     kept_out = None if without is None else without.resolve()
     ours = {
@@ -127,7 +129,7 @@ def objects_below(tree: Path, *, without: Path | None = None) -> ObjectStates:
         tree: the folder of the build.
         without: a folder that is not looked into.
     """
-    return {path: file_state(path) for path in _objects(tree, without)}
+    return {path: file_state(path) for path in _find_objects(tree, without)}
 
 
 def find_unseen_objects(
@@ -147,12 +149,12 @@ def find_unseen_objects(
     made = {content for call in build.calls for content in call.contents if content is not None}
     sizes = {size for size, _ in made}
     found: list[UnseenObject] = []
-    for path in _objects(tree, without):
+    for path in _find_objects(tree, without):
         state = file_state(path)
         if path in seen or is_check(path, tree) or (state[1] in sizes and content_of(path) in made):
             continue
         try:
-            compiler = _compiler(path)
+            compiler = _read_compiler(path)
         except (OSError, InputError):
             continue
         if compiler:
@@ -160,7 +162,7 @@ def find_unseen_objects(
     return sorted(found, key=lambda one: one.path)
 
 
-def _objects(tree: Path, without: Path | None) -> Iterator[Path]:
+def _find_objects(tree: Path, without: Path | None) -> Iterator[Path]:
     return (path for path in files_below(tree, without=without) if path.name.endswith(_OBJECTS))
 
 
@@ -174,7 +176,7 @@ def files_below(tree: Path, *, without: Path | None = None) -> Iterator[Path]:
         yield from (Path(folder, name) for name in names)
 
 
-def _compiler(path: Path) -> str:
+def _read_compiler(path: Path) -> str:
     """Read the compiler's name from an object; empty for assembly and for other files."""
     with path.open("rb") as file:
         if file.read(4) in BITCODE:

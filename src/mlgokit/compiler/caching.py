@@ -157,7 +157,7 @@ class CachingCompiler:
         self.compiler.close()
 
     def _key(self, module: Module, request: CompileRequest) -> dict[str, object] | None:
-        """The fields of the cache key; ``None`` if not all inputs are known, so that nothing is cached."""
+        """Make the fields of the cache key; ``None`` if not all inputs are known, so that nothing is cached."""
         if not _is_cached(request) or request.lto or has_hidden_inputs(module.command_line):
             return None
         key: dict[str, object] = {"version": KEY_VERSION, "compiler": self.loaded.facts, "regalloc": request.regalloc}
@@ -170,7 +170,7 @@ class CachingCompiler:
             key |= {"plugin": None if plugin is None else digest_cached(plugin), "problem": problem}
             key |= {"policy": policy if policy.startswith(":") else digest_cached(Path(policy))}
         except OSError:
-            # The compiler will say what is missing.
+            # A file is missing; the compiler will report which.
             return None
         if use.decides_at_any_level(module):
             key["any_level"] = True

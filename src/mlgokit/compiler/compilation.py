@@ -98,7 +98,7 @@ class InlineDecisions:
         return dict(zip(self.sites.tolist(), self.inlined.tolist(), strict=True))
 
     def values_at(self, positions: Ints) -> Ints:
-        """The features [P, F] of the decisions at ``positions`` [P], which must be among :attr:`rows`."""
+        """Look up the features [P, F] of the decisions at ``positions`` [P], which must be among :attr:`rows`."""
         return self.values[np.searchsorted(self.rows, positions)]
 
 
@@ -135,6 +135,7 @@ def decode_decisions(
     count = log.observation_count
 
     def column(name: str) -> Ints | None:
+        """Return a column of the log; ``None`` if the log lacks it."""
         return columns[name].reshape(count).astype(np.int64) if name in columns else None
 
     inlined = columns["inlining_decision"].reshape(count) != 0
@@ -229,7 +230,8 @@ class Compilation:
         """
         if self.sizes is None:
             raise UsageError(
-                f"sizes: expected a compilation with an object, found one where {self.status.value}; leave it out"
+                f"sizes: expected a compilation with an object, found one where {self.status.value}; leave this "
+                "compilation out"
             )
         return self.sizes
 

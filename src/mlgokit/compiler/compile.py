@@ -69,7 +69,7 @@ def command(
     extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
     extra += [] if record is None else record_options(record)
     options = module.command_line
-    # A compiler takes an absolute path for nothing else.
+    # No compiler takes an absolute path for an option.
     bitcode, output = module.bitcode.absolute(), output if output == Path("-") else output.absolute()
     if module.thinlto_index is not None:
         options = spell_options(option for option in parse_options(options) if option.name != THINLTO_INDEX)
@@ -186,7 +186,7 @@ class ClangCompiler:
             self.residents.close()
 
     def _content_to_reuse(self, module: Module, request: CompileRequest) -> str:
-        """Digest under which results are reused; empty if the request allows no reuse."""
+        """Compute the digest under which results are reused; empty if the request allows no reuse."""
         use = request.use
         if not request.reuse or use is None or (self.known is self.residents is self.decided is None):
             return ""
@@ -194,26 +194,26 @@ class ClangCompiler:
         try:
             return digest_value([module_facts(module), None if plugin is None else digest_cached(plugin)])
         except OSError:
-            # The compiler will say what is missing.
+            # A file is missing; the compiler will report which.
             return ""
 
 
 def _reuse_name(known: Known) -> str:
-    """A name for the kind of reuse that most likely took part in a compilation, for an error."""
+    """Name the kind of reuse that most likely took part in a compilation, for an error."""
     if known.objects is not None and known.objects.sizes:
         return "known decisions"
     return "known functions" if known.codes else "a resident compiler"
 
 
 def _draw_name(module: Module, use: PluginUse) -> str:
-    """A key of a compilation, by which :meth:`Recheck.draws` decides whether to repeat it."""
+    """Make a key of a compilation, by which :meth:`Recheck.draws` decides whether to repeat it."""
     return f"{module.name} {hashlib.sha256(use.decisions).hexdigest()} {use.seed}"
 
 
 def compiler_environment() -> dict[str, str]:
     """Make the compilers' environment: without variables that change clang's output, except for the loader's."""
     kept = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
-    return with_large_pages({**kept, "LLVM_DISABLE_SYMBOLIZATION": "1"})
+    return request_large_pages({**kept, "LLVM_DISABLE_SYMBOLIZATION": "1"})
 
 
 def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
@@ -226,7 +226,9 @@ def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
         return None
     plugin = use.plugin or own
     if plugin is None:
-        raise UsageError("compile: expected a plugin for what is asked of it, found none; build it, or name one")
+        raise UsageError(
+            "compile: expected a plugin for a request with policies, tables or logs, found none; build it, or name one"
+        )
     # Without a folder, clang would look for it where the system's libraries are.
     return plugin.absolute()
 
@@ -251,12 +253,12 @@ def _line_composer(
 
 
 def _plugin_settings(compiler: ClangCompiler, module: Module, use: PluginUse | None, folder: Path) -> dict[str, str]:
-    """The plugin's environment variables for a compilation; their files go to ``folder``."""
+    """Make the plugin's environment variables for a compilation, and write the files that they name to ``folder``."""
     if use is None:
         return {}
     kept = {"MLGOKIT_KEEP_HOT": repr(compiler.keep_hot)} if compiler.keep_hot and use.plugin is None else {}
     if use.policies and (module.thinlto_index or module.link_folder):
-        # A policy inside a plugin leaves these to LLVM; one that is named is to be learned from, or searched with.
+        # By itself a plugin leaves modules of link-time optimization to LLVM; learning and searches need decisions.
         kept["MLGOKIT_LTO"] = "1"
     if use.decides_at_any_level(module):
         kept["MLGOKIT_ANY_LEVEL"] = "1"
@@ -272,7 +274,7 @@ def _compile(
 ) -> Compilation:
     """Compile once, in a temporary folder, in a resident compiler if there is one; make the record."""
     use, box = request.use, compiler.sandbox
-    # What a sandbox held may end a moment after it was killed; then the rest goes with the sandbox's own folder.
+    # Processes in a sandbox may end a moment after it was killed; what they leave is deleted with its own folder.
     with tempfile.TemporaryDirectory(
         prefix="mlgokit-", dir=None if box is None else box.scratch, ignore_cleanup_errors=box is not None
     ) as scratch:
@@ -285,7 +287,7 @@ def _compile(
         environment["TMPDIR"] = scratch
         settings = _plugin_settings(compiler, module, use, folder)
         if box is not None:
-            environment = with_large_pages(inside_environment(environment))
+            environment = request_large_pages(inside_environment(environment))
             settings = box.settings(settings, folder)
         settings |= known.settings(folder)
         plugin = plugin_of(compiler.plugin, use)
@@ -299,17 +301,18 @@ def _compile(
         only_object = record is None and (use is None or not use.logs)
         named = [path for path in (module.bitcode, module.thinlto_index, plugin) if path is not None]
 
-        def inside(limits: Limits, writable: Path) -> tuple[str, ...]:
+        def sandbox_words(limits: Limits, writable: Path) -> tuple[str, ...]:
+            """Make the words that start the compiler in the sandbox; empty without one."""
             program = compiler.toolchain.clang
             return () if box is None else box(limits, program=program, writable=writable, readable=named)
 
         done = None
-        # A linker that stays writes its object alone, where a kept one has its image beside it; ThinLTO has threads.
+        # A resident linker writes no image, which a kept object has beside it, and a fork has no threads for ThinLTO.
         is_alone = is_back_end(module) or (module.link_folder is not None and request.keep_object is not None)
         may_stay = content and record is None and module.thinlto_index is None and not is_alone
         if compiler.residents is not None and may_stay:
             argv = words(output=Path("-"))
-            # A resident has its limits and its sandbox for all that is asked of it later, logs too.
+            # A resident keeps its limits and its sandbox for all later requests, which may write logs.
             limits = compiler.limits.of(module.name, only_object=False)
             done = compiler.residents.run(
                 argv,
@@ -319,7 +322,7 @@ def _compile(
                 output=output,
                 timeout_seconds=timeout_seconds,
                 limits=limits,
-                inside=inside(limits, folder if box is None else box.scratch),
+                inside=sandbox_words(limits, folder if box is None else box.scratch),
                 folder=None if box is None else folder,
                 cwd=module.link_folder,
             )
@@ -334,7 +337,7 @@ def _compile(
                 env=environment | settings,
                 cwd=module.link_folder,
                 limits=limits,
-                inside=inside(limits, folder),
+                inside=sandbox_words(limits, folder),
             )
         take_object(module, output)
         failed = describe_failure(done, output, timeout_seconds)
@@ -361,7 +364,7 @@ def _is_plain(use: PluginUse | None) -> bool:
     return use is None or (not use.explores and use.trials is None and set(use.policies.values()) <= {HEURISTIC})
 
 
-def with_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
+def request_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
     """Ask for large pages in the environment of a compiler, unless it sets the page size itself.
 
     Each trial, and each compilation by a resident compiler, is a fork, for which Linux copies a table of all its pages
@@ -370,9 +373,9 @@ def with_large_pages(environment: Mapping[str, str]) -> dict[str, str]:
     kernel has none, or the allocator is another, nothing changes.
 
     Example:
-        >>> with_large_pages({"LANG": "C", "MALLOC_CONF": "narenas:1"})
+        >>> request_large_pages({"LANG": "C", "MALLOC_CONF": "narenas:1"})
         {'LANG': 'C', 'MALLOC_CONF': 'narenas:1,thp:always', 'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
-        >>> with_large_pages({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0", "MALLOC_CONF": "thp:never"})
+        >>> request_large_pages({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0", "MALLOC_CONF": "thp:never"})
         {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=0', 'MALLOC_CONF': 'thp:never'}
     """
     variables = dict(environment)

@@ -14,7 +14,7 @@ _SIGNS_OF_LIBCXX = (b"libc++.so", b"NSt3__1")
 
 
 def cxx_library_of(program: Path) -> str:
-    """:data:`LIBCXX` or :data:`LIBSTDCXX`; the latter for what is no ELF file, such as a script."""
+    """Find the C++ library of a program: :data:`LIBCXX`, or :data:`LIBSTDCXX`, also for scripts and the like."""
     try:
         status = program.stat()
     except OSError:
@@ -23,7 +23,7 @@ def cxx_library_of(program: Path) -> str:
 
 
 def cxx_library_options(library: str) -> tuple[str, ...]:
-    """The options with which clang compiles and links with a C++ library; without one it takes the system's.
+    """Make the options with which clang compiles and links with a C++ library; empty for the system's own.
 
     Example:
         >>> cxx_library_options(LIBCXX), cxx_library_options(LIBSTDCXX)

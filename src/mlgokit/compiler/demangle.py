@@ -30,7 +30,7 @@ def readable_names(symbols: Iterable[str], demangler: Path | None) -> dict[str, 
 
     Without a demangler, or if it fails, the result is empty: names are only shown, and never used as keys.
     """
-    # A line feed in a stranger's symbol would move all names behind it to others.
+    # Names are matched by line: a line feed in a stranger's symbol would give all later ones the wrong name.
     asked = sorted({symbol for symbol in symbols if _MANGLED.fullmatch(symbol)})
     if demangler is None or not asked:
         return {}

@@ -78,13 +78,13 @@ class ModuleDescription:
     wall_seconds: float = 0.0
 
     def column(self, name: str) -> npt.NDArray[np.int64]:
-        """One column [F]; zeros if there is none, as in a module without functions."""
+        """Return one column [F]; zeros if there is none, as in a module without functions."""
         if name not in self.columns:
             return np.zeros(len(self.names), np.int64)
         return self.values[:, self.columns.index(name)]
 
     def total(self, name: str) -> int:
-        """The sum of a column over the functions."""
+        """Sum a column over the functions."""
         return int(self.column(name).sum())
 
 

@@ -40,8 +40,8 @@ class DevelopmentCompiler:
         """Refuse a sandbox."""
         if self.clang.sandbox is not None:
             raise UsageError(
-                "development mode: expected a corpus that was made here, found one that is compiled in a sandbox, "
-                "where no model can be read; extract it here"
+                "development mode: expected a corpus that was made on this machine, found one that is compiled in "
+                "a sandbox, where clang cannot read a model; extract the corpus here"
             )
 
     @property
@@ -82,8 +82,8 @@ class DevelopmentCompiler:
             return self.clang.compile(module, request)
         if request.regalloc or request.flips is not None or request.lto or use.explores or use.trials is not None:
             raise UsageError(
-                f"{module.name}: expected policies and logs alone, found more; only the plugin explores, tries and "
-                "measures register allocation"
+                f"{module.name}: expected a request for policies and logs alone, found one for more; use the "
+                "plugin, as LLVM's development mode cannot explore, try, or measure register allocation"
             )
         asked = {name: use.policies.get(name, HEURISTIC) for name in (*use.policies, *use.logs)}
         with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
@@ -91,7 +91,7 @@ class DevelopmentCompiler:
             output = folder / "module.o" if request.keep_object is None else request.keep_object
             words = command(self.toolchain, module, output, None)
             for name, policy in asked.items():
-                words = words.with_words(development_options(PROBLEMS[name], folder / f"{name}.log", policy))
+                words = words.append_words(development_options(PROBLEMS[name], folder / f"{name}.log", policy))
             done = process.run(
                 words,
                 timeout_seconds=self.clang.limits.deadline(module.name, self.clang.timeout_seconds),
@@ -107,7 +107,7 @@ class DevelopmentCompiler:
 
 
 def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
-    """Options that let LLVM log a problem's decisions, by its heuristic or by the model in a folder.
+    """Make the options that let LLVM log a problem's decisions, by its heuristic or by the model in a folder.
 
     Raises:
         UsageError: LLVM has no advisor for the problem, or the policy is no folder with a model.
@@ -117,7 +117,10 @@ def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
         ['-mllvm', '-regalloc-enable-advisor=development', '-mllvm', '-regalloc-training-log=/l']
     """
     if not problem.has_llvm_advisor:
-        raise UsageError(f"{problem.name}: expected a problem of LLVM's own, found one that only the plugin has")
+        raise UsageError(
+            f"{problem.name}: expected a problem for which LLVM has an advisor, found one that only the plugin "
+            "has; leave --development out"
+        )
     options = [problem.channel_options[0].replace("=release", "=development"), f"{problem.log_option}={log}"]
     if policy != HEURISTIC:
         model = Path(policy)

@@ -92,7 +92,7 @@ def is_native(target: str | None) -> bool:
 
 
 def split_response(text: str) -> list[str]:
-    r"""The words in a response file: as LLVM's ``TokenizeGNUCommandLine``, and not as a shell, would split them.
+    r"""Split the words in a response file as LLVM's ``TokenizeGNUCommandLine`` does, and not as a shell would.
 
     A backslash stands for the character after it, inside of both kinds of quotation too.
 
@@ -110,7 +110,8 @@ def split_response(text: str) -> list[str]:
     piece = re.compile(r"""\\(.)|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
     escaped = re.compile(r"\\(.)", re.DOTALL)
 
-    def plain(piece: re.Match[str]) -> str:
+    def unquote(piece: re.Match[str]) -> str:
+        """Remove the quotes or the backslash of a part of a word."""
         return piece[1] or escaped.sub(r"\1", piece[2] or piece[3] or "")
 
     words: list[str] = []
@@ -121,8 +122,8 @@ def split_response(text: str) -> list[str]:
             continue
         found = word.match(text, position)
         if found is None or (found.end() < len(text) and text[found.end()] in "\"'"):
-            raise ValueError(f"expected quotations that end, found {text[position : position + 40]!r}")
-        words.append(piece.sub(plain, found[0]))
+            raise ValueError(f"expected every quotation mark to be closed, found {text[position : position + 40]!r}")
+        words.append(piece.sub(unquote, found[0]))
         position = found.end()
     return words
 
@@ -140,7 +141,9 @@ def expand_response_words(words: list[str], folder: str, depth: int = 0) -> list
             found.append(word)
             continue
         if not os.path.isfile(path):
-            raise ValueError(f"{word}: expected a response file that can be read twice, found none")
+            raise ValueError(
+                f"{word}: expected a response file that is a regular file, so that it can be read twice, found none"
+            )
         if depth >= _DEPTH:
             raise ValueError(f"{word}: expected response files nested at most {_DEPTH} deep, found more")
         try:
@@ -162,7 +165,7 @@ def read_call(words: list[str], *, is_cxx: bool = False) -> dict[str, Any]:
         words: words of the call, without the driver.
         is_cxx: whether the driver compiles every source as C++.
     """
-    inputs, sources, output = _files(words)
+    inputs, sources, output = _find_files(words)
     compiles = any(word in {"-c", "-S", "--compile", "--assemble"} for word in words)
     asks = any(word in _ASKS or word.startswith(_ASK_PREFIXES) for word in words)
     if asks or not inputs or (compiles and not sources):
@@ -213,7 +216,7 @@ def _is_input(word: str) -> bool:
 
 
 def _output(unit: list[str]) -> str | None:
-    """The output that an option names, if it names one."""
+    """Find the output that an option names, if it names one."""
     word = unit[0]
     if word in {"-o", "--output"}:
         return unit[-1]
@@ -222,8 +225,8 @@ def _output(unit: list[str]) -> str | None:
     return word[2:] if word.startswith("-o") and not word.startswith("-obj") else None
 
 
-def _files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
-    """Inputs, sources with their languages by ``-x`` or suffix, and the output if it is named."""
+def _find_files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
+    """Find the inputs, the sources with their languages by ``-x``, and the output by ``-o``; empty without these."""
     inputs: list[str] = []
     sources: dict[str, str] = {}
     output, language = "", ""
@@ -242,18 +245,18 @@ def _files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
 
 
 def _language(source: str, *, is_cxx: bool) -> str:
-    """The language of a source by its suffix, for a driver that compiles C as C++ or not."""
+    """Find the language of a source by its suffix, for a driver that compiles C as C++ or not."""
     language = _LANGUAGE_OF_SUFFIX.get(_split(source)[1], "c++")
     return "c++" if is_cxx and language == "c" else language
 
 
 def _split(path: str) -> tuple[str, str]:
-    """The name of a file without its suffix, and the suffix."""
+    """Split the name of a file into what is before its suffix, and the suffix."""
     return os.path.splitext(os.path.basename(path))
 
 
 def preprocessor_words(words: list[str], source: str) -> list[str]:
-    """The words of a call that preprocessing ``source`` needs: no outputs, no linker options and no other input.
+    """Select the words of a call that preprocessing ``source`` needs: no outputs, linker options and other inputs.
 
     To preprocess, add ``-E``. If ``source`` is not an input of the call, as ``""`` is not, no input is left.
     """
@@ -267,8 +270,8 @@ def preprocessor_words(words: list[str], source: str) -> list[str]:
     return found
 
 
-def lto_link(words: list[str], inputs: list[str], *, linker: str = "") -> str:
-    """The linker that does link-time optimization in a link: ``lld``, ``other``, or empty without ``-flto``.
+def find_lto_linker(words: list[str], inputs: list[str], *, linker: str = "") -> str:
+    """Find the linker that does link-time optimization in a link: ``lld``, ``other``, or empty without ``-flto``.
 
     Args:
         words: words of the link.
@@ -284,7 +287,7 @@ def lto_link(words: list[str], inputs: list[str], *, linker: str = "") -> str:
 
 
 def separate_cache(words: list[str], key: str) -> str:
-    """Replace the ThinLTO cache of a link by one for ``key``; empty if the link names no cache.
+    """Make the option that replaces the ThinLTO cache of a link by one for ``key``; empty if the link names no cache.
 
     lld's cache key ignores plugins: it would reuse objects that were compiled without the plugin, and the other way
     round.

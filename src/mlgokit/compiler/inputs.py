@@ -43,7 +43,7 @@ def has_hidden_inputs(command_line: tuple[str, ...]) -> bool:
 
 
 def module_facts(module: Module) -> dict[str, object]:
-    """Everything of a module that affects its compilation, by content; its name does not.
+    """Collect everything of a module that affects its compilation, by content; its name does not.
 
     Raises:
         OSError: one of its files cannot be read.
@@ -59,12 +59,12 @@ def module_facts(module: Module) -> dict[str, object]:
 
 @functools.lru_cache(maxsize=256)
 def _candidates(command_line: tuple[str, ...]) -> tuple[str, ...]:
-    """Parts of words that may be paths. Cached, because most modules of a project have the same command line."""
+    """List the parts of words that may be paths. Cached, as most modules of a project have the same command line."""
     return tuple(dict.fromkeys(part for word in command_line for part in _parts(word)))
 
 
 def _parts(word: str) -> set[str]:
-    """All parts of a word that may be a path, between the delimiters that options use."""
+    """List all parts of a word that may be a path, between the delimiters that options use."""
     begins = {0, *(index + 1 for index, letter in enumerate(word) if letter in _BEGINS)}
     begins |= {index for index in (word.find("/"), word.find("./"), word.find("../")) if index >= 0}
     ends = {len(word), *(index for index, letter in enumerate(word) if letter in _ENDS)}

@@ -170,7 +170,7 @@ class ModuleLimits:
         self.note(module, memory_bytes=costs.memory_bytes, object_bytes=costs.object_bytes, seconds=costs.seconds)
 
     def costs_of(self, module: str) -> PlainCosts | None:
-        """The costs of a module's plain compilation, if it was measured."""
+        """Return the costs of a module's plain compilation; ``None`` if they were not measured."""
         return self._plain.get(module)
 
     def expected_memory(self, module: str, *, bitcode_bytes: int) -> int:
@@ -181,7 +181,7 @@ class ModuleLimits:
         return int(MEMORY_MARGIN * plain.memory_bytes)
 
     def of(self, module: str, *, only_object: bool) -> Limits:
-        """The limits of one compilation.
+        """Compute the limits of one compilation.
 
         Args:
             module: name of the module, as for :meth:`note`.
@@ -199,7 +199,7 @@ class ModuleLimits:
         )
 
     def deadline(self, module: str, most_seconds: float, *, bitcode_bytes: int = 0) -> float:
-        """The seconds that one compilation may take, at most ``most_seconds``, or as much more as its bitcode is large.
+        """Compute the seconds that one compilation may take, at most ``most_seconds``, or more if its bitcode is large.
 
         Example:
             >>> limits = ModuleLimits(seconds=True)
@@ -215,7 +215,7 @@ class ModuleLimits:
 
 
 def link_limits(objects_bytes: int) -> Limits:
-    """Limits of a link, by the size of its inputs."""
+    """Compute the limits of a link from the size of its inputs, far above what linkers need."""
     return Limits(
         file_bytes=min(_TOOL_FILE_BYTES, (256 << 20) + 4 * objects_bytes),
         memory_bytes=min(_TOOL_MEMORY_BYTES, 4 * GIB + 32 * objects_bytes),

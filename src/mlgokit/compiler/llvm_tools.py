@@ -27,7 +27,7 @@ def find_llvm_tool(name: str) -> Path:
 
 
 def run_llvm_tool(name: str, *arguments: str | Path, where: str, seconds: float = _SECONDS) -> str:
-    """What a program of LLVM prints of a file, which ``where`` names in messages.
+    """Run a program of LLVM on a file, which ``where`` names in messages, and return what it prints.
 
     Raises:
         ToolError: there is no such program, or it does not end in time.
@@ -36,8 +36,11 @@ def run_llvm_tool(name: str, *arguments: str | Path, where: str, seconds: float 
     program = find_llvm_tool(name)
     done = process.run([program, *arguments], timeout_seconds=seconds)
     if done.timed_out:
-        raise ToolError(f"{where}: expected {program.name} to read it within {seconds:.0f} s, it did not; try a part")
+        raise ToolError(
+            f"{where}: expected {program.name} to read it within {seconds:.0f} s, found that it took longer; give "
+            "a smaller file"
+        )
     if done.returncode:
         last = next(iter(reversed(done.stderr.strip().splitlines())), "no message")
-        raise InputError(f"{where}: expected a file that {program.name} can read, found: {last}; make it again")
+        raise InputError(f"{where}: expected a file that {program.name} can read, found: {last}; build this file again")
     return done.stdout.decode("utf-8", "backslashreplace")

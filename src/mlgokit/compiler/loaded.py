@@ -95,15 +95,15 @@ def inspect_compiler(clang: Path, *, version: str, target: str, environment: Map
         digest = _digest(path)
         if not digest:
             raise ToolError(
-                f"{clang}: expected to read what it loads, found that {path} cannot be read; "
-                "if the compiler is being replaced, run the same command again when that is done"
+                f"{clang}: expected readable libraries, as it loads them, found that {path} cannot be read; if the "
+                "compiler is being replaced, run the same command again when that is done"
             )
         files.append(LoadedFile(path=path, sha256=digest, stamp=stamp_of(path)))
     return Loaded(version=version, target=target, files=tuple(files))
 
 
 def _digest(path: Path) -> str:
-    """Digest of a file; empty if it cannot be read."""
+    """Digest a file; empty if it cannot be read."""
     try:
         return digest_cached(path)
     except OSError:
@@ -118,7 +118,7 @@ def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
         os.fdopen(writing, "wb", buffering=0) as pipe,
         tempfile.TemporaryFile() as err,
     ):
-        # What was written is gone from the pipe when the compiler reads: then all is loaded, and it waits for the rest.
+        # Once the pipe is empty, the compiler has read the line: it has loaded everything, and waits for more.
         pipe.write(b"\n")
         argv = Cc1Line(clang, own=("-fsyntax-only", "-x", "c", "-"))
         child = process.start(argv, stdin=source, stderr=err, env=environment)
@@ -129,8 +129,8 @@ def _mapped_files(clang: Path, environment: Mapping[str, str]) -> set[str]:
                     if child.poll() is not None or time.monotonic() > deadline:
                         message = (process.read_tail(err).strip().splitlines() or ["no message"])[-1]
                         raise ToolError(
-                            f"{clang}: expected a clang that reads a source from its standard input, found {message}; "
-                            "give another path"
+                            f"{clang}: expected a clang that reads a source from its standard input, found "
+                            f"{message}; give the path of another clang"
                         )
                     time.sleep(_PAUSE_SECONDS)
                 return {path for pid in _processes_in(child.pid) for path in _mapped_executables(pid)}

@@ -67,7 +67,7 @@ class Merged:
 
 
 def image_beside(object_path: Path) -> Path:
-    """The path of the image beside a kept object."""
+    """Make the path of the image beside a kept object."""
     return object_path.with_suffix(".image")
 
 
@@ -101,23 +101,24 @@ def folds_code(module: Module) -> bool:
 
 
 def image_of(module: Module) -> Image:
-    """The kind of image that a link writes: ``program``, ``library``, or empty if dynamic calls are not attributed."""
+    """Find the kind of image that a link writes: ``program``, ``library``, or empty for a static program or no link."""
     words = module.command_line
     if module.link_folder is None or is_back_end(module):
         return ""
     if "-shared" in words or "--shared" in words:
+        # With -Bsymbolic a library binds its own symbols, as a program does.
         return "program" if any(word.lstrip("-").startswith("Bsymbolic") for word in words) else "library"
     return "program" if any(word.lstrip("-").startswith("dynamic-linker") for word in words) else ""
 
 
 def take_object(module: Module, output: Path) -> None:
-    """Move the object to its path; lld numbers ThinLTO objects, and writes one for the index beside them."""
+    """Move a back end's object to ``output``, where lld writes one without its code; lld appends a 1 to its name."""
     numbered = output.with_name(f"{output.name}1")
     if is_back_end(module) and numbered.exists():
         numbered.replace(output)
 
 
-def back_end(call: LinkerCall, identifier: str) -> tuple[str, ...]:
+def compose_back_end(call: LinkerCall, identifier: str) -> tuple[str, ...]:
     """Compose the command line of a ThinLTO back end.
 
     Args:
@@ -127,7 +128,7 @@ def back_end(call: LinkerCall, identifier: str) -> tuple[str, ...]:
     return (*call.words, f"{_BACK_END}{identifier}")
 
 
-def linker_call(
+def find_linker_call(
     words: Sequence[str],
     folder: Path,
     *,
@@ -186,13 +187,13 @@ def linker_call(
         )
     if split := [word for word in call if _SPLIT.match(word)]:
         raise UsageError(
-            f"{option}: expected one partition of code generation, found {split[0]}, with which each function's "
-            "code depends on how many there are; link without it"
+            f"{option}: expected a link that generates code in one partition, found {split[0]}, by which a "
+            "function's code depends on the number of partitions; link without it"
         )
-    return _without_outputs(call, folder)
+    return _drop_outputs(call, folder)
 
 
-def merge(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
+def merge_bitcode(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
     """Run the link once, and keep the bitcode that enters link-time optimization.
 
     Args:
@@ -215,7 +216,7 @@ def merge(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
     return Merged(bitcode=whole if whole.is_file() else None, image=image)
 
 
-def _without_outputs(call: Sequence[str], folder: Path) -> LinkerCall:
+def _drop_outputs(call: Sequence[str], folder: Path) -> LinkerCall:
     """Drop the words that name outputs from a call of the linker."""
     kept: list[str] = []
     left_out: list[str] = []

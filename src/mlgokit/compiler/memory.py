@@ -33,7 +33,7 @@ _WAITS, _RUNS = "waits", "runs"
 
 
 def host_folder() -> Path:
-    """The folder where this user's processes register the memory that they use; on a tmpfs, if there is one."""
+    """Return the folder where this user's processes register the memory that they use; on a tmpfs, if there is one."""
     memory = Path("/dev/shm")  # noqa: S108  (others may write there, but not into our folder: that is checked)
     parent = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
     return parent / f"mlgokit-{os.getuid()}"
@@ -53,7 +53,11 @@ class HostMemory:
 
     @contextlib.contextmanager
     def acquire(self, wanted: int) -> Generator[None]:
-        """Within the block, hold so many bytes; waits until they are free, or the run is interrupted."""
+        """Within the block, reserve ``wanted`` bytes of the machine's memory, after waiting until they are free.
+
+        The block runs without a reservation if the run is interrupted, after :data:`LONGEST_SECONDS`, or if the folder
+        cannot be used.
+        """
         stopped = threading.Event()
         with contextlib.ExitStack() as entry:
             has_turn = False
@@ -97,9 +101,9 @@ class HostMemory:
         return True
 
     def _entries(self) -> list[tuple[int, str, int, str]]:
-        """Number, file name, bytes and state of each entry: first who runs, then who waits, in order.
+        """List number, file name, bytes and state of each request: the running ones, then the waiting ones in order.
 
-        Entries of dead processes are deleted.
+        Requests of dead processes are deleted.
         """
         entries: list[tuple[int, str, int, str]] = []
         for path in self.folder.iterdir():
@@ -126,11 +130,11 @@ class HostMemory:
 
     @contextlib.contextmanager
     def _lock_list(self) -> Generator[None]:
-        """Lock the list of entries."""
+        """Within the block, lock the list of requests."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         about = self.folder.lstat()
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-            raise PermissionError(f"{self.folder} belongs to another user")
+            raise PermissionError(f"{self.folder} belongs to another user, or is not a folder")
         descriptor = os.open(self.folder / _LIST, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             deadline = time.monotonic() + _LIST_SECONDS
@@ -164,7 +168,7 @@ class MemoryGate:
 
     @contextlib.contextmanager
     def acquire(self, wanted: int) -> Generator[None]:
-        """Within the block, hold so many bytes; waits until they are free.
+        """Within the block, reserve ``wanted`` bytes for a compiler, after waiting until they are free.
 
         The deadlines of the compilers before it bound the wait.
         """

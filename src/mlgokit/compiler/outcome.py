@@ -108,7 +108,7 @@ def read_outputs(
                 ended, tried=tuple(read_trial_results(folder / "tried", weights=use.trials.weights))
             )
         if use is not None and use.list_changes and (folder / "changed").exists():
-            ended = dataclasses.replace(ended, changes=known.with_executed(read_changes(folder / "changed"), folder))
+            ended = dataclasses.replace(ended, changes=known.add_executed(read_changes(folder / "changed"), folder))
     except (TraceError, InputError) as error:
         return dataclasses.replace(ended, status=CompileStatus.BAD_TRACE, reason=str(error))
     try:

@@ -14,7 +14,7 @@ import platformdirs
 
 from mlgokit.compiler import process
 from mlgokit.compiler.cxx_library import cxx_library_options
-from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.prebuilt import COMPILE_OPTIONS, DIALECT, Prebuilt, find_prebuilt, plugin_sources, plugin_units
 from mlgokit.compiler.toolchain import ADVISED_MAJOR, SUPPORTED_MAJORS, Toolchain, known_majors
 from mlgokit.errors import BusyError, ToolError
@@ -29,7 +29,7 @@ _LINK = ("-shared", "-Wl,-Bsymbolic-functions")
 
 
 def default_build_folder() -> Path:
-    """Where built plugins are kept: ``$XDG_CACHE_HOME/mlgokit/plugins``, by default below ``~/.cache``."""
+    """Return the folder of built plugins: ``$XDG_CACHE_HOME/mlgokit/plugins``, by default below ``~/.cache``."""
     return platformdirs.user_cache_path("mlgokit") / "plugins"
 
 
@@ -55,7 +55,7 @@ def was_compiled(plugin: Path) -> bool:
 def plugin_folder(
     toolchain: Toolchain, *, cache_folder: Path | None = None, sources: Mapping[str, bytes] | None = None
 ) -> Path:
-    """The folder of the plugin for ``toolchain`` once it is built; it depends on the ``sources``, by default ours."""
+    """Make the path of the folder to which the plugin for ``toolchain`` is built from ``sources``, by default ours."""
     library = cxx_library_options(toolchain.cxx_library)
     key = (sorted((sources or plugin_sources()).items()), _installation(toolchain), COMPILE_OPTIONS, _LINK, *library)
     digest = hashlib.sha256(repr(key).encode()).hexdigest()
@@ -111,7 +111,7 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
     """Build the plugin for ``toolchain`` unless it is there already; return its folder."""
     if toolchain.major not in SUPPORTED_MAJORS:
         raise ToolError(
-            f"plugin: expected an LLVM major that it knows ({known_majors('and')}), found {toolchain.major} at "
+            f"plugin: expected a supported LLVM major ({known_majors('and')}), found {toolchain.major} at "
             f"{toolchain.clang}; choose another clang, for example: apt-get install clang-{ADVISED_MAJOR}"
         )
     prebuilt = find_prebuilt(toolchain.version, toolchain.target, toolchain.cxx_library)
@@ -133,7 +133,7 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
 
 
 def _installation(toolchain: Toolchain) -> tuple[object, ...]:
-    """What two installations of one version may differ in: where they are, how LLVM was configured, the library."""
+    """Collect what two installations of one version may differ in: their paths, LLVM's configuration, its library."""
     include = toolchain.include_dir or Path()
     try:
         configured = (include / "llvm" / "Config" / "llvm-config.h").read_bytes()
@@ -195,6 +195,7 @@ def _build_into(folder: Path, toolchain: Toolchain, sources: Mapping[str, bytes]
                 if not (folder / "mlgokit.so").is_file():
                     raise
             else:
+                # For the temporary folder's context, which removes it.
                 building.mkdir()
 
 
@@ -216,7 +217,7 @@ def compile_objects(
     def compile_unit(unit: str) -> None:
         _compile(toolchain, [*COMPILE_OPTIONS, *include, *options, f"{unit}.cpp", "-o", f"{unit}.o"], folder)
 
-    for _ in in_order(compile_unit, plugin_units(sources), workers=os.cpu_count() or 1):
+    for _ in map_in_order(compile_unit, plugin_units(sources), workers=os.cpu_count() or 1):
         pass
 
 
@@ -249,6 +250,7 @@ def _link_prebuilt(toolchain: Toolchain, prebuilt: Prebuilt, folder: Path) -> bo
         return False
     message = (done.stderr.strip().splitlines() or ["no message"])[0]
     raise ToolError(
-        f"plugin for LLVM {toolchain.major}: expected {toolchain.clang} to load the prebuilt one for {prebuilt.name}, "
-        f"found: {message}; install the headers, so that it is compiled: apt-get install llvm-{toolchain.major}-dev"
+        f"plugin for LLVM {toolchain.major}: expected {toolchain.clang} to load the plugin that is prebuilt for "
+        f"{prebuilt.name}, found: {message}; install the headers, so that it is compiled: apt-get install "
+        f"llvm-{toolchain.major}-dev"
     )

@@ -29,7 +29,7 @@ def why_no_plugin_loads(clang: Path) -> str:
 
 
 def replay_sentence(clang: Path, reason: str) -> str:
-    """The error for a clang that cannot load plugins, with export replay as the remedy."""
+    """Write the error for a clang that cannot load plugins, with export replay as the remedy."""
     return (
         f"clang {clang}: expected one that loads plugins, found one that hides the LLVM inside it ({reason}); tune "
         "with another clang, and give this one the inlining decisions with `mlgokit export replay`"

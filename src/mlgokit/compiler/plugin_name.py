@@ -21,7 +21,7 @@ _ELF, _OURS = b"\x7fELF", b"mlgokit"
 
 
 def versioned_path(output: Path, plugin: Path) -> Path:
-    """The absolute path by which builds load a plugin, beside ``output``.
+    """Make the absolute path by which builds load a plugin, beside ``output``.
 
     Args:
         output: path that the user named for the plugin.
@@ -73,7 +73,7 @@ def _path_for(output: Path, digest: str) -> Path:
 
 
 def _stem(output: Path) -> str:
-    """Name of a plugin without its suffix, with which the names of all its versions begin."""
+    """Cut the suffix from a plugin's name; the names of all its versions begin with the rest."""
     return output.name.removesuffix(".so").removesuffix(_SUFFIX)
 
 

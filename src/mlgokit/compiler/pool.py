@@ -172,13 +172,13 @@ def _drain(queue: SimpleQueue[Item], *, seconds: float) -> list[Item]:
     return items
 
 
-def in_order(work: Callable[[Item], Result], items: Iterable[Item], *, workers: int) -> Generator[Result]:
+def map_in_order(work: Callable[[Item], Result], items: Iterable[Item], *, workers: int) -> Generator[Result]:
     """Map ``work`` over the items in threads, results in order; only a few items are read ahead.
 
     When the consumer stops early, running child processes are killed and items that have not started are dropped.
 
     Example:
-        >>> list(in_order(abs, [-3, 2, -1], workers=2))
+        >>> list(map_in_order(abs, [-3, 2, -1], workers=2))
         [3, 2, 1]
     """
     if workers <= 1:

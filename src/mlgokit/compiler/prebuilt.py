@@ -32,20 +32,21 @@ _OTHER_SYSTEMS = ("android", "musl", "gnux32")
 
 
 def plugin_sources() -> dict[str, bytes]:
-    """The bytes of all sources, by path in the plugin's folder."""
+    """Read all sources of the plugin, by path in its folder."""
 
-    def below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    def read_below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Read the sources in a folder and below it; ``prefix`` is its path."""
         for entry in folder.iterdir():
             if entry.is_dir():
-                yield from below(entry, f"{prefix}{entry.name}/")
+                yield from read_below(entry, f"{prefix}{entry.name}/")
             elif entry.name.endswith((".cpp", ".h")):
                 yield prefix + entry.name, entry.read_bytes()
 
-    return dict(sorted(below(resources.files("mlgokit") / "plugin", "")))
+    return dict(sorted(read_below(resources.files("mlgokit") / "plugin", "")))
 
 
 def plugin_units(sources: Mapping[str, bytes]) -> list[str]:
-    """The sources that become objects, without their ending.
+    """List the sources that become objects, without their ending.
 
     Example:
         >>> plugin_units({"Plugin.cpp": b"", "shared/Policy.cpp": b"", "shared/Policy.h": b""})
@@ -55,7 +56,7 @@ def plugin_units(sources: Mapping[str, bytes]) -> list[str]:
 
 
 def sources_digest(sources: Mapping[str, bytes]) -> str:
-    """SHA-256 of the sources and compile options, in hexadecimal; objects with another digest are stale."""
+    """Digest the sources and compile options by SHA-256, in hexadecimal; objects with another digest are stale."""
     return hashlib.sha256(repr((sorted(sources.items()), COMPILE_OPTIONS, DIALECT)).encode()).hexdigest()
 
 
@@ -107,7 +108,7 @@ class Prebuilt:
 
 
 def series_of(version: str) -> str:
-    """The series of a release; headers of one series have the same layouts, since LLVM keeps them in a minor version.
+    """Cut a release to its series, in which LLVM keeps the layouts of its classes the same.
 
     Example:
         >>> series_of("22.1.8")
@@ -117,7 +118,7 @@ def series_of(version: str) -> str:
 
 
 def processor_of(target: str) -> str:
-    """The processor of a target with Linux and the GNU C library; empty for other targets.
+    """Find the processor of a target with Linux and the GNU C library; empty for other targets.
 
     Example:
         >>> processor_of("x86_64-pc-linux-gnu"), processor_of("arm64-apple-darwin24")
@@ -169,7 +170,7 @@ def find_prebuilt(version: str, target: str, cxx_library: str) -> Prebuilt | str
 
 
 def index_text(known: tuple[Prebuilt, ...]) -> str:
-    """The content of the index."""
+    """Encode the index of prebuilt objects."""
     entries = [
         {
             "series": prebuilt.series,
@@ -185,15 +186,15 @@ def index_text(known: tuple[Prebuilt, ...]) -> str:
 
 
 def _decode(value: Mapping[str, Any]) -> Prebuilt:
-    """Make the value of one entry of the index."""
+    """Decode one entry of the index."""
     words = {name: value[name] for name in ("series", "processor", "cxx_library", "compiler", "sources")}
     objects: dict[str, str] = dict(value["objects"].items())
     texts = (*words.values(), *objects, *objects.values())
     if not all(isinstance(text, str) for text in texts) or any(".." in unit for unit in objects):
-        raise TypeError("an entry with fields that are no texts, or a path with ..")
+        raise TypeError("an entry with fields that are not strings, or a path with ..")
     return Prebuilt(objects=objects, **words)
 
 
 def _damage_sentence(path: Traversable, found: str) -> str:
-    """The error for a prebuilt file, or its index, that is missing or damaged."""
+    """Write the error for a prebuilt file, or its index, that is missing or damaged."""
     return f"{path}: expected what `make wheel` put there, {found}; install the package again"

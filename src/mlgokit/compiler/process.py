@@ -200,7 +200,7 @@ def _is_cc1(argv: Sequence[str | os.PathLike[str]]) -> bool:
 
 
 def choose_limits(argv: Sequence[str | os.PathLike[str]], limits: Limits | None) -> Limits:
-    """The limits of a child: the given ones, else those of a compiler (called with ``-cc1``) or of another tool.
+    """Choose the limits of a child: the given ones, else those of a compiler (called with ``-cc1``) or another tool.
 
     They are never above those of this process, so that a user's ``ulimit`` also holds for children.
     """
@@ -229,7 +229,7 @@ def limit_child(pid: int, limits: Limits, program: str) -> None:
 
 
 def limit_words(limits: Limits, program: str) -> tuple[str, ...]:
-    """The words (util-linux) to put before a command line, which limit it from its first instruction on."""
+    """Make the words (of util-linux) to put before a command line, which limit it from its first instruction on."""
     limits = choose_limits((program,), limits)
     file_bytes, memory_bytes = limits.file_bytes, limits.memory_bytes
     words = [] if file_bytes is None else [f"--fsize={file_bytes}", "--core=0"]
@@ -322,7 +322,7 @@ def run(
             _running.discard(process.pid)
         status, usage = reap_group(process)
         if inside and status > _SIGNALLED:
-            # As a shell, bubblewrap says so of a child that a signal ended.
+            # Like a shell, bubblewrap reports a signal as 128 plus its number.
             status = _SIGNALLED - status
         printed_bytes = _printed_bytes(*streams)
         timed_out = not is_over and printed_bytes <= limits.printed_bytes
@@ -346,12 +346,12 @@ def run(
 
 
 def _printed_bytes(*files: IO[bytes]) -> int:
-    """Size of the largest output file."""
+    """Measure the largest output file, in bytes."""
     return max(os.fstat(file.fileno()).st_size for file in files)
 
 
 def _read_complaint(file: IO[bytes]) -> str:
-    """The first and the last bytes of standard error: a child names its error before or after dumping its state."""
+    """Read the first and the last bytes of standard error: a child names its error before or after its dump."""
     file.seek(0)
     return file.read(TAIL_BYTES).decode("utf-8", "replace") + read_tail(file, _LONG_TAIL_BYTES)
 

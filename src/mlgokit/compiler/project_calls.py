@@ -93,7 +93,7 @@ def project_calls(build: WrappedBuild, tree: Path) -> ProjectCalls:
         if call.kind == "other" or (reason and call.kind == "link"):
             continue
         if not reason:
-            calls.append(finder.with_current_outputs(call))
+            calls.append(finder.update_outputs(call))
             continue
         names = [shown_path(path, tree) for path in call.sources]
         if call.kind == "unread":
@@ -125,7 +125,7 @@ class _Finder:
     found: dict[Path, Path] = field(default_factory=dict[Path, Path])
 
     def reason(self, call: WrappedCall) -> str:
-        """Why a call does not belong to the project; empty if it does. Calls must be passed in reverse order."""
+        """Say why a call does not belong to the project; empty if it does. Calls must be passed in reverse order."""
         self.found = {}
         if reason := _intrinsic_reason(call, self.tree):
             return reason
@@ -145,8 +145,8 @@ class _Finder:
         written = [path for path in call.outputs if path.exists() or path.name == "-"]
         return f"its output is discarded ({written[0]})" if written else ""
 
-    def with_current_outputs(self, call: WrappedCall) -> WrappedCall:
-        """The call last given to :meth:`reason`, with the current paths of its outputs."""
+    def update_outputs(self, call: WrappedCall) -> WrappedCall:
+        """Replace the outputs of the call that was last passed to :meth:`reason` by their current paths."""
         return replace(call, outputs=tuple(self.found.get(path, path) for path in call.outputs))
 
     def _has_output(self, call: WrappedCall) -> bool:
@@ -215,7 +215,7 @@ def _split_by_object(call: WrappedCall) -> list[WrappedCall]:
 
 
 def _intrinsic_reason(call: WrappedCall, tree: Path) -> str:
-    """Why a call does not belong to the project, as far as the call itself tells; empty if nothing excludes it."""
+    """Say why a call does not belong to the project, as far as the call itself tells; empty if nothing excludes it."""
     if call.kind == "foreign":
         return _FOREIGN
     if call.kind == "unread":
@@ -228,5 +228,5 @@ def _intrinsic_reason(call: WrappedCall, tree: Path) -> str:
 
 
 def shown_path(path: Path, tree: Path) -> str:
-    """A path relative to a folder if it is below it, else the whole path."""
+    """Show a path relative to ``tree`` if it is below it, else the whole path."""
     return path.relative_to(tree).as_posix() if path.is_relative_to(tree) else str(path)

@@ -32,11 +32,11 @@ class Recheck:
     share: float
     seed: int
 
-    def draws(self, what: str) -> bool:
-        """Whether the result with this key is compiled again."""
+    def draws(self, key: str) -> bool:
+        """Whether the result with a key is compiled again, drawn by a hash of the key."""
         if not 0 < self.share < 1:
             return self.share >= 1
-        number = int.from_bytes(hashlib.sha256(f"{self.seed} {what}".encode()).digest()[:8], "big")
+        number = int.from_bytes(hashlib.sha256(f"{self.seed} {key}".encode()).digest()[:8], "big")
         return number < self.share * 2**64
 
 
@@ -73,7 +73,7 @@ def _differing_part(name: str, recalled: Compilation, made: Compilation) -> str:
 
 
 def stale_error(module: str, mismatch: str, *, memory: str, key: Mapping[str, object], remedy: str) -> StaleError:
-    """The error for a recalled result that differs from a fresh compilation.
+    """Make the error for a recalled result that differs from a fresh compilation.
 
     Args:
         module: name of the module.
@@ -90,13 +90,13 @@ def stale_error(module: str, mismatch: str, *, memory: str, key: Mapping[str, ob
 
 
 def _short(value: object) -> str:
-    """A value as text, cut off if it is long."""
+    """Show a value as text, cut off if it is long."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}... ({len(text)} characters)"
 
 
 def _first_difference(stored: object, remade: object) -> str:
-    """The first field that differs, with its sums if it is an array."""
+    """Describe the first field that differs, by its sums if it is an array; empty if none does."""
     for field_ in dataclasses.fields(stored):  # pyright: ignore[reportArgumentType]
         before: Any = getattr(stored, field_.name)
         after: Any = getattr(remade, field_.name)

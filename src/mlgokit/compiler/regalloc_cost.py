@@ -82,12 +82,12 @@ class RegallocCosts:
 
 
 def record_options(path: Path) -> list[str]:
-    """Options of ``clang -cc1`` that write a record to ``path``, without changing the object or slowing it down."""
+    """Make the options of ``clang -cc1`` that write a record to ``path``; the object stays the same."""
     return ["-opt-record-file", str(path), "-opt-record-passes", PASS, "-opt-record-format", "yaml"]
 
 
 def link_record_options(path: Path, *, linker: str = "clang") -> list[str]:
-    """Options of a link with LTO that write a record to ``path``; the image stays the same.
+    """Make the options of a link with LTO that write a record to ``path``; the image stays the same.
 
     Example:
         >>> link_record_options(Path("r.yaml"), linker="/usr/bin/ld.lld-22")[0]
@@ -124,7 +124,7 @@ def read_regalloc_costs(path: Path) -> RegallocCosts:
         text = path.read_text("utf-8", "replace")
     except OSError as error:
         raise InputError(
-            f"optimization record {path}: expected a readable file, found {error.strerror}; compile again"
+            f"optimization record {path}: expected a readable file, found {error.strerror}; compile the module again"
         ) from error
     return parse_regalloc_costs(text, name=str(path))
 
@@ -184,7 +184,7 @@ def _function_remark(node: yaml.Node | None, name: str) -> tuple[str, list[int],
 
 
 def _mapping(node: yaml.Node | None, name: str) -> Mapping[str, yaml.Node]:
-    """The fields of a remark or an argument of it."""
+    """Collect the fields of a remark or an argument of it."""
     if not isinstance(node, yaml.MappingNode):
         _fail(name, "a mapping for each remark and argument", type(node).__name__)
     return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
@@ -209,23 +209,23 @@ def _cost(text: str, key: str, name: str) -> float:
 
 
 def _fail(name: str, expected: str, found: str) -> NoReturn:
-    raise InputError(f"optimization record {name}: expected {expected}, found {found}; compile again")
+    raise InputError(f"optimization record {name}: expected {expected}, found {found}; compile the module again")
 
 
-def scores_of_both(before: RegallocCosts, after: RegallocCosts) -> tuple[tuple[str, ...], Floats, Floats]:
+def align_scores(before: RegallocCosts, after: RegallocCosts) -> tuple[tuple[str, ...], Floats, Floats]:
     """Align the scores of two compilations over the functions that have costs in either."""
     names = tuple(dict.fromkeys((*before.functions, *after.functions)))
     return names, before.score_of(names), after.score_of(names)
 
 
 def mean_change(before: RegallocCosts, after: RegallocCosts) -> float:
-    """Mean of :func:`relative_changes` over the functions that have costs in either; 0 if none has."""
-    names, then, now = scores_of_both(before, after)
+    """Average :func:`relative_changes` over the functions that have costs in either compilation; 0 if none has."""
+    names, then, now = align_scores(before, after)
     return float(relative_changes(then, now).mean()) if names else 0.0
 
 
 def relative_changes(before: Floats, after: Floats) -> Floats:
-    """Relative reduction of each function's score; negative if it grew.
+    """Compute the relative reduction of each function's score; negative if it grew.
 
     Each function is measured against itself, as LLVM's frequencies are relative to its own entry: a sum over functions
     would be that of the functions with the deepest loops.

@@ -72,7 +72,10 @@ class PluginUse:
         return self.any_level and not module.is_for_size and module.link_folder is None
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """Environment variables for the plugin, see ``plugin/shared/Settings.cpp``; their files go to ``folder``."""
+        """Make the plugin's environment variables, and write the files that they name to ``folder``.
+
+        ``plugin/shared/Settings.cpp`` reads them.
+        """
         given = {
             "decisions": self.decisions,
             "allocations": self.allocations,

@@ -76,7 +76,7 @@ class Sandbox:
         readable: Sequence[Path] = (),
         folder: Path | None = None,
     ) -> tuple[str, ...]:
-        """The words to put before a command line to run it in the sandbox with limits from its first instruction on.
+        """Make the words to put before a command line to run it in the sandbox, limited from its first instruction on.
 
         Args:
             limits: limits of each process inside.
@@ -93,7 +93,7 @@ class Sandbox:
         return (*process.limit_words(limits, os.fspath(program)), str(self.program), *inside, "--")
 
     def settings(self, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
-        """The plugin's settings, with copies of policies in ``folder``."""
+        """Copy policies to ``folder``, which the sandbox can read; return the plugin's settings with their paths."""
         copied: dict[str, str] = {}
         for problem in PROBLEMS.values():
             name = problem.policy_variable
@@ -105,7 +105,7 @@ class Sandbox:
 
 
 def inside_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of a compiler in a sandbox.
+    """Select the environment variables that a compiler in a sandbox may have.
 
     Example:
         >>> inside_environment({"LANG": "C", "GITHUB_TOKEN": "x", "MLGOKIT_SEED": "1"})
@@ -126,7 +126,7 @@ def open_front_end_sandbox(toolchain: Toolchain) -> Sandbox:
 
 
 def expose_to_front_end(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The parts of the folders with sockets that a front end may see, because one of ``paths`` is in them."""
+    """Find the parts of the folders with sockets that a front end may see, because one of ``paths`` is in them."""
     exposed: dict[Path, None] = {}
     for path in paths:
         for sockets in map(Path, _SOCKETS):
@@ -207,7 +207,7 @@ def end_abandoned_sandboxes(folder: Path) -> int:
 
 
 def _system_words(toolchain: Toolchain) -> Iterator[str]:
-    """Options of bubblewrap that mount the system and the compiler read-only."""
+    """Make the options of bubblewrap that mount the system and the compiler read-only."""
     shown: list[Path] = []
     for top in map(Path, _SYSTEM):
         if top.is_symlink():

@@ -89,9 +89,14 @@ def open_shared(url: str) -> SharedStore:
     try:
         fsspec: Any = importlib.import_module("fsspec")
     except ImportError as error:
-        raise ToolError("--shared-store: expected fsspec, found none; pip install 'mlgokit[cluster]'") from error
+        raise ToolError(
+            "--shared-store: expected the Python package fsspec, found none; pip install 'mlgokit[cluster]'"
+        ) from error
     try:
         files, root = fsspec.url_to_fs(url)
     except (ImportError, ValueError) as error:
-        raise ToolError(f"--shared-store {url}: {error}; install that, or name a folder") from error
+        raise ToolError(
+            f"--shared-store {url}: expected a URL that fsspec can open, found: {error}; install the package, or "
+            "name a folder"
+        ) from error
     return SharedStore(files=files, root=str(root).rstrip("/"), url=url)

@@ -59,7 +59,7 @@ def save_pipes(sources: list[str], log: str) -> dict[str, tuple[int, str]]:
 
 
 def _descriptor(source: str) -> int | None:
-    """The file descriptor that a source such as ``/dev/fd/3`` names."""
+    """Find the file descriptor that a source such as ``/dev/fd/3`` names; ``None`` for a file."""
     if source in {"-", "/dev/stdin"}:
         return 0
     for folder in ("/dev/fd/", "/proc/self/fd/"):
@@ -120,7 +120,7 @@ def keep_texts(
 
 
 def _why_not_kept(words: list[str], source: str, place: str) -> str:
-    """Why the preprocessed text is not the complete input of a compilation; empty if it is."""
+    """Say why the preprocessed text is not the complete input of a compilation; empty if it is."""
     if any(word.startswith(_PRECOMPILED) for word in words):
         return "it is compiled with precompiled headers or modules"
     if not os.path.isfile(place):
@@ -164,7 +164,7 @@ def _select_preprocessor_words(words: list[str], source: str) -> list[str]:
 
 
 def _file_states(paths: list[str]) -> list[list[Any]]:
-    """The state of each file that a build may change: path, inode, size, and time of the last change."""
+    """Read the state of each file that a build may change: path, inode, size, and time of the last change."""
     found: list[list[Any]] = []
     for path in paths:
         whole = os.path.abspath(path)
@@ -180,7 +180,7 @@ def _file_states(paths: list[str]) -> list[list[Any]]:
 
 
 def read_line_markers(text: bytes) -> list[str]:
-    r"""The files that are named by line markers in preprocessed text, the source first.
+    r"""List the files that are named by line markers in preprocessed text, the source first.
 
     Example:
         >>> read_line_markers(b'# 1 "a.c"\n# 1 "<built-in>" 1\n# 1 "./a \\"b.h" 1\nint x;\n# 2 "a.c" 2\n')
@@ -206,7 +206,7 @@ def read_line_markers(text: bytes) -> list[str]:
 
 
 def content_of(path: str | os.PathLike[str]) -> tuple[int, int] | None:
-    """Size and checksum of an output, which identify it under another name."""
+    """Compute size and checksum of an output, which identify it under another name; ``None`` if it cannot be read."""
     import zlib
 
     try:

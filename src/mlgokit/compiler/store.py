@@ -116,8 +116,8 @@ def decode_compilation(data: bytes, *, problem: str, where: str) -> Compilation 
         )
     except TooLargeError as error:
         raise InputError(
-            f"{where}: expected a compilation of at most {format_bytes(MOST_BYTES)}, found {error}; delete it, and "
-            "the module is compiled again"
+            f"{where}: expected a compilation of at most {format_bytes(MOST_BYTES)}, found {error}; delete this "
+            "file, and the module is compiled again"
         ) from error
     except (*DAMAGE, TraceError):
         return None
@@ -189,5 +189,5 @@ def _costs_in(stored: Arrays, facts: dict[str, Any]) -> RegallocCosts:
 def _texts(value: object) -> tuple[str, ...]:
     """Check that a value is a list of strings; raises :class:`TypeError` otherwise."""
     if not isinstance(value, list) or not all(isinstance(text, str) for text in cast("list[object]", value)):
-        raise TypeError(f"expected a list of texts, found {value!r:.100}")
+        raise TypeError(f"expected a list of strings, found {value!r:.100}")
     return tuple(cast("list[str]", value))

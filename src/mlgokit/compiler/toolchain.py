@@ -88,7 +88,7 @@ class Toolchain:
         return self.major >= 22
 
     def describe(self) -> dict[str, str]:
-        """The facts that decide the compiler's output, for a manifest: versions and target, without paths."""
+        """Collect the facts that decide the compiler's output, for a manifest: versions and target, without paths."""
         return {
             "clang": self.version_text or self.version,
             "target": self.target,
@@ -124,7 +124,7 @@ class Survey:
 
 
 def apt_command(*packages: str) -> str:
-    """The line that installs system packages.
+    """Make the command that installs system packages.
 
     Example:
         >>> apt_command("lld-19")
@@ -134,7 +134,7 @@ def apt_command(*packages: str) -> str:
 
 
 def apt_packages(major: int) -> tuple[str, ...]:
-    """The system packages that make one LLVM major complete.
+    """Name the system packages that make one LLVM major complete.
 
     Example:
         >>> apt_packages(19)
@@ -144,7 +144,7 @@ def apt_packages(major: int) -> tuple[str, ...]:
 
 
 def find_toolchains(search: Sequence[Path] | None = None) -> tuple[Toolchain, ...]:
-    """All usable compilers, the best first; ``search`` replaces the folders that are looked through."""
+    """List all usable compilers, the best first; ``search`` replaces the folders that are looked through."""
     return survey(search).toolchains
 
 
@@ -153,11 +153,11 @@ def survey(search: Sequence[Path] | None = None) -> Survey:
 
     Users have them in MLGOKIT_LLVM, PATH, ``/usr/lib/llvm-*/bin`` and the cache folder that ``make test`` fills.
     """
-    folders = tuple(_with_bin(search if search is not None else _default_folders()))
+    folders = tuple(_add_bin_folders(search if search is not None else _default_folders()))
     usable: dict[Path, Toolchain] = {}
     unusable: dict[Path, UnusableProgram] = {}
     for folder in folders:
-        for program in _named_clang(folder):
+        for program in _find_clangs(folder):
             identity = program.resolve()
             if identity in usable or identity in unusable:
                 continue
@@ -173,7 +173,7 @@ def survey(search: Sequence[Path] | None = None) -> Survey:
 
 
 def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_plugin: bool = False) -> Toolchain:
-    """The best compiler that satisfies the request.
+    """Find the best compiler that satisfies the request.
 
     Args:
         major: consider only this LLVM major.
@@ -185,7 +185,9 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
         ToolError: there is no such compiler; the message has the command that installs one.
     """
     if clang is not None:
-        answer = _inspect_folder(clang, tuple(_with_bin((clang.parent, clang.resolve().parent, *_default_folders()))))
+        answer = _inspect_folder(
+            clang, tuple(_add_bin_folders((clang.parent, clang.resolve().parent, *_default_folders())))
+        )
         if isinstance(answer, UnusableProgram):
             raise ToolError(
                 f"clang {clang}: expected a clang that prints its version, found {answer.reason}; give another path"
@@ -194,7 +196,7 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
             raise ToolError(
                 f"clang {clang}: expected major {major}, found {answer.version}; give another path or another major"
             )
-        return _fit_for_plugin((answer,)) if need_plugin else answer
+        return _choose_for_plugin((answer,)) if need_plugin else answer
     toolchains = find_toolchains()
     wanted = _wanted_folder()
     preferred = () if wanted is None else tuple(toolchain for toolchain in toolchains if _is_in(toolchain, wanted))
@@ -208,12 +210,12 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
         if not toolchains:
             raise ToolError(
                 f"clang: expected one in PATH, /usr/lib/llvm-*/bin or ${LOCATION_VARIABLE}, found none; "
-                f"{_install_newest()} (majors {known_majors('or')} work)"
+                f"{_install_remedy()} (majors {known_majors('or')} work)"
             )
-        return _fit_for_plugin(toolchains) if need_plugin else toolchains[0]
+        return _choose_for_plugin(toolchains) if need_plugin else toolchains[0]
     if need_plugin and major not in SUPPORTED_MAJORS:
         installed = [toolchain for toolchain in toolchains if toolchain.supported]
-        remedy = _install_newest()
+        remedy = _install_remedy()
         if installed:
             remedy = f"give --llvm {installed[0].major}, which is installed, or leave it out"
         raise ToolError(f"clang {major}: expected LLVM major {known_majors('or')} for the plugin; {remedy}")
@@ -225,17 +227,17 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
             f"clang {major}: expected an installed clang of that major, found {others}; "
             f"run `{apt_command(*apt_packages(major))}` or ask for another major"
         )
-    return _fit_for_plugin(matching) if need_plugin else matching[0]
+    return _choose_for_plugin(matching) if need_plugin else matching[0]
 
 
-def _fit_for_plugin(toolchains: Sequence[Toolchain]) -> Toolchain:
+def _choose_for_plugin(toolchains: Sequence[Toolchain]) -> Toolchain:
     """Choose the first toolchain that loads plugins and for which the plugin can be built or is prebuilt."""
     supported = [toolchain for toolchain in toolchains if toolchain.supported]
     if not supported:
         if reason := why_no_plugin_loads(toolchains[0].clang):
             raise ToolError(replay_sentence(toolchains[0].clang, reason))
         versions = ", ".join(f"{f'{t.vendor} ' if t.vendor else ''}{t.version}" for t in toolchains)
-        raise ToolError(_unsupported_error(f"clang {toolchains[0].clang}", versions))
+        raise ToolError(_unsupported_sentence(f"clang {toolchains[0].clang}", versions))
     ready = [toolchain for toolchain in supported if _find_missing_part(toolchain) is None]
     for toolchain in ready:
         if not why_no_plugin_loads(toolchain.clang):
@@ -251,23 +253,23 @@ def _fit_for_plugin(toolchains: Sequence[Toolchain]) -> Toolchain:
 
 
 def _find_missing_part(toolchain: Toolchain) -> str | None:
-    """Why the plugin can neither be built for a toolchain nor is prebuilt; ``None`` if it is available."""
+    """Say why the plugin can neither be built for a toolchain nor is prebuilt; ``None`` if it is available."""
     if toolchain.include_dir is not None:
         return None
     prebuilt = find_prebuilt(toolchain.version, toolchain.target, toolchain.cxx_library)
     return prebuilt if isinstance(prebuilt, str) else None
 
 
-def _unsupported_error(what: str, found: str) -> str:
-    return f"{what}: expected LLVM major {known_majors('or')} for the plugin, found {found}; {_install_newest()}"
+def _unsupported_sentence(what: str, found: str) -> str:
+    return f"{what}: expected LLVM major {known_majors('or')} for the plugin, found {found}; {_install_remedy()}"
 
 
-def _install_newest() -> str:
+def _install_remedy() -> str:
     return f"run `{apt_command(*apt_packages(ADVISED_MAJOR))}`"
 
 
 def known_majors(last: str) -> str:
-    """The supported majors in a sentence.
+    """List the supported majors for a sentence.
 
     Example:
         >>> known_majors("or")
@@ -278,13 +280,13 @@ def known_majors(last: str) -> str:
 
 
 def _wanted_folder() -> Path | None:
-    """The folder that MLGOKIT_LLVM names, if it is set."""
+    """Return the folder that MLGOKIT_LLVM names, if it is set."""
     value = os.environ.get(LOCATION_VARIABLE)
     return Path(value) if value else None
 
 
 def _default_folders() -> tuple[Path, ...]:
-    """The folders where compilers are looked for: MLGOKIT_LLVM, PATH, the system's LLVM folders, the cache."""
+    """List the folders where compilers are looked for: MLGOKIT_LLVM, PATH, the system's LLVM folders, the cache."""
     wanted = _wanted_folder()
     path = [Path(word) for word in os.environ.get("PATH", os.defpath).split(os.pathsep) if word]
     system = sorted(Path(_SYSTEM_FOLDERS).glob("llvm-*/bin"), reverse=True)
@@ -292,12 +294,12 @@ def _default_folders() -> tuple[Path, ...]:
 
 
 def _fetched_folders() -> tuple[Path, ...]:
-    """The folders of compilers that ``make test`` downloaded, which are ranked last."""
+    """List the folders of compilers that ``make test`` downloaded, which are ranked last."""
     return tuple(sorted((platformdirs.user_cache_path("mlgokit") / "llvm").glob("*/bin"), reverse=True))
 
 
-def _with_bin(folders: Iterable[Path]) -> Iterator[Path]:
-    """Each folder once, with the ``bin`` inside it, so that an installation's root will do."""
+def _add_bin_folders(folders: Iterable[Path]) -> Iterator[Path]:
+    """Yield each folder once, and the ``bin`` inside it, so that an installation's root will do."""
     seen: set[Path] = set()
     for folder in folders:
         for candidate in (folder, folder / "bin"):
@@ -306,8 +308,8 @@ def _with_bin(folders: Iterable[Path]) -> Iterator[Path]:
                 yield candidate
 
 
-def _named_clang(folder: Path) -> list[Path]:
-    """The programs in a folder that are named ``clang`` or ``clang-<major>``."""
+def _find_clangs(folder: Path) -> list[Path]:
+    """List the programs in a folder that are named ``clang`` or ``clang-<major>``."""
     try:
         programs = sorted(folder.iterdir())
     except OSError:
@@ -317,12 +319,12 @@ def _named_clang(folder: Path) -> list[Path]:
 
 def _is_in(toolchain: Toolchain, folder: Path) -> bool:
     """Whether the folder, or its ``bin``, has the compiler or a link to it."""
-    programs = (program for bin_folder in _with_bin((folder,)) for program in _named_clang(bin_folder))
+    programs = (program for bin_folder in _add_bin_folders((folder,)) for program in _find_clangs(bin_folder))
     return toolchain.clang.resolve() in {program.resolve() for program in programs}
 
 
 def _rank(toolchain: Toolchain, wanted: Path | None, fetched: Collection[Path]) -> tuple[bool, bool, bool, bool, int]:
-    """The sort key of a toolchain, by which the best is the first."""
+    """Make the sort key of a toolchain, by which the best is the first."""
     is_wanted = wanted is not None and _is_in(toolchain, wanted)
     is_missing_part = _find_missing_part(toolchain) is not None
     is_fetched = any(_is_in(toolchain, folder) for folder in fetched)
@@ -341,26 +343,27 @@ def _inspect_folder(program: Path, folders: Sequence[Path]) -> Toolchain | Unusa
     clang = resolved if resolved.name.startswith("clang") else program.absolute()
     nearby = tuple(dict.fromkeys((clang.parent, program.absolute().parent, *folders)))
 
-    def tool(name: str, places: Sequence[Path] = nearby) -> Path | None:
+    def find_program(name: str, places: Sequence[Path] = nearby) -> Path | None:
+        """Find a program of the compiler's major in these folders."""
         candidates = (folder / word for folder in places for word in (f"{name}-{printed.major}", name))
         return next(
             (path for path in candidates if path.exists() and program_version(path).major == printed.major), None
         )
 
-    clangxx = tool("clang++")
+    clangxx = find_program("clang++")
     if clangxx is None:
         return UnusableProgram(path=program, reason=f"no clang++ of major {printed.major} with it")
     # Only of this very installation: headers of another build of the same major need not fit the compiler.
-    llvm_config = tool("llvm-config", (clang.parent,))
-    include_dir, library_dir = _folders(llvm_config, clang.parent.parent, printed.major)
+    llvm_config = find_program("llvm-config", (clang.parent,))
+    include_dir, library_dir = _find_folders(llvm_config, clang.parent.parent, printed.major)
     return Toolchain(
         major=printed.major,
         version=printed.version,
         clang=clang,
         clangxx=clangxx,
-        opt=tool("opt"),
-        llc=tool("llc"),
-        lld=tool("ld.lld"),
+        opt=find_program("opt"),
+        llc=find_program("llc"),
+        lld=find_program("ld.lld"),
         llvm_config=llvm_config,
         include_dir=include_dir,
         library_dir=library_dir,
@@ -371,8 +374,8 @@ def _inspect_folder(program: Path, folders: Sequence[Path]) -> Toolchain | Unusa
     )
 
 
-def _folders(llvm_config: Path | None, root: Path, major: int) -> tuple[Path | None, Path | None]:
-    """The header and library folders, the headers only if they are of this major."""
+def _find_folders(llvm_config: Path | None, root: Path, major: int) -> tuple[Path | None, Path | None]:
+    """Find the header and library folders, the headers only if they are of this major."""
     includes, libraries = [root / "include"], [root / "lib"]
     if llvm_config is not None:
         words = process.run([llvm_config, "--includedir", "--libdir"], timeout_seconds=VERSION_SECONDS).stdout.split(
@@ -386,7 +389,7 @@ def _folders(llvm_config: Path | None, root: Path, major: int) -> tuple[Path | N
 
 
 def _header_major(folder: Path) -> int:
-    """The LLVM major of the headers in a folder; 0 without headers."""
+    """Read the LLVM major of the headers in a folder; 0 without headers."""
     try:
         text = (folder / "llvm" / "Config" / "llvm-config.h").read_text(errors="replace")
     except OSError:

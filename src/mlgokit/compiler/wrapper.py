@@ -20,8 +20,8 @@ import time
 from mlgokit.compiler.driver_call import (
     COMPILER,
     expand_response_words,
+    find_lto_linker,
     is_native,
-    lto_link,
     read_call,
     read_linker_call,
     separate_cache,
@@ -39,7 +39,7 @@ _STARTED = "MLGOKIT_STARTED"
 
 
 def _environment(variables: dict[str, str], *, hides: str = "") -> dict[str, str]:
-    """The environment of the real compiler, whose own linker, assembler or compiler must not be replaced.
+    """Make the environment of the real compiler, whose own linker, assembler or compiler must not be replaced.
 
     Args:
         variables: environment of this program.
@@ -70,7 +70,7 @@ def _find_program(known: dict[str, Any], name: str, started: str) -> tuple[str, 
         is_foreign = found is None or not is_native(found["target"])
     own = started if os.path.basename(started) == name else ""
     if name in known["linkers"]:
-        # lld reads bitcode of one major: it is that of the clang in whose place none other runs.
+        # lld reads bitcode of one major only, so that it has to be that of the clang that compiles here.
         return name, (own if name != "ld.lld" else "") or known["linkers"][name], False
     if known["keeps_compilers"]:
         return name, own or known["programs"][name], False
@@ -92,18 +92,18 @@ def _read_words(name: str, words: list[str], folder: str, *, is_linker: bool) ->
 
 
 def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str, *, is_linker: bool) -> list[str]:
-    """The words to add to a call; puts the path of its optimization record and its LTO linker into ``call``."""
+    """Make the words to add to a call; also set the path of its optimization record and its LTO linker in ``call``."""
     added: list[str] = []
     whole = call["words"]
     if call["kind"] != "link":
         added += settings["compile"]
-    # Of code that is left to a link there is nothing to record yet, and its bitcode would have lines of the source.
-    is_left = bool(lto_link(whole, []))
-    if call["kind"] == "compile" and settings["record"] and len(call["sources"]) == 1 and not is_left:
+    # Code that is left to a link has no record yet, and for a record its bitcode would get line numbers.
+    left_to_link = bool(find_lto_linker(whole, []))
+    if call["kind"] == "compile" and settings["record"] and len(call["sources"]) == 1 and not left_to_link:
         call["record"] = f"{log}.yaml"
         added += [option.replace("{record}", call["record"]) for option in settings["record"]]
     if call["kind"] != "compile":
-        call["lto_linker"] = lto_link(whole, call["inputs"], linker=call["name"] if is_linker else "")
+        call["lto_linker"] = find_lto_linker(whole, call["inputs"], linker=call["name"] if is_linker else "")
         links = list(settings["link"])
         if call["lto_linker"] == "lld":
             links += settings["lto_link"]
@@ -116,7 +116,7 @@ def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str, *, is
 
 
 def _linker_words(options: list[str]) -> list[str]:
-    """The words that a driver passes to the linker from these options (``-Wl,``)."""
+    """Select the words that a driver passes to the linker from these options (``-Wl,``)."""
     return [word for option in options if option.startswith("-Wl,") for word in option.split(",")[1:]]
 
 
@@ -127,7 +127,7 @@ def main() -> int:
     name, program, is_foreign = _find_program(known, sys.argv[3], variables.pop(_STARTED, ""))
     hides = os.path.join(os.path.dirname(sys.argv[1]), "bin") if known["keeps_compilers"] else ""
     environment = _environment(variables, hides=hides)
-    # A server that a build has started, as of a cache, outlives it and keeps its variables.
+    # A server that a build started, such as a cache's, outlives it and calls this wrapper when the settings are gone.
     if not os.path.isfile(sys.argv[2]):
         os.execve(program, [program, *words], environment)  # noqa: S606  (in the place of the compiler)
     settings, is_linker = _read_json(sys.argv[2]), name in known["linkers"]
@@ -173,7 +173,7 @@ def main() -> int:
 
 
 def _target_words(name: str, words: list[str]) -> list[str]:
-    """The option for the target that a compiler's name implies, unless the call has one."""
+    """Make the option for the target that a compiler's name implies, unless the call has one."""
     if "-" not in name or any(word.startswith(("-target", "--target")) for word in words):
         return []
     import re

@@ -60,7 +60,7 @@ exec "$@"
 
 
 def wrapped_names(toolchain: Toolchain, present: Mapping[str, Path] | None = None) -> dict[str, Path]:
-    """Names of the compilers to replace, and the program that runs in place of each.
+    """List the compilers to replace by name, with the program that runs in place of each.
 
     Args:
         toolchain: LLVM installation whose clang runs instead.
@@ -83,7 +83,7 @@ def wrapped_names(toolchain: Toolchain, present: Mapping[str, Path] | None = Non
 
 
 def foreign_names(present: Mapping[str, Path]) -> dict[str, Path]:
-    """The compilers for other machines among the programs; they are not replaced, but their calls are recorded.
+    """Select the compilers for other machines from programs; they are not replaced, but their calls are recorded.
 
     Example:
         >>> foreign_names({"arm-none-eabi-gcc": Path("/usr/bin/arm-none-eabi-gcc"), "gcc": Path("/usr/bin/gcc")})
@@ -109,7 +109,7 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
     linkers = {name: str(present[name]) for name in present if _LINKER.fullmatch(name)}
     if keeps_compilers:
         programs = {name: str(path) for name, path in present.items() if name not in {*launchers, *linkers}}
-        # Nobody asks such a build what it linked.
+        # Such a build is recorded for its compilations, not for its links.
         foreign, tools, linkers = dict[str, str](), dict[str, str](), dict[str, str]()
     else:
         programs = {name: str(path) for name, path in wrapped_names(toolchain, present).items()}
@@ -165,7 +165,7 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
 
 
 def wrapper_variables(folder: Path, settings: Path, *, keeps_compilers: bool = False) -> dict[str, str]:
-    """The environment variables that make a build use the wrappers of :func:`open_wrappers`, with their settings."""
+    """Make the environment variables by which a build uses the wrappers of :func:`open_wrappers` with ``settings``."""
     programs = folder / _FOLDER
     found = {
         "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
@@ -176,7 +176,7 @@ def wrapper_variables(folder: Path, settings: Path, *, keeps_compilers: bool = F
         found |= {
             "CC": str(programs / "clang"),
             "CXX": str(programs / "clang++"),
-            # Whatever the user has in its place is such a cache.
+            # It replaces a wrapper of the user's, which is a cache such as sccache.
             "RUSTC_WRAPPER": str(folder / _RUSTC),
             # An object in a cache was made with other options.
             "CCACHE_DISABLE": "1",
@@ -187,13 +187,13 @@ def wrapper_variables(folder: Path, settings: Path, *, keeps_compilers: bool = F
 
 
 def plugin_settings() -> dict[str, str]:
-    """The plugin's variables in the user's environment, such as `MLGOKIT_POLICY`."""
+    """Collect the plugin's variables in the user's environment, such as `MLGOKIT_POLICY`."""
     ours = (_SESSION, _REDIRECTED)
     return {name: value for name, value in os.environ.items() if name.startswith("MLGOKIT_") and name not in ours}
 
 
 def _programs_in_path() -> dict[str, Path]:
-    """Compilers, their launchers and linkers in ``PATH``, the first of each name."""
+    """Find compilers, their launchers and linkers in ``PATH``, the first of each name."""
     found: dict[str, Path] = {}
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         place = Path(folder).absolute()

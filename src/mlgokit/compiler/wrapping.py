@@ -217,7 +217,7 @@ def run_wrapped(
     reason, code, spent = "", 0, 0.0
     for words in commands:
         left = max(1.0, timeout_seconds - spent)
-        # A script or a program that the build has made, and nothing of the folder where mlgokit was started.
+        # A program's path is relative to the tree, and not to the folder where mlgokit was started.
         argv = [str(tree / words[0]) if "/" in words[0] else words[0], *words[1:]]
         done = process.run(argv, timeout_seconds=left, cwd=tree, env=variables, limits=USERS_LIMITS, output=output)
         spent += done.wall_seconds
@@ -239,7 +239,7 @@ def run_wrapped(
 
 
 def file_state(path: Path) -> FileState:
-    """The current state of a file."""
+    """Read the current state of a file: inode, size, and time of the last change in ns; zeros if it is gone."""
     try:
         status = path.stat()
     except OSError:
@@ -279,9 +279,9 @@ def _read_calls(log: Path) -> list[WrappedCall]:
                 program=Path(facts["program"]),
                 folder=folder,
                 words=tuple(facts["words"]),
-                inputs=tuple(_absolute(folder, name) for name in facts["inputs"]),
-                sources=tuple(_absolute(folder, name) for name in facts["sources"]),
-                outputs=tuple(_absolute(folder, name) for name in facts["outputs"]),
+                inputs=tuple(_normalize(folder / name) for name in facts["inputs"]),
+                sources=tuple(_normalize(folder / name) for name in facts["sources"]),
+                outputs=tuple(_normalize(folder / name) for name in facts["outputs"]),
                 contents=tuple(None if one is None else (one[0], one[1]) for one in facts["contents"]),
                 texts=tuple(_source_text(one) for one in facts["texts"]),
                 code=facts["code"],
@@ -298,6 +298,7 @@ def _read_calls(log: Path) -> list[WrappedCall]:
 
 
 def _source_text(facts: dict[str, Any]) -> SourceText:
+    """Decode the record of a source's preprocessed text."""
     return SourceText(
         text=Path(facts["text"]) if facts["text"] else None,
         reason=facts["reason"],
@@ -320,12 +321,12 @@ def _read_programs(log: Path) -> tuple[WrappedProgram, ...]:
 
 
 def _damaged_log_error(path: Path, error: Exception) -> InputError:
-    """The error for a file in the wrappers' log that cannot be read."""
+    """Make the error for a file in the wrappers' log that cannot be read."""
     return InputError(
         f"{path}: expected what a wrapped compiler wrote, found: {error!r}; build again, and let nothing else write "
         "there"
     )
 
 
-def _absolute(folder: Path, name: str) -> Path:
-    return Path(os.path.normpath(folder / name))
+def _normalize(path: Path) -> Path:
+    return Path(os.path.normpath(path))

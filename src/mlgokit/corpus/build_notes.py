@@ -78,8 +78,8 @@ class BuildOptionCounts:
     notes: tuple[str, ...] = ()
 
     @property
-    def changing(self) -> dict[str, int]:
-        """Left-out options that affect the code of a link with ``-flto``, except for ``-flto`` itself."""
+    def lost_by_links(self) -> dict[str, int]:
+        """Left-out options, except for ``-flto`` itself: without them modules give a link with ``-flto`` other code."""
         return {option: count for option, count in self.left_out.items() if not re.fullmatch(r"-flto(=.*)?", option)}
 
     @property
@@ -94,7 +94,7 @@ class BuildOptionCounts:
         return BuildOptionCounts(commands=self.commands, kept={**self.kept, **in_objects})
 
     def sentences(self) -> tuple[str, ...]:
-        """The notes on the build, and a sentence for each option that was left out or kept, at most ``_MOST``.
+        """List the notes on the build, and a sentence for each option that was left out or kept, at most ``_MOST``.
 
         Example:
             >>> BuildOptionCounts(commands=3, left_out={"-fwhole-program-vtables": 2}).sentences()
@@ -109,16 +109,16 @@ class BuildOptionCounts:
         return (*self.notes, *lines[:_MOST], *([more] if len(lines) > _MOST else []))
 
     def _meaning(self, option: str, meanings: Sequence[tuple[str, str]]) -> str:
-        """What it means for the corpus that an option was left out or kept, or why it was left out."""
+        """Say what it means for the corpus that an option was left out or kept, or why it was left out."""
         otherwise = _UNKNOWN if option in self.unknown else _NOT_ASKED
         return next((text for pattern, text in meanings if re.fullmatch(pattern, option)), otherwise)
 
 
-def is_of_another_program(option: str) -> bool:
+def is_instrumentation(option: str) -> bool:
     """Whether a driver's option instruments the program or loads a plugin, so that objects are not the shipped ones.
 
     Example:
-        >>> is_of_another_program("-fsanitize=address"), is_of_another_program("-fprofile-use=a.profdata")
+        >>> is_instrumentation("-fsanitize=address"), is_instrumentation("-fprofile-use=a.profdata")
         (True, False)
     """
     return any(re.fullmatch(pattern, option) for pattern, _ in _KEPT)
@@ -168,7 +168,7 @@ def read_options(folder: Path) -> BuildOptionCounts:
 
 
 def level_of(command_line: Sequence[str]) -> str:
-    """The optimization level of a ``-cc1`` command line.
+    """Find the optimization level of a ``-cc1`` command line.
 
     Example:
         >>> level_of(["-cc1", "-O2", "-Oz"]), level_of(["-cc1"])
@@ -199,7 +199,7 @@ def baseline_of(version: str, modules: Iterable[Module]) -> str:
 
 
 def build_notes(folder: Path, modules: Iterable[Module]) -> tuple[str, ...]:
-    """Collect the notes on a corpus's build, before long work with these modules.
+    """Collect the notes on a corpus's build: options left out or kept, and profiles that do not fit ``modules``.
 
     Raises:
         CorpusError: the file of option counts is damaged.

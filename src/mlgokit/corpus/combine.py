@@ -46,11 +46,11 @@ def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Importe
         writer = stack.enter_context(corpus_writer(target, fields, remedy="extract the corpora again"))
         for part in parts:
             _add_corpus(writer, part, link=target.resolve() != root.resolve())
-    return writer.imported()
+    return writer.summarize()
 
 
 def _corpora(root: Path) -> list[Path]:
-    """The folders in ``root`` that have a corpus, by name."""
+    """List the folders in ``root`` that have a corpus, by name."""
     if not root.is_dir():
         kind = "a file" if root.exists() else "nothing"
         raise CorpusError(f"{root}: expected a folder with corpora, found {kind}; give another")
@@ -58,7 +58,7 @@ def _corpora(root: Path) -> list[Path]:
 
 
 def _shared_fields(parts: list[Path]) -> dict[str, Any]:
-    """The fields of the descriptions except for ``modules``, which must be equal in all corpora."""
+    """Read the fields of the descriptions except for ``modules``, which must be equal in all corpora."""
     common, _ = read_description(parts[0])
     for part in parts[1:]:
         fields, _ = read_description(part)
@@ -75,7 +75,7 @@ def _shared_fields(parts: list[Path]) -> dict[str, Any]:
 def _add_corpus(writer: CorpusWriter, part: Path, *, link: bool) -> None:
     """Add the modules of one corpus under prefixed names; with ``link`` their files too, else these stay in place."""
     _, names = read_description(part)
-    # Command lines name profiles by their content, and count from the joined corpus.
+    # Profiles are named by their content, in one folder of the joined corpus, where relative paths of options start.
     for profile in profile_files(part):
         if (reason := check_plain_file(profile, "a profile", folder=part)) is None:
             with writing(writer.folder):

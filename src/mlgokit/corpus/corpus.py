@@ -106,7 +106,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
         UsageError: an option that is to be replaced is not in a module's command line.
     """
     description, names = read_description(folder)
-    # A compiler takes an absolute path for nothing else.
+    # No compiler takes an absolute path for an option.
     root = folder.absolute()
     if not names:
         raise CorpusError(
@@ -134,7 +134,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
         fact = {"project": project_of(name), **facts.get(name, {})}
         module = _load_module(root, name, facts=fact, override=shared, has_thinlto=has_thinlto)
         if isinstance(module, Module):
-            module = _prepare(module, folder, edits, overridden=shared is not None, has_thinlto=has_thinlto)
+            module = _set_command_line(module, folder, edits, overridden=shared is not None, has_thinlto=has_thinlto)
         if isinstance(module, Module):
             modules.append(module)
         else:
@@ -223,10 +223,11 @@ def _make_project_of(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Ca
     build = next(iter(known)) if len(known) == 1 else default_project(folder)
 
     @functools.cache
-    def of_folder(first: str) -> str:
+    def name_project(first: str) -> str:
+        """Name the project of modules by the first folder of their names: that folder if it was a corpus or project."""
         return first if first in known or (folder / first / DESCRIPTION_NAME).is_file() else build
 
-    return lambda name: of_folder(name.split("/", maxsplit=1)[0])
+    return lambda name: name_project(name.split("/", maxsplit=1)[0])
 
 
 def load_measurable(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
@@ -294,7 +295,7 @@ def _load_module(
     )
 
 
-def _prepare(
+def _set_command_line(
     module: Module, folder: Path, edits: CommandLineEdits, *, overridden: bool, has_thinlto: bool
 ) -> Module | ModuleFailure:
     """Return the module with the command line to compile, or why that is refused."""
@@ -310,7 +311,7 @@ def _prepare(
 
 
 def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] | None:
-    """The command line in ``global_command_override``; ``None`` if there is none."""
+    """Read the command line in ``global_command_override``; ``None`` if there is none."""
     if "global_command_override" not in description:
         return None
     where = folder / DESCRIPTION_NAME
@@ -350,7 +351,10 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
     """
     try:
         if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
-            raise CorpusError(f"{path}: expected a file of the corpus's own, found a link to {path.resolve()}; copy it")
+            raise CorpusError(
+                f"{path}: expected a file inside the corpus, found a link to {path.resolve()}; replace the link by "
+                "a copy"
+            )
         with open_untrusted(path, "No such file or directory") as descriptor:
             size = os.fstat(descriptor).st_size
             if size > MOST_JSON_BYTES:

@@ -64,7 +64,7 @@ def copy_index(descriptor: int, path: Path) -> None:
     """Copy an open part of a ThinLTO index to ``path``.
 
     Raises:
-        InputError: it is no bitcode.
+        InputError: the index is no bitcode.
         OSError: ``path`` cannot be written.
     """
     size = os.fstat(descriptor).st_size

@@ -48,7 +48,7 @@ class FileDigests:
     known: dict[str, tuple[int, bytes]] = field(default_factory=dict[str, tuple[int, bytes]])
 
     def of(self, path: str, *, before: int | None = None, keep: bool = True) -> bytes | None:
-        """The digest of a file's content.
+        """Compute the digest of a file's content.
 
         Args:
             path: path of the file; a device such as ``/dev/null`` counts as a file that never changes.
@@ -74,8 +74,12 @@ class FileDigests:
             self.known[path] = (identity, digest)
         return digest
 
-    def of_all(self, names: Sequence[str], folder: Path, *, before: int | None = None) -> str | None:
-        """One digest of all files, by names relative to a folder; ``None`` if there are none, or one has no digest."""
+    def digest_all(self, names: Sequence[str], folder: Path, *, before: int | None = None) -> str | None:
+        """Compute one digest of all files of a module, by names relative to a folder.
+
+        ``None`` if there are no files, or one has no digest. The first file is the source; no other module reads it, so
+        its digest is not remembered.
+        """
         whole = hashlib.sha256()
         for place, name in enumerate(names):
             path = os.path.join(folder, name)  # noqa: PTH118
@@ -87,7 +91,7 @@ class FileDigests:
 
 
 def now() -> int:
-    """The current time of the clock from which file systems take modification times."""
+    """Return the current time, in ns, of the clock from which file systems take modification times."""
     return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
 
@@ -99,7 +103,7 @@ def await_tick() -> None:
 
 
 def call_digest(words: Sequence[str]) -> str:
-    """Digest of a front end's command line."""
+    """Digest a front end's command line."""
     return hashlib.sha256(json.dumps(list(words)).encode()).hexdigest()
 
 
@@ -123,7 +127,7 @@ def read_dependencies(path: Path) -> list[str]:
 
 
 def note_sources(path: Path, files: Sequence[str], *, sha256: str, call: str, bitcode_sha256: str) -> None:
-    """Record the sources of a module.
+    """Record the files from which a module was made, so that :func:`is_current` knows it later.
 
     Raises:
         OSError: the disk is full or not writable.
@@ -149,7 +153,7 @@ def is_current(path: Path, digests: FileDigests, *, folder: Path, call: str, bit
     files = fields.get("files")
     names = cast("list[object]", files) if isinstance(files, list) else []
     texts = [name for name in names if isinstance(name, str)]
-    return bool(texts) and len(texts) == len(names) and digests.of_all(texts, folder) == fields.get("sha256")
+    return bool(texts) and len(texts) == len(names) and digests.digest_all(texts, folder) == fields.get("sha256")
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -166,12 +170,12 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def _identity(status: os.stat_result) -> int:
-    """A number that changes when the file is changed."""
+    """Compute a number that changes when the file is changed."""
     return hash((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
 
 def _digest_content(path: str, status: os.stat_result, identity: int) -> bytes | None:
-    """The digest of a file's content, if the file does not change while it is read."""
+    """Compute the digest of a file's content, a fixed one for a device; ``None`` if the file changes meanwhile."""
     if not stat.S_ISREG(status.st_mode):
         return None if stat.S_ISDIR(status.st_mode) else b"no file"
     if status.st_size > _LARGEST_FILE:

@@ -176,12 +176,13 @@ def make_corpus(
         corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
     ):
 
-        def work(job: FrontEndJob) -> Module | ModuleFailure:
+        def make_module(job: FrontEndJob) -> Module | ModuleFailure:
+            """Make or reuse the module of a job, and keep it in ``made``."""
             made[job.name] = make(job)
             return made[job.name]
 
         room = None if limits is None else limits.room
-        write_outcomes(writer, work, jobs, workers=workers, report=report, total=len(jobs), room=room)
+        write_outcomes(writer, make_module, jobs, workers=workers, report=report, total=len(jobs), room=room)
         outcomes = [made[job.name] for job in jobs]
         failed = tuple(outcome for outcome in outcomes if isinstance(outcome, ModuleFailure))
         if not writer.modules:
@@ -240,6 +241,7 @@ def _read_known(facts: Mapping[str, Any]) -> _Known:
             if isinstance(counts[0], int) and isinstance(counts[1], int)
             else None,
         )
+    # A digest that no file has, so that the module is made again.
     return _Known(seconds=None, digest=b"")
 
 
@@ -295,7 +297,7 @@ def _make_or_reuse(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
             limits=making.limits.compiler,
         )
         files = read_dependencies(dependencies)
-        sha256 = making.digests.of_all(files, job.directory, before=begin)
+        sha256 = making.digests.digest_all(files, job.directory, before=begin)
         with whole_file(cmd) as file:
             file.write(cmd_bytes)
         fresh.replace(bitcode)

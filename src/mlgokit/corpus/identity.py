@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mlgokit.compiler.describe import DESCRIBE_SECONDS, describe_module
 from mlgokit.compiler.inputs import module_facts
-from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.sandbox import Sandbox
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents, content_of, read_contents
@@ -43,7 +43,7 @@ class Contents:
     failures: tuple[ModuleFailure, ...] = ()
 
     def keys(self, module: Module) -> frozenset[str]:
-        """The keys by which copies are recognized: the digest of the bitcode, and the identity if it is known."""
+        """List the keys by which copies are recognized: the digest of the bitcode, and the identity if it is known."""
         digest = self.digests.get(module.name, module.bitcode_sha256)
         content = self.by_name.get(module.name)
         return frozenset(key for key in (digest, content.identity if content else None) if key)
@@ -92,7 +92,7 @@ def digest_modules(modules: Sequence[Module]) -> str:
 
 
 def _digest_of(module: Module) -> str | None:
-    """SHA-256 of a module's bitcode; that in the sidecar if the file cannot be read."""
+    """Digest a module's bitcode by SHA-256; if the file cannot be read, return the digest in the sidecar."""
     try:
         return digest_cached(module.bitcode)
     except OSError:
@@ -131,7 +131,9 @@ def describe_corpus(
     )
     seen: dict[str, _Described] = {}
     written = 0
-    with contextlib.closing(in_order(functools.partial(_describe_one, shared), modules, workers=workers)) as results:
+    with contextlib.closing(
+        map_in_order(functools.partial(_describe_one, shared), modules, workers=workers)
+    ) as results:
         for done, (module, result) in enumerate(zip(modules, results, strict=True), 1):
             seen[module.name] = result
             if len(shared.fresh) - written >= _BATCH or done == len(modules):
@@ -234,7 +236,7 @@ def drop_copies(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -
 
 
 def training_modules(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:
-    """The modules to train on, by :func:`drop_copies`; at least one.
+    """Select the modules to train on, by :func:`drop_copies`; at least one.
 
     Raises:
         CorpusError: no module is left.

@@ -18,7 +18,7 @@ from mlgokit.corpus.identity import (
     leaks,
 )
 from mlgokit.corpus.options.override import parse_override
-from mlgokit.corpus.split import by_project
+from mlgokit.corpus.split import group_by_project
 from mlgokit.module import Module
 
 _MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
@@ -139,7 +139,7 @@ class CorpusInfo:
     kinships: tuple[Kinship, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON objects, lists and numbers."""
+        """Convert the summary to plain JSON values."""
         return {**asdict(self), "folder": str(self.folder)}
 
 
@@ -157,7 +157,7 @@ def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
     broken = {failure.name for failure in damaged}
     undescribed = tuple(failure for failure in contents.failures if failure.name not in broken)
     failed = (*corpus.failures, *corpus.missing)
-    grouped = by_project(corpus.modules)
+    grouped = group_by_project(corpus.modules)
     failures = Counter(failure.project for failure in failed)
     trained_on = {module.name for module in drop_copies(corpus.modules, contents)}
     projects = tuple(
@@ -219,7 +219,7 @@ def _find_damaged(modules: Sequence[Module], contents: Contents) -> Iterable[Mod
 
 
 def _why_damaged(module: Module, digest: str | None) -> str | None:
-    """Why a module's bitcode is damaged; ``None`` if it is not."""
+    """Say why a module's bitcode is damaged; ``None`` if it is not."""
     try:
         with module.bitcode.open("rb") as file:
             magic = file.read(4)
@@ -233,7 +233,7 @@ def _why_damaged(module: Module, digest: str | None) -> str | None:
 
 
 def _translate(override: tuple[str, ...], *, folder: Path) -> tuple[str, ...]:
-    """The ``-cc1`` options that a corpus's override means, if they are not literally the same."""
+    """Parse a corpus's overriding command line to ``-cc1`` options; empty if these are the same words."""
     compiled = parse_override(override, where=str(folder)) if override else ()
     return () if compiled in {override, ("-cc1", *override)} else compiled
 

@@ -41,7 +41,7 @@ class _BoundedFile:
     last: bytes = b""
 
     def read(self, size: int) -> bytes:
-        """The next block."""
+        """Read the next block; a number or a part that is too long is an error."""
         before, data = self.last, self.file.read(size)
         self.since += len(data)
         if has_long_number(before, data):
@@ -51,7 +51,8 @@ class _BoundedFile:
         self.last = data
         if self.since > PIECE_BYTES:
             raise CorpusError(
-                f"{self.path}: expected parts of at most {PIECE_BYTES} bytes, found a longer one; {self.remedy}"
+                f"{self.path}: expected members of at most {PIECE_BYTES} bytes in this JSON file, found a longer "
+                f"one; {self.remedy}"
             )
         return data
 
@@ -74,6 +75,8 @@ def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, A
             open(descriptor, "rb", closefd=False) as file,
         ):
             yield from _iter_members(_BoundedFile(file=file, path=path, remedy=remedy), key)
+    except CorpusError:
+        raise
     except (OSError, InputError) as error:
         reason = error if isinstance(error, InputError) else error.strerror or error
         raise CorpusError(f"{path}: expected a file, found: {reason}; {remedy}") from error
@@ -83,6 +86,7 @@ def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, A
 
 
 def _iter_members(file: _BoundedFile, key: str) -> Generator[tuple[str, Any]]:
+    """Yield the elements of a member as :func:`iter_members` does, from an open file."""
     # Containers that are open, the outermost first, each with the last key of an object. Of what is not wanted
     # nothing is kept.
     stack: list[tuple[Any, list[str]]] = []
@@ -95,7 +99,9 @@ def _iter_members(file: _BoundedFile, key: str) -> Generator[tuple[str, Any]]:
             continue
         if event in {"start_map", "start_array"}:
             if len(stack) >= DEPTH:
-                raise CorpusError(f"{file.path}: expected at most {DEPTH} levels, found more; {file.remedy}")
+                raise CorpusError(
+                    f"{file.path}: expected JSON nested at most {DEPTH} levels deep, found more; {file.remedy}"
+                )
             stack.append(({} if event == "start_map" else [], [""]))
             continue
         item = stack.pop()[0] if event in {"end_map", "end_array"} else value

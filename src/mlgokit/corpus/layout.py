@@ -22,7 +22,7 @@ _BUILD_FOLDERS = re.compile(
 
 
 def bitcode_path(folder: Path, name: str) -> Path:
-    """Path of a module's bitcode.
+    """Make the path of a module's bitcode.
 
     Example:
         >>> bitcode_path(Path("corpus"), "lua/lapi.c.o").as_posix()
@@ -32,7 +32,7 @@ def bitcode_path(folder: Path, name: str) -> Path:
 
 
 def thinlto_index_path(folder: Path, name: str) -> Path:
-    """Path of a module's part of the ThinLTO index."""
+    """Make the path of a module's part of the ThinLTO index."""
     return folder / f"{name}.thinlto.bc"
 
 
@@ -79,8 +79,8 @@ def check_name(name: str, folder: Path) -> None:
     path = PurePosixPath(name)
     if name.startswith(("-", "@")):
         raise CorpusError(
-            f"{folder / DESCRIPTION_NAME}: expected names of modules that are no options, found {name!r:.200}; "
-            "do not use this corpus"
+            f"{folder / DESCRIPTION_NAME}: expected names of modules that clang cannot take for options (no - or @ "
+            f"at the beginning), found {name!r:.200}; do not use this corpus"
         )
     if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
         raise CorpusError(

@@ -23,7 +23,7 @@ def note_made_here(folder: Path) -> None:
     notes = _notes_folder()
     with contextlib.suppress(OSError, StorageError):
         notes.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Whole at once, and with others of this user doing the same: no note is taken for one of a folder that is gone.
+        # Atomically: to another process of this user, half a note would look like that of a folder that is gone.
         atomic_write(notes / _name(folder), os.fsencode(folder.resolve()))
         for note in notes.iterdir():
             with contextlib.suppress(OSError):
@@ -40,7 +40,7 @@ def is_made_here(folder: Path) -> bool:
 
 
 def _name(folder: Path) -> str:
-    """File name of the note about a corpus folder."""
+    """Name the file of the note about a corpus folder, by a digest that another folder at this path has not."""
     path = folder.resolve()
     status, manifest = path.stat(), (path / MANIFEST_NAME).lstat()
     facts = (os.fsencode(path), status.st_dev, status.st_ino, status.st_uid, manifest.st_ino, manifest.st_ctime_ns)

@@ -60,7 +60,7 @@ class ProfileCopies:
 
 
 def profile_of(option: Option, directory: Path) -> str:
-    """The path of the profile that an option of a command in ``directory`` names, checked to be a profile of that kind.
+    """Find the profile that an option of a command in ``directory`` names, and check that it is of the option's kind.
 
     Raises:
         InputError: the file is not such a profile; the message says what it is.
@@ -71,12 +71,12 @@ def profile_of(option: Option, directory: Path) -> str:
 
 
 def profile_files(folder: Path) -> list[Path]:
-    """The files in a corpus that are named as profiles."""
+    """List the files in a corpus that are named as profiles."""
     return sorted(path for path in (folder / PROFILES).glob("*") if _NAME.fullmatch(path.name))
 
 
 def profiles_in(words: Iterable[str]) -> list[Option]:
-    """The options of a ``-cc1`` line that name profiles.
+    """List the options of a ``-cc1`` line that name profiles.
 
     Example:
         >>> [option.name for option in profiles_in(["-cc1", "-Oz", "-fprofile-sample-use=a.prof"])]
@@ -85,11 +85,11 @@ def profiles_in(words: Iterable[str]) -> list[Option]:
     return [option for option in parse_options(words) if names_a_profile(option)]
 
 
-def with_profiles(words: Sequence[str], place: Callable[[Option], str | None]) -> tuple[str, ...]:
+def replace_profiles(words: Sequence[str], place: Callable[[Option], str | None]) -> tuple[str, ...]:
     """Replace the paths of profiles in a ``-cc1`` line by ``place(option)``; where that is ``None``, drop the option.
 
     Example:
-        >>> with_profiles(["-cc1", "-fprofile-sample-use=a.prof", "-Oz"], lambda option: f"/b/{option.values[0]}")
+        >>> replace_profiles(["-cc1", "-fprofile-sample-use=a.prof", "-Oz"], lambda option: f"/b/{option.values[0]}")
         ('-cc1', '-fprofile-sample-use=/b/a.prof', '-Oz')
     """
     edited: list[str] = []
@@ -102,7 +102,7 @@ def with_profiles(words: Sequence[str], place: Callable[[Option], str | None]) -
 
 
 def counts_by_front_end(path: Path) -> bool:
-    """Whether the front end inserted a profile's counters, and so reads it: its counts are then in the bitcode."""
+    """Whether the front end inserted a profile's counters; then it reads the profile, and bitcode has the counts."""
     with contextlib.suppress(InputError, OSError), open_untrusted(path, "") as descriptor:
         head = read_bytes(descriptor, 0, 16)
         return head.startswith(_INDEXED) and not int.from_bytes(head[8:], "little") & _BY_IR
@@ -140,7 +140,7 @@ def _is_profile(name: str, head: bytes) -> bool:
 
 
 def _leb128(data: bytes) -> int:
-    """The LEB128 number at the start of LLVM's binary sample profiles, whose last byte tells the format."""
+    """Read the LEB128 number at the start of LLVM's binary sample profiles, whose last byte tells the format."""
     value = 0
     for index, byte in enumerate(data[:10]):
         value |= (byte & 0x7F) << 7 * index

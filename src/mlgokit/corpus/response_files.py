@@ -25,7 +25,7 @@ def expand_response_files(
     most_bytes: int = COMPILE_BYTES,
     missing: Literal["refuse", "keep", "drop"] = "refuse",
 ) -> list[str]:
-    """The words, each ``@file`` replaced by the words in that file.
+    """Replace each ``@file`` among words by the words in that file.
 
     Args:
         words: words of a command, without the program.
@@ -57,7 +57,8 @@ def expand_response_files(
         except InputError as error:
             if missing == "refuse":
                 raise ValueError(
-                    f"{word}: {error}; Ninja deletes them, `ninja -t compdb -x` writes a database without"
+                    f"{word}: {error}; Ninja deletes response files, and `ninja -t compdb -x` writes a database "
+                    "that needs none"
                 ) from error
             if missing == "keep":
                 expanded.append(word)
@@ -74,6 +75,7 @@ def expand_response_files(
 
 
 def _read(descriptor: int, most: int) -> bytes:
+    """Read at most ``most`` bytes of an open file."""
     parts: list[bytes] = []
     while most > 0 and (part := os.read(descriptor, min(most, 1 << 20))):
         parts.append(part)

@@ -86,7 +86,7 @@ class SplitResult:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON objects, lists and numbers."""
+        """Convert the result to plain JSON values."""
         return {**asdict(self), "folder": str(self.folder)}
 
 
@@ -206,7 +206,7 @@ def split_result(
     """Count the modules on each side of a corpus."""
     trained_on = {module.name for module in drop_copies(corpus.modules, contents)}
     rows: list[ProjectSplit] = []
-    for name, own in by_project(corpus.modules).items():
+    for name, own in group_by_project(corpus.modules).items():
         training = sum(module.name in trained_on for module in own)
         out = sum(module.held_out for module in own)
         by = str(facts.get(own[0].name, {}).get(SPLIT_KEY) or "given").split(" ", maxsplit=1)[0]
@@ -222,8 +222,8 @@ def split_result(
     )
 
 
-def by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
-    """The modules of each project, in the order in which projects first appear."""
+def group_by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
+    """Group modules by project, in the order in which projects first appear."""
     projects: dict[str, list[Module]] = {}
     for module in modules:
         projects.setdefault(module.project, []).append(module)
@@ -312,7 +312,7 @@ def _assign_by_hash(
 
 
 def _mark(facts: Mapping[str, Mapping[str, Any]], module: Module) -> object:
-    """How the sidecar says that a module was assigned, if it does."""
+    """Find how a module was assigned to its side, as the sidecar says; ``None`` if it does not say."""
     return facts.get(module.name, {}).get(SPLIT_KEY)
 
 
@@ -322,7 +322,7 @@ def _has_project_mark(facts: Mapping[str, Mapping[str, Any]], marks: Mapping[Spl
 
 
 def _group(module: Module, contents: Contents) -> str:
-    """A key that copies of a module have in common; a trivial module is a group of its own."""
+    """Make a key that copies of a module have in common: its identity, or the digest of a trivial or unknown module."""
     content = contents.by_name.get(module.name)
     if content is not None and not content.trivial:
         return content.identity

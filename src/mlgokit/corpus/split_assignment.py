@@ -34,14 +34,14 @@ class SplitAssignments:
     by_project: Mapping[str, SplitAssignment]
 
     def of(self, name: str, project: object) -> SplitAssignment | None:
-        """The assignment of a module that is made again, or is new in an assigned project; ``None`` without one."""
+        """Find the assignment of a module that is made again, or that is new in an assigned project, or ``None``."""
         assignment = self.by_name.get(name)
         if assignment is not None and assignment.split is not None:
             return assignment
         return self.by_project.get(project) if isinstance(project, str) else None
 
-    def facts(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """A module's entry for the sidecar with its assignment in it, if it has one."""
+    def add_to(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Add a module's assignment, if it has one, to its entry of the sidecar."""
         assignment = self.of(name, facts.get("project"))
         return dict(facts) if assignment is None else {**facts, **assignment._asdict()}
 
@@ -65,6 +65,7 @@ def assignments_in(modules: Iterable[tuple[str, Mapping[str, Any]]]) -> SplitAss
         if not isinstance(held_out, bool) or not isinstance(mark, str | None) or (mark is None and not held_out):
             continue
         assigned = SplitAssignment(held_out=held_out, split=mark)
+        # One value for all that are equal, to save memory.
         assigned = by_name[name] = same.setdefault(assigned, assigned)
         if mark is not None and isinstance(project, str):
             known = by_project.setdefault(project, None if mark.startswith(BY_MODULE) else assigned)
@@ -73,7 +74,7 @@ def assignments_in(modules: Iterable[tuple[str, Mapping[str, Any]]]) -> SplitAss
 
 
 def earlier_assignments(folder: Path) -> SplitAssignments:
-    """Which modules of a corpus are held out, before it is replaced; none if its sidecar is absent or malformed."""
+    """Read which modules of a corpus are held out, before it is replaced; none if it has no sound sidecar."""
     path = folder / SIDECAR_NAME
     if path.exists():
         with contextlib.suppress(CorpusError):

@@ -13,7 +13,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.limits import Limits
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.options.parse import parse_options, spell_options
-from mlgokit.corpus.profiles import COUNTERS, SAMPLES, counts_by_front_end, profiles_in, with_profiles
+from mlgokit.corpus.profiles import COUNTERS, SAMPLES, counts_by_front_end, profiles_in, replace_profiles
 from mlgokit.module import Module
 
 _QUIET = "-w"
@@ -51,15 +51,15 @@ class ProfileFit:
 
 
 def fit_of(module: Module) -> ProfileFit | None:
-    """The fit of a module's profile, if it is known."""
+    """Return how well a module's profile fits; ``None`` if that is not known."""
     if module.profile_mismatched is None or module.profile_missing is None:
         return None
     return ProfileFit(mismatched=module.profile_mismatched, missing=module.profile_missing)
 
 
 def front_end_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The options of a front end, and further ones that enable its warnings about profiles if it matches one."""
-    return (_without_quiet(words), _MATCHED_BY_FRONT_END) if _is_matched_by_front_end(words) else (tuple(words), ())
+    """Let a front end that matches a profile warn if it does not fit: return its options, and further ones for that."""
+    return (_drop_quiet(words), _MATCHED_BY_FRONT_END) if _is_matched_by_front_end(words) else (tuple(words), ())
 
 
 def profile_fit(
@@ -79,13 +79,13 @@ def profile_fit(
     used = {option.name for option in profiles_in(command_line)}
     if not used & {COUNTERS, SAMPLES}:
         return None
-    words = with_profiles(command_line, lambda option: str(folder / option.values[0]))
+    words = replace_profiles(command_line, lambda option: str(folder / option.values[0]))
     if _is_matched_by_front_end(words):
-        return _from_front_end(stderr)
+        return _parse_front_end(stderr)
     own = [*_MATCHED_BY_OPTIMIZER, "-emit-llvm-only", "-x", "ir", str(bitcode.absolute())]
-    argv = Cc1Line(clang, options=_without_quiet(words), own=own)
+    argv = Cc1Line(clang, options=_drop_quiet(words), own=own)
     done = process.run(argv, timeout_seconds=seconds, limits=limits)
-    return _from_optimizer(done.stderr) if done.returncode == 0 else None
+    return _parse_optimizer(done.stderr) if done.returncode == 0 else None
 
 
 def _is_matched_by_front_end(words: Sequence[str]) -> bool:
@@ -96,16 +96,16 @@ def _is_matched_by_front_end(words: Sequence[str]) -> bool:
     )
 
 
-def _without_quiet(words: Sequence[str]) -> tuple[str, ...]:
-    """The options without ``-w``, which silences all warnings."""
+def _drop_quiet(words: Sequence[str]) -> tuple[str, ...]:
+    """Drop the option ``-w``, which silences all warnings."""
     return spell_options(option for option in parse_options(words) if option.name != _QUIET)
 
 
-def _from_front_end(stderr: str) -> ProfileFit:
+def _parse_front_end(stderr: str) -> ProfileFit:
     """Parse the front end's warnings.
 
     Example:
-        >>> _from_front_end("warning: profile data may be out of date: of 5 functions, 2 have mismatched data that")
+        >>> _parse_front_end("warning: profile data may be out of date: of 5 functions, 2 have mismatched data that")
         ProfileFit(mismatched=2, missing=0)
     """
     found = {kind: int(count) for count, _, kind in _OF_FRONT_END.findall(stderr)}
@@ -113,12 +113,12 @@ def _from_front_end(stderr: str) -> ProfileFit:
     return ProfileFit(mismatched=found.get("mismatched data", 0), missing=missing)
 
 
-def _from_optimizer(stderr: str) -> ProfileFit:
+def _parse_optimizer(stderr: str) -> ProfileFit:
     r"""Parse the optimizer's warnings; a function that is named twice, as for a profile in two parts, counts once.
 
     Example:
         >>> stderr = "function control flow change detected (hash mismatch) f Hash = 1 up to 0 count discarded"
-        >>> _from_optimizer(f"{stderr}\n{stderr}\nno profile data available for function g Hash = 2 up to 0")
+        >>> _parse_optimizer(f"{stderr}\n{stderr}\nno profile data available for function g Hash = 2 up to 0")
         ProfileFit(mismatched=1, missing=1)
     """
     named = set(_OF_COUNTERS.findall(stderr))

@@ -22,7 +22,7 @@ from mlgokit.compiler.compile import COMPILE_SECONDS
 from mlgokit.compiler.objects.elf import SHF_EXECINSTR, SHT_NOBITS, Elf, read_elf
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.outcome import first_error
-from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.request import Compiler, CompileRequest
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.front_end import FrontEndJob, front_end_environment
@@ -83,7 +83,7 @@ class VerifyResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Convert the result to plain JSON values."""
         counts = Counter(module.verdict for module in self.modules)
         return {
             "verified": self.verified,
@@ -111,6 +111,7 @@ def objects_of_build(folder: Path) -> Reference:
     """
 
     def find(module: Module, _: Path) -> Path | str:
+        """Find the build's object of a module, or say that there is none."""
         name = PurePosixPath(module.name)
         for path in (folder / name, folder.joinpath(*name.parts[1:])):
             if path.is_file() and not _is_bitcode(path):
@@ -132,6 +133,7 @@ def compile_in_one_step(jobs: Iterable[FrontEndJob], *, timeout_seconds: float =
     by_name = {job.name: job for job in jobs}
 
     def build(module: Module, folder: Path) -> Path | str:
+        """Compile a module's source to an object in a folder; return its path, or why there is none."""
         job = by_name.get(module.name)
         if job is None:
             return "expected the build's command for it, found none; give the database that the corpus was made from"
@@ -173,7 +175,7 @@ def verify_corpus(
     modules = [corpus.modules[int(index)] for index in np.sort(drawn)]
     verify = functools.partial(_verify, reference=reference, compiler=compiler)
     verified: list[VerifiedModule] = []
-    with contextlib.closing(in_order(verify, modules, workers=compiler.workers)) as results:
+    with contextlib.closing(map_in_order(verify, modules, workers=compiler.workers)) as results:
         for result in results:
             verified.append(result)
             report(len(verified), len(modules), result.name)
@@ -181,6 +183,7 @@ def verify_corpus(
 
 
 def _verify(module: Module, *, reference: Reference, compiler: Compiler) -> VerifiedModule:
+    """Compile one module, and compare its object with the build's."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         folder = Path(scratch)
         expected = reference(module, folder)
@@ -217,7 +220,7 @@ def compare_objects(name: str, recorded: Elf, actual: Elf) -> VerifiedModule:
 
 
 def _sections(elf: Elf, *, executable: bool) -> dict[str, list[bytes]]:
-    """The contents of sections by name, executable ones or all others."""
+    """Collect the contents of sections by name, of executable ones or of all others."""
     contents: dict[str, list[bytes]] = {}
     is_code = (elf.sections["flags"] & SHF_EXECINSTR) != 0
     for index, name in enumerate(elf.names):
@@ -230,7 +233,7 @@ def _sections(elf: Elf, *, executable: bool) -> dict[str, list[bytes]]:
 
 
 def _differences(expected: Mapping[str, Sequence[bytes]], actual: Mapping[str, Sequence[bytes]]) -> list[str]:
-    """Names of the sections whose contents differ."""
+    """List the names of the sections whose contents differ."""
     return sorted(
         name for name in expected.keys() | actual.keys() if list(expected.get(name, ())) != list(actual.get(name, ()))
     )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.pool import map_in_order
 from mlgokit.corpus.corpus import ModuleFailure, module_facts
 from mlgokit.corpus.json_stream import iter_members
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION
@@ -91,7 +91,7 @@ class CorpusWriter:
 
     def add_facts(self, name: str, facts: Mapping[str, Any]) -> None:
         """Add facts about a module to the sidecar; an earlier assignment of the split is kept."""
-        facts = self.assignments.facts(name, facts)
+        facts = self.assignments.add_to(name, facts)
         with writing(self.folder):
             self.facts.write(f"{',' if self.described else ''}\n  {json.dumps(name)}: {json.dumps(facts)}")
         self.described += 1
@@ -105,13 +105,13 @@ class CorpusWriter:
                 if hash(name) not in self.known:
                     self.add_facts(name, facts)
 
-    def imported(self) -> Imported:
-        """The counts so far."""
+    def summarize(self) -> Imported:
+        """Return the numbers of modules and failures so far."""
         return Imported(folder=self.folder, modules=self.modules, failures=self.failures, examples=tuple(self.examples))
 
 
 def description_fields(*, has_thinlto: bool = False, override: Sequence[str] | None = None) -> dict[str, Any]:
-    """The fields of a description except for ``modules``, in LLVM's order.
+    """Make the fields of a description except for ``modules``, in LLVM's order.
 
     Example:
         >>> description_fields(has_thinlto=True, override=["-cc1"])
@@ -185,7 +185,7 @@ def corpus_writer(
 
 @contextlib.contextmanager
 def _scratch_file(path: Path, folder: Path) -> Generator[IO[str]]:
-    """A new file that is closed at the end, which may then find the disk full."""
+    """Open a new file, and close it at the end, when the disk may be found full."""
     file = path.open("w+", encoding="utf-8")
     try:
         yield file
@@ -195,7 +195,7 @@ def _scratch_file(path: Path, folder: Path) -> Generator[IO[str]]:
 
 
 def _keep_facts(writer: CorpusWriter, partial: Path) -> None:
-    """Make a sidecar of the facts so far and the earlier ones."""
+    """Write a sidecar of the facts so far, and of the earlier facts about other modules."""
     path = writer.folder / SIDECAR_NAME
     with contextlib.suppress(CorpusError, StorageError, OSError):
         writer.add_earlier(path)
@@ -246,7 +246,7 @@ def write_outcomes(
         room: disk space that the corpus may take, checked after every module; the default limit if not given.
     """
     room = room or Room(folder=writer.folder)
-    with contextlib.closing(in_order(work, items, workers=workers)) as outcomes:
+    with contextlib.closing(map_in_order(work, items, workers=workers)) as outcomes:
         for done, outcome in enumerate(outcomes, 1):
             writer.add(outcome)
             room.check()

@@ -228,15 +228,16 @@ def _call_sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int
     heuristic = [None] * len(judged) if judged.heuristic is None else judged.heuristic.tolist()
     by_table = [False] * len(judged) if judged.by_table is None else judged.by_table.tolist()
 
-    def named(number: int) -> str:
+    def name_of(number: int) -> str:
+        """Look up the name of a function by its id; the id in hexadecimal if the name is not known."""
         return known.get(number, f"function {number & (2**64 - 1):#018x}")
 
     asked = zip(judged.sites.tolist(), judged.caller.tolist(), judged.callee.tolist(), strict=True)
     found = [
         ExplainedSite(
             site=f"{site:#018x}",
-            caller=named(caller),
-            callee=named(callee),
+            caller=name_of(caller),
+            callee=name_of(callee),
             plain=before.get(site),
             heuristic=default,
             decided=decided,
@@ -251,8 +252,8 @@ def _call_sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int
     return found + [
         ExplainedSite(
             site=f"{site:#018x}",
-            caller=named(caller),
-            callee=named(callee),
+            caller=name_of(caller),
+            callee=name_of(callee),
             plain=decided,
             heuristic=None,
             decided=None,
@@ -358,7 +359,7 @@ def list_call_tree(found: Explanation, function: ExplainedFunction) -> list[Tree
 
 
 def _calls_by_caller(found: Explanation, differ: Sequence[ExplainedSite]) -> dict[str, list[ExplainedSite]]:
-    """Map each caller to its differences, and to one call of each function that it inlines and that has one below."""
+    """Map each caller to its differing calls, and to one inlined call of each callee with differing calls below it."""
     inlined = [one for one in found.sites if one.plain or one.decided]
     above: dict[str, set[str]] = defaultdict(set)
     for one in inlined:
@@ -401,7 +402,7 @@ def _transitive_callers(start: set[str], above: dict[str, set[str]]) -> set[str]
 
 
 def _keep_differences(lines: Sequence[TreeLine]) -> list[TreeLine]:
-    """Keep the lines that are differences or have one below; the rest calls functions that are listed elsewhere."""
+    """Keep the lines that are differences or have one below; the calls below other lines are listed elsewhere."""
     kept: list[TreeLine] = []
     wanted = -1
     for one in reversed(lines):
@@ -437,8 +438,8 @@ class DifferingFunction:
         return (0 if self.after is None else self.after.total) - (0 if self.before is None else self.before.total)
 
     @property
-    def dearer(self) -> float:
-        """Gained cost of register allocation."""
+    def cost_growth(self) -> float:
+        """Cost of register allocation gained."""
         before, after = (one.cost if one is not None and one.cost is not None else 0.0 for one in self._sides)
         return after - before
 
@@ -466,7 +467,7 @@ def differing_functions(
         DifferingFunction(function=function, project=project, before=before, after=after, where=tuple(where))
         for (project, function, before, after), where in copies.items()
     ]
-    found.sort(key=lambda one: (-one.dearer if by_cost else -one.growth, one.function, one.project, one.where))
+    found.sort(key=lambda one: (-one.cost_growth if by_cost else -one.growth, one.function, one.project, one.where))
     return tuple(found)
 
 
@@ -491,7 +492,7 @@ def explain_differences(
         return dataclasses.replace(found, no_trees=bitcode)
     compiler = bitcode.compiler
     if compiler.plugin is None:
-        # A finished plugin is all that the comparison needs; the plain side of a tree logs decisions, too.
+        # A user's plugin compiles the candidate; the plain side of a tree needs one of ours, which logs decisions.
         try:
             compiler = dataclasses.replace(compiler, plugin=build_plugin(compiler.toolchain))
         except ToolError as error:

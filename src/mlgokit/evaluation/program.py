@@ -63,10 +63,13 @@ def compare_program(
         ToolError: there is no linker, or linking failed.
     """
     if project.program is None:
-        raise CorpusError(f"project {project.name!r}: expected a program to build, found none; name another project")
+        raise CorpusError(
+            f"project {project.name!r}: expected a project that describes a program to link, found none; name "
+            "another project"
+        )
     expect_linker(toolchain, "program")
     root, _ = project_sources(project, sources_folder=sources_folder)
-    # A list of projects may be a stranger's: its sources are compiled by the lines that the gate let through.
+    # A list of projects may be a stranger's: its sources are compiled with options that were checked.
     jobs = project_jobs([project], toolchain=toolchain, sources_folder=sources_folder)
     word = next((word for word in project.program.libraries if not may_be_linked(word)), None)
     if word is not None:
@@ -79,6 +82,7 @@ def compare_program(
         tasks = [(build, index) for build in ("before", "after") for index in range(len(jobs))]
 
         def compile_one(task: tuple[str, int]) -> ObjectSizes:
+            """Compile one source for the build before or after, which loads the plugin, and measure the object."""
             build, index = task
             output = folder / f"{index}.{build}.o"
             clang, *options = jobs[index].front_end

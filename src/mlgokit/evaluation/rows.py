@@ -7,7 +7,7 @@ import numpy as np
 from mlgokit.builds.images import LINKED, FunctionBytes, WeighedImage
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score
-from mlgokit.compiler.regalloc_cost import COUNTS, OFFSET, RegallocCosts, scores_of_both
+from mlgokit.compiler.regalloc_cost import COUNTS, OFFSET, RegallocCosts, align_scores
 from mlgokit.evaluation.records import (
     BITCODE,
     OK,
@@ -22,7 +22,7 @@ _STATUS = {status: status.name.lower() for status in CompileStatus}
 
 
 def built_module(done: Compilation | None, weights: Mapping[str, int], *, plugin: bool) -> BuiltModule:
-    """Make one build's half of a module's row; ``weights`` are the baseline's, of COMDAT signatures."""
+    """Make one build's half of a module's row; ``weights`` count the baseline's modules that define each COMDAT."""
     if done is None:
         return BuiltModule(status="absent", reason="this build made no such object", plugin=plugin)
     if done.status is not CompileStatus.OK:
@@ -111,7 +111,7 @@ def compare_costs(
             functions=0, change=0.0, cheaper=0, dearer=0, counts_before={}, counts_after={}, unread=unread
         )
         return nothing if unread else None
-    scores = [scores_of_both(*pair)[1:] for pair in known]
+    scores = [align_scores(*pair)[1:] for pair in known]
     before, after = (np.concatenate([one[side] for one in scores]) for side in (0, 1))
     logs = np.log((after + OFFSET) / (before + OFFSET))
     counts = [sum(pair[side].counts.sum(axis=0) for pair in known) for side in (0, 1)]

@@ -36,7 +36,7 @@ class VerdictRules:
         """
         for name, value in (("worst-project", self.worst_project), ("upper-end", self.upper_end)):
             if not -100 <= value < float("inf"):
-                raise UsageError(f"--rules.{name}: expected per cent from -100 on, found {value}; correct it")
+                raise UsageError(f"--rules.{name}: expected a percentage of at least -100, found {value}; correct it")
         if self.new_failures < 0:
             raise UsageError(f"--rules.new-failures: expected 0 or more, found {self.new_failures}; correct it")
 

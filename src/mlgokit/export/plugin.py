@@ -53,7 +53,7 @@ def export_plugin(
     doubt: float | None = None,
     targets: Sequence[str] = (),
 ) -> ExportedPlugin:
-    """Link ``policies`` into a plugin for ``toolchain`` at ``output``, and compile one small file with it.
+    """Link ``policies`` into a plugin for ``toolchain`` at ``output``, and compile a small file with it as a check.
 
     Args:
         toolchain: toolchain whose clang is to load the plugin.
@@ -138,10 +138,11 @@ def check_doubt(doubt: float, policies: Iterable[Policy]) -> None:
     """
     if not (math.isfinite(doubt) and doubt >= 0):
         raise UsageError(
-            f"doubt: expected a number that is not negative, found {doubt:g}; give 0 to use the mean alone"
+            f"doubt: expected a number of standard deviations, at least 0, found {doubt:g}; give 0 to decide by "
+            "the mean prediction alone"
         )
     if all(policy.output is not OutputKind.EFFECT_BYTES for policy in policies):
         raise UsageError(
-            f"doubt: expected a policy of effects, with the output {OutputKind.EFFECT_BYTES.value}, found none; "
-            "leave --doubt out"
+            "doubt: expected an inlining policy that predicts effects in bytes (output "
+            f"{OutputKind.EFFECT_BYTES.value}), found none; leave --doubt out"
         )

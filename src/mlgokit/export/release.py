@@ -113,7 +113,7 @@ def export_release(
 
 
 def _selector_flag(names: Sequence[str]) -> list[str]:
-    """Make the clang options that select the first of several policies."""
+    """Make the clang options that select the first of several policies, as an example; none without selectors."""
     return ["-mllvm", f"-ml-inliner-model-selector={names[0]}"] if names else []
 
 
@@ -138,7 +138,7 @@ def _common_problem(read: dict[Path, Policy], policies: Sequence[Path], names: S
         )
     if len(read) != len(policies):
         twice = next(path for path in policies if policies.count(path) > 1)
-        raise UsageError(f"policies: expected each file once, found {twice} twice; leave it out")
+        raise UsageError(f"policies: expected each file once, found {twice} twice; leave one out")
     if len(policies) > 1 and not names:
         raise UsageError(
             f"names: expected a model selector for each of {len(policies)} policies, found none; give --names A B"

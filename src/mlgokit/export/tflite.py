@@ -66,7 +66,7 @@ def export_tflite(
     policy = load_policy(path)
     check_exportable_to_llvm(policy, origin)
     if not 2 <= columns <= 1024:
-        raise UsageError(f"--columns: expected 2 to 1024, found {columns}; LLVM gives a model 33")
+        raise UsageError(f"--columns: expected 2 to 1024 columns, found {columns}; give 33, as LLVM passes to a model")
     if policy.asks_heuristic and heuristic == "refuse":
         default = PROBLEMS[policy.problem].default_decision
         raise UsageError(

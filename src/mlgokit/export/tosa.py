@@ -236,6 +236,7 @@ def _first_layer(body: _Body, policy: Policy, arguments: dict[str, str]) -> list
         orders.append([each * index + part for part in range(each)])
     outputs: list[str] = []
     for weight, bias, unit in zip(layer.weight, layer.bias, layer.unit, strict=True):
+        # Floats hold the sums over inputs exactly for each digit of the weights, but not for whole weights.
         digits, base = digits_of(weight)
         total = ""
         for digit in digits:
@@ -254,7 +255,10 @@ def _quantize(body: _Body, value: str, steps: Steps) -> str:
     values = steps.values.reshape(len(steps.values), -1)
     added: Array = np.diff(values, axis=0)
     if np.abs(added).sum(axis=0).max(initial=0) + np.abs(values[0]).max() > EXACT_FLOAT:
-        raise UsageError("policy: expected inputs that floats hold exactly, found larger ones; report this as a bug")
+        raise UsageError(
+            "policy: expected integer inputs whose sums 32-bit floats hold exactly, found larger ones; report "
+            "this as a bug"
+        )
     lowest = body.constant(values[0])
     if not len(steps.knots):
         return lowest
@@ -265,7 +269,7 @@ def _quantize(body: _Body, value: str, steps: Steps) -> str:
 
 
 def _sum_by_groups(body: _Body, value: str, knots: Array, added: Array) -> str:
-    """Append the sum of what the reached boundaries add, where all addends have the same sign.
+    """Append operations that sum what each boundary up to ``value`` adds; all addends have the same sign.
 
     A boundary that adds n is repeated n times, so that the sum is a count. The value lies in the last group whose first
     boundary it reaches, and is compared with the boundaries of that group only.
@@ -308,6 +312,7 @@ def _eviction_decision(body: _Body, total: str, mask: str, members: int) -> str:
     bounded = body.maximum(total, body.constant(np.array([-bound])))
     bounded = body.multiply(body.maximum(body.multiply(bounded, -1), body.constant(np.array([-bound]))), -1)
     forbidden = np.full((COLUMNS, 1), -LARGEST)
+    # Greater than the others, so that it wins where no column is allowed.
     forbidden[-1] /= 2
     none = body.constant(np.zeros(1))
     logits = body.select(body.add("equal", [mask, none], kind=_BIT), body.constant(forbidden), bounded)
@@ -324,6 +329,6 @@ def _eviction_decision(body: _Body, total: str, mask: str, members: int) -> str:
     # A cast to an integer rounds, which EmitC cannot lower.
     decision = body.integer(0)
     for column in range(1, COLUMNS):
-        is_it = body.add("equal", [broadcast, body.constant(np.array([column]))], kind=_BIT)
-        decision = body.select(is_it, body.integer(column), decision, kind=_INT)
+        chosen = body.add("equal", [broadcast, body.constant(np.array([column]))], kind=_BIT)
+        decision = body.select(chosen, body.integer(column), decision, kind=_INT)
     return decision

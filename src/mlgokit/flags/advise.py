@@ -11,7 +11,7 @@ from typing import get_args
 
 from mlgokit.builds.compression import find_stripper
 from mlgokit.builds.images import holds_path, weigh_image
-from mlgokit.builds.lines import BuildSystem, line_for_system, line_of_options
+from mlgokit.builds.lines import BuildSystem, format_option_line, format_system_line
 from mlgokit.builds.rebuild import open_rebuilder
 from mlgokit.builds.recorded import RecordedBuild
 from mlgokit.builds.site import PLAIN, BuildCommands
@@ -65,14 +65,14 @@ class Search:
 def search_flags(
     trials: Trials, options: AdviceOptions, *, build: tuple[str, ...], whole_seconds: float, report: Report
 ) -> Search:
-    """Try the list of ``trials`` on its build, alone and together.
+    """Try the flags of ``trials`` on its build, first each alone, and then those that save bytes together.
 
     Args:
-        trials: make the builds.
-        options: what bounds them.
+        trials: the build and the flags to try.
+        options: time limit, flags to leave out, and folder.
         build: the commands of the build, for the record.
-        whole_seconds: what all commands of the build take, with its tests.
-        report: told what is done.
+        whole_seconds: seconds that all commands of the build take, with its tests.
+        report: receives the progress.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -80,11 +80,11 @@ def search_flags(
         UsageError: the build fails without any flag.
     """
     began = time.monotonic()
-    plain = trials.plain()
+    plain = trials.make_plain()
     if plain.reason:
         raise UsageError(
-            f"--build: expected the plain build to succeed once more, found: {plain.reason}; look into the logs in "
-            f"{options.folder}"
+            f"--build: expected the plain build to succeed a second time, found: {plain.reason}; look into the "
+            f"logs in {options.folder}"
         )
     budget = Budget(seconds=options.seconds, build_seconds=plain.wall_seconds)
     report(1, 1, f"{describe_budget(trials, options.without, budget)}, then a clean build of {whole_seconds:.0f} s")
@@ -103,14 +103,14 @@ def search_flags(
         link=added.link,
         line="",
         lines=(),
-        notes=(*_unrepeatable(found.trial, whole), *_grown(plain, whole)),
+        notes=(*_note_differing_builds(found.trial, whole), *_note_growth(plain, whole)),
         wall_seconds=time.monotonic() - began,
     )
     return Search(plain=plain, advice=advice, found=confirmed, whole=whole)
 
 
 def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Report) -> FlagAdvice:
-    """What the flags of the list give a recorded build.
+    """Find the flags of :data:`FLAGS` that make a recorded build smaller, and say how to add them.
 
     Raises:
         InputError: a trial in the folder is damaged.
@@ -120,13 +120,13 @@ def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Rep
     """
     if not recorded.programs():
         raise UsageError(
-            "--build: expected a build that links a program or a shared library, found none; build one, so that it "
-            "can be weighed"
+            "--build: expected a build that links a program or a shared library, found none; build one, so that "
+            "its size can be measured"
         )
     site, toolchain = recorded.site, recorded.site.toolchain
-    # The recorded tree is aside later.
+    # Now, as the rebuilder moves the recorded tree away.
     baseline, held = (
-        _baseline(recorded),
+        _describe_baseline(recorded),
         [name for name, path in recorded.programs().items() if holds_path(path, recorded.tree)],
     )
     store = TrialStore(folder=site.place / TRIALS)
@@ -135,24 +135,28 @@ def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Rep
         search = search_flags(trials, options, build=site.commands.build, whole_seconds=recorded.seconds, report=report)
         advice = dataclasses.replace(
             search.advice,
-            line=_line(site.commands, recorded.tree, search.advice),
+            line=_format_added(
+                site.commands,
+                recorded.tree,
+                AddedOptions(compile=search.advice.compile, link=search.advice.link),
+            ),
             lines=lines_of(search.advice),
             tune=_tune_command(site.commands),
-            tests=_tests(recorded),
-            notes=(*search.advice.notes, *_notes(recorded, search, held)),
+            tests=_describe_tests(recorded),
+            notes=(*search.advice.notes, *_build_notes(recorded, search, held)),
             baseline=baseline,
         )
-        return _with_shipped(advice, trials, search, recorded, options, report=report)
+        return _measure_shipped(advice, trials, search, recorded, options, report=report)
 
 
 def lines_of(advice: FlagAdvice) -> tuple[BuildLine, ...]:
-    """What adds the advised options, by build system."""
+    """Write the lines that add the advised options, for CMake, Meson and Make."""
     found: list[BuildLine] = []
     for system in get_args(BuildSystem):
         if system in {"cargo", "Ninja"}:
             continue
         texts = [
-            line_for_system(system, options, is_link=is_link)
+            format_system_line(system, options, is_link=is_link)
             for options, is_link in ((advice.compile, False), (advice.link, True))
         ]
         if any(texts):
@@ -160,21 +164,17 @@ def lines_of(advice: FlagAdvice) -> tuple[BuildLine, ...]:
     return tuple(found)
 
 
-def _line(commands: BuildCommands, tree: Path, advice: FlagAdvice) -> str:
-    """What adds the advised options to this build."""
-    return _line_of(commands, tree, AddedOptions(compile=advice.compile, link=advice.link))
-
-
-def _line_of(commands: BuildCommands, tree: Path, added: AddedOptions) -> str:
+def _format_added(commands: BuildCommands, tree: Path, added: AddedOptions) -> str:
+    """Write what adds options to this build, for its build system."""
     parts = [
-        line_of_options(commands, tree, options, is_link=is_link)
+        format_option_line(commands, tree, options, is_link=is_link)
         for options, is_link in ((added.compile, False), (added.link, True))
         if options
     ]
     return "; ".join(parts)
 
 
-def _with_shipped(
+def _measure_shipped(
     advice: FlagAdvice,
     trials: BuildTrials,
     search: Search,
@@ -183,7 +183,7 @@ def _with_shipped(
     *,
     report: Report,
 ) -> FlagAdvice:
-    """The advice with the policies of the package on top, measured."""
+    """Build with the package's policies on top of the advised flags, and add the result to the advice."""
     report(0, 1, f"{SHIPPED} on top")
     toolchain = recorded.site.toolchain
     try:
@@ -192,8 +192,8 @@ def _with_shipped(
         return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
     lto = {flag.name for flag in trials.flags if flag.group == "lto"}
     optimizes = not lto.isdisjoint(search.advice.advised)
-    has_it = any(trials.excluded().get(name) == ALREADY for name in lto)
-    added = plugin_options(plugin, "both" if optimizes or has_it else "compile")
+    has_lto = any(trials.list_excluded().get(name) == ALREADY for name in lto)
+    added = plugin_options(plugin, "both" if optimizes or has_lto else "compile")
     if optimizes:
         # The wrappers look for link-time optimization in the words of the build itself.
         added = dataclasses.replace(added, link=added.lto_link, lto_link=())
@@ -202,7 +202,7 @@ def _with_shipped(
     if not trial.works or trial.count("loaded") >= before:
         # The policies decide in code at -Oz alone, which may pay with them where -Os pays without.
         level = next(flag for flag in trials.flags if flag.name == LEVEL)
-        if level.name not in (*search.advice.advised, *trials.excluded()):
+        if level.name not in (*search.advice.advised, *trials.list_excluded()):
             others = [flag for flag in search.found.flags if flag.group != level.group]
             other = trials.make([*others, level], plugin=added)
             if other.works and other.count("loaded") < before:
@@ -211,14 +211,14 @@ def _with_shipped(
                     added, compile=(*level.compile, *added.compile), link=(*level.link, *added.link)
                 )
     report(1, 1, f"{SHIPPED} on top")
-    reason = why_not_on_top(trial, before)
+    reason = shipped_defect(trial, before)
     both = AddedOptions(compile=(*advice.compile, *added.compile), link=(*advice.link, *added.link, *added.lto_link))
     return dataclasses.replace(
         advice,
         shipped=trial,
         shipped_name=SHIPPED,
         shipped_reason=reason,
-        shipped_line="" if reason else _line_of(recorded.site.commands, recorded.tree, both),
+        shipped_line="" if reason else _format_added(recorded.site.commands, recorded.tree, both),
         shipped_compile=added.compile,
         shipped_link=(*added.link, *added.lto_link),
     )
@@ -228,13 +228,13 @@ def export_shipped(toolchain: Toolchain, folder: Path) -> Path:
     """Write the plugin with the policies of the package into the folder of an advice.
 
     Raises:
-        ToolError: it cannot be made for this clang.
+        ToolError: the plugin cannot be made for this clang.
     """
     return Path(export_plugin(toolchain, policy_files([SHIPPED]), folder.resolve() / "builtin.so").versioned)
 
 
-def why_not_on_top(trial: Trial, before: int) -> str:
-    """Why the policies are not advised on top of flags that left ``before`` bytes loaded; empty if they are."""
+def shipped_defect(trial: Trial, before: int) -> str:
+    """Say why the policies are not advised on top of flags whose build loads ``before`` bytes; empty if they are."""
     reason = trial.reason or trial.tests or ""
     return reason or ("it saves nothing on top" if trial.count("loaded") >= before else "")
 
@@ -249,7 +249,7 @@ def _tune_command(commands: BuildCommands) -> str:
     return shlex.join(words)
 
 
-def _tests(recorded: RecordedBuild) -> str:
+def _describe_tests(recorded: RecordedBuild) -> str:
     if recorded.tests is None:
         return "no --test was given, so no flag was taken that can change what a program does"
     if recorded.tests:
@@ -257,13 +257,15 @@ def _tests(recorded: RecordedBuild) -> str:
     return "the tests pass on the plain build, and on each build with what is advised"
 
 
-def _baseline(recorded: RecordedBuild) -> str:
+def _describe_baseline(recorded: RecordedBuild) -> str:
+    """Name the compiler of the plain build, and the optimization levels that its commands have."""
     database = read_json(recorded.database, expected="the build's commands", remedy="delete the folder of the advice")
     levels = Counter(level_of(entry["arguments"]) for entry in database)
     return f"{baseline_text(recorded.site.toolchain.version, levels)}{recorded.in_place_of}"
 
 
-def _unrepeatable(quick: Trial, whole: Trial | None) -> Iterator[str]:
+def _note_differing_builds(quick: Trial, whole: Trial | None) -> Iterator[str]:
+    """Note the programs that have other bytes in the whole build than in a rebuild with the same flags."""
     if whole is None or quick.flags != whole.flags:
         return
     for name, one in quick.programs.items():
@@ -275,7 +277,8 @@ def _unrepeatable(quick: Trial, whole: Trial | None) -> Iterator[str]:
             )
 
 
-def _grown(plain: Trial, whole: Trial | None) -> Iterator[str]:
+def _note_growth(plain: Trial, whole: Trial | None) -> Iterator[str]:
+    """Note the programs that are larger with the advised flags."""
     if whole is None:
         return
     grown = [name for name, one in plain.programs.items() if whole.programs[name].flash > one.flash]
@@ -283,7 +286,8 @@ def _grown(plain: Trial, whole: Trial | None) -> Iterator[str]:
         yield f"larger with what is advised, though all together are smaller: {', '.join(grown[:_MOST_NAMED])}"
 
 
-def _notes(recorded: RecordedBuild, search: Search, held: Sequence[str]) -> Iterator[str]:
+def _build_notes(recorded: RecordedBuild, search: Search, held: Sequence[str]) -> Iterator[str]:
+    """Note what limits the advice; ``held`` names programs that contain the path of the build's folder."""
     again = {name: one.image for name, one in search.plain.programs.items()}
     first = {name: weigh_image(recorded.site.kept(PLAIN, name)).row.image for name in again}
     differs = [name for name, size in again.items() if size != first[name]]

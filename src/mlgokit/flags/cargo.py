@@ -26,7 +26,7 @@ from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.decode import read_json
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.files import atomic_write, writing
-from mlgokit.flags.advise import AdviceOptions, Search, export_shipped, search_flags, why_not_on_top
+from mlgokit.flags.advise import AdviceOptions, Search, export_shipped, search_flags, shipped_defect
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
 from mlgokit.flags.reviewed import RUST_FLAGS, Flag
 from mlgokit.flags.trials import ALREADY, PLAIN, TRIALS, TrialStore, key_of
@@ -60,7 +60,7 @@ class CargoCommands:
 
     @property
     def profile(self) -> str:
-        """The profile of the build."""
+        """The Cargo profile that the command builds; the last one that it names."""
         words = self.words
         named = [word.removeprefix("--profile=") for word in words if word.startswith("--profile=")]
         named += [words[index + 1] for index, word in enumerate(words[:-1]) if word == "--profile"]
@@ -88,35 +88,39 @@ class CargoTrials:
     facts: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def judged(self) -> bool:
+    def has_passing_tests(self) -> bool:
         """Whether there are tests that pass on the plain build."""
         return bool(self.commands.tests) and self.facts.get("tests", "") == ""
 
-    def plain(self) -> Trial:
-        """The build without any flag, which also shows which flags it has already."""
+    def make_plain(self) -> Trial:
+        """Build without any flag, and note which flags the build has already."""
         path = self.store.folder / "facts.json"
-        trial = self.store.remember(PLAIN, lambda: self._make((), facts=path))
+        trial = self.store.load_or_make(PLAIN, lambda: self._make((), facts=path))
         value = read_json(path, expected="what the plain build shows", remedy=f"delete {self.store.folder}")
         self.facts.update({str(name): str(reason) for name, reason in value.items()})
         return trial
 
-    def excluded(self) -> dict[str, str]:
-        """By name, why a flag is not to be tried."""
+    def list_excluded(self) -> dict[str, str]:
+        """List the flags that are not to be tried, with the reasons, by name."""
         return {name: reason for name, reason in self.facts.items() if name != "tests"}
 
     def make(self, flags: Sequence[Flag], *, whole: bool = False) -> Trial:
         """Build with flags; each build is made from its sources."""
-        return self.store.remember(key_of(flags, whole=whole), lambda: self._make(flags))
+        return self.store.load_or_make(key_of(flags, whole=whole), lambda: self._make(flags))
 
     def is_known(self, flags: Sequence[Flag]) -> bool:
-        """Whether the trial is in the folder."""
+        """Whether the trial of ``flags`` is in the folder."""
         return self.store.path(key_of(flags)).exists()
 
     def only_links(self, flags: Sequence[Flag]) -> bool:  # noqa: ARG002  (of the protocol)
-        """Cargo compiles all for each set of options."""
+        """Return false, as cargo compiles all again for each set of options."""
         return False
 
     def _make(self, flags: Sequence[Flag], *, facts: Path | None = None) -> Trial:
+        """Build into an empty target folder, weigh the programs, and run the tests.
+
+        The plain build also writes the flags that it has, and why its tests fail if they do, to ``facts``.
+        """
         began = time.monotonic()
         commands = self.commands
         with writing(self.place):
@@ -125,11 +129,11 @@ class CargoTrials:
         reason, seconds, calls = "", 0.0, list[RustcCall]()
         try:
             done = run_cargo(
-                _with_rustflags(commands.words, flags),
+                _add_rustflags(commands.words, flags),
                 commands.folder,
                 place=self.place,
                 timeout_seconds=commands.build_seconds,
-                settings=self._settings(flags),
+                settings=self._variables(flags),
             )
             seconds, calls = done.user_seconds, calls_below(self.place)
         except UsageError as error:
@@ -140,7 +144,7 @@ class CargoTrials:
         files: dict[str, int] = {}
         folders: set[Path] = set()
         for call in calls if not reason else ():
-            path = _program(call)
+            path = _find_program(call)
             if path is None:
                 continue
             image = weigh_program(path, self.compressor)
@@ -150,10 +154,10 @@ class CargoTrials:
             programs[path.name], files[path.name] = image, path.stat().st_size
             folders.add(path.parent)
         tests = None
-        if not reason and commands.tests and (facts is not None or self.judged):
+        if not reason and commands.tests and (facts is not None or self.has_passing_tests):
             tests = self._test(flags, folders)
         if facts is not None:
-            found = _present(self.flags, [call for call in calls if _program(call) is not None])
+            found = _find_present(self.flags, [call for call in calls if _find_program(call) is not None])
             atomic_write(facts, json.dumps({**found, **({"tests": tests} if tests else {})}, indent=1))
         with writing(self.place):
             shutil.rmtree(self.place, ignore_errors=True)
@@ -169,8 +173,8 @@ class CargoTrials:
             wall_seconds=time.monotonic() - began,
         )
 
-    def _settings(self, flags: Sequence[Flag]) -> dict[str, str]:
-        """The variables of a build's environment that set its profile, and options where the user's are there too."""
+    def _variables(self, flags: Sequence[Flag]) -> dict[str, str]:
+        """Make the environment variables that set keys of the profile, and add rustc options to a user's RUSTFLAGS."""
         profile = self.commands.profile.upper().replace("-", "_")
         found = {
             f"CARGO_PROFILE_{profile}_{key.upper().replace('-', '_')}": value.strip('"')
@@ -184,8 +188,8 @@ class CargoTrials:
         return found
 
     def _test(self, flags: Sequence[Flag], folders: set[Path]) -> str:
-        """Why the tests fail; empty if they do not."""
-        environment: Mapping[str, str] = {**os.environ, **self._settings(flags)}
+        """Run the tests, and say why they fail; empty if they pass."""
+        environment: Mapping[str, str] = {**os.environ, **self._variables(flags)}
         path = os.pathsep.join([*map(str, sorted(folders)), os.environ.get("PATH", "")])
         for command in self.commands.tests:
             done = process.run(
@@ -205,7 +209,7 @@ class CargoTrials:
 def advise_cargo(
     commands: CargoCommands, options: AdviceOptions, *, compressor: Compressor | None, report: Report
 ) -> FlagAdvice:
-    """What the flags of the list for Rust give a cargo build.
+    """Find the flags of :data:`RUST_FLAGS` that make a cargo build smaller, and say how to add them.
 
     Raises:
         InputError: a trial in the folder is damaged.
@@ -220,25 +224,27 @@ def advise_cargo(
         compressor=compressor,
     )
     report(0, 1, "plain build")
-    plain = trials.plain()
+    plain = trials.make_plain()
     if not plain.programs:
-        raise ToolError("--cargo: expected a build that makes a program or a library for C, found none; name another")
+        raise ToolError(
+            "--cargo: expected a build that makes a program or a C library, found none; name another cargo command"
+        )
     text = shlex.join(commands.words)
     search = search_flags(trials, options, build=(text,), whole_seconds=plain.wall_seconds, report=report)
-    lines = _lines(commands.profile, search.found.flags)
-    said = "the tests pass on the plain build, and on each build with what is advised"
+    lines = _config_lines(commands.profile, search.found.flags)
+    tests = "the tests pass on the plain build, and on each build with what is advised"
     if not commands.tests:
-        said = "no --test was given, so no flag was taken that can change what a program does"
-    elif not trials.judged:
-        said = f"the tests already fail on the plain build ({trials.facts['tests']}), so they judge nothing"
+        tests = "no --test was given, so no flag was taken that can change what a program does"
+    elif not trials.has_passing_tests:
+        tests = f"the tests already fail on the plain build ({trials.facts['tests']}), so they judge nothing"
     advice = dataclasses.replace(
         search.advice,
-        line=_text(lines),
+        line=_join_lines(lines),
         lines=lines,
-        tests=said,
+        tests=tests,
         tune=_tune_command(commands),
     )
-    return _with_shipped(advice, trials, search, options, report=report)
+    return _measure_shipped(advice, trials, search, options, report=report)
 
 
 def _tune_command(commands: CargoCommands) -> str:
@@ -248,10 +254,10 @@ def _tune_command(commands: CargoCommands) -> str:
     return shlex.join(words)
 
 
-def _with_shipped(
+def _measure_shipped(
     advice: FlagAdvice, trials: CargoTrials, search: Search, options: AdviceOptions, *, report: Report
 ) -> FlagAdvice:
-    """The advice with the policies of the package on top, measured."""
+    """Build with the package's policies on top of the advised flags, and add the result to the advice."""
     report(0, 1, f"{SHIPPED} on top")
     try:
         rustc = find_rustc()
@@ -263,19 +269,20 @@ def _with_shipped(
     policies = Flag(name="policies", rustc=tuple(plugin_words(plugin)), cost="")
     trial = trials.make([*search.found.flags, policies])
     report(1, 1, f"{SHIPPED} on top")
-    reason = why_not_on_top(trial, (search.whole or search.plain).count("loaded"))
-    lines = _lines(trials.commands.profile, [*search.found.flags, policies])
-    line = f"RUSTC_BOOTSTRAP=1 in the environment; {_text(lines)}"
+    reason = shipped_defect(trial, (search.whole or search.plain).count("loaded"))
+    lines = _config_lines(trials.commands.profile, [*search.found.flags, policies])
+    line = f"RUSTC_BOOTSTRAP=1 in the environment; {_join_lines(lines)}"
     return dataclasses.replace(
         advice, shipped=trial, shipped_name=SHIPPED, shipped_reason=reason, shipped_line="" if reason else line
     )
 
 
-def _text(lines: Sequence[BuildLine]) -> str:
+def _join_lines(lines: Sequence[BuildLine]) -> str:
     return "; ".join(f"{one.system}: {', '.join(one.line.splitlines())}" for one in lines)
 
 
-def _lines(profile: str, flags: Sequence[Flag]) -> tuple[BuildLine, ...]:
+def _config_lines(profile: str, flags: Sequence[Flag]) -> tuple[BuildLine, ...]:
+    """Write the lines of Cargo.toml and of .cargo/config.toml that set flags."""
     settings = [f"{key} = {value}" for flag in flags for key, value in flag.profile]
     words = list(dict.fromkeys(word for flag in flags for word in flag.rustc))
     found: list[BuildLine] = []
@@ -287,8 +294,8 @@ def _lines(profile: str, flags: Sequence[Flag]) -> tuple[BuildLine, ...]:
     return tuple(found)
 
 
-def _with_rustflags(words: Sequence[str], flags: Sequence[Flag]) -> list[str]:
-    """A command of cargo that adds options to all calls of rustc, unless the environment has them."""
+def _add_rustflags(words: Sequence[str], flags: Sequence[Flag]) -> list[str]:
+    """Let a command of cargo add options to all calls of rustc, unless RUSTFLAGS is set, which overrides that."""
     added = list(dict.fromkeys(word for flag in flags for word in flag.rustc))
     if not added or "RUSTFLAGS" in os.environ:
         return list(words)
@@ -296,8 +303,8 @@ def _with_rustflags(words: Sequence[str], flags: Sequence[Flag]) -> list[str]:
     return [*words[:end], "--config", f"build.rustflags={json.dumps(added)}", *words[end:]]
 
 
-def _program(call: RustcCall) -> Path | None:
-    """What a call makes for users; ``None`` for crates, tests, and what is no program or shared library."""
+def _find_program(call: RustcCall) -> Path | None:
+    """Find the program or shared library for users that a call makes; ``None`` for crates, tests and build scripts."""
     if not is_program(call.words):
         return None
     folder = Path(call.value("--out-dir") or call.folder)
@@ -309,12 +316,12 @@ def _program(call: RustcCall) -> Path | None:
     return None
 
 
-def _present(flags: Sequence[Flag], calls: Sequence[RustcCall]) -> dict[str, str]:
-    """Which flags all programs have."""
+def _find_present(flags: Sequence[Flag], calls: Sequence[RustcCall]) -> dict[str, str]:
+    """Find the flags that all programs have, and those that are weaker than one of them; return reasons by name."""
     found: dict[str, str] = {}
     strongest: dict[str, int] = {}
     for index, flag in enumerate(flags):
-        by_profile = all(_has(call, key, value.strip('"')) for call in calls for key, value in flag.profile)
+        by_profile = all(_has_setting(call, key, value.strip('"')) for call in calls for key, value in flag.profile)
         if by_profile and all(word in call.words for call in calls for word in flag.rustc):
             found[flag.name] = ALREADY
             strongest[flag.group] = index
@@ -324,8 +331,8 @@ def _present(flags: Sequence[Flag], calls: Sequence[RustcCall]) -> dict[str, str
     return found
 
 
-def _has(call: RustcCall, key: str, value: str) -> bool:
-    """Whether a call has a setting of the profile."""
+def _has_setting(call: RustcCall, key: str, value: str) -> bool:
+    """Whether rustc is called with a value of a key of the profile, which may be rustc's default."""
     given = call.codegen(key)
     if key == "lto" and given in {"", "true", "yes", "on"}:
         given = "fat"

@@ -32,7 +32,7 @@ _LEAST_SECONDS = 0.1
 
 
 def advice_page(advice: FlagAdvice) -> Page:
-    """The page of an advice."""
+    """Make the page of an advice."""
     before, after = _sizes(advice, "loaded")
     return Page(
         title=f"Free flags for {'; '.join(advice.build)}",
@@ -58,21 +58,23 @@ def advice_page(advice: FlagAdvice) -> Page:
 
 
 def _sizes(advice: FlagAdvice, counts: Counts) -> tuple[int, int]:
-    """Bytes of all programs, plain and with what is advised."""
+    """Count the bytes of all programs in the plain build and in the one with the advised flags."""
     before = advice.plain.count(counts)
     return before, before if advice.advised_build is None else advice.advised_build.count(counts)
 
 
 def _headline(advice: FlagAdvice, before: int, after: int) -> str:
     if not advice.advised:
-        return f"none of {counted(len(advice.flags), 'flag')} makes the {_what(advice)} smaller than {before:,} bytes"
-    said = f"{percent(relative_change(before, after))} by {', '.join(advice.advised)}: {_what(advice)}, {before:,} to "
-    said += f"{after:,} bytes loaded"
-    whole = _sizes(advice, "file")
-    return f"{said}, whole files {percent(relative_change(*whole))}"
+        flags = counted(len(advice.flags), "flag")
+        return f"none of {flags} makes the {_program_count(advice)} smaller than {before:,} bytes"
+    change, files = (percent(relative_change(*sizes)) for sizes in ((before, after), _sizes(advice, "file")))
+    return (
+        f"{change} by {', '.join(advice.advised)}: {_program_count(advice)}, {before:,} to {after:,} bytes loaded, "
+        f"whole files {files}"
+    )
 
 
-def _what(advice: FlagAdvice) -> str:
+def _program_count(advice: FlagAdvice) -> str:
     return counted(len(advice.plain.programs), "program")
 
 
@@ -94,7 +96,7 @@ def _next_steps(advice: FlagAdvice) -> Iterator[str]:
 
 
 def _flag_table(advice: FlagAdvice) -> Table:
-    """Each flag alone, the largest gain first."""
+    """Make the table of each flag alone, the largest gain first."""
     rows = [row for row in advice.flags if row.trial is not None and row.trial.programs]
     parts = {
         title: of
@@ -103,18 +105,18 @@ def _flag_table(advice: FlagAdvice) -> Table:
         and any(of(image) for row in rows if row.trial for image in row.trial.programs.values())
     }
 
-    def cells(row: TriedFlag, trial: Trial) -> Row:
+    def make_row(row: TriedFlag, trial: Trial) -> Row:
         before, after = advice.plain.count("loaded"), trial.count("loaded")
-        told: list[Cell] = [row.name, row.text, row.cost, row.state]
-        told += [after - before, relative_change(before, after)]
+        cells: list[Cell] = [row.name, row.text, row.cost, row.state]
+        cells += [after - before, relative_change(before, after)]
         for of in parts.values():
-            told.append(
+            cells.append(
                 sum(of(image) for image in trial.programs.values())
                 - sum(of(image) for image in advice.plain.programs.values())
             )
-        told.append(trial.count("file") - advice.plain.count("file"))
-        told += [_ratio(advice.plain.compile_seconds, trial.compile_seconds)]
-        return (*told, _ratio(advice.plain.seconds, trial.seconds))
+        cells.append(trial.count("file") - advice.plain.count("file"))
+        cells += [_ratio(advice.plain.compile_seconds, trial.compile_seconds)]
+        return (*cells, _ratio(advice.plain.seconds, trial.seconds))
 
     ordered = sorted(rows, key=lambda row: (row.counts == "file", -row.saved))
     return Table(
@@ -130,18 +132,19 @@ def _flag_table(advice: FlagAdvice) -> Table:
             *difference_columns("whole file"),
             *number_columns("compile time", "build time"),
         ),
-        rows=tuple(cells(row, row.trial) for row in ordered if row.trial is not None),
+        rows=tuple(make_row(row, row.trial) for row in ordered if row.trial is not None),
         note=f"{_LOADED}, of all programs, less those of the plain build; then its parts, the stripped file, and "
         "the file as it is. Times are processor time of compilations, and of these with links; the plain build's is 1.",
     )
 
 
 def _ratio(before: float, after: float) -> str | None:
+    """Format ``after / before``, both in seconds; ``None`` if the time before is too short to compare."""
     return f"{after / before:.2f}" if before >= _LEAST_SECONDS else None
 
 
 def _reason_table(advice: FlagAdvice) -> Table:
-    """What was not tried, or does not work, and why."""
+    """Make the table of flags that were not tried or do not work, with the reasons."""
     rows = [row for row in advice.flags if row.trial is None or not row.trial.works]
     return Table(
         title="Not taken",
@@ -153,7 +156,7 @@ def _reason_table(advice: FlagAdvice) -> Table:
 
 
 def _folder_table(advice: FlagAdvice) -> Table:
-    """Which folders gain most by the level for size."""
+    """Make the table of the source folders, those that become smallest by the level for size first."""
     trial = next((row.trial for row in advice.flags if row.name == _LEVEL and row.trial is not None), None)
     folders = {} if trial is None else trial.folders
     plain = advice.plain.folders
@@ -181,7 +184,7 @@ def _step_table(advice: FlagAdvice) -> Table:
 
 
 def _program_table(advice: FlagAdvice) -> Table | None:
-    """Each program as it is and as advised."""
+    """Make the table of programs in the plain build and in the one with the advised flags; ``None`` without one."""
     build = advice.advised_build
     if build is None:
         return None

@@ -41,11 +41,11 @@ class Trial:
 
     @property
     def works(self) -> bool:
-        """Whether it builds, and no test fails."""
+        """Whether the build succeeds with the flags, and no test fails."""
         return not self.reason and not self.tests
 
     def count(self, counts: Counts) -> int:
-        """Bytes of all programs: those that are loaded (code, constants, unwind tables, data), or of whole files."""
+        """Count the bytes of all programs: what is loaded (code, constants, unwind tables, data), or whole files."""
         return sum(one.flash for one in self.programs.values()) if counts == "loaded" else sum(self.files.values())
 
     @property
@@ -165,22 +165,22 @@ class FlagAdvice:
     report: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The advice as plain JSON values."""
+        """Convert the advice to plain JSON values."""
         return {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
 
     @classmethod
     def from_json(cls, value: object) -> "FlagAdvice":
-        """The advice that :meth:`to_json` gave; keys that are not known are ignored.
+        """Decode what :meth:`to_json` encoded; unknown keys are ignored.
 
         Raises:
-            InputError: another format or version, a missing key, or a value of another type.
+            InputError: the value has another format or version, lacks a key, or has a value of another type.
         """
         given = check_format(value, FORMAT, FORMAT_VERSION, where="advice", remedy="run mlgokit advise again")
         return decode(cls, given, "advice")
 
 
 def trial_from_json(value: Mapping[str, Any], where: str) -> Trial:
-    """The trial whose fields are in a JSON object.
+    """Decode a trial; ``where`` names its file in errors.
 
     Raises:
         InputError: a key is missing, or a value has another type.

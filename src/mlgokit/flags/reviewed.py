@@ -242,13 +242,13 @@ def is_present(flag: Flag, compilations: Iterable[Sequence[str]], links: Iterabl
     linked = [_linker_words(words) for words in links]
     # A level in a link matters to link-time optimization alone, and follows that of the compilations.
     options = [option for option in flag.link if option not in flag.compile]
-    return all(_in_effect(option, words) for option in flag.compile for words in compilations) and all(
-        _in_effect(option, words) for option in options for words in linked
+    return all(_takes_effect(option, words) for option in flag.compile for words in compilations) and all(
+        _takes_effect(option, words) for option in options for words in linked
     )
 
 
 def _linker_words(words: Sequence[str]) -> list[str]:
-    """The words of a link, those for the linker each by itself behind ``-Wl,``."""
+    """Split the words of a link, so that each of the linker's options has a ``-Wl,`` of its own, ``-z`` its keyword."""
     found: list[str] = []
     for word in words:
         if word.startswith("-Wl,"):
@@ -259,8 +259,9 @@ def _linker_words(words: Sequence[str]) -> list[str]:
     return found
 
 
-def _in_effect(option: str, words: Sequence[str]) -> bool:
-    """Whether the last word of an option's kind is that option."""
+def _takes_effect(option: str, words: Sequence[str]) -> bool:
+    """Whether ``words`` have an option, and no later word of its kind overrides it."""
+    # The option that follows it is asked about by itself.
     if option == "-Xclang":
         return True
     if option.startswith("-O"):

@@ -33,7 +33,7 @@ class Budget:
     began: float = field(default_factory=time.monotonic)
 
     def allows(self, trials: Trials, flags: Sequence[Flag], share: float = 1.0) -> bool:
-        """Whether a trial ends before a share of the time is over."""
+        """Whether a trial would end before a share of the time is over; a trial that is stored takes none."""
         if trials.is_known(flags):
             return True
         needed = self.build_seconds * (_LINK_SHARE if trials.only_links(flags) else 1.0)
@@ -56,10 +56,10 @@ class Combination:
 
 
 def check_names(without: Collection[str], flags: Sequence[Flag]) -> None:
-    """Refuse names that no flag has.
+    """Check that each name of ``--without`` is the name of a flag.
 
     Raises:
-        UsageError: there is one.
+        UsageError: a name is unknown.
     """
     known = [flag.name for flag in flags]
     if unknown := sorted(set(without) - set(known)):
@@ -67,11 +67,11 @@ def check_names(without: Collection[str], flags: Sequence[Flag]) -> None:
 
 
 def describe_budget(trials: Trials, without: Collection[str], budget: Budget) -> str:
-    """How long the trials will take, before they begin."""
-    excluded = trials.excluded()
+    """Say how many flags will be tried, and estimate how long that takes."""
+    excluded = trials.list_excluded()
     tried = [flag for flag in trials.flags if flag.name not in excluded and flag.name not in without]
     links = sum(not flag.compile and not flag.profile for flag in tried)
-    # Those that work are tried once more, on top of others.
+    # Each is built alone, and once more on top of others.
     builds = 2 * (len(tried) - links + _LINK_SHARE * links)
     needed = builds * budget.build_seconds
     bound = f"at most {budget.seconds:.0f} s (--seconds)" if needed > budget.seconds else f"about {needed:.0f} s"
@@ -81,13 +81,13 @@ def describe_budget(trials: Trials, without: Collection[str], budget: Budget) ->
 def try_alone(
     trials: Trials, plain: Trial, without: Collection[str], budget: Budget, report: Report
 ) -> list[TriedFlag]:
-    """Each flag of the list by itself.
+    """Build with each flag alone, and say what that saves, or why it was not tried.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: a command cannot be started.
     """
-    excluded = trials.excluded()
+    excluded = trials.list_excluded()
     found: list[TriedFlag] = []
     for index, flag in enumerate(trials.flags):
         report(index, len(trials.flags), f"flags alone · {flag.name}")
@@ -100,32 +100,34 @@ def try_alone(
         elif not budget.allows(trials, [flag], SINGLES_SHARE):
             row = dataclasses.replace(row, reason=_OUT_OF_TIME)
         else:
-            row = _judge(row, plain, trials.make([flag]))
+            row = _add_result(row, plain, trials.make([flag]))
         found.append(row)
     report(len(trials.flags), len(trials.flags), "flags alone")
     return found
 
 
-def _judge(row: TriedFlag, plain: Trial, trial: Trial) -> TriedFlag:
-    state, reason = _verdict(trial)
+def _add_result(row: TriedFlag, plain: Trial, trial: Trial) -> TriedFlag:
+    """Add the result of a flag's trial to its row: why it failed, or the bytes that it saves."""
+    state, reason = _failure(trial)
     if state is not None:
         return dataclasses.replace(row, state=state, reason=reason, trial=trial)
     saved = plain.count(row.counts) - trial.count(row.counts)
     return dataclasses.replace(row, state="smaller" if saved > 0 else "no smaller", trial=trial, saved=saved)
 
 
-def _verdict(trial: Trial) -> tuple[State | None, str]:
+def _failure(trial: Trial) -> tuple[State | None, str]:
+    """Return the state and the reason of a trial that failed; ``None`` and an empty reason if it works."""
     if trial.reason:
         return "does not build", trial.reason
     return ("fails the tests", trial.tests) if trial.tests else (None, "")
 
 
 def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Budget, report: Report) -> Combination:
-    """Add the flags, the largest gain alone first, and keep each that pays on top; some only pay so.
+    """Add flags one by one, and keep each that makes the build with those before it smaller.
 
-    Of flags that exclude each other, one takes the place of another if it saves more there.
-
-    Flags that can change what a program does are only added where tests judge.
+    The flags that saved most alone come first. All that work are tried, as some save bytes only together with others.
+    Of flags that exclude each other, one replaces another if it saves more. A flag that can change what a program does
+    is only kept if tests pass with it.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -137,32 +139,32 @@ def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Bu
     found = Combination(flags=(), steps=(), trial=plain)
     for index, flag in enumerate(ordered):
         report(index, len(ordered), f"flags together · {'+'.join(one.name for one in (*found.flags, flag))}")
-        found = _add(found, flag, trials, budget)
-    # What lost its place to another early may win it back beside what was added later.
+        found = _try_to_add(found, flag, trials, budget)
+    # A flag that lost to one that excludes it may save more now, together with those that were added later.
     for flag in ordered:
         if flag not in found.flags and _rival(found, flag) is not None:
-            found = _add(found, flag, trials, budget)
+            found = _try_to_add(found, flag, trials, budget)
     report(len(ordered), len(ordered), "flags together")
     return found
 
 
 def _rival(found: Combination, flag: Flag) -> Flag | None:
-    """The flag of a combination that excludes another."""
+    """Find the flag of a combination that excludes ``flag``, as both are of one group."""
     return next((one for one in found.flags if flag.group and one.group == flag.group), None)
 
 
-def _add(found: Combination, flag: Flag, trials: Trials, budget: Budget) -> Combination:
-    """The combination with a flag, if it pays there, and with the step that says so."""
+def _try_to_add(found: Combination, flag: Flag, trials: Trials, budget: Budget) -> Combination:
+    """Build a combination with one more flag; keep the flag if it pays, and append a step with the result."""
     rival, best = _rival(found, flag), found.trial
     candidate = (*(one for one in found.flags if one is not rival), flag)
     saved, reason = 0, ""
-    if flag.risk and not trials.judged:
+    if flag.risk and not trials.has_passing_tests:
         reason = "it can change what the program does, and no --test judges"
     elif not budget.allows(trials, candidate):
         reason = _OUT_OF_TIME
     else:
         trial = trials.make(candidate)
-        state, why = _verdict(trial)
+        state, why = _failure(trial)
         saved = 0 if state is not None else best.count(flag.counts) - trial.count(flag.counts)
         reason = f"{state}: {why}" if state is not None else _objection(flag, rival, best, trial)
         found = found if reason else dataclasses.replace(found, flags=candidate, trial=trial)
@@ -179,7 +181,7 @@ def _add(found: Combination, flag: Flag, trials: Trials, budget: Budget) -> Comb
 
 
 def _objection(flag: Flag, rival: Flag | None, best: Trial, trial: Trial) -> str:
-    """Why a flag is not worth its cost on top of the best build so far, or in the place of a rival; empty if it is."""
+    """Say why a flag is not worth its cost on top of the best build, or in place of a rival; empty if it is."""
     before, saved = best.count(flag.counts), best.count(flag.counts) - trial.count(flag.counts)
     if saved <= 0:
         return "it saves nothing on top" if rival is None else f"{rival.name} saves as much or more in its place"
@@ -202,7 +204,7 @@ def confirm(trials: Trials, found: Combination, report: Report) -> tuple[Combina
     while flags:
         report(0, 1, f"the whole build with {', '.join(flag.name for flag in flags)}")
         whole = trials.make(flags, whole=True)
-        state, reason = _verdict(whole)
+        state, reason = _failure(whole)
         if state is None:
             report(1, 1, f"the whole build with {', '.join(flag.name for flag in flags)}")
             return Combination(flags=tuple(flags), steps=tuple(steps), trial=whole), whole

@@ -30,20 +30,20 @@ class Trials(Protocol):
 
     @property
     def flags(self) -> Sequence[Flag]:
-        """The list."""
+        """The flags to try."""
         ...
 
     @property
-    def judged(self) -> bool:
+    def has_passing_tests(self) -> bool:
         """Whether there are tests that pass on the plain build."""
         ...
 
-    def plain(self) -> Trial:
-        """The build without any flag."""
+    def make_plain(self) -> Trial:
+        """Build without any flag."""
         ...
 
-    def excluded(self) -> dict[str, str]:
-        """By name, why a flag is not to be tried; :data:`ALREADY` if the build has it."""
+    def list_excluded(self) -> dict[str, str]:
+        """List the flags that are not to be tried, with the reasons, by name; :data:`ALREADY` if the build has one."""
         ...
 
     def make(self, flags: Sequence[Flag], *, whole: bool = False) -> Trial:
@@ -51,11 +51,11 @@ class Trials(Protocol):
         ...
 
     def is_known(self, flags: Sequence[Flag]) -> bool:
-        """Whether :meth:`make` only has to remember."""
+        """Whether the trial of ``flags`` is stored, so that :meth:`make` builds nothing."""
         ...
 
     def only_links(self, flags: Sequence[Flag]) -> bool:
-        """Whether nothing has to be compiled for :meth:`make`."""
+        """Whether :meth:`make` has the objects already, and only links."""
         ...
 
 
@@ -66,11 +66,11 @@ class TrialStore:
     folder: Path
 
     def path(self, key: str) -> Path:
-        """The file of a trial."""
+        """Make the path of a trial's file."""
         return self.folder / f"{key}.json"
 
-    def remember(self, key: str, make: Callable[[], Trial]) -> Trial:
-        """The trial of this key, made first if it is not there.
+    def load_or_make(self, key: str, make: Callable[[], Trial]) -> Trial:
+        """Load the trial of a key from its file; if there is none, make the trial and store it.
 
         Raises:
             InputError: the file is damaged.
@@ -104,49 +104,50 @@ class BuildTrials:
     facts: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def judged(self) -> bool:
+    def has_passing_tests(self) -> bool:
         """Whether there are tests that pass on the plain build."""
         return self.rebuilder.recorded.tests == ""
 
-    def plain(self) -> Trial:
-        """The build without any flag, which also shows which flags it has already."""
+    def make_plain(self) -> Trial:
+        """Build without any flag, and note which flags the build has already."""
         path = self.store.folder / "facts.json"
-        trial = self.store.remember(PLAIN, lambda: self._make((), AddedOptions(), PLAIN, whole=False, facts=path))
+        trial = self.store.load_or_make(PLAIN, lambda: self._make((), AddedOptions(), PLAIN, whole=False, facts=path))
         value = read_json(path, expected="what the plain build shows", remedy=f"delete {self.store.folder}")
         self.facts.update({str(name): str(reason) for name, reason in value.items()})
         return trial
 
-    def excluded(self) -> dict[str, str]:
-        """By name, why a flag is not to be tried."""
+    def list_excluded(self) -> dict[str, str]:
+        """List the flags that are not to be tried, with the reasons, by name."""
         return self.facts
 
     def make(self, flags: Sequence[Flag], *, whole: bool = False, plugin: AddedOptions | None = None) -> Trial:
-        """Build with flags, and with options that load a plugin; see :class:`Trials`."""
+        """Build with flags, and with the options of ``plugin`` that load one; see :class:`Trials`."""
         added = options_of(flags)
         key = key_of(flags, whole=whole, plugin=plugin is not None)
         if plugin is not None:
             added = dataclasses.replace(
                 plugin, compile=(*added.compile, *plugin.compile), link=(*added.link, *plugin.link)
             )
-        return self.store.remember(key, lambda: self._make(flags, added, key, whole=whole))
+        return self.store.load_or_make(key, lambda: self._make(flags, added, key, whole=whole))
 
     def is_known(self, flags: Sequence[Flag]) -> bool:
-        """Whether the trial is in the folder."""
+        """Whether the trial of ``flags`` is in the folder."""
         return self.store.path(key_of(flags)).exists()
 
     def only_links(self, flags: Sequence[Flag]) -> bool:
-        """Whether the objects of an earlier trial are there."""
+        """Whether an earlier trial left the objects that the flags need."""
         return any(base.options == options_of(flags).compile for base in self.rebuilder.bases)
 
     def _make(
         self, flags: Sequence[Flag], added: AddedOptions, key: str, *, whole: bool, facts: Path | None = None
     ) -> Trial:
+        """Rebuild with options, and run the tests; the plain build also writes the flags not to try to ``facts``."""
         began = time.monotonic()
         built = self.rebuilder.make(added, key, whole=whole)
         if facts is not None:
-            atomic_write(facts, json.dumps(self._examine(built), indent=1))
+            atomic_write(facts, json.dumps(self._find_excluded(built), indent=1))
         folders = _folder_bytes(built, self.rebuilder.recorded.tree)
-        tests = self.rebuilder.test(added, key) if self.judged and not built.reason else None
+        tests = self.rebuilder.test(added, key) if self.has_passing_tests and not built.reason else None
         return Trial(
             flags=tuple(flag.name for flag in flags),
             reason=built.reason,
@@ -159,16 +160,16 @@ class BuildTrials:
             wall_seconds=time.monotonic() - began,
         )
 
-    def _examine(self, plain: Rebuilt) -> dict[str, str]:
-        """Which flags the build has already, and which do not fit it."""
+    def _find_excluded(self, plain: Rebuilt) -> dict[str, str]:
+        """Find the flags that the build has already, and those that do not fit it; return reasons by name."""
         compilations = [call.words for call in plain.calls if call.kind != "link"]
         linking = [call for call in plain.calls if call.kind != "compile"]
         languages = {_language(path, call) for call in plain.calls for path in call.sources}
         links = [_link_words(call) for call in linking]
         lacks = {
-            "one language": _unwound(languages, links),
+            "one language": _unwinding_defect(languages, links),
             "C++": "" if "c++" in languages else "the build has no C++",
-            "executables": _exports(links),
+            "executables": _export_defect(links),
             "debug information": "" if any(_has_debug(words) for words in compilations) else "the build has none",
             "": "",
         }
@@ -189,7 +190,7 @@ class BuildTrials:
 
 
 def options_of(flags: Sequence[Flag]) -> AddedOptions:
-    """The options of several flags, each once.
+    """Merge the options of flags to those of compilations and of links, each option once.
 
     Example:
         >>> from mlgokit.flags.reviewed import FLAGS
@@ -199,20 +200,20 @@ def options_of(flags: Sequence[Flag]) -> AddedOptions:
     """
     words: dict[tuple[str, ...], None] = {}
     for flag in flags:
-        words |= dict.fromkeys(_units(flag.compile))
+        words |= dict.fromkeys(_group_options(flag.compile))
     compile_options = tuple(word for unit in words for word in unit)
     link_options = tuple(dict.fromkeys(word for flag in flags for word in flag.link))
     return AddedOptions(compile=compile_options, link=link_options)
 
 
 def key_of(flags: Sequence[Flag], *, whole: bool = False, plugin: bool = False) -> str:
-    """The name of a trial."""
+    """Name a trial by its flags, and by whether it is a whole build and loads a plugin."""
     names = [*([WHOLE] if whole else []), *(flag.name for flag in flags), *(["policies"] if plugin else [])]
     return "+".join(names) or PLAIN
 
 
-def _units(options: Sequence[str]) -> list[tuple[str, ...]]:
-    """The options, each with its value."""
+def _group_options(options: Sequence[str]) -> list[tuple[str, ...]]:
+    """Group words to options: ``-Xclang`` with the word that follows it, any other word alone."""
     found: list[tuple[str, ...]] = []
     for option in options:
         if found and found[-1] == ("-Xclang",):
@@ -223,20 +224,21 @@ def _units(options: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _language(path: Path, call: WrappedCall) -> str:
+    """Find the language as which a call compiles a source; standard input is C unless the compiler is for C++."""
     if "++" in call.name:
         return "c++"
     return "c" if path.suffix in {".c", ".i"} or path.name == "-" else "c++"
 
 
 def _link_words(call: WrappedCall) -> list[str]:
-    """The words of a link as of a driver."""
+    """Make the words of a link those of a compiler driver: options of a linker that was called itself get ``-Wl,``."""
     if "++" in call.name or not (call.name.startswith("ld") or call.name.endswith(("-ld", "ld.lld", "ld.bfd"))):
         return list(call.words)
     return [str(call.program), *(f"-Wl,{word}" if word.startswith("-") else word for word in call.words)]
 
 
-def _unwound(languages: Collection[str], links: Sequence[Sequence[str]]) -> str:
-    """Why exceptions may have to pass through C; empty if they do not."""
+def _unwinding_defect(languages: Collection[str], links: Sequence[Sequence[str]]) -> str:
+    """Say why C code may need unwind tables, which exceptions pass through; empty if it needs none."""
     if len(languages) > 1:
         return "exceptions of the build's C++ could not pass through its C"
     if "c" in languages and any(_is_shared(words) for words in links):
@@ -248,8 +250,8 @@ def _is_shared(words: Sequence[str]) -> bool:
     return not {"-shared", "-Wl,-shared", "-Wl,--shared"}.isdisjoint(words)
 
 
-def _exports(links: Sequence[Sequence[str]]) -> str:
-    """Why symbols of a build are meant to be seen from outside; empty if they are not."""
+def _export_defect(links: Sequence[Sequence[str]]) -> str:
+    """Say why a build's symbols must stay visible to other files; empty if it links executables without exports."""
     if any(_is_shared(words) for words in links):
         return "the build links shared libraries"
     # `-Wl,-E` may stand among others behind one comma.
@@ -264,7 +266,7 @@ def _has_debug(words: Sequence[str]) -> bool:
 
 
 def _folder_bytes(built: Rebuilt, tree: Path) -> dict[str, int]:
-    """Bytes of code, constants and data of objects, by folder of their sources."""
+    """Sum the bytes of code, constants and data of objects by folder of their sources; of LTO's objects nothing."""
     found: Counter[str] = Counter()
     for call in built.calls:
         if call.kind != "compile" or len(call.sources) != 1 or len(call.outputs) != 1:

@@ -93,7 +93,7 @@ def compile_defaults(
     with_rows: bool = True,
     report: Report = say_nothing,
 ) -> Baselines:
-    """Compile every module under the heuristic.
+    """Compile every module under the heuristic; those that fail, or have no decision, are left out with their reasons.
 
     Args:
         compiler: compiler to use.
@@ -106,10 +106,12 @@ def compile_defaults(
     Raises:
         CorpusError: no module compiles and has a decision.
     """
-    most = max(50, FIT_ROWS // max(len(modules), 1))
+    # At least some rows of each module, also where a corpus has more modules than FIT_ROWS has room for.
+    module_rows = max(50, FIT_ROWS // max(len(modules), 1))
     detail: Detail = "all" if with_rows or problem is not INLINE_SIZE else "scores"
 
-    def work(module: Module) -> tuple[Compilation, tuple[str, ...], npt.NDArray[Any] | None]:
+    def compile_default(module: Module) -> tuple[Compilation, tuple[str, ...], npt.NDArray[Any] | None]:
+        """Compile a module; also return the names and a sample of its features, or ``None`` if it has no decision."""
         run = compile_once(compiler, module, problem, HEURISTIC, Exploration(), detail=detail)
         if not run.decision_count:
             return run, (), None
@@ -118,9 +120,9 @@ def compile_defaults(
         if log is None:
             return run, names, np.zeros((0, len(names)), np.int64)
         rows = feature_rows(problem, log, names).reshape(-1, len(names))
-        return dataclasses.replace(run, logs={}), names, rows[:: max(1, len(rows) // most)]
+        return dataclasses.replace(run, logs={}), names, rows[:: max(1, len(rows) // module_rows)]
 
-    done = parallel(work, modules, workers=compiler, report=report, label="default trace")
+    done = parallel(compile_default, modules, workers=compiler, report=report, label="default trace")
     weights = project_weights(modules, [run for run, _, _ in done])
     chosen = [index for index, (run, _, rows) in enumerate(done) if run.ok and rows is not None]
     compiled = [index for index, (run, _, _) in enumerate(done) if run.ok]

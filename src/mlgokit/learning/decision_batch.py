@@ -23,10 +23,11 @@ ABOUT_DECISIONS = frozenset(NOT_FEATURES) | {
 }
 """Columns of logs that describe the decision itself, and are not features."""
 
+# Odd multipliers of the generator splitmix64, which spread small differences over all bits.
 _ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 _POLICY_PRIORITIES = 2.0**26
 _HEURISTIC_PRIORITIES = 2.0**27
-"""Divisors that convert priorities to unit numbers: a policy's range from 0 to 2**31, the heuristic's to 2**32."""
+"""Divisors that convert priorities to 0 to 32: a policy's are from 0 to 2**31, the heuristic's from 0 to 2**32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +86,13 @@ def _check_features(problem: Problem, features: Sequence[str], columns: Iterable
     missing = [name for name in features if name not in known]
     if missing:
         raise UsageError(
-            f"{problem.name}: expected a feature {missing[0]!r} from the compiler, found none; "
-            "leave it out, or start from a policy and a vocabulary that were made for this compiler"
+            f"{problem.name}: expected a feature {missing[0]!r} from the compiler, found none; leave this feature "
+            "out, or start from a policy and a vocabulary that were made for this compiler"
         )
 
 
 def batch_of_flips(found: InlineDecisions, features: Sequence[str]) -> DecisionBatch:
-    """Make the batch of those inlining decisions whose features the compilation kept, which are its flips.
+    """Make a batch of the flips of a compilation, which are the inlining decisions whose features it kept.
 
     Raises:
         UsageError: the compiler does not send one of ``features``.
@@ -113,9 +114,9 @@ def batch_of_flips(found: InlineDecisions, features: Sequence[str]) -> DecisionB
 
 
 def batch_of_log(problem: Problem, log: Log, features: Sequence[str], *, heuristic: bool) -> DecisionBatch:
-    """Make the batch of all decisions in a log that a policy could have made.
+    """Make a batch of all decisions in a log that a policy could have made.
 
-    Left out are masked choices that were answered with a masked-out column, as the heuristic may.
+    LLVM's heuristic may choose a column that the mask does not allow a policy; such decisions are left out.
 
     Args:
         problem: problem of the log.
@@ -136,7 +137,7 @@ def batch_of_log(problem: Problem, log: Log, features: Sequence[str], *, heurist
         decisions=_decode_decisions(problem, log.columns[problem.decision], heuristic=heuristic),
         defaults=_decode_decisions(problem, log.columns[problem.default_decision], heuristic=True),
         log_probability=log.columns["log_probability"].reshape(count).astype(np.float64),
-        sites=_sites(log, context),
+        sites=_identify_sites(log, context),
         context=context,
         context_names=tuple(names),
     )
@@ -144,7 +145,7 @@ def batch_of_log(problem: Problem, log: Log, features: Sequence[str], *, heurist
 
 
 def _decode_decisions(problem: Problem, column: npt.NDArray[Any], *, heuristic: bool) -> npt.NDArray[Any]:
-    """Convert a column of decisions [N] to int64, or to unit numbers for priorities."""
+    """Convert a column of decisions [N] to int64; priorities to floats from -UNIT_BOUND to UNIT_BOUND."""
     values = column.reshape(len(column))
     if problem.advice_kind is not AdviceKind.REAL:
         return values.astype(np.int64)
@@ -166,8 +167,8 @@ def _drop_masked(found: DecisionBatch, mask: npt.NDArray[np.bool_]) -> DecisionB
     )
 
 
-def _sites(log: Log, context: Ints) -> Ints:
-    """Compute an identifier of each decision: the plugin's key, or a hash of the functions' names and a count."""
+def _identify_sites(log: Log, context: Ints) -> Ints:
+    """Identify each decision by the plugin's key; without one, by a hash of its functions and a number among equals."""
     if "site" in log.columns:
         return log.columns["site"].reshape(-1).astype(np.int64)
     count = len(context)

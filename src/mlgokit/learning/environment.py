@@ -114,8 +114,8 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
                 return self._observation(), self._info()
         self._end()
         raise UsageError(
-            f"{self.problem.name}: expected a module with something to decide, found none in {len(tried)}; "
-            "choose other modules"
+            f"{self.problem.name}: expected a module with something to decide, found none among {len(tried)} "
+            "modules; choose other modules"
         )
 
     def step(self, action: Action) -> Step:
@@ -125,7 +125,9 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
             UsageError: the compiler is not waiting for a decision.
         """
         if self._asked is None or self._session is None:
-            raise UsageError("step: expected a question that waits for an answer, found none; call reset first")
+            raise UsageError(
+                "step: expected a question of the compiler that waits for an answer, found none; call reset first"
+            )
         advice, replaced = self._advice(action, self._asked)
         self._session.answer(advice)
         self._asked = self._session.next()
@@ -246,7 +248,7 @@ def open_environment(
                 timeout_seconds=timeout_seconds,
             )
     raise UsageError(
-        f"{problem.name}: expected a module with something to decide, found none in {len(modules)}; "
+        f"{problem.name}: expected a module with something to decide, found none among {len(modules)} modules; "
         "choose other modules"
     )
 

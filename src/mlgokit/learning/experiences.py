@@ -128,9 +128,10 @@ def compile_proposals(
             for number, proposal in enumerate(proposals)
         ]
 
-        def work(item: _Item) -> Compilation:
+        def compile_item(item: _Item) -> Compilation:
+            """Compile a proposal on one of its modules; if it explores by independent moves, draw flips of the base."""
             proposal = proposals[item.proposal]
-            base = bases.run(proposal, item)
+            base = bases.find(proposal, item)
             given = proposal.forced[item.position] if proposal.forced else None
             if proposal.independent and base is not None and _is_addressable(base):
                 given = _draw_flips(proposal, item, base, bases)
@@ -146,7 +147,7 @@ def compile_proposals(
                 flips=None if given is None or base is None else find_flipped_keys(base.decisions, given),
             )
 
-        runs = _compile_all(work, items, proposals, bases, report=report, label=label)
+        runs = _compile_all(compile_item, items, proposals, bases, report=report, label=label)
     worked = [item for item in items if item in runs and runs[item].ok and runs[item].decision_count]
     distinct = _drop_repeats(worked, runs, drawn)
     failures = Counter(run.reason or run.status.value for run in runs.values() if not run.ok)
@@ -168,7 +169,7 @@ def _draw_flips(proposal: Proposal, item: _Item, base: Compilation, bases: "_Bas
 
 
 def _compile_all(
-    work: Callable[[_Item], Compilation],
+    compile_item: Callable[[_Item], Compilation],
     items: Sequence[_Item],
     proposals: Sequence[Proposal],
     bases: "_Bases",
@@ -176,28 +177,30 @@ def _compile_all(
     report: Report,
     label: str,
 ) -> dict[_Item, Compilation]:
-    """Run ``work`` on all items, except those whose base failed; compilations that are bases are added to ``bases``."""
+    """Compile all items, except those whose base failed; compilations that are bases are added to ``bases``."""
     compiler = bases.baselines.compiler
     finished: list[_Item] = []
     waits = [_needs_base(proposals[item.proposal]) for item in items]
 
-    def work_row(row: Sequence[int]) -> dict[_Item, Compilation]:
+    def compile_row(row: Sequence[int]) -> dict[_Item, Compilation]:
+        """Compile the items at these positions one after the other, except those whose base failed."""
         done: dict[_Item, Compilation] = {}
         for position in row:
             item = items[position]
             if not waits[position] or _can_be_made(proposals[item.proposal], item, bases):
-                done[item] = work(item)
+                done[item] = compile_item(item)
                 if done[item].ok and not waits[position]:
                     bases.runs[item.proposal, item.index] = done[item]
             finished.append(item)
         return done
 
     def report_current(_done: int, _total: int, text: str) -> None:
+        """Report the number of items that are done, in place of that of rows."""
         report(len(finished), len(items), text)
 
     runs: dict[_Item, Compilation] = {}
     for rows in group_into_rows([item.index for item in items], waits, workers=count_of(compiler)):
-        for done in parallel(work_row, rows, workers=compiler, report=report_current, label=label):
+        for done in parallel(compile_row, rows, workers=compiler, report=report_current, label=label):
             runs |= done
     return runs
 
@@ -230,8 +233,8 @@ def group_into_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: i
 
 
 def _can_be_made(proposal: Proposal, item: _Item, bases: "_Bases") -> bool:
-    """Whether an item needs no base, or its base has compiled."""
-    return bool(proposal.forced) or bases.run(proposal, item) is not None
+    """Whether to compile an item after its base: forced decisions in any case, drawn flips if the base compiled."""
+    return bool(proposal.forced) or bases.find(proposal, item) is not None
 
 
 def _drop_repeats(items: Sequence[_Item], runs: Mapping[_Item, Compilation], drawn: AbstractSet[_Item]) -> list[_Item]:
@@ -253,12 +256,12 @@ def _drop_repeats(items: Sequence[_Item], runs: Mapping[_Item, Compilation], dra
 
 
 def _needs_base(proposal: Proposal) -> bool:
-    """Whether a base must be compiled first, to see which forced decisions are flips of it."""
+    """Whether a base must be compiled first, whose decisions the forced or drawn ones flip."""
     return proposal.base is not None and bool(proposal.forced or proposal.independent)
 
 
 def _is_addressable(base: Compilation) -> bool:
-    """Whether a decision table can identify the module: it has decisions, and a function that no other can define."""
+    """Whether a decision table can identify the module: it has decisions, and a strong function of its own."""
     return len(base.decisions) > 0 and len(strong_names(base.measured)) > 0
 
 
@@ -270,7 +273,7 @@ class _Bases:
     runs: dict[tuple[int, int], Compilation] = field(default_factory=dict[tuple[int, int], Compilation])
     _scored: dict[tuple[int, int], ScoredBuild] = field(default_factory=dict[tuple[int, int], ScoredBuild])
 
-    def run(self, proposal: Proposal, item: _Item) -> Compilation | None:
+    def find(self, proposal: Proposal, item: _Item) -> Compilation | None:
         """Look up the base compilation of an item of ``proposal``; ``None`` if there is none or it failed."""
         return None if proposal.base is None else self.runs.get((proposal.base, item.index))
 
@@ -299,7 +302,7 @@ def _make_experience(task: Task, run: Compilation, proposal: Proposal, item: _It
         found = batch_of_flips(run.decisions, task.features)
     else:
         found = batch_of_log(baselines.problem, log, task.features, heuristic=proposal.actor == HEURISTIC)
-    default, base = baselines.defaults[item.index], bases.run(proposal, item)
+    default, base = baselines.defaults[item.index], bases.find(proposal, item)
     credit = _NO_CREDIT
     if baselines.problem.by_regalloc_cost:
         scores, defaults = _costs(run, found), _costs(default, found)
@@ -356,6 +359,7 @@ def _component_credit(before: ScoredBuild, explored: ScoredBuild, run: Compilati
     credit = attribute(before, explored)
     component = np.full(len(run.decisions), -1, np.int64)
     component[credit.flips] = credit.component
+    # A batch that was not made of a log has only the decisions whose features were kept.
     component = component if run.logs else component[run.decisions.rows]
     return _Credit(
         component=component,

@@ -121,7 +121,7 @@ class Trials(Protocol):
         ...
 
     def training_modules(self, state: State, turn: int) -> int:
-        """The number of modules whose functions the policy is fitted on."""
+        """Count the modules whose functions the policy is fitted on."""
         ...
 
 
@@ -286,7 +286,7 @@ def _row(counters: Counters, fitted: Fitted) -> Row:
 
 
 def _complete_row(row: Row, validation: Validation, numbers: Mapping[str, float]) -> Row:
-    """Add the validation gain and ``numbers`` to a row; the gain is also the reward if single decisions were tried."""
+    """Add ``numbers`` and the validation gain to a row; the gain also stands for rewards that the row lacks."""
     gains = {name: validation.gain for name in _COMPLETED if math.isnan(row[name])}
     return {**row, **gains, **{f"learner/{name}": value for name, value in numbers.items()}}
 

@@ -73,7 +73,7 @@ class RangeQuestions:
 def log_live_ranges(
     compiler: Compiler, module: Module, problem: Problem, *, rows: int, seed: int
 ) -> tuple[Compilation, RangeQuestions | None]:
-    """Compile a module with LLVM's own decisions; return the compilation, and the decisions if there are any.
+    """Compile a module with LLVM's own decisions; return the compilation, and a sample of the decisions if it has any.
 
     Args:
         compiler: compiler to use.
@@ -126,7 +126,7 @@ def try_ranges(
     for index, policy in enumerate(policies):
         by_cost.setdefault(policy.csr_first_time_cost, []).append(index)
     parts = [
-        _try_at_csr_cost(compiler, _with_csr_cost(module, cost), problem, keys, [policies[index] for index in indices])
+        _try_at_csr_cost(compiler, _set_csr_cost(module, cost), problem, keys, [policies[index] for index in indices])
         for cost, indices in by_cost.items()
     ]
     measured: dict[int, Floats] = {}
@@ -139,7 +139,7 @@ def try_ranges(
     return RangeTrials(measured=measured, user_seconds=sum(part.user_seconds for part in parts))
 
 
-def _with_csr_cost(module: Module, cost: int) -> Module:
+def _set_csr_cost(module: Module, cost: int) -> Module:
     """Set LLVM's option for the first-time cost of callee-saved registers; 0 leaves LLVM's default."""
     option = ("-mllvm", f"-regalloc-csr-first-time-cost={cost}") if cost else ()
     return dataclasses.replace(module, command_line=(*module.command_line, *option))
@@ -148,7 +148,7 @@ def _with_csr_cost(module: Module, cost: int) -> Module:
 def _try_at_csr_cost(
     compiler: Compiler, module: Module, problem: Problem, keys: Sequence[int], policies: Sequence[Policy]
 ) -> RangeTrials:
-    """Run the trials of policies that have the module's first-time cost of callee-saved registers."""
+    """Allocate registers under LLVM's heuristic and each policy, all with the first-time cost that ``module`` sets."""
     trials = np.zeros(1 + len(policies), TRIAL)
     trials["by_rule"][1:] = FIRST_POLICY + np.arange(len(policies))
     series = tuple(Series(key=key, base=Overrides(), score=-np.inf, trials=trials) for key in keys)

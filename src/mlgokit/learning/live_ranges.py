@@ -77,7 +77,7 @@ class RangeLearning:
         rng = np.random.default_rng([self.training.config.seed, 0])
         single = self.settings.opening * single_weights(len(self.functions.features))
         parts = self.functions.draw(self.functions.dependent, self.settings.functions, rng)
-        gained, _, _ = self._rewards(parts, single, rng, "try policies of one feature")
+        gained, _, _ = self._try_weights(parts, single, rng, "try policies of one feature")
         best = single[int(np.nanargmax(gained))]
         state = cma.start(best, spread=self.settings.spread, population=self.settings.population)
         counters = Counters(
@@ -95,7 +95,7 @@ class RangeLearning:
         label = f"generation {turn} of {self.turns}"
         parts = self._draw(state, turn)
         tested = cma.ask(state, rng)
-        gained, failed, user_seconds = self._rewards(parts, tested, rng, label)
+        gained, failed, user_seconds = self._try_weights(parts, tested, rng, label)
         kept = {name: state[name] for name in (_DEPENDENT, _JOINED)}
         state = {**cma.tell(state, tested, gained), **kept}
         compilations = len(parts)
@@ -128,7 +128,7 @@ class RangeLearning:
         policies = [dataclasses.replace(policy, csr_first_time_cost=cost) for cost in costs]
         rng = np.random.default_rng([self.training.config.seed, 0, 2])
         parts = self.functions.draw_modules(self.settings.cost_modules, rng)
-        gained, _, user_seconds = self._try(parts, policies, "try costs of callee-saved registers")
+        gained, _, user_seconds = self._try_policies(parts, policies, "try costs of callee-saved registers")
         policy = policies[int(np.argmax(gained))]
         return Choice(
             policy=policy,
@@ -141,6 +141,7 @@ class RangeLearning:
         del state
 
         def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
+            """Measure functions under LLVM's heuristic and under the policy; a failed trial counts as a larger cost."""
             trials = try_ranges(self.training.compiler, module, self.training.problem, keys, [policy])
             measured = np.array(list(trials.measured.values())).reshape(-1, 2, len(MEASURES))
             before, after = measured.swapaxes(0, 1)
@@ -166,18 +167,18 @@ class RangeLearning:
         rng = np.random.default_rng([self.training.config.seed, renewals, 1])
         return self.functions.draw(functions, self.settings.functions, rng)
 
-    def _rewards(
+    def _try_weights(
         self, parts: Sequence[ModuleFunctions], weights: Floats, rng: np.random.Generator, label: str
     ) -> tuple[Floats, int, float]:
-        """Try the policies with ``weights`` [P, F] on a random share of the functions; see :meth:`_try`."""
+        """Try P policies with ``weights`` [P, F] on a random share of the functions; :meth:`_try_policies` returns."""
         drawn = [
             (module, tuple(np.array(keys, np.uint64)[rng.random(len(keys)) < self.settings.share].tolist()))
             for module, keys in parts
         ]
         policies = [self.functions.policy(row) for row in weights]
-        return self._try([part for part in drawn if part[1]], policies, label)
+        return self._try_policies([part for part in drawn if part[1]], policies, label)
 
-    def _try(
+    def _try_policies(
         self, parts: Sequence[ModuleFunctions], policies: Sequence[Policy], label: str
     ) -> tuple[Floats, int, float]:
         """Try P policies; return their rewards [P], the number of failed trials, and the processor time."""
@@ -233,13 +234,13 @@ def _check(problem: Problem, config: Learning, settings: RangeTrialsConfig) -> N
 
 
 def _from_rows(state: State, name: str) -> frozenset[FunctionId]:
-    """Read a state array [N, 2] of functions."""
+    """Read functions from a state array [N, 2] of their modules' indices and their keys."""
     rows: list[list[int]] = state[name].tolist()
     return frozenset((index, key) for index, key in rows)
 
 
 def _to_rows(functions: Iterable[FunctionId]) -> npt.NDArray[Any]:
-    """Store functions as a state array [N, 2]."""
+    """Store functions as a state array [N, 2] of their modules' indices and their keys."""
     return np.array(sorted(functions), np.uint64).reshape(-1, 2)
 
 

@@ -179,7 +179,7 @@ def try_passes(
     done = compile_trials(compiler, module, PASS_SELECTION, series, stage=Stage.PASSES, weights=weights)
     by_key = {function.key: function for function in functions}
     measured = [
-        _measure(by_key[tried.key], tried, weights)
+        _compare_trials(by_key[tried.key], tried, weights)
         for tried in done.tried
         if done.ok and tried.key in by_key and tried.outcomes
     ]
@@ -208,8 +208,12 @@ def _select_codegen(function: FunctionQuestions) -> FunctionQuestions:
     )
 
 
-def _measure(function: FunctionQuestions, tried: TrialResults, weights: Floats) -> tuple[Ints, Floats]:
-    """Return the features [Q, F] of the trials that succeeded, and [3, Q] changes in bytes, slowdowns and sizes."""
+def _compare_trials(function: FunctionQuestions, tried: TrialResults, weights: Floats) -> tuple[Ints, Floats]:
+    """Compare a function without each pass with the first trial, which has all passes.
+
+    Returns the features [Q, F] of the trials that succeeded, and [3, Q] their changes in bytes, slowdowns, and the
+    bytes with all passes.
+    """
     scores = np.array([outcome.score for outcome in tried.outcomes])
     executed = np.array([outcome.cost for outcome in tried.outcomes]) / weights[MEASURES.index("executed")]
     good = np.isfinite(scores[1:]) & np.isfinite(scores[0])
@@ -275,14 +279,15 @@ def try_optimizer(
     order = module_generator(module, seed, _OPTIMIZER_DRAWS).permutation(len(moves)).tolist()
     sizes = dict(zip(base.measured.function_names, _bytes(base, objective).tolist(), strict=True))
 
-    def with_moves(build: Compilation, moves: Sequence[_Move], *, made: bool) -> ScoredBuild:
+    def score_with_moves(build: Compilation, moves: Sequence[_Move], *, made: bool) -> ScoredBuild:
+        """Score the functions of a build, with moves as further decisions, which the build has made or not."""
         ids = np.array([function_id(move.function.name) for move in moves], np.int64)
         scored = make_scored_build(build, build.measured.function_names, _bytes(build, objective))
         return append_changes(scored, ids, made=made)
 
     labels: list[tuple[Ints, float, float, float]] = []
     single = [(len(base.decisions) + index,) for index in range(len(moves))]
-    before_moves = with_moves(base, moves, made=False)
+    before_moves = score_with_moves(base, moves, made=False)
     for _ in range(rounds):
         if not order:
             break
@@ -294,7 +299,7 @@ def try_optimizer(
         compiled.append(done)
         if not done.ok or done.changes is None:
             continue
-        credit = attribute(with_moves(base, made, made=False), with_moves(done, made, made=True))
+        credit = attribute(score_with_moves(base, made, made=False), score_with_moves(done, made, made=True))
         executed = base.changes.executed, done.changes.executed
         for move, change in _isolated_moves(credit, made, first=len(done.decisions)):
             name = move.function.name
@@ -338,6 +343,7 @@ def _moves(functions: Sequence[FunctionQuestions], base: Compilation) -> list[_M
 def _bytes(build: Compilation, objective: Objective) -> Floats:
     """Sum the bytes of each function, [F]: code, and if the objective counts them, read-only data and unwind tables."""
     columns = build.measured.function_bytes.astype(np.float64)
+    # The first column is the code, TEXT being the first kind of section.
     return columns[:, TEXT - 1] if objective is Objective.LINK_AWARE_TEXT else columns.sum(axis=1)
 
 

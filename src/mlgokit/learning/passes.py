@@ -191,6 +191,7 @@ def _try_functions(
     weights = executed_weights(CODE_BYTES if config.objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES)
 
     def try_module(part: tuple[Module, Sequence[FunctionQuestions]]) -> ModuleTrials:
+        """Run the trials of a module's functions, or load those that an earlier run stored."""
         module, functions = part
         codegen = load_or_make(
             ModuleTrials, folder, module, lambda: try_passes(compiler, module, functions, weights=weights)

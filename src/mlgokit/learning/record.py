@@ -116,7 +116,7 @@ def _collect_numbers(one: object) -> object:
 
 
 def _decode_margin(side: object) -> object:
-    """Decode a missing margin as infinite, which means a closed gate."""
+    """Decode a margin of null as infinite, which means a closed gate."""
     if not isinstance(side, dict):
         return side
     found = cast("dict[str, Any]", side)

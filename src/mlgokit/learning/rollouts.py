@@ -129,7 +129,7 @@ class RolloutRun:
         )
         validation = math.nan
         if self.validation_indices and turn % (self.training.config.evaluate_every or 1) == 0:
-            validation, counters = self._validate(state, counters)
+            validation, counters = self._validate_and_store(state, counters)
         counters = dataclasses.replace(counters, seconds=counters.seconds + time.monotonic() - begin)
         row = self._row(counters, collected, metrics, validation=validation)
         gain = f"{100 * row['reward']:+.2f} % ± {100 * row['reward_spread']:.2f}"
@@ -173,7 +173,7 @@ class RolloutRun:
                 policies.append((policy, indices))
         return validate_policies(self.baselines, policies)
 
-    def _validate(self, state: State, counters: Counters) -> tuple[float, Counters]:
+    def _validate_and_store(self, state: State, counters: Counters) -> tuple[float, Counters]:
         """Validate the policy, store it if it is the best so far, and return its gain."""
         validation = self._validate_policy(state)
         counters = dataclasses.replace(counters, evaluations=counters.evaluations + len(self.validation_indices))
@@ -216,7 +216,9 @@ class RolloutRun:
         ends += [config.compilations] if config.compilations is not None else []
 
         def report(done: int, _total: int, text: str) -> None:
+            """Report compilations of this turn as part of those of all turns; a total of -1 is not known."""
             total = max(min(ends), counters.compilations + asked) if ends else -1
+            # Reports of single compilations come without the title.
             self.training.report(counters.compilations + done, total, text if " · " in text else title)
 
         return report

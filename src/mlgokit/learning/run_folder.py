@@ -119,7 +119,7 @@ def _read_counters(stored: State) -> Counters:
         value = stored[_COUNTERS + field.name].item()
         is_number = not isinstance(value, bool) and isinstance(value, (int, float)) and not math.isnan(value)
         if not is_number or (field.type in (int, "int") and (not isinstance(value, int) or value < 0)):
-            raise ValueError(f"{field.name}: {value!r:.100}")
+            raise ValueError(f"{field.name}: expected a number, or a count of at least 0, found {value!r:.100}")
         values[field.name] = value
     return Counters(**values)
 
@@ -195,6 +195,7 @@ def rounds_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     for before, row in zip([{}, *rows], rows, strict=False):
 
         def spent(name: str, before: Row = before, row: Row = row) -> float:
+            """Subtract the running total of the turn before from that of this turn."""
             return row[name] - before.get(name, 0)
 
         known = {name: value for name, value in row.items() if not math.isnan(value)}

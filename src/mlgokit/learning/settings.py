@@ -135,7 +135,7 @@ def check_learning(config: Learning) -> None:
     for name in ("iterations", "compilations"):
         value = getattr(config, name)
         if value is not None and value < 1:
-            raise UsageError(f"--{name}: expected at least 1, found {value}; give more or leave it out")
+            raise UsageError(f"--{name}: expected at least 1, found {value}; give more, or leave --{name} out")
     for name in ("evaluate_every", "patience"):
         if (getattr(config, name) or 0) < 0:
             option = name.replace("_", "-")
@@ -197,7 +197,10 @@ def _replace_setting(settings: Any, name: str, value: str, *, shown: str) -> Any
     old = getattr(settings, first)
     if rest or dataclasses.is_dataclass(old):
         if not rest or not dataclasses.is_dataclass(old):
-            raise UsageError(f"--setting {shown}: expected a single setting, found {name!r}; name a part of {first}")
+            raise UsageError(
+                f"--setting {shown}: expected the name of one setting, as {first}.NAME if {first} has several, "
+                f"found {name!r}; correct the name"
+            )
         return dataclasses.replace(settings, **{first: _replace_setting(old, rest, value, shown=shown)})
     return dataclasses.replace(settings, **{first: _parse_value(old, value, shown)})
 

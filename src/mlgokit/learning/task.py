@@ -55,14 +55,15 @@ def make_task(baselines: Baselines, training_indices: Sequence[int], config: Lea
             features = tuple(name for name in features if name in known)
         if not features:
             raise UsageError(
-                "training: expected features to learn from, found none left after --excluded and --vocab; "
-                "exclude fewer, or make the vocabulary of a trace of this problem"
+                "training: expected features to learn from, found none left after --excluded and --vocab; exclude "
+                "fewer, or make the vocabulary from a trace of this problem"
             )
         normaliser = _fit_normaliser(baselines, features, config, known, algorithm=algorithm)
     projects = [baselines.modules[index].project for index in training_indices]
     numbers = {name: number for number, name in enumerate(sorted(set(projects)))}
     place = baselines.place[list(training_indices)]
-    # Validation modules are not drawn for training.
+    # Positions among the modules that a learner may draw: all that compile, also without decisions, but not those that
+    # are kept for validation.
     places = np.union1d(place, np.setdiff1d(np.arange(baselines.compiled), baselines.place))
     return Task(
         problem=problem.name,
@@ -91,6 +92,7 @@ def _fit_normaliser(
     if known is not None:
         return quantile_of(known, features)
     if LEARNERS[algorithm].fits_normaliser:
+        # A placeholder: this learner replaces it by one that it fits.
         nothing = np.zeros(len(features), np.float32)
         return SignedLog(mean=nothing, scale=nothing, clip=1.0)
     rows = baselines.rows[:, [baselines.available.index(name) for name in features]]
@@ -102,7 +104,9 @@ def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Polic
     """Load the policy to start from, converted to the kind of output that the learner has."""
     assert config.start is not None  # noqa: S101  (looked at by the caller)
     if config.vocab is not None:
-        raise UsageError("--start: expected a policy's own normaliser to be used, found --vocab too; leave one out")
+        raise UsageError(
+            "--start: expected no --vocab with it, as the policy has a normaliser of its own, found both; leave one out"
+        )
     policy = load_policy(config.start, problem=baselines.problem.name)
     missing = [name for name in policy.features if name not in baselines.available]
     if missing:

@@ -18,7 +18,7 @@ import numpy as np
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.regalloc_cost import relative_changes, scores_of_both
+from mlgokit.compiler.regalloc_cost import align_scores, relative_changes
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.errors import InputError, TraceError, UsageError
 from mlgokit.files import atomic_write
@@ -53,7 +53,7 @@ class Selection:
     seed: int
 
     def draw(self, modules: Sequence[Module]) -> list[Module]:
-        """Select the modules to compile, in their order.
+        """Draw a share of the modules whose names match, in their order.
 
         Raises:
             UsageError: no module is selected.
@@ -62,9 +62,9 @@ class Selection:
         count = int(len(matching) * self.share)
         if not count:
             raise UsageError(
-                f"trace: expected at least one module, found {len(matching)} of {len(modules)} that match "
-                f"{self.modules.pattern!r}, and none in a share of {self.share:g}; give another filter or a larger "
-                "share"
+                f"trace: expected at least one module, found none: {len(matching)} of {len(modules)} modules match "
+                f"{self.modules.pattern!r}, and a share of {self.share:g} of these is less than one; give another "
+                "filter or a larger share"
             )
         if count == len(matching):
             return matching
@@ -72,12 +72,12 @@ class Selection:
         return [matching[index] for index in sorted(chosen.tolist())]
 
     def selects(self, key: str) -> bool:
-        """Whether a key is selected for writing."""
+        """Whether to write the scores and records of ``key``, the name of a function or module."""
         return self.keys.match(key) is not None and (not self.listed or key in self.listed)
 
 
 def select(*, modules: str, keys: str, keys_file: Path | None, share: float, seed: int) -> Selection:
-    """Parse a user's selection; empty expressions match everything.
+    """Parse a user's selection of modules to compile and of keys to write; empty expressions match everything.
 
     Raises:
         InputError: the file of keys cannot be read.
@@ -92,7 +92,7 @@ def select(*, modules: str, keys: str, keys_file: Path | None, share: float, see
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{keys_file}: expected a key on each line, found: {error}; correct the path") from error
         if not listed:
-            raise InputError(f"{keys_file}: expected a key on each line, found none; add one or leave the option out")
+            raise InputError(f"{keys_file}: expected a key on each line, found none; add one, or leave --keys-file out")
     return Selection(
         modules=_expression(modules, "module"), keys=_expression(keys, "key"), listed=listed, share=share, seed=seed
     )
@@ -148,7 +148,8 @@ def trace_modules(
     request = CompileRequest(use=use, keep="none", regalloc=regalloc)
     plain = CompileRequest(keep="none", regalloc=regalloc)
 
-    def work(module: Module) -> ModuleTrace:
+    def trace_module(module: Module) -> ModuleTrace:
+        """Compile a module under the policy, and then under the heuristic; compare their scores."""
         log = folder / f"{module.name}.log"
         run = compiler.compile(module, replace(request, keep_logs={problem.name: log}))
         base = run if policy == HEURISTIC or not run.ok else compiler.compile(module, plain)
@@ -159,7 +160,7 @@ def trace_modules(
         masked = count_masked_defaults(log, problem) if problem.mask is not None and run.decision_count else 0
         return ModuleTrace(module=module, run=run, status=run.status, reason="", scores=scores, masked_defaults=masked)
 
-    return parallel(work, modules, workers=compiler, report=report, label="trace")
+    return parallel(trace_module, modules, workers=compiler, report=report, label="trace")
 
 
 def count_masked_defaults(path: Path, problem: Problem) -> int:
@@ -190,7 +191,7 @@ def _function_scores(base: Compilation, run: Compilation) -> dict[str, tuple[flo
     """Return the costs of register allocation of each function for which either compilation has one."""
     if base.regalloc is None or run.regalloc is None:
         return {}
-    names, before, after = scores_of_both(base.regalloc, run.regalloc)
+    names, before, after = align_scores(base.regalloc, run.regalloc)
     return dict(zip(names, zip(before.tolist(), after.tolist(), strict=True), strict=True))
 
 

@@ -79,7 +79,7 @@ def validate_policies(
     report: Report = say_nothing,
     label: str = "validate",
 ) -> Validation:
-    """Compile modules under policies that were not fitted on them.
+    """Compute the gain of policies over the heuristic on modules that they were not fitted on.
 
     Args:
         baselines: modules, compiled under the heuristic.
@@ -95,6 +95,7 @@ def validate_policies(
         pairs = [(file, index) for file, (_, indices) in zip(files, policies, strict=True) for index in indices]
 
         def compile_pair(pair: tuple[str, int]) -> Compilation:
+            """Compile the module with an index in the baselines under a policy file."""
             file, index = pair
             module = baselines.modules[index]
             return compile_once(baselines.compiler, module, baselines.problem, file, Exploration(), detail="scores")
@@ -138,14 +139,15 @@ def validate_functions(
         report: receives the progress.
     """
 
-    def validate(part: ModuleFunctions) -> ValidatedModule:
+    def validate_module(part: ModuleFunctions) -> ValidatedModule:
+        """Sum the scores of a module's functions under LLVM's heuristic and under the policy."""
         module, keys = part
         before, after = additive_scores(*measure(module, keys), score)
         return ValidatedModule(
             module=module.name, project=module.project, before=float(before.sum()), after=float(after.sum())
         )
 
-    done = parallel(validate, parts, workers=workers, report=report, label="validate")
+    done = parallel(validate_module, parts, workers=workers, report=report, label="validate")
     modules = tuple(module for module in done if module.before)
     by_project: dict[str, list[ValidatedModule]] = {}
     for module in modules:

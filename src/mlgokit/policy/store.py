@@ -220,7 +220,7 @@ def _gate(description: dict[str, Any], features: tuple[str, ...]) -> Gate | None
         raise ValueError(f"gate_feature: expected one of the features, found {feature!r}")
     unset, is_set = (math.inf if margin is None else float(margin) for margin in margins)
     if not (unset >= 0 and is_set >= 0):
-        raise ValueError(f"gate_margins: expected null or numbers that are not negative, found {margins}")
+        raise ValueError(f"gate_margins: expected null or numbers of at least 0, found {margins}")
     return Gate(feature=feature, margins=(unset, is_set))
 
 
@@ -228,8 +228,8 @@ def _doubt(description: dict[str, Any]) -> float:
     """Read the doubt of a policy of effects; 0 in files older than doubt, which must then have no caution either."""
     if float(description.get("caution", 0)) != 0:
         raise ValueError(
-            f"caution: expected 0 in a policy of effects, for which caution is no longer supported, found "
-            f"{description['caution']!r}"
+            "caution: expected 0 in a policy that predicts effects, for which caution is no longer supported, "
+            f"found {description['caution']!r}"
         )
     if description["format_version"] < DOUBT_FORMAT_VERSION:
         return 0.0
@@ -337,7 +337,10 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
     effect, column = output is OutputKind.EFFECT_BYTES, output is OutputKind.COLUMN_LOGIT
     mask = description["mask"] if column or departs else ""
     if not isinstance(mask, str) or (column or departs) != bool(mask):
-        raise ValueError(f"mask: expected the name of a feature, found {mask!r}")
+        raise ValueError(
+            "mask: expected the name of a feature, in a policy whose output is for columns and no other, found "
+            f"{mask!r}"
+        )
     return Policy(
         problem=problem,
         features=features,

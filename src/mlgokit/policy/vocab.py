@@ -124,8 +124,8 @@ def fit_vocab(
                 largest = max(counts, key=lambda name: len(counts[name].values))
                 if len(counts) == 1:
                     raise UsageError(
-                        f"vocabulary: feature {largest}: expected at most {budget_values} different values, "
-                        "found more; raise the budget or use a part of the data"
+                        f"vocabulary: feature {largest}: expected at most {budget_values} different values, found "
+                        "more; raise budget_values, or use a part of the data"
                     )
                 left.add(largest)
                 del counts[largest]

@@ -82,7 +82,10 @@ def _read_library(path: Path) -> Binary:
         else:
             others["members that are no objects"] += len(data)
     if not found:
-        raise InputError(f"{path}: expected a static library of objects, found none in {len(members)} members")
+        raise InputError(
+            f"{path}: expected a static library of objects, found no object among its {len(members)} members; name "
+            "another library"
+        )
     is_thin = any(member.file != path for member in members)
     for _, binary in found:
         for one in binary.outside:

@@ -91,7 +91,10 @@ def read_by_llvm(path: Path, data: bytes, where: str) -> Binary:
     top = parse_blocks(run_llvm_tool("llvm-readobj", "--sections", "--symbols", path, where=where))
     found = _FORMAT.match(top.values.get("Format", ""))
     if found is None:
-        raise InputError(f"{where}: expected one COFF, Mach-O or wasm file, found another; give a part of it")
+        raise InputError(
+            f"{where}: expected a single COFF, Mach-O or wasm file, found another; extract one object or "
+            "architecture, and give that"
+        )
     nodes = [node for group in top.all("Sections") for node in group.all("Section")]
     symbols = [node for group in top.all("Symbols") for node in group.all("Symbol")]
     arch = top.values.get("Arch", "")
@@ -108,7 +111,9 @@ def _binary(
     sizes = [one.file_bytes for one in sections]
     own, rest = outside_of(len(data), list(zip(offsets, sizes, strict=True)))
     if own != sizes:
-        raise InputError(f"{kind}: expected sections within {len(data)} bytes, found others; make the file again")
+        raise InputError(
+            f"{kind}: expected sections inside the file of {len(data)} bytes, found some outside; build the file again"
+        )
     return Binary(
         kind=kind,
         is_linked=linked,

@@ -207,7 +207,7 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
     text = read_summary_text(data, position)
     if text is None:
         raise InputError(
-            f"decision table {name}: expected the length of its summary after {position} bytes, found "
+            f"decision table {name}: expected the table's summary and its length after byte {position}, found "
             f"{len(data)} bytes in all; it is damaged, tune again"
         )
     return DecisionTable(entries=tuple(entries), summary=read_summary(text, _summary_of, what=f"decision table {name}"))

@@ -131,8 +131,8 @@ def _embedded_table(path: Path, plugin: bytes, name: str) -> bytes:
     content = read_plugin_data(plugin, name)
     if content is None:
         raise InputError(
-            f"{path}: expected a plugin of `mlgokit tune` with the table {name!r}, found one without it, as a "
-            "plugin of policies alone is, or without symbols; name the plugin that was tuned, as it was written"
+            f"{path}: expected a plugin of `mlgokit tune` with the table {name!r}, found one without this table "
+            "(perhaps a plugin of policies alone, or a stripped one); name the plugin as `mlgokit tune` wrote it"
         )
     return content
 

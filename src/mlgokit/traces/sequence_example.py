@@ -79,8 +79,8 @@ def encode_sequence(columns: Mapping[str, NDArray[Any]], *, labels: Mapping[str,
         column = columns[name]
         if len(column) != count or column.dtype.kind not in "iuf":
             raise UsageError(
-                f"sequence: feature {name!r}: expected {count} steps of integers or floats, "
-                f"found {len(column)} of {column.dtype}; give every feature the same steps"
+                f"sequence: feature {name!r}: expected {count} steps of integers or floats, found {len(column)} of "
+                f"{column.dtype}; give every feature the same number of steps"
             )
         kind = "float" if column.dtype.kind == "f" else "int64"
         steps = _FeatureList()

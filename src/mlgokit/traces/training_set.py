@@ -51,7 +51,8 @@ def to_sequences(
         )
     if rewards is None and log.scores is None:
         raise UsageError(
-            f"log of {module or 'a module'}: expected a score, found none in its header; give the rewards of contexts"
+            f"log of {module or 'a module'}: expected scores in the log, found none in its header; give the "
+            "rewards of its contexts"
         )
     rows: dict[str, list[NDArray[np.int64]]] = {}
     for span in log.contexts:

@@ -235,7 +235,9 @@ def read_programs(path: Path) -> dict[str, int]:
             f"found {error!r:.200}; give tuned.json of the tuning"
         ) from error
     if not all(isinstance(size, int) for size in programs.values()):
-        raise InputError(f"--against {path}: expected bytes of each program, found {programs!r:.200}; tune again")
+        raise InputError(
+            f"--against {path}: expected the size of each program in bytes, found {programs!r:.200}; tune again"
+        )
     return programs
 
 

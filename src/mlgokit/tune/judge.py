@@ -86,9 +86,10 @@ class JudgeConfig:
     share: float = 0.1
     """Interval between confirmations, as a share of the budget; a confirmation takes at most twice that."""
     kept: float = 0.8
-    """With `linked`: if the link shows less than this share of the predicted gain, the modules are bisected."""
+    """With --objective linked: if the link shows less than this share of the predicted gain, the modules are
+    bisected to find and revert those that do not gain."""
     error: float = 0.05
-    """With a noisy command: error probability of a comparison."""
+    """With --objective command and a noisy command: error probability of each comparison of two builds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

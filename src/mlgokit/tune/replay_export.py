@@ -131,7 +131,7 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
     calls, left_out = source_calls(asked.database, toolchain=own, level=asked.level, workers=asked.compiler.workers)
     if not calls:
         name, reason = next(iter(left_out.items()))
-        raise CorpusError(f"{asked.database}: expected sources to compile, found none ({name}: {reason})")
+        raise CorpusError(f"{asked.database}: expected sources that can be compiled, found none ({name}: {reason})")
     with tempfile.TemporaryDirectory(prefix="mlgokit-replay-") as scratch:
         site = _Site(
             plugin=asked.plugin.resolve(),

@@ -207,8 +207,8 @@ class Verifier:
         done = self.compiler.compile(module, CompileRequest(use=use, keep_object=path, regalloc=self.costs))
         if not done.ok or path.read_bytes() != build.objects[name].read_bytes():
             raise ToolError(
-                f"{self.output}: expected the object of {name} that was verified, found another when the plugin was "
-                f"linked again ({done.reason or 'it compiles'}); tune again with --continue"
+                f"{self.output}: expected the finished plugin to compile {name} to the object that was verified, "
+                f"found {done.reason or 'another object'}; tune again with --continue"
             )
         self.is_unchecked = False
 
@@ -300,8 +300,8 @@ def verify(verifier: Verifier, candidate: Candidate, destination: Path) -> Verif
         after = verifier.compile_all(candidate.kind, verifier.plugin)
         if not after.sizes:
             raise ToolError(
-                f"{verifier.output}: expected {verifier.compiler.toolchain.clang} to compile with it, found no module "
-                "that does; try `mlgokit doctor`"
+                f"{verifier.output}: expected {verifier.compiler.toolchain.clang} to compile modules with this "
+                "plugin, found that none compiles; try `mlgokit doctor`"
             )
         refuted = candidate.refuted(before, after, kept)
         notes |= {name: reason for name, (_, reason) in refuted.items() if reason}

@@ -153,7 +153,7 @@ def test_two_channels_take_turns(start: Start):
         assert log.contexts == spans
         assert log.columns[log.header.features[-1].name].tolist() == decisions
     assert [seen.context for seen in priorities.observations] == ["f"] * 3 + ["g"] * 3
-    with pytest.raises(UsageError, match="log: expected one channel, found evict, prioritise; take it from logs"):
+    with pytest.raises(UsageError, match="log: expected one channel, found evict, prioritise; read the attribute logs"):
         _ = result.log
 
 
@@ -263,7 +263,9 @@ def test_a_question_stays_open_after_a_refused_answer(start: Start):
         assert question.values["mask"].tolist() == [[0, 1, 0]]
         with pytest.raises(UsageError, match="expected one of the columns"):
             session.answer(2)
-        with pytest.raises(UsageError, match="channel c: expected an answer to its observation, found a call for the"):
+        with pytest.raises(
+            UsageError, match="channel c: expected an answer to its last observation, found a call of next"
+        ):
             session.next()
         session.answer(1)
         with pytest.raises(UsageError, match="expected an observation that waits for an answer, found none"):

@@ -90,7 +90,7 @@ def test_only_a_judged_line_is_started(tmp_path: Path):
         with pytest.raises(UsageError, match=r"must be passed as a Cc1Line, found plain words \(-cc1"):
             process.run(changed, timeout_seconds=30)
     assert not (tmp_path / "started").exists()
-    assert process.run(judged.with_words(["-w"]), timeout_seconds=30).returncode == 0
+    assert process.run(judged.append_words(["-w"]), timeout_seconds=30).returncode == 0
     assert (tmp_path / "started").exists()
 
 

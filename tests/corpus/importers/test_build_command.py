@@ -89,7 +89,7 @@ def test_includes_and_macros_do_not_decide_how_bitcode_is_compiled():
         (
             "clang -cc1 -triple x86_64 -emit-obj -x c a.c",
             "/b/a.c",
-            "expected a command of the build, found a step of one, which clang started itself (-cc1)",
+            "expected a command as the build runs it, found the -cc1 step that a clang driver starts",
         ),
         ("ccache", "/b/a.c", "expected a compiler, found only ccache"),
         ("gcc -c a.S", "/b/a.S", "expected C or C++, found a.S"),
@@ -109,7 +109,7 @@ def test_includes_and_macros_do_not_decide_how_bitcode_is_compiled():
                 f"/b/{words.split()[-1]}",
                 (
                     "expected a source that is compiled by itself, found one that makes or imports a C++20 module "
-                    f"({found}): interfaces would have to be compiled first; it stays as LLVM has it"
+                    f"({found}), whose interfaces would have to be compiled first; this source is left out"
                 ),
             )
             for words, found in (
@@ -133,7 +133,7 @@ def test_what_is_no_module(line: str, file: str, reason: str):
     "line", ["-I -fbogus-x", "-I -fplugin=e.so", "-isystem @more", "-D @x", "-I", "-I-", "-include -Dx"]
 )
 def test_a_missing_value_before_an_option_is_refused(line: str):
-    with pytest.raises(ValueError, match=r"expected a value of -\w+ that is no option, found -"):
+    with pytest.raises(ValueError, match=r"expected a value of -\w+ that does not begin with - or @, found -"):
         call(f"g++ -O2 {line} -o a.o -c a.cc" if line != "-I" else "g++ -O2 -c a.cc -I")
 
 

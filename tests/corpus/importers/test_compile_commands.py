@@ -68,12 +68,18 @@ def test_the_last_output_counts_and_else_the_object_is_named_after_the_source(wo
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ("cc -c a.c", "expected an object with directory, file and command"),
+        ("cc -c a.c", "expected a JSON object with directory, file and command, found str"),
         ({"file": "a.c", "command": "cc"}, "directory: expected text, found nothing"),
         ({"directory": "/", "file": 1, "command": "cc"}, "file: expected text, found another kind of value"),
         ({"directory": "/", "file": "a.c"}, "command: expected text, found nothing"),
-        ({"directory": "/", "file": "a.c", "command": "  "}, "expected a command, found no word"),
-        ({"directory": "/", "file": "a.c", "command": "cc 'a"}, 'expected quotations that end, found "\'a"'),
+        (
+            {"directory": "/", "file": "a.c", "command": "  "},
+            "expected a command with at least one word, found an empty one",
+        ),
+        (
+            {"directory": "/", "file": "a.c", "command": "cc 'a"},
+            'expected every quotation mark to be closed, found "\'a"',
+        ),
         ({"directory": "/", "file": "a.c", "arguments": "cc"}, "arguments: expected a list of strings"),
         ({"directory": "/", "file": "a.c", "arguments": ["cc", 1]}, "arguments: expected a list of strings"),
         (
@@ -99,7 +105,7 @@ def test_a_malformed_entry_is_named_and_stops_nothing(tmp_path: Path, entry: Any
         ('["\udcff"]', "lexical error: invalid bytes in UTF8 string"),
         ("{}", "expected a JSON array of commands, found another value"),
         ('"text"', "expected a JSON array of commands, found another value"),
-        ("[" * 100_000, "expected entries of at most 16 levels, found more before byte"),
+        ("[" * 100_000, "expected entries nested at most 16 levels deep, found more before byte"),
         ('[{"file": ' + "9" * 5000 + ', "a": {}}]', "expected numbers of less than 1000 digits, found a longer one"),
         (" " * 70_000 + "[1" + "0" * 70_000 + "]", "expected numbers of less than 1000 digits, found a longer one"),
     ],
@@ -164,7 +170,10 @@ def test_other_response_files_are_not_opened(tmp_path: Path):
     ]
     inside = f"expected a response file inside the build folder {build}, found {tmp_path}/secret"
     assert reasons[:3] == [f"{name}: {inside}" for name in names[:3]]
-    assert "@none.rsp: expected a response file, found: No such file or directory; Ninja deletes them" in reasons[3]
+    assert (
+        "@none.rsp: expected a response file, found: No such file or directory; Ninja deletes response files"
+        in reasons[3]
+    )
     assert reasons[4] == "@self.rsp: expected response files nested at most 8 deep, found more"
 
 

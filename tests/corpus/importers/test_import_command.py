@@ -48,7 +48,7 @@ def test_a_linkers_parameters(build: Path, capsys: pytest.CaptureFixture[str]):
     found = imported(capsys, "--params", "link.params")
 
     assert (found["modules"], found["failures"]) == (2, 2)
-    assert "found none, as in assembly" in found["reasons"]["lib/asm.o"]
+    assert "found none (objects of assembly have none)" in found["reasons"]["lib/asm.o"]
     assert found["reasons"]["lib/gone.o"] == "expected an object file, found no such file; build it first"
     assert names(build) == ["lib/a.o", "lib/b.o"]
 

@@ -83,10 +83,10 @@ def test_what_gives_no_module_is_recorded_and_stops_nothing(tmp_path: Path, put:
     imported = run(tmp_path)
     assert (imported.modules, imported.failures) == (1, 8)
     assert reasons(imported) == {
-        "asm.o": "expected a section .llvmcmd, found none, as in assembly; for C and C++ compile with "
+        "asm.o": "expected a section .llvmcmd, found none (objects of assembly have none); for C and C++ compile with "
         "-Xclang -fembed-bitcode=all",
-        "no-options.o": "expected a section .llvmcmd, found none, as in assembly; for C and C++ compile with "
-        "-Xclang -fembed-bitcode=all",
+        "no-options.o": "expected a section .llvmcmd, found none (objects of assembly have none); for C and C++ "
+        "compile with -Xclang -fembed-bitcode=all",
         "marker.o": "expected bitcode, found an empty section, as of -fembed-bitcode=marker; compile with "
         "-Xclang -fembed-bitcode=all",
         "joined.o": "expected the options of one module, found those of 2, as after ld -r; import the objects that "
@@ -121,7 +121,7 @@ def test_a_filter_leaves_modules_out(tmp_path: Path, put: Callable[..., Path]):
     put("a.o", cmd=b"-cc1\0-Oz\0")
     put("b.o", cmd=b"-cc1\0-O3\0")
     imported = run(tmp_path, cmd_filter="^-Oz$")
-    assert reasons(imported) == {"b.o": "left out: no option matches '^-Oz$'"}
+    assert reasons(imported) == {"b.o": "left out, as no option matches the command filter '^-Oz$'"}
     assert files(tmp_path / "corpus") == ["a.o.bc", "a.o.cmd", "corpus_description.json", SIDECAR_NAME]
     with pytest.raises(UsageError, match=r"command filter: expected a regular expression, found '\(' \(.*\); correct"):
         run(tmp_path, cmd_filter="(")
@@ -131,8 +131,9 @@ def test_a_filter_that_leaves_nothing_says_why_no_corpus_is_written(tmp_path: Pa
     put("a.o", cmd=b"-cc1\0-Oz\0")
     put("b.o", cmd=b"-cc1\0-O3\0")
     sentence = (
-        r"found none among 2 entries \(a\.o: left out: no option matches '\^-O2\$'\); LLVM's tools would write a "
-        r"corpus without modules, which nothing can load, so none is written: give another command filter than '\^-O2"
+        r"found none among 2 entries \(a\.o: left out, as no option matches the command filter '\^-O2\$'\); "
+        r"LLVM's tools would write a corpus without modules, which nothing can load, so none is written: "
+        r"give another command filter than '\^-O2"
     )
     with pytest.raises(CorpusError, match=sentence):
         run(tmp_path, cmd_filter="^-O2$")
@@ -250,7 +251,10 @@ def test_other_formats_go_through_llvm_objcopy(tmp_path: Path, objcopy: Callable
     assert run(tmp_path, cmd_section="c", bitcode_section="b", llvm_objcopy=tool).modules == 1
     assert (tmp_path / "corpus/a.o.bc").read_bytes() == b"b"
     assert (tmp_path / "corpus/a.o.cmd").read_bytes() == b"c"
-    with pytest.raises(CorpusError, match="expected names of both sections for llvm-objcopy, found one or none"):
+    with pytest.raises(
+        CorpusError,
+        match="expected the names of both sections for llvm-objcopy, found one or none; give --bitcode-section",
+    ):
         run(tmp_path, llvm_objcopy=tool)
     tool = objcopy('echo "llvm-objcopy: error: not today" >&2; exit 1')
     with pytest.raises(CorpusError, match="llvm-objcopy: error: not today"):

@@ -111,7 +111,9 @@ def test_what_a_build_removes_or_changes_is_an_entry_with_the_text_that_was_kept
     assert write_database(calls[:1], path, kept=kept).kept == 0
     assert not kept.exists()
     kept.mkdir()
-    with pytest.raises(ReuseError, match="kept: expected a folder for the sources that a build removes, found another"):
+    with pytest.raises(
+        ReuseError, match="kept: expected the folder where mlgokit keeps copies of sources, found another"
+    ):
         write_database(calls, path, kept=kept)
 
 

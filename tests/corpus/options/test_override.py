@@ -129,7 +129,9 @@ def test_options_are_written_where_they_are_waited_for(tmp_path: Path):
 
 def test_a_response_file_without_words_is_refused(tmp_path: Path):
     (tmp_path / "a.rsp").write_text("'a.o")
-    with pytest.raises(UsageError, match=r"words of a link command, found: @a\.rsp: expected quotations that end"):
+    with pytest.raises(
+        UsageError, match=r"words of a link command, found: @a\.rsp: expected every quotation mark to be closed"
+    ):
         link_options(["ld.lld", "@a.rsp"], toolchain=NOBODY, folder=tmp_path)
     found = link_options(["ld.lld", "@gone.rsp", "@", "--lto-O3"], toolchain=NOBODY, folder=tmp_path)
     assert "-O3" in found.options

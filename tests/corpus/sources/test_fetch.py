@@ -140,7 +140,7 @@ def test_an_absent_file_is_named(server: Server, mirrors: None, tmp_path: Path):
 
 
 def test_the_deadline_holds(server: Server, mirrors: None, tmp_path: Path):
-    with pytest.raises(FetchError, match=r"expected it before the deadline"):
+    with pytest.raises(FetchError, match=r"expected the archive before the deadline"):
         fetch_archive(DEBIAN, cache_folder=tmp_path / "cache", timeout_seconds=-1)
     assert not server.asked
 
@@ -149,7 +149,7 @@ def test_a_slow_body_meets_the_deadline(server: Server, mirrors: None, tmp_path:
     server.serve(f"/one/{DEBIAN.file}", (200, BODY))
     clock = iter(range(1000))
     monkeypatch.setattr(fetch, "time", types.SimpleNamespace(monotonic=lambda: float(next(clock))))
-    with pytest.raises(FetchError, match=f"expected it before the deadline, found .* of {len(BODY)} bytes"):
+    with pytest.raises(FetchError, match=f"expected the archive before the deadline, found .* of {len(BODY)} bytes"):
         fetch_archive(DEBIAN, cache_folder=tmp_path / "cache", timeout_seconds=3)
     assert not names_in(tmp_path / "cache")
 
@@ -181,12 +181,12 @@ def test_a_source_distribution_is_found_by_its_name(index: Server, tmp_path: Pat
 
 
 def test_an_unknown_file_and_package_are_named(index: Server, tmp_path: Path):
-    with pytest.raises(FetchError, match=r"expected this file among those of 'p', found 2 others"):
+    with pytest.raises(FetchError, match=r"expected this file among those of the package 'p', found 2 others"):
         fetch_archive(dataclasses.replace(PYPI, file="p-2.tar.gz"), cache_folder=tmp_path)
-    with pytest.raises(FetchError, match=r"expected a package 'q' in the index, found none"):
+    with pytest.raises(FetchError, match=r"expected a package 'q' in the package index, found none"):
         fetch_archive(dataclasses.replace(PYPI, package="q"), cache_folder=tmp_path)
     index.kinds["/simple/p/"] = "image/png"
-    with pytest.raises(FetchError, match=r"expected a page of the index, found"):
+    with pytest.raises(FetchError, match=r"expected a page of the package index, found"):
         fetch_archive(PYPI, cache_folder=tmp_path)
 
 

@@ -138,7 +138,7 @@ def test_a_key_that_must_be_there_is_missed(tmp_path: Path, key: str):
         ("[project]\n", "project: expected a list of tables"),
         ("[[projects]]\n", "projects: expected one of the keys project"),
         ("[[project]\n", "expected TOML, found"),
-        (LEAST + LEAST, "project 'p': expected one of this name, found two"),
+        (LEAST + LEAST, "expected different names of projects, found 'p' twice"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path: Path, text: str, message: str):

@@ -16,9 +16,10 @@ class Combine:
     """Join the corpora in the folders of a folder."""
 
     root: Annotated[Path, tyro.conf.Positional]
-    """Folder with the folders of the corpora."""
+    """Folder whose subfolders are the corpora to join."""
     corpus: Path | None = None
-    """Folder for the joined corpus; by default its description is written into ROOT, and no file is moved."""
+    """Folder for the joined corpus; by default corpus_description.json of the whole is written into ROOT, and no file
+    is moved."""
 
 
 def run(config: Combine, *, report: Report = say_nothing) -> dict[str, Any]:  # noqa: ARG001  (all commands take one)

@@ -25,7 +25,7 @@ class Extract:
     """Run the front end over fetched projects: bitcode and command lines, in LLVM's corpus layout."""
 
     projects: tuple[str, ...] = ()
-    """Names of the projects; all of the list if none is given."""
+    """Names of the projects to extract, among those that --manifest lists; all if none is given."""
     manifest: Path | None = None
     """TOML file that lists the projects; the list that comes with mlgokit if not given."""
     sources: Path = Path("quickstart/sources")
@@ -33,12 +33,12 @@ class Extract:
     corpus: Path = Path("quickstart/corpus")
     """Folder for the corpus."""
     level: Level = "Oz"
-    """Level of optimization of the modules: Oz for policies of size, O2 or O3 for those of speed."""
+    """Optimization level of the modules: Oz for policies that save size, O2 or O3 for policies of speed."""
     target: str | None = None
     """Triple of another processor to compile for, such as aarch64-linux-gnu, whose headers are installed; the
     compiler's own if not given."""
     compiler: Compiling = COMPILER
-    """The clang whose front end runs."""
+    """The clang that compiles the sources to bitcode."""
 
 
 def run(config: Extract, *, report: Report = say_nothing) -> CorpusInfo:

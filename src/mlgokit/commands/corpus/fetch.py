@@ -15,13 +15,13 @@ class Fetch:
     """Fetch the archives of open-source projects, verify and unpack them."""
 
     projects: tuple[str, ...] = ()
-    """Names of the projects; all of the list if none is given."""
+    """Names of the projects to fetch, among those that --manifest lists; all if none is given."""
     manifest: Path | None = None
     """TOML file that lists the projects; the list that comes with mlgokit if not given."""
     folder: Path = Path("quickstart/sources")
     """Folder for the sources."""
     cache: Path | None = None
-    """Folder where archives are kept; the user's cache folder if not given."""
+    """Folder where downloaded source archives are kept; the user's cache folder if not given."""
 
 
 def run(config: Fetch, *, report: Report = say_nothing) -> dict[str, Any]:

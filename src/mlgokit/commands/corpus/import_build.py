@@ -39,13 +39,13 @@ class Import:
     """Make a corpus of a build that you have; name exactly one source, the first options here."""
 
     compile_commands: Annotated[Path | None, Basic.INPUT] = None
-    """Compilation database (compile_commands.json) of any build: the front end alone is run again over its sources."""
+    """Compilation database (compile_commands.json) of any build; clang's front end compiles its sources to bitcode."""
     objects: Annotated[Path | None, Basic.INPUT] = None
     """Folder of objects with embedded bitcode (clang -Xclang -fembed-bitcode=all)."""
     params: Path | None = None
-    """Parameters file of a linker, which names such objects."""
+    """Linker's parameters file, as Bazel writes one, that names objects with embedded bitcode."""
     aquery: Path | None = None
-    """File with what `bazel aquery --output=jsonproto` prints of a link of such objects."""
+    """File with what `bazel aquery --output=jsonproto` prints of a link whose objects have embedded bitcode."""
     thinlto: Annotated[Path | None, Basic.INPUT] = None
     """Folder of a local ThinLTO link (-Wl,--save-temps=import -Wl,--thinlto-emit-index-files)."""
     bitcode: Annotated[Path | None, Basic.INPUT] = None
@@ -53,13 +53,13 @@ class Import:
     corpus: Annotated[Path, Basic.RESULT] = Path("corpus")
     """Folder for the corpus."""
     project: Annotated[str | None, Basic.RESULT] = None
-    """Name of the project; by default that of the build's folder."""
+    """Name of the project in the corpus; by default the name of the build's folder."""
     workers: Annotated[int, Basic.MACHINE] = WORKERS
     """Number of compilers, or of readers of files, that run at once."""
     llvm: Annotated[int | None, Basic.MACHINE] = None
     """LLVM major version to use; the newest supported one if not given."""
     sandbox: SandboxMode = "auto"
-    """With --compile-commands: whether front ends run without network and rights to write (bubblewrap); auto: if it
+    """With --compile-commands: sandbox (bubblewrap) of the front ends, without network and write access; auto: if it
     works on this machine."""
     embedded: bool = False
     """With --compile-commands: extract embedded bitcode from the built objects instead of running the front end."""
@@ -70,9 +70,9 @@ class Import:
     exclude: Annotated[str | None, Basic.WORK] = None
     """With --compile-commands: regular expression that must not be found in a source's path."""
     disk_reserve_gib: float | None = None
-    """Room in GiB that the import leaves on the disk; if not given, 1, or 2 % of a smaller disk."""
+    """Free space in GiB that the import leaves on the disk; if not given, 1, or 2 % of a smaller disk."""
     disk_limit_gib: float | None = None
-    """Size in GiB of the corpus at which the import stops; with --compile-commands it can go on."""
+    """Size in GiB of the corpus at which the import stops; with --compile-commands, the same command continues it."""
     database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
     held_out: bool = False
@@ -80,22 +80,28 @@ class Import:
     module_seconds: float = 120.0
     """With --compile-commands: deadline of the front end for one source, in seconds."""
     object_base: Path | None = None
-    """With objects: folder to which module names are relative; with --embedded, by default the folder of each
-    command."""
+    """When importing objects: folder to which module names are relative; with --embedded, by default the working
+    directory of each command in the database."""
     command_filter: str | None = None
-    """With objects: regular expression that must be found in one of a module's recorded options."""
+    """When importing objects: regular expression that must be found in one of a module's recorded options."""
     distributed: bool = False
-    """With objects: take the ThinLTO indices that their options name, as a distributed ThinLTO build has them."""
+    """When importing objects: also import the ThinLTO index that each module's options name, for a distributed ThinLTO
+    build."""
     bitcode_section: str | None = None
-    """With objects: section with the bitcode, for Mach-O as segment,section; by default the format's own."""
+    """When importing objects: section that has the bitcode, for Mach-O as segment,section; by default the one that
+    clang uses in the object format."""
     command_section: str | None = None
-    """With objects: section with the options, for Mach-O as segment,section; by default the format's own."""
+    """When importing objects: section that has the options, for Mach-O as segment,section; by default the one that
+    clang uses in the object format."""
     objcopy: Path | None = None
-    """With objects: llvm-objcopy for formats that are not read here; needs --bitcode-section and --command-section."""
+    """When importing objects: llvm-objcopy that extracts the sections, for object formats that mlgokit does not read
+    itself; needs --bitcode-section and --command-section."""
     link_command: Path | None = None
-    """With --thinlto: file with the link's command (`ninja -t commands`), which gives the modules' options."""
+    """With --thinlto: file with the build's link command (from `ninja -t commands`), which gives the modules'
+    options."""
     options: str | None = None
-    """With --bitcode or --thinlto: options of clang for every module, as one word; the corpus has them as they are."""
+    """With --bitcode or --thinlto: options of clang for every module, quoted as one argument; they are written into the
+    corpus unchanged."""
 
 
 _SOURCES = ("compile_commands", "objects", "params", "aquery", "thinlto", "bitcode")
@@ -252,7 +258,7 @@ def _words_of_options(config: Import) -> list[str]:
         return shlex.split(config.options or "")
     except ValueError as error:
         raise UsageError(
-            f"options: expected options as on a command line, found {config.options!r} ({error}); close the quotation"
+            f"--options: expected options as on a command line, found {config.options!r} ({error}); close the quotation"
         ) from error
 
 

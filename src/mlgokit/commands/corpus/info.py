@@ -31,7 +31,8 @@ class Info:
     corpus: Path = Path("quickstart/corpus")
     """Folder of the corpus."""
     counts: bool = True
-    """Read the modules with the compiler; --no-counts gives sizes and equal files only."""
+    """Count functions, calls and instructions, for which clang reads each module; with --no-counts, only file sizes and
+    identical files are reported."""
     compiler: Compiling = COMPILER
     """The clang that reads the modules."""
 

@@ -16,11 +16,11 @@ class Override:
     """Fill in the options of a corpus of a local ThinLTO link: what the linker's command means for clang."""
 
     link_command: Annotated[Path, tyro.conf.Positional]
-    """File with the command that linked, such as the output of `ninja -t commands program`."""
+    """File with the link command of the build, such as the output of `ninja -t commands program`."""
     corpus: Path = Path("corpus")
-    """Folder of the corpus, whose corpus_description.json has no options yet."""
+    """Folder of the corpus, whose corpus_description.json has no options in global_command_override yet."""
     build: Path | None = None
-    """Build folder, for response files that the command names."""
+    """Build folder, which has the response files that the command names."""
     llvm: int | None = None
     """LLVM major version of the build; the newest supported one if not given."""
 

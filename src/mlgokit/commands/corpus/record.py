@@ -36,10 +36,10 @@ class Record:
     command: Annotated[tuple[str, ...], tyro.conf.Positional]
     """Build command, after --; it must compile everything, so clean up first."""
     output: Path = Path(DATABASE_NAME)
-    """Compilation database to write; sources that the build removes are kept beside it, in a folder of the same name
-    with .kept."""
+    """Compilation database to write; copies of sources that the build deletes are kept in a folder beside it, of the
+    same name with .kept."""
     corpus: Path | None = None
-    """Folder of a corpus into which the build is imported at once."""
+    """Folder of a corpus into which the recorded build is imported at once."""
     level: Level | None = None
     """With --corpus: optimization level in place of the build's own."""
     timeout_minutes: float = 240.0
@@ -132,7 +132,8 @@ def record_build(
         written = write_database(project.calls, database, kept=database.with_suffix(".kept"))
     if build.reason:
         raise CorpusError(
-            f"expected the build to succeed, found after {written.entries} commands: {build.reason}; correct the build"
+            f"record: expected the build to succeed, found that it failed after {written.entries} recorded "
+            f"compilations: {build.reason}; correct the build"
         )
     passed = [one for one in find_unseen_objects(tree, build, before=before) if one.is_new]
     if not written.entries:

@@ -38,12 +38,12 @@ class Split:
     by: SplitBy = SplitBy.AUTO
     """Unit of the split: project, or module together with its copies; auto splits a single project by module."""
     projects: ProjectsBy = ProjectsBy.AUTO
-    """Way in which modules form projects from now on: build (all modules are one project), folder (one project for each
-    top folder), auto (unchanged)."""
+    """Grouping of modules into projects from now on: build (all modules are one project), folder (one project for
+    each top folder), auto (unchanged)."""
     held_out: tuple[str, ...] = ()
-    """Names of the projects to hold out, in place of a share."""
+    """Names of the projects to hold out, in place of --share."""
     force: bool = False
-    """Replace a split that was made by name."""
+    """Replace a split whose projects were named, by --held-out or by the list that the corpus was made from."""
     compiler: Compiling = COMPILER
     """The clang that reads the modules."""
 

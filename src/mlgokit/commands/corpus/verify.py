@@ -14,7 +14,7 @@ from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.build_sources import CommandFilter
 from mlgokit.corpus.importers.reference import build_reference
-from mlgokit.corpus.sources.extract import OPTIONS, options_made_with, project_jobs
+from mlgokit.corpus.sources.extract import OPTIONS, project_jobs, recognize_options
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.verify import Reference, VerifyResult, compile_in_one_step, objects_of_build, verify_corpus
 from mlgokit.errors import MlgokitError, UsageError
@@ -30,26 +30,26 @@ class Verify:
     corpus: Path = Path("corpus")
     """Folder of the corpus."""
     objects: Path | None = None
-    """Folder with the build's objects, under the modules' names; the linker's objects for ThinLTO."""
+    """Folder with the build's objects, named like the modules; for ThinLTO, the objects that the linker compiled."""
     compile_commands: Path | None = None
-    """Database that the corpus was imported from. Each command is compiled with its own options, precompiled headers
-    included, into a temporary folder, by this clang."""
+    """Database that the corpus was imported from. Its sources are compiled again by this clang into a temporary folder,
+    each with its own options, precompiled headers included."""
     sources: Path | None = None
     """Folder where `corpus fetch` put the sources of a corpus that `corpus extract` made; they are compiled anew."""
     manifest: Path | None = None
     """With --sources: TOML file that lists the projects; the list that comes with mlgokit if not given."""
     most: int = 100
-    """Number of modules to compare, drawn from all."""
+    """Maximum number of modules to compare, drawn at random."""
     seed: int = 1
-    """Random seed of the draw."""
+    """Random seed by which the modules are drawn."""
     compiler: Compiling = COMPILER
-    """The clang that compiles the modules; take the build's LLVM major version."""
+    """The clang that compiles the modules; it must have the LLVM major version of the build."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in all command lines; each may be repeated."""
+    """Changes of the options of clang -cc1 in the command lines of all modules; each may be repeated."""
 
 
 def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
-    """Compare; the command line ends with 1 if not all that was looked at has the build's code.
+    """Compare compiled modules with the build's objects; the exit code is 1 if the code of any compared one differs.
 
     Raises:
         BusyError: another process changes the corpus.
@@ -59,7 +59,7 @@ def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
     if len(named) != 1:
         raise UsageError(
             "verify: expected one of --objects, --compile-commands and --sources, found "
-            f"{' and '.join(named) or 'none'}; name what the build left"
+            f"{' and '.join(named) or 'none'}; give exactly one"
         )
     with reading(config.corpus):
         return _verify(config, report)
@@ -108,7 +108,7 @@ def _options(folder: Path) -> tuple[str, ...]:
     """What the driver was given for each module, as far as the corpus says so."""
     recorded = _settings(folder).get("options")
     words = cast("list[object]", recorded) if isinstance(recorded, list) else []
-    return options_made_with([word for word in words if isinstance(word, str)]) or OPTIONS
+    return recognize_options([word for word in words if isinstance(word, str)]) or OPTIONS
 
 
 def _read_recorded_commands(folder: Path) -> dict[str, str | None]:

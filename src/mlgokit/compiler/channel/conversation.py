@@ -112,7 +112,8 @@ class Conversation:
         """
         if self._asked is None or self._terms is None:
             raise UsageError(
-                f"{self.name}: expected an observation that waits for an answer, found none; ask for the next"
+                f"{self.name}: expected an observation that waits for an answer, found none; read the next "
+                "observation first"
             )
         data = encode_advice(self._terms.advice, advice)
         if self._terms.problem is not None:
@@ -133,7 +134,7 @@ class Conversation:
         return damage
 
     def log(self) -> Log | None:
-        """Observations and answers of all sessions, the answers as last feature; ``None`` if there was no header."""
+        """Join observations and answers of all sessions, the answers as last feature; ``None`` without a header."""
         self._end_session(bytearray())
         return _join(self._logs)
 
@@ -144,7 +145,7 @@ class Conversation:
             log = read_log_bytes(bytes(self._stream), name=self.name, partial=True)
             if log.observation_count != len(self._decisions):
                 log = read_log_bytes(bytes(self._stream[:position]), name=self.name, partial=True)
-            self._logs.append(_with_decisions(log, self._terms, self._decisions, self.overwritten))
+            self._logs.append(_add_decisions(log, self._terms, self._decisions, self.overwritten))
         self._stream = following
         self._cursor = Cursor(name=self.name)
         self._terms = self._asked = None
@@ -231,7 +232,7 @@ def _restore_names(
     return {name: values[replaced] if name == owner else value for name, value in values.items() if name != replaced}
 
 
-def _with_decisions(log: Log, terms: _Terms, decisions: Sequence[Advice], overwritten: tuple[str, str] | None) -> Log:
+def _add_decisions(log: Log, terms: _Terms, decisions: Sequence[Advice], overwritten: tuple[str, str] | None) -> Log:
     """Convert to the log that LLVM's development mode would have written: the decision is the last feature."""
     column = np.array(decisions, terms.advice.dtype).reshape(-1, *terms.advice.shape)
     column.flags.writeable = False

@@ -101,7 +101,10 @@ class InteractiveResult:
             UsageError: there were several.
         """
         if len(self.logs) != 1:
-            raise UsageError(f"log: expected one channel, found {', '.join(self.logs) or 'none'}; take it from logs")
+            raise UsageError(
+                f"log: expected one channel, found {', '.join(self.logs) or 'none'}; read the attribute logs, "
+                "which has all"
+            )
         return next(iter(self.logs.values()))
 
 
@@ -162,7 +165,8 @@ class Session:
         """
         if self._asking is not None:
             raise UsageError(
-                f"channel {self.channel}: expected an answer to its observation, found a call for the next; answer it"
+                f"channel {self.channel}: expected an answer to its last observation, found a call of next; call "
+                "answer first"
             )
         while self._stopped is None:
             for line in self._lines.values():
@@ -189,7 +193,7 @@ class Session:
         """
         line = self._asking
         if line is None:
-            raise UsageError("session: expected an observation that waits for an answer, found none; ask for the next")
+            raise UsageError("session: expected an observation that waits for an answer, found none; call next first")
         data = line.conversation.answer(advice)
         self._asking = None
         try:
@@ -334,7 +338,7 @@ def open_session(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Generator[Session]:
-    """Start a compiler that asks; it is ended when the context is left.
+    """Start a compiler that asks for decisions over channels; it is ended when the context is left.
 
     Args:
         argv: the command line without the channels.
@@ -383,9 +387,9 @@ def open_session(
             ) from error
         words = [word.replace("{base}", lines[name].base) for name, use in channels.items() for word in use.options]
         if not isinstance(argv, Cc1Line) and list(argv[1:2]) == ["-cc1"]:
-            # A caller of the library wrote it; command lines of modules come judged.
+            # A caller of the library wrote these words; command lines of modules come as checked lines.
             argv = Cc1Line(argv[0], own=[os.fspath(word) for word in argv[2:]])
-        line = argv.with_words(words) if isinstance(argv, Cc1Line) else [*argv, *words]
+        line = argv.append_words(words) if isinstance(argv, Cc1Line) else [*argv, *words]
         child = process.start(line, stderr=stderr, cwd=cwd, env=env)
         ended = os.pidfd_open(child.pid)
         stack.callback(os.close, ended)

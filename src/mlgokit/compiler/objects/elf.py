@@ -207,7 +207,7 @@ def read_elf(source: bytes | Path, *, where: str = "object in memory") -> Elf:
             data = source.read_bytes()
         except OSError as error:
             raise InputError(
-                f"{where}: expected a readable object file, found {error.strerror}; make it first"
+                f"{where}: expected a readable object file, found {error.strerror}; compile it first"
             ) from error
     bits = _BITS.get(data[4], 64) if len(data) > 4 else 64
     if len(data) < _LAYOUTS[bits].header or data[:4] != b"\x7fELF":

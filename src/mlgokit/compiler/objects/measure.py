@@ -150,8 +150,8 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
     elf = e.read_elf(data)
     if elf.kind != e.ET_REL:
         raise InputError(
-            f"{elf.where}: expected a relocatable object (ELF type 1), found ELF type {elf.kind}; "
-            "give the output of clang -c, before linking"
+            f"{elf.where}: expected a relocatable object (ELF type 1), found ELF type {elf.kind}; give an object "
+            "as clang -c writes it, before linking"
         )
     kind, symbols = _kinds(elf), e.read_symbols(elf)
     signatures, group = read_groups(elf, symbols)

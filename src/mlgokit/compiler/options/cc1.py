@@ -54,14 +54,14 @@ class Cc1Line(tuple[str, ...]):
             raise InputError(f"clang -cc1: {trouble}")
         return super().__new__(cls, (os.fspath(program), *words))
 
-    def with_words(self, own: Sequence[str]) -> Self:
-        """The same command line with more of our own words at its end."""
+    def append_words(self, own: Sequence[str]) -> Self:
+        """Append more of our own words to the command line."""
         # All words before were checked, and the last of them ended an option.
         return super().__new__(type(self), (*self, *own))
 
 
 def _source_trouble(source: Sequence[str]) -> str | None:
-    """Why a source's path must not be passed to the compiler, or ``None``."""
+    """Say why a source's path must not be passed to the compiler, or ``None``."""
     if not source:
         return None
     first, language, path = (*source, "", "", "")[:3]
@@ -75,7 +75,7 @@ def _source_trouble(source: Sequence[str]) -> str | None:
 def _trouble(
     words: tuple[str, ...], foreign: int, allowed: frozenset[tuple[str, ...]], *, from_source: bool
 ) -> str | None:
-    """Why a command line must not be started, or ``None``; its first ``foreign`` words are untrusted."""
+    """Say why a command line must not be started, or ``None``; its first ``foreign`` words are untrusted."""
     if words[0] != "-cc1":
         return f"expected -cc1 as the first option, found {words[0] or 'an empty word'}"
     if sum(len(word) + 1 for word in words) > LONGEST_COMMAND_LINE:

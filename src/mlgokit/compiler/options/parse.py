@@ -102,7 +102,7 @@ def spell_options(options: Iterable[Option]) -> tuple[str, ...]:
 
 
 def canonical_name(text: str) -> str:
-    """LLVM's name of an option that a user wrote with or without its trailing ``=``.
+    """Find LLVM's name of an option that a user wrote with or without its trailing ``=``.
 
     Example:
         >>> canonical_name("-fthinlto-index"), canonical_name("-triple="), canonical_name("-mllvm --a")

@@ -162,24 +162,24 @@ def check_file(path: Path, what: str, *, folder: Path, most_bytes: int) -> str |
 
 
 def _trouble(option: Option, *, is_taken: bool) -> str | None:
-    """Why an option is refused: it is not taken by the check, or it is a second ``-cc1``; else ``None``."""
+    """Say why an option is refused: no check allows it, or it is a second ``-cc1``; else ``None``."""
     if option.name == "-cc1":
         return "expected one command line, found a second -cc1; extract the objects before they are joined"
     return None if is_taken else _refusal(option)
 
 
 def _refusal(option: Option, why: str = "") -> str:
-    """The sentence that refuses an option, with a further reason if there is one."""
+    """Make the sentence that refuses an option, with a further reason if there is one."""
     return f"expected options that only decide the code, found {_spelling(option)}{why}; {_REMEDY}"
 
 
 def _spelling(option: Option) -> str:
-    """The option as it is shown in a message."""
+    """Spell an option for a message."""
     return " ".join(word or "an empty word" for word in option.words)[:200]
 
 
 def _is_plain(option: Option) -> bool:
-    """Whether the compiler parses the words as this option too, and as nothing else."""
+    """Whether the compiler parses the words as this option as well, and as nothing else."""
     # The compiler replaces @file by the words in it wherever it stands.
     if option.kind in {"input", "unknown"} or not option.is_whole:
         return False
@@ -197,7 +197,7 @@ def _is_front_end(option: Option) -> bool:
 
 
 def _profile_trouble(option: Option, folder: Path | None) -> str | None:
-    """Why a profile must not be read, or ``None``, also for all other options."""
+    """Say why the profile that an option names must not be read; ``None`` if it may, or for another option."""
     if not names_a_profile(option):
         return None
     value = option.values[0] if option.values else ""

@@ -167,7 +167,7 @@ class KnownFunctions:
             dropped = [function for function in listed if function.dropped]
             self.hits += len(dropped)
             self.misses += len(listed) - len(dropped)
-            whole = self._sizes_with(part, listed, dropped, known)
+            whole = self._add_known(part, listed, dropped, known)
             if isinstance(whole, str):
                 self.refused = whole
                 return None
@@ -191,7 +191,7 @@ class KnownFunctions:
             if counted and function is not None and part.separate[function]:
                 self.codes[entry.digest] = part.code(function, constants=entry.constants or 0, executed=entry.executed)
 
-    def _sizes_with(
+    def _add_known(
         self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], known: Codes
     ) -> ObjectSizes | str:
         """Add the cached sizes of skipped functions to those of the object; or return why that is impossible."""
@@ -227,6 +227,7 @@ class KnownFunctions:
         order = {function.name: index for index, function in enumerate(listed)}
         names = (*sizes.function_names, *(function.name for function in dropped))
         personalities = (*part.personality, *(code.personality for code in known_codes))
+        # The table is padded to 8 bytes at its last entry: that of the last personality, and there the last function.
         if padding:
             described = np.flatnonzero(frame).tolist()
             frame[max(described, key=lambda index: (personalities[index].encode(), order[names[index]]))] += padding
@@ -353,7 +354,7 @@ class _Part:
         )
 
     def code(self, function: int, *, constants: int, executed: float) -> Code:
-        """The sizes of the function with this index, to be cached."""
+        """Collect the sizes of the function with this index, to be cached."""
         sizes = self.sizes
         signature = int(sizes.function_signature[function])
         return Code(
@@ -369,7 +370,7 @@ class _Part:
 
 
 def _refers_to_constants(elf: Elf, symbols: Symbols) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Whether each section [N] refers to constants shared by all functions: mergeable ones, and others."""
+    """Find for each section [N] whether it refers to constants that functions share: mergeable ones, and others."""
     sections = elf.sections
     flags = sections["flags"]
     merged = ((flags & e.SHF_MERGE) != 0) & ((flags & _SHF_STRINGS) == 0) & ((flags & e.SHF_ALLOC) != 0)
@@ -408,5 +409,6 @@ def _is_separate(
     alone &= ~spoiled[code.section]
     signature = sizes.function_signature
     functions = np.bincount(signature[signature >= 0], minlength=len(sizes.signatures))
+    # Groups that consist of one function.
     lonely = (functions == 1) & (sizes.signature_rest.sum(axis=1) == 0) & (sizes.signature_data == 0)
     return alone & np.append(lonely, True)[signature]

@@ -48,7 +48,10 @@ class KnownDecisions:
         return KnownObjects(memory=self, content=content, sizes=sizes)
 
     def note(self, content: str, digest: bytes, sizes: ObjectSizes | None, *, ended: bool) -> None:
-        """Cache the sizes of an object, or count a hit; ``None`` if the object could not be measured."""
+        """Cache the sizes of an object, ``None`` if it could not be measured, and count a hit or a miss.
+
+        A hit is an object whose compiler ``ended`` after the inliner, because its decisions were known.
+        """
         with self._lock:
             self.hits += ended
             self.misses += not ended
@@ -101,12 +104,13 @@ class KnownObjects:
         line = _LINE.fullmatch(path.read_bytes())
         if line is None:
             raise InputError(
-                f"{path}: expected a letter and a digest, found {path.read_bytes()[:60]!r}; build the plugin again"
+                f"{path}: expected a letter and a digest of decisions, found {path.read_bytes()[:60]!r}; build the "
+                "plugin again"
             )
         digest, ended = bytes.fromhex(line[2].decode()), line[1] == b"e"
         if ended and digest not in self.sizes:
             known = f"one of the {len(self.sizes)} digests that are known"
-            raise InputError(f"{path}: expected {known}, found {line[2].decode()}, which is new; report this sentence")
+            raise InputError(f"{path}: expected {known}, found {line[2].decode()}, which is new; report this as a bug")
         sizes = self.sizes[digest] if ended else measure()
         self.memory.note(self.content, digest, sizes, ended=ended)
         return sizes

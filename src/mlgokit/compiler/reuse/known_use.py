@@ -60,7 +60,7 @@ class Known:
             part = functools.partial(self.functions.complete, output, folder / _FUNCTIONS, known=self.codes)
         return part() if self.objects is None else self.objects.complete(folder, part)
 
-    def with_executed(self, changes: PassChanges, folder: Path) -> PassChanges:
+    def add_executed(self, changes: PassChanges, folder: Path) -> PassChanges:
         """Add the executed instructions of skipped functions to a list of passes."""
         if not self.codes:
             return changes
@@ -91,7 +91,7 @@ def select_known(
     use = request.use
     if not content or use is None or request.keep_object is not None:
         return NOTHING
-    # Known functions go by their IR, which says nothing of other allocations, and of passes that do not run.
+    # Known functions are recognized by their IR, in which other allocations and skipped passes do not show.
     if use.trials is not None or use.allocations or use.passes or use.policies.keys() - {INLINE_SIZE.name}:
         return NOTHING
     known = None if functions is None else _functions_of(functions, module, content)
@@ -103,7 +103,7 @@ def select_known(
 
 
 def _functions_of(memory: dict[str, KnownFunctions], module: Module, content: str) -> KnownFunctions:
-    """The cache of a module for this content; a cache for other content is replaced, and the oldest are evicted."""
+    """Return the cache of a module for this content; one for other content is replaced, and the oldest are evicted."""
     known = memory.pop(module.name, None) or KnownFunctions(content=content)
     if (known.content or content) != content:
         known = KnownFunctions(content=content)

@@ -34,7 +34,7 @@ _ABORT = b"!"
 
 
 def _share_of_memory() -> int:
-    """A quarter of the machine's memory, in bytes."""
+    """Compute a quarter of the machine's memory, in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 

@@ -86,7 +86,7 @@ def counts_bytes(weights: Floats) -> bool:
 
 
 def pass_number(name: str) -> int:
-    """The number of a pass in tables.
+    """Compute the number by which tables name a pass.
 
     Example:
         >>> hex(pass_number("block-placement"))
@@ -333,4 +333,6 @@ def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outc
 
 
 def _fail(path: Path, expected: str) -> NoReturn:
-    raise InputError(f"results of trials {path}: expected {expected}; the plugin is of another version of mlgokit")
+    raise InputError(
+        f"results of trials {path}: expected {expected}; the plugin is of another version of mlgokit, build it again"
+    )

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import plugin_of, with_large_pages
+from mlgokit.compiler.compile import plugin_of, request_large_pages
 from mlgokit.compiler.inputs import module_facts
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.loaded import Loaded, LoadedFile
@@ -144,8 +144,10 @@ class RustCompiler:
         if self.room is not None:
             self.room.check()
         content = _content_to_reuse(self, module, request)
-        alone = any(_LAYOUT.fullmatch(option) for option in codegen_options(self.calls[module.name].words))
-        known = NOTHING if alone else select_known(self.known, None, module, request, content)
+        needs_all_functions = any(
+            _LAYOUT.fullmatch(option) for option in codegen_options(self.calls[module.name].words)
+        )
+        known = NOTHING if needs_all_functions else select_known(self.known, None, module, request, content)
         return compile_with_reuse(known, functools.partial(_compile, self, module, request, content))
 
     def close(self) -> None:
@@ -156,10 +158,10 @@ class RustCompiler:
 
 
 def _content_to_reuse(compiler: RustCompiler, module: Module, request: CompileRequest) -> str:
-    """Digest of everything that a resident and cached functions depend on; empty if the request reuses nothing."""
+    """Digest everything that a resident and cached functions depend on; empty if the request reuses nothing."""
     use = request.use
     plugin = plugin_of(compiler.plugin, use)
-    # What a trial finds does not depend on it, and rustc's front end takes longer than most trials.
+    # Trials use a resident in any case: their results are the same, and rustc's front end takes longer than most.
     wanted = request.reuse or (use is not None and use.trials is not None)
     if not wanted or plugin is None or (compiler.known is None and compiler.residents is None):
         return ""
@@ -176,7 +178,7 @@ def _compile(
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         folder = Path(scratch)
         settings = {"TMPDIR": scratch} | ({} if use is None else use.environment(folder))
-        # What is asked for is meant for the link; a plugin by itself knows what it is for.
+        # Policies that are named here are for the link-time optimization; a plugin's own know what they are for.
         if use is not None and (use.policies or use.explores or use.logs):
             settings["MLGOKIT_PHASE"] = "link"
         settings |= known.settings(folder)
@@ -236,22 +238,22 @@ def _run_resident(
     residents, call = compiler.residents, compiler.calls[module.name]
     if residents is None:
         return None
-    with compiler.output_folders.take_folder(module.name) as workshop:
-        argv = _words_for_object(call, workshop, plugin)
-        for left in _objects_in(workshop):
+    with compiler.output_folders.take_folder(module.name) as work_folder:
+        argv = _words_for_object(call, work_folder, plugin)
+        for left in _objects_in(work_folder):
             left.unlink()
         done = residents.run(
             argv,
             content=content,
-            environment={**environment, "MLGOKIT_RESIDENT": "worker", "TMPDIR": str(workshop)},
+            environment={**environment, "MLGOKIT_RESIDENT": "worker", "TMPDIR": str(work_folder)},
             request=request,
             output=folder / "said",
             timeout_seconds=timeout_seconds,
             limits=TOOL_LIMITS,
             cwd=call.folder,
         )
-        made = _objects_in(workshop)
-        # The copy of a thread alone ends with 0 whatever happened.
+        made = _objects_in(work_folder)
+        # The forked copy, which has only one of rustc's threads, exits with 0 whatever happened.
         if done is not None and not done.timed_out and (done.returncode != 0 or not made):
             residents.decline(argv, f"a compilation failed: {first_error(done.stderr)}")
             return None
@@ -262,13 +264,13 @@ def _run_resident(
 
 def _words_for_object(call: RustcCall, folder: Path, plugin: Path | None) -> list[str]:
     """Compose the command line that leaves the program's object in a folder."""
-    words = [*_without_outputs(call.words), "--emit=link", "--out-dir", str(folder)]
+    words = [*_drop_outputs(call.words), "--emit=link", "--out-dir", str(folder)]
     return [*words, "-C", f"linker={_write_linker(call, folder)}", *plugin_words(plugin)]
 
 
-def _objects_in(workshop: Path) -> list[Path]:
-    """The objects that rustc made: kept by the script in place of the linker, or left by a resident's copied thread."""
-    return sorted([*workshop.glob(f"{_MADE}*"), *workshop.glob("*.rcgu.o")])
+def _objects_in(folder: Path) -> list[Path]:
+    """List the objects that rustc made: kept by the script in place of the linker, or left by a resident's fork."""
+    return sorted([*folder.glob(f"{_MADE}*"), *folder.glob("*.rcgu.o")])
 
 
 def link_program(
@@ -290,7 +292,7 @@ def link_program(
     """
     call = compiler.calls[module.name]
     output.parent.mkdir(parents=True, exist_ok=True)
-    words = [*_without_outputs(call.words), f"--emit=link={output}", *plugin_words(plugin)]
+    words = [*_drop_outputs(call.words), f"--emit=link={output}", *plugin_words(plugin)]
     done = process.run(
         words,
         timeout_seconds=compiler.timeout_seconds,
@@ -303,21 +305,21 @@ def link_program(
 
 
 def plugin_words(plugin: Path | None) -> list[str]:
-    """Options with which rustc loads a plugin, if there is one."""
+    """Make the options with which rustc loads a plugin, if there is one."""
     return [] if plugin is None else [f"-Zllvm-plugins={plugin.absolute()}"]
 
 
 def _environment(rustc: Rustc, call: RustcCall, plugin: Path | None) -> dict[str, str]:
-    """The environment of cargo's call, without variables that change rustc or the plugin."""
+    """Make the environment of cargo's call, without variables that change rustc or the plugin."""
     kept = {name: value for name, value in call.environment.items() if not _CHANGES.fullmatch(name)}
-    return with_large_pages({**kept, **({} if plugin is None else unstable_options(rustc.version, call.crate))})
+    return request_large_pages({**kept, **({} if plugin is None else unstable_options(rustc.version, call.crate))})
 
 
-def _without_outputs(words: Sequence[str]) -> list[str]:
+def _drop_outputs(words: Sequence[str]) -> list[str]:
     """Remove the options for outputs and for the format of messages from a call.
 
     Example:
-        >>> _without_outputs(["rustc", "--emit=dep-info,link", "--out-dir", "/x", "-C", "extra-filename=-1", "a.rs"])
+        >>> _drop_outputs(["rustc", "--emit=dep-info,link", "--out-dir", "/x", "-C", "extra-filename=-1", "a.rs"])
         ['rustc', 'a.rs']
     """
     kept: list[str] = []

@@ -48,15 +48,15 @@ class RustcCall:
         return self.value("--crate-type")
 
     def value(self, option: str) -> str:
-        """The value of the last option of that name; empty without one."""
+        """Find the value of the last option of that name; empty without one."""
         return option_value(self.words, option)
 
     def codegen(self, name: str) -> str | None:
-        """The last value of a codegen option such as ``opt-level``; ``None`` if it was not given."""
+        """Find the last value of a codegen option such as ``opt-level``; ``None`` if it was not given."""
         return codegen_option(self.words, name)
 
     def inputs(self) -> dict[str, str]:
-        """Digests of the libraries and sources that it reads, by path.
+        """Digest the libraries and sources that the call reads, by path.
 
         Raises:
             InputError: one of these files is gone.
@@ -68,10 +68,12 @@ class RustcCall:
         try:
             return {str(path): digest_file(path) for path in found}
         except OSError as error:
-            raise InputError(f"{error.filename}: expected what rustc has read, found it gone; build again") from error
+            raise InputError(
+                f"{error.filename}: expected a file that rustc read during the build, found it deleted; build again"
+            ) from error
 
     def _sources(self) -> Iterator[Path]:
-        """The sources that rustc listed in the crate's dependency file, if it wrote one."""
+        """List the sources in the crate's dependency file, if rustc wrote one."""
         name = f"{self.crate}{self.codegen('extra-filename') or ''}.d"
         listed = Path(self.value("--out-dir") or self.folder) / name
         if not listed.is_file():
@@ -149,7 +151,7 @@ def run_cargo(
 
 
 def calls_below(place: Path) -> list[RustcCall]:
-    """The calls of the builds that :func:`run_cargo` ran in ``place``, the last one of each crate and crate type."""
+    """Read the calls of the builds that :func:`run_cargo` ran in ``place``, the last of each crate and crate type."""
     return read_calls(place.resolve() / _CALLS)
 
 

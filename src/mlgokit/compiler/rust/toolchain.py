@@ -75,7 +75,7 @@ def find_rustc(name: str = "rustc") -> Rustc:
 
 
 def unstable_options(rustc_version: str, crate: str) -> dict[str, str]:
-    """Environment variables that allow unstable options for one crate; empty for a nightly rustc.
+    """Make the environment variables that allow unstable options for one crate; empty for a nightly rustc.
 
     Example:
         >>> unstable_options("rustc 1.95.0 (59807616e 2026-04-14)", "hexyl")
@@ -100,7 +100,7 @@ def load_plugin(rustc: Rustc, plugin: Path) -> None:
         if done.timed_out or done.returncode != 0:
             raise ToolError(_complaint(done))
         if not log.is_file() or not log.stat().st_size:
-            raise ToolError("rustc loads the plugin, and did not ask it about a call")
+            raise ToolError("rustc loads the plugin, but did not ask it about any call")
 
 
 def _ask(program: str | Path, *words: str) -> str:
@@ -112,7 +112,7 @@ def _ask(program: str | Path, *words: str) -> str:
 
 
 def _complaint(done: process.Completed) -> str:
-    """The error of a failed rustc, in one line."""
+    """Find the error of a failed rustc, in one line."""
     if done.timed_out:
         return f"no end after {TRIAL_SECONDS:g} s"
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
@@ -121,7 +121,7 @@ def _complaint(done: process.Completed) -> str:
 
 @functools.cache
 def _llvm_library(program: Path) -> Path | None:
-    """The shared LLVM library that a rustc or its driver library loads, according to the dynamic loader, if any."""
+    """Find the shared LLVM library that a rustc or its driver library loads, if any, by asking the dynamic loader."""
     if shutil.which("ldd") is None:
         return None
     drivers = sorted((program.parent.parent / "lib").glob("librustc_driver-*.so"))

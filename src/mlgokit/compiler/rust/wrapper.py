@@ -43,13 +43,13 @@ def codegen_options(words: Sequence[str]) -> Iterator[str]:
 
 
 def codegen_option(words: Sequence[str], name: str) -> str | None:
-    """The last value of a codegen option such as ``opt-level``; ``None`` if it was not given."""
+    """Find the last value of a codegen option such as ``opt-level``; ``None`` if it was not given."""
     found = [text for text in codegen_options(words) if text == name or text.startswith(f"{name}=")]
     return found[-1].partition("=")[2] if found else None
 
 
 def option_value(words: Sequence[str], option: str) -> str:
-    """The value of the last such option; empty without one.
+    """Find the value of the last ``option`` among words; empty without one.
 
     Example:
         >>> option_value(["rustc", "--crate-name", "toy", "--crate-type=bin"], "--crate-type")
@@ -67,7 +67,7 @@ def is_program(words: Sequence[str]) -> bool:
 
 
 def why_not_tuned(words: Sequence[str]) -> str:
-    """Why a program is not compiled by rustc's full link-time optimization for size; empty if it is.
+    """Say why a program is not compiled by rustc's full link-time optimization for size; empty if it is.
 
     Example:
         >>> why_not_tuned(["rustc", "-C", "opt-level=z", "-C", "lto=thin"])
@@ -83,10 +83,10 @@ def why_not_tuned(words: Sequence[str]) -> str:
     return ""
 
 
-def with_plugin(environment: dict[str, str], crate: str) -> dict[str, str]:
-    """The environment of a call that loads the plugin: the user's, and two variables more.
+def plugin_environment(environment: dict[str, str], crate: str) -> dict[str, str]:
+    """Make the environment of a call that loads the plugin: without the wrappers, and with two variables more.
 
-    The linker is the user's own, as the tuned code is in the object.
+    So the linker is the user's own: the tuned code is in the object already.
     """
     found = dict(environment)
     wrappers = found.pop("MLGOKIT_WRAPPERS", "")
@@ -106,7 +106,7 @@ def with_plugin(environment: dict[str, str], crate: str) -> dict[str, str]:
 def main() -> int:
     """Run one call, replacing this process."""
     words = sys.argv[2:]
-    # What a build has started may outlive it, and keeps its variables.
+    # A server that a build started outlives it, and calls this wrapper when the settings are gone.
     if not os.path.isfile(sys.argv[1]) or not is_program(words):
         os.execvp(words[0], words)  # noqa: S606  (in the place of the compiler)
     with open(sys.argv[1], "rb") as file:
@@ -119,7 +119,7 @@ def main() -> int:
     os.rename(f"{log}.part", f"{log}.rustc")
     if not settings["rustc"] or reason:
         os.execvp(words[0], words)  # noqa: S606
-    environment = with_plugin(dict(os.environ), crate)
+    environment = plugin_environment(dict(os.environ), crate)
     os.execvpe(words[0], [*words, *settings["rustc"]], environment)  # noqa: S606
     return 1
 

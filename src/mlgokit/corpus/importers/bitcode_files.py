@@ -9,7 +9,7 @@ from typing import Any
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.files import copy_bytes, copy_index, explain_write_errors, open_untrusted
 from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers, files_below
-from mlgokit.corpus.importers.objects import first_of_each_name
+from mlgokit.corpus.importers.objects import mark_name_conflicts
 from mlgokit.corpus.layout import UNSPECIFIED, bitcode_path, language_of, thinlto_index_path
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.disk import Room
@@ -112,7 +112,7 @@ def import_bitcode(
 
 
 def _files(folder: Path, suffix: str, corpus_folder: Path) -> Generator[ObjectFile]:
-    """The files with a suffix below a folder, without those of the corpus being made."""
+    """List the files with a suffix below a folder, without those of the corpus that is made."""
     own = corpus_folder.absolute()
     skip = own.relative_to(folder.absolute()).as_posix() if own.is_relative_to(folder.absolute()) else None
     for name in files_below(folder, (suffix,)):
@@ -135,9 +135,9 @@ def _import_files(
     work: Callable[[ObjectFile], Module | ModuleFailure] = functools.partial(_import, shared)
     folder = shared.corpus_folder
     with locked(folder), corpus_writer(folder, fields, remedy=remedy) as writer:
-        unique = first_of_each_name(files, has_thinlto=shared.has_thinlto)
+        unique = mark_name_conflicts(files, has_thinlto=shared.has_thinlto)
         write_outcomes(writer, work, unique, workers=workers, room=room, report=report)
-    return writer.imported()
+    return writer.summarize()
 
 
 def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:

@@ -12,12 +12,13 @@ from typing import Literal
 
 from mlgokit.compiler.options.parse import Option, spell_options
 from mlgokit.compiler.request import Lto
-from mlgokit.corpus.build_notes import is_of_another_program
-from mlgokit.corpus.importers.build_compiler import compiler_name, without_wrappers
+from mlgokit.corpus.build_notes import is_instrumentation
+from mlgokit.corpus.importers.build_compiler import compiler_name, drop_launchers
 from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
 from mlgokit.corpus.importers.precompiled import NO_HEADERS, Headers, header_text
-from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked, path_of
+from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked, split_path_option
+from mlgokit.corpus.options.linker_words import word_set
 
 Language = Literal["c++", "c"]
 
@@ -35,11 +36,7 @@ _PREPROCESSED = {".i": "cpp-output", ".ii": "c++-cpp-output"}
 _NAMED_LANGUAGES: dict[str, Language] = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_OUTPUTS = _words("""
+_OUTPUTS = word_set("""
     -o -c -S -l -L -u -z -T -e -MF -MT -MQ -MJ -MD -MMD -MG -MP -MV -Xlinker -Xassembler -Xanalyzer -B -w -Q
     -H -v -pedantic-errors -dumpbase -dumpbase-ext -dumpdir -aux-info -wrapper -specs --config -ccc-gcc-name
     -ccc-install-dir -resource-dir -serialize-diagnostics --serialize-diagnostics -framework -install_name
@@ -47,7 +44,7 @@ _OUTPUTS = _words("""
     -fsplit-lto-unit -ffat-lto-objects -fno-fat-lto-objects -fno-lto -flto
 """)
 _OUTPUT_PREFIXES = tuple(
-    _words("""
+    word_set("""
     -Wl, -Wp,-M -Werror -flto= -flto- -fthinlto-index= -fthin-link-bitcode= -fembed-bitcode -fuse-ld= -save-temps
     --save-temps -specs= --specs= --config= -fdump- -ftime-trace= -ccc- -fcrash-diagnostics -fproc-stat-report
     -foptimization-record -fsave-optimization-record= -resource-dir= -fdiagnostics- -fno-diagnostics-
@@ -55,7 +52,7 @@ _OUTPUT_PREFIXES = tuple(
     -fstack-usage -l -L -MF -MT -MQ -MJ -z -B
 """)
 )
-_LEFT_OUT = _words("--coverage -coverage -fprofile-arcs -ftest-coverage -fwhole-program-vtables")
+_LEFT_OUT = word_set("--coverage -coverage -fprofile-arcs -ftest-coverage -fwhole-program-vtables")
 _LEFT_OUT_PREFIXES = ("-fplugin", "-fpass-plugin", "-fvirtual-function-elimination")
 """Options that affect the code but write further files, load other programs, or need a link; they are left out and
 counted."""
@@ -145,16 +142,18 @@ def front_end_call(
         >>> call.driver, call.options, call.paths, call.input
         ('clang++', ('-Iinclude', '-g0', '-Oz', ...), ('-I', 'include'), ('a.cc',))
     """
-    words = without_wrappers(command.arguments)
+    words = drop_launchers(command.arguments)
     compiler = compiler_name(words[0])
     if compiler is None or is_accelerator(compiler.target):
         raise ValueError(f"expected clang or a compiler with GCC's options, found {PurePosixPath(words[0]).name}")
     if list(words[1:2]) == ["-cc1"]:
         # A recorder may see each program that starts, and clang starts itself where one command compiles and links.
-        raise ValueError("expected a command of the build, found a step of one, which clang started itself (-cc1)")
+        raise ValueError("expected a command as the build runs it, found the -cc1 step that a clang driver starts")
     _check_no_module(command, words[1:])
     units = tuple(driver_units(words[1:]))
-    named = next((unit.values[0] if unit.values else unit.name[2:] for unit in reversed(units) if _is_x(unit)), None)
+    named = next(
+        (unit.values[0] if unit.values else unit.name[2:] for unit in reversed(units) if _sets_language(unit)), None
+    )
     kept, dropped = _sort_units(units, level)
     text = header_text(command, headers)
     if text is not None and (as_text or not text.made_by):
@@ -177,7 +176,7 @@ def front_end_call(
         input=(*(("-x", named) if named else ()), source_word(command)),
         source_language=source_language,
         dropped=tuple(dropped),
-        foreign=tuple(unit.name for unit in kept if is_of_another_program(unit.name)),
+        foreign=tuple(unit.name for unit in kept if is_instrumentation(unit.name)),
         lto=lto,
         after=() if text is None or not as_text else text.after,
         headers=() if text is None else text.made_by,
@@ -190,21 +189,26 @@ def _sort_units(units: Iterable[Option], level: str | None) -> tuple[list[Option
     dropped: list[str] = []
     for unit in units:
         option, value = unit.name, unit.values[0] if unit.values else None
-        if unit.kind == "input" or _is_x(unit) or _is_output(option, value) or (level and option.startswith("-O")):
+        if (
+            unit.kind == "input"
+            or _sets_language(unit)
+            or _is_output(option, value)
+            or (level and option.startswith("-O"))
+        ):
             continue
         if _is_left_out(option, value) or not may_be_asked(unit):
             dropped.append(option if option != "-Xclang" else f"-Xclang {value}")
         else:
-            kept.append(path_of(unit) or unit)
+            kept.append(split_path_option(unit) or unit)
     return kept, dropped
 
 
-def _is_x(unit: Option) -> bool:
+def _sets_language(unit: Option) -> bool:
     return unit.name.startswith("-x")
 
 
 def lto_of(words: Sequence[str]) -> Lto:
-    """The link-time optimization that a driver's command asks for.
+    """Find the kind of link-time optimization that a driver's command asks for.
 
     Example:
         >>> lto_of(["-flto=thin"]), lto_of(["-flto", "-fno-lto"]), lto_of(["-O2", "-flto=auto"])
@@ -237,13 +241,13 @@ def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
     interface = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
     if interface is not None:
         raise ValueError(
-            f"expected a source that is compiled by itself, found one that makes or imports a C++20 module "
-            f"({interface}): interfaces would have to be compiled first; it stays as LLVM has it"
+            "expected a source that is compiled by itself, found one that makes or imports a C++20 module "
+            f"({interface}), whose interfaces would have to be compiled first; this source is left out"
         )
 
 
 def _languages(command: CompileCommand, named: str | None, driver: str) -> tuple[Language, str]:
-    """The language of a source, and its name for ``-cc1 -x``."""
+    """Find the language of a source, and its name for ``-cc1 -x``."""
     suffix = command.file.suffix
     language = _NAMED_LANGUAGES.get(named) if named else _LANGUAGES.get(suffix)
     if language is None:

@@ -66,7 +66,7 @@ class BuildCompiler:
     major: int = 0
 
 
-def without_wrappers(arguments: Sequence[str]) -> Sequence[str]:
+def drop_launchers(arguments: Sequence[str]) -> Sequence[str]:
     """Drop launchers such as ``ccache`` and ``env A=b`` before the compiler.
 
     Raises:
@@ -105,7 +105,7 @@ def build_compiler(arguments: Sequence[str]) -> BuildCompiler:
     Raises:
         ValueError: the command has none.
     """
-    words = without_wrappers(arguments)
+    words = drop_launchers(arguments)
     compiler = _identify(words[0], os.environ.get("PATH", ""))
     if compiler.is_clang is None and (option := next(filter(_GCC_ONLY.fullmatch, words[1:]), None)) is not None:
         return BuildCompiler(text=f"{compiler.text} (with {option}, an option of GCC)", is_clang=False)
@@ -133,7 +133,7 @@ def _identify(word: str, path: str) -> BuildCompiler:
 
 
 def _find_program(word: str, path: str) -> Path | None:
-    """The program of this name in ``path``, if it is the same file as the one that the word names."""
+    """Find the program of this name in ``path``, if it is the same file as the one that the word names."""
     folders = [folder for folder in path.split(os.pathsep) if Path(folder).is_absolute()]
     program = shutil.which(PurePosixPath(word).name, path=os.pathsep.join(folders))
     if program is None or ("/" in word and not _is_same_file(word, program)):

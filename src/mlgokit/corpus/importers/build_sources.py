@@ -21,7 +21,7 @@ from mlgokit.corpus.importers.no_code import why_no_code
 from mlgokit.corpus.importers.precompiled import Headers, find_header_commands
 from mlgokit.corpus.layout import check_project
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
-from mlgokit.corpus.profiles import with_profiles
+from mlgokit.corpus.profiles import replace_profiles
 from mlgokit.corpus.writer import EXAMPLES
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.manifest import has_copies
@@ -51,7 +51,8 @@ class CommandFilter:
         """
         include, exclude = _pattern("include", self.include), _pattern("exclude", self.exclude)
 
-        def wanted(command: CompileCommand) -> bool:
+        def is_wanted(command: CompileCommand) -> bool:
+            """Whether the path of a command's source has a match of ``include`` and none of ``exclude``."""
             path = str(command.file)
             if self.outputs is not None and command.output not in self.outputs:
                 return False
@@ -59,7 +60,7 @@ class CommandFilter:
                 exclude is None or exclude.search(path) is None
             )
 
-        return wanted
+        return is_wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +164,11 @@ class SourceReading:
 def source_calls(
     database: Path, *, toolchain: Toolchain, level: Level | None = None, workers: int = 1
 ) -> tuple[list[SourceCall], dict[str, str]]:
-    """The commands of a build for compiling its sources whole, by the driver, without debug information.
+    """Make driver commands that compile the sources of a build to objects, without debug information.
 
     Returns:
-        The calls, named as the modules of :func:`import_commands`; and by name, why the other sources are left out.
+        The calls, named as the modules of :func:`import_commands`; and the reasons why other sources are left out, by
+        their names.
     """
     request = source_request(database, project=None, level=level, wanted=CommandFilter())
     answers = dry_runs(toolchain, survey(request).options, workers=workers)
@@ -238,7 +240,7 @@ def survey(request: SourceRequest) -> Survey:
 
 
 def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[BuildSource | ModuleFailure]:
-    """Yield the entries of the database, without repeated and unwanted ones and those that make no code."""
+    """Yield a source, or a failure, for each entry of the database that is wanted, makes code, and is not repeated."""
     for item in read_compile_commands(request.database):
         if isinstance(item, CompileCommand) and (what := why_no_code(item)) is not None and request.is_wanted(item):
             reading.without_code += 1
@@ -254,9 +256,9 @@ def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[Bu
 
 
 def why_refused(source: BuildSource, dry: DryRun) -> str | None:
-    """Why a source is not compiled; this checks the whole front-end command line, not only the driver's answer."""
+    """Say why a source is not compiled, by a check of the whole front-end command line; ``None`` if it is."""
     words = (*dry.front_end, *source.options.paths)
-    return dry.reason or check_front_end(with_profiles(words, lambda _: None))
+    return dry.reason or check_front_end(replace_profiles(words, lambda _: None))
 
 
 def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
@@ -268,7 +270,7 @@ def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
 
 
 def _no_source_error(database: Path, reading: SourceReading) -> CorpusError:
-    """The error for a database none of whose commands can be used, with the counts of why."""
+    """Make the error for a database none of whose commands can be used; it counts the reasons."""
     if reading.refused and reading.refused.total() == reading.failures:
         named = ", ".join(f"{count} of {compiler.text}" for compiler, count in reading.refused.most_common())
         return CorpusError(
@@ -333,7 +335,7 @@ def _read_entry(
 
 
 def _copies_around(source: Path, request: SourceRequest, reading: SourceReading) -> Path | None:
-    """The folder around a source to which an earlier run of mlgokit copied it, unless the database is in there too."""
+    """Find the folder to which an earlier run of mlgokit copied a source, unless the database is in there too."""
     folder = source.parent
     if folder not in reading.copies:
         around = (parent for parent in folder.parents if not request.root.is_relative_to(parent))

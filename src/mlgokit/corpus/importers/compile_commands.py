@@ -71,7 +71,7 @@ class _CountingFile:
     last: bytes = b""
 
     def read(self, size: int) -> bytes:
-        """The next block."""
+        """Read the next block; an entry or a number that is too long is an error."""
         if self.position - self.entry_begin > ENTRY_BYTES:
             raise CorpusError(
                 f"{self.path}: expected entries of at most {ENTRY_BYTES} bytes, found a longer one at byte "
@@ -152,7 +152,7 @@ def split_command(text: str) -> list[str]:
             continue
         part = _PART.match(text, position)
         if part is None:
-            raise ValueError(f"expected quotations that end, found {text[position : position + 40]!r}")
+            raise ValueError(f"expected every quotation mark to be closed, found {text[position : position + 40]!r}")
         plain, single, double, escaped = part.groups()
         position = part.end()
         if escaped == "\n":
@@ -170,7 +170,7 @@ def split_command(text: str) -> list[str]:
 
 
 def output_of(arguments: Sequence[str], file: Path) -> str | None:
-    """The output of a command for ``file``: that of the last ``-o``, else an object if there is a ``-c``.
+    """Find the output of a command for ``file``: that of the last ``-o``, else an object if there is a ``-c``.
 
     Example:
         >>> source = Path("src/a.c")
@@ -192,7 +192,7 @@ def names_source(command: CompileCommand, word: str) -> bool:
 
 
 def source_word(command: CompileCommand) -> str:
-    """The source of an entry as its command spells it; its absolute path if the command does not have it."""
+    """Find the source of an entry as its command spells it; its absolute path if the command does not have it."""
     inputs = (unit.words[0] for unit in driver_units(command.arguments[1:]) if unit.kind == "input")
     named = [word for word in inputs if names_source(command, word)]
     return named[-1] if named else str(command.file)
@@ -209,8 +209,8 @@ def _entries(file: _CountingFile) -> Iterator[object]:
             if event in {"start_map", "start_array"}:
                 if len(stack) >= _DEPTH:
                     raise CorpusError(
-                        f"{file.path}: expected entries of at most {_DEPTH} levels, found more before byte "
-                        f"{file.position}; {_REMEDY}"
+                        f"{file.path}: expected entries nested at most {_DEPTH} levels deep, found more before "
+                        f"byte {file.position}; {_REMEDY}"
                     )
                 stack.append(_Container(value={} if event == "start_map" else []))
                 continue
@@ -233,7 +233,7 @@ def _entries(file: _CountingFile) -> Iterator[object]:
 def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
     """Parse an entry of the database; ``folder`` is the database's own."""
     if not isinstance(entry, dict):
-        raise ValueError("expected an object with directory, file and command")  # noqa: TRY004  (one kind for all)
+        raise ValueError(f"expected a JSON object with directory, file and command, found {type(entry).__name__}")  # noqa: TRY004  (one kind for all)
     values = cast("dict[str, object]", entry)
     directory = folder / _text(values, "directory")
     file = directory / _text(values, "file")
@@ -246,7 +246,7 @@ def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
     else:
         arguments = split_command(_text(values, "command"))
     if not arguments:
-        raise ValueError("expected a command, found no word")
+        raise ValueError("expected a command with at least one word, found an empty one")
     for word in arguments:
         _check_text(word, "command")
     arguments[1:] = expand_response_files(arguments[1:], directory, inside=folder)
@@ -254,16 +254,16 @@ def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
         _check_text(word, "response file")
     named = _text(values, "output") if "output" in values else output_of(arguments, file)
     return CompileCommand(
-        directory=_absolute(directory),
-        file=_absolute(file),
+        directory=_normalize(directory),
+        file=_normalize(file),
         arguments=tuple(arguments),
-        output=_absolute(directory / named) if named else None,
+        output=_normalize(directory / named) if named else None,
         index=index,
     )
 
 
 def _text(values: dict[str, object], key: str) -> str:
-    """A string of an entry that a command line can hold."""
+    """Read a string of an entry; text that no command line can hold is an error."""
     value = values.get(key)
     if not isinstance(value, str) or not value:
         raise ValueError(f"{key}: expected text, found {'nothing' if key not in values else 'another kind of value'}")
@@ -281,5 +281,5 @@ def _check_text(text: str, key: str) -> str:
     return text
 
 
-def _absolute(path: Path) -> Path:
+def _normalize(path: Path) -> Path:
     return Path(os.path.normpath(path))

@@ -40,7 +40,7 @@ from mlgokit.corpus.importers.build_sources import (
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.precompiled import write_macros
 from mlgokit.corpus.options.dry_run import DryRun, driver_path, dry_run_key, dry_runs
-from mlgokit.corpus.profiles import ProfileCopies, with_profiles
+from mlgokit.corpus.profiles import ProfileCopies, replace_profiles
 from mlgokit.corpus.staleness import ProfileFit, fit_of
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import InputError, UsageError
@@ -147,7 +147,7 @@ def import_commands(
         target: triple or architecture of the modules; if left out, that of most commands.
         any_database: accept a corpus that was made from an earlier state of the database, and update it.
         workers: how many compilers run at a time.
-        limits: what one module may take.
+        limits: limits of the front end of one module.
         report: called after every module.
 
     Raises:
@@ -198,7 +198,8 @@ def import_commands(
             corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
         ):
 
-            def outcome(job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
+            def make_module(job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
+                """Make the module of a job, and note its level and how well its profile fits; pass a failure on."""
                 done = job if isinstance(job, ModuleFailure) else make(job)
                 if isinstance(done, Module) and (fit := fit_of(done)) is not None:
                     fits.append(fit)
@@ -208,11 +209,11 @@ def import_commands(
 
             jobs = _jobs(request, reading, plan)
             room = None if limits is None else limits.room
-            write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources, room=room)
+            write_outcomes(writer, make_module, jobs, workers=workers, report=report, total=plan.sources, room=room)
         counts = dataclasses.replace(_option_counts(reading), notes=_notes(reading, toolchain))
         write_options(corpus_folder, counts)
         return ImportedCommands(
-            imported=writer.imported(),
+            imported=writer.summarize(),
             repeated=reading.repeated,
             unwanted=reading.unwanted,
             without_code=reading.without_code,
@@ -228,7 +229,7 @@ def _digest_of_outputs(wanted: CommandFilter) -> dict[str, str]:
 
 
 def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:
-    """The object that the build makes for each module of :func:`import_commands` with the same arguments."""
+    """Find the object that the build makes for each module of :func:`import_commands` with the same arguments."""
     request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
         source.name: source.output
@@ -243,12 +244,12 @@ def option_counts(database: Path, *, project: str | None = None) -> BuildOptionC
     request = source_request(database, project=project, level=None, wanted=CommandFilter())
     for source in read_sources(request, reading):
         if isinstance(source, BuildSource):
-            _count_options(reading, source, ())
+            _add_option_counts(reading, source, ())
     return _option_counts(reading)
 
 
 def lto_kinds(database: Path | None) -> dict[Lto, int]:
-    """The number of sources of a database by kind of link-time optimization; all zero without a database."""
+    """Count the sources of a database by kind of link-time optimization; all zero without a database."""
     counts: dict[Lto, int] = {"": 0, "full": 0, "thin": 0}
     for command in () if database is None else read_compile_commands(database):
         if isinstance(command, CompileCommand):
@@ -257,7 +258,7 @@ def lto_kinds(database: Path | None) -> dict[Lto, int]:
 
 
 def lto_by_module(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Lto]:
-    """The kind of link-time optimization for each module of :func:`import_commands` with the same arguments."""
+    """Find the kind of link-time optimization for each module of :func:`import_commands` with the same arguments."""
     request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
         source.name: source.call.lto
@@ -267,7 +268,7 @@ def lto_by_module(database: Path, *, project: str | None = None, level: Level | 
 
 
 def _choose_target(surveyed: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
-    """The single target of a corpus: the requested one, else that of most commands."""
+    """Choose the single target of a corpus: the requested one, else that of most commands."""
     counts: Counter[str] = Counter()
     triples: dict[str, str] = {}
     for key, count in surveyed.commands.items():
@@ -288,7 +289,7 @@ def _choose_target(surveyed: Survey, answers: Mapping[tuple[object, ...], DryRun
 
 
 def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
-    """Notes about entries without a module, and about the build's compilers."""
+    """Make notes about entries without a module, and about the build's compilers."""
     notes: list[str] = []
     if reading.without_code:
         named = ", ".join(reading.named_without_code)
@@ -313,7 +314,8 @@ def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _count_options(reading: SourceReading, source: BuildSource, unknown: Sequence[str]) -> None:
+def _add_option_counts(reading: SourceReading, source: BuildSource, unknown: Sequence[str]) -> None:
+    """Count the options of a source's command that are left out or kept; ``unknown`` are those clang does not know."""
     reading.commands += 1
     reading.unknown.update(unknown)
     reading.dropped.update({*source.call.dropped, *unknown})
@@ -321,6 +323,7 @@ def _count_options(reading: SourceReading, source: BuildSource, unknown: Sequenc
 
 
 def _option_counts(reading: SourceReading) -> BuildOptionCounts:
+    """Make the counts of options of all sources that were read, the most frequent first."""
     return BuildOptionCounts(
         commands=reading.commands,
         left_out=dict(reading.dropped.most_common()),
@@ -337,7 +340,7 @@ def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Genera
             continue
         dry = plan.answers[dry_run_key(source.options)]
         unknown = [" ".join(option.words) for option in source.options.essential if option in dry.unknown]
-        _count_options(reading, source, unknown)
+        _add_option_counts(reading, source, unknown)
         words = (*dry.front_end, *source.options.paths)
         reason = why_refused(source, dry)
         if reason is None and target_family(target_of(dry)) != target_family(plan.target):
@@ -357,13 +360,15 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
     options = source.options
     relative = os.path.relpath(source.file, request.root)
 
-    def place(option: Option) -> str:
+    def copy_profile(option: Option) -> str:
+        """Copy the profile that an option names into the corpus; return its path relative to the corpus."""
         return plan.profile(option, options.directory)
 
-    def absolute(option: Option) -> str:
-        return str(plan.folder / place(option))
+    def copy_profile_absolute(option: Option) -> str:
+        """Copy the profile that an option names into the corpus; return its whole path."""
+        return str(plan.folder / copy_profile(option))
 
-    # In counters of the front end a local function has the name of its file in front.
+    # A profile by the front end's counters names local functions with the file in front.
     has_counters = any(word.startswith("-fprofile-instrument") for word in words)
     named = ("-main-file-name", source.file.name) if has_counters else ()
     units = ("-flto-unit",) if plan.for_link and source.call.lto else ()
@@ -378,24 +383,24 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
         directory=options.directory,
         front_end=(
             driver_path(plan.toolchain, options.driver),
-            *with_profiles(words, absolute),
+            *replace_profiles(words, copy_profile_absolute),
             *named,
             *units,
             *after,
         ),
         input=("-x", source.call.source_language, source.call.input[-1]),
-        command_line=with_profiles(dry.command_line, place),
+        command_line=replace_profiles(dry.command_line, copy_profile),
     )
 
 
 def target_of(dry: DryRun) -> str:
-    """The target triple that the driver passed to the front end; empty if none."""
+    """Find the target triple that the driver passed to the front end; empty if none."""
     values = [option.values[0] for option in parse_options(dry.front_end) if option.name == "-triple" and option.values]
     return values[-1] if values else ""
 
 
 def target_family(triple: str) -> str:
-    """A triple or an architecture without what may differ within a program: ``-march``, Thumb, the system's version.
+    """Drop from a triple or an architecture what may differ within a program: ``-march``, Thumb, the system's version.
 
     Example:
         >>> target_family("i686-pc-linux-gnu"), target_family("thumbv7-linux-gnueabihf"), target_family("thumbv7em")

@@ -3,7 +3,7 @@
 import re
 
 from mlgokit.compiler.options.parse import Option
-from mlgokit.corpus.importers.build_compiler import without_wrappers
+from mlgokit.corpus.importers.build_compiler import drop_launchers
 from mlgokit.corpus.importers.compile_commands import CompileCommand
 from mlgokit.corpus.options.driver import driver_units
 
@@ -39,7 +39,7 @@ _HEADER_UNITS = re.compile(r".*-(user-header|system-header|header-unit-header)")
 
 
 def why_no_code(command: CompileCommand) -> str | None:
-    """What a command makes instead of code; ``None`` if it makes code. Assembly and IR are code.
+    """Say what a command makes instead of code; ``None`` if it makes code. Assembly and IR are code.
 
     Example:
         >>> from pathlib import Path
@@ -54,7 +54,7 @@ def why_no_code(command: CompileCommand) -> str | None:
         return None
     language = ""
     try:
-        words = without_wrappers(command.arguments)
+        words = drop_launchers(command.arguments)
     except ValueError:
         return None
     for unit in driver_units(words[1:]):
@@ -71,7 +71,7 @@ def why_no_code(command: CompileCommand) -> str | None:
 
 
 def _action(unit: Option) -> str | None:
-    """What a driver does instead of making code because of an option."""
+    """Say what a driver does instead of making code because of an option; ``None`` if it makes code."""
     if unit.name == "-Xclang":
         value = unit.values[0] if unit.values else ""
         what = PRECOMPILES if value == "-emit-pch" else "it compiles nothing"

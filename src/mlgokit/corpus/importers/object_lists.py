@@ -54,18 +54,18 @@ def module_name(path: str, base: str) -> str:
 
 
 def object_at(path: str, base: Path) -> ObjectFile:
-    """The object at ``path``, which may be relative to ``base``."""
+    """Name the object at ``path``, which may be relative to ``base``."""
     return ObjectFile(name=module_name(path, str(base.absolute())), path=base / path, base=base)
 
 
 def objects_in_folder(folder: Path, *, suffixes: Sequence[str] = OBJECT_SUFFIXES) -> Generator[ObjectFile]:
-    """All object files below a folder, in order; links to folders are not followed."""
+    """List all object files below a folder, in order; links to folders are not followed."""
     for name in files_below(folder, suffixes):
         yield ObjectFile(name=name, path=folder / name, base=folder)
 
 
 def files_below(folder: Path, suffixes: Sequence[str]) -> Generator[str]:
-    """Paths below ``folder`` of files with one of the suffixes, relative to it, folder by folder in order.
+    """List the files below ``folder`` with one of the suffixes, by relative paths, folder by folder in order.
 
     Folders that mlgokit made are left out.
 
@@ -99,7 +99,7 @@ def objects_in_parameters(path: Path, *, object_base: Path = Path()) -> Generato
 
 
 def _objects_of_link(words: Iterable[str], *, has_output: bool, object_base: Path) -> Generator[ObjectFile]:
-    """The objects among the words of a link; without an output, every word that is no option counts as an object."""
+    """List the objects among the words of a link; without an output, every word that is no option counts as one."""
     rest = iter(words)
     for word in rest:
         if word in {"-o", "--output"}:
@@ -159,15 +159,15 @@ def objects_in_aquery(path: Path, *, object_base: Path = Path()) -> Generator[Ob
 
 
 def _link_words(action: dict[str, Any], path: Path) -> list[str]:
-    """The arguments of a link action of bazel, with those in its parameter files."""
+    """Collect the arguments of a link action of bazel, with those in its parameter files."""
     files = action.get("paramFiles", [])
     words: list[str] = []
     for part in [action, *cast("list[object]", files if isinstance(files, list) else [])]:
         arguments: object = cast("dict[str, Any]", part).get("arguments", []) if isinstance(part, dict) else None
         if not isinstance(arguments, list) or not all(isinstance(word, str) for word in cast("list[Any]", arguments)):
             raise CorpusError(
-                f"{path}: {_LINK}: expected arguments that are a list of strings, found {arguments!r:.100}; "
-                "query it again"
+                f"{path}: {_LINK}: expected arguments that are a list of strings, found {arguments!r:.100}; run "
+                "bazel aquery again"
             )
         words += cast("list[str]", arguments)
     return words

@@ -109,13 +109,13 @@ def import_objects(
         else f"give another command filter than {cmd_filter!r:.200}, or {_EMBED_REMEDY}"
     )
     with locked(corpus_folder), corpus_writer(corpus_folder, fields, remedy=remedy) as writer:
-        unique = first_of_each_name(objects, has_thinlto=distributed_thinlto)
+        unique = mark_name_conflicts(objects, has_thinlto=distributed_thinlto)
         write_outcomes(writer, functools.partial(_import, shared), unique, workers=workers, room=room, report=report)
-    return writer.imported()
+    return writer.summarize()
 
 
-def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = False) -> Generator[ObjectFile]:
-    """Yield the objects; one with a bad name, or whose files would replace those of an earlier one, gets a ``trouble``.
+def mark_name_conflicts(objects: Iterable[ObjectFile], *, has_thinlto: bool = False) -> Generator[ObjectFile]:
+    """Yield all objects; one with a bad name, or whose files would replace those of an earlier one, gets a ``trouble``.
 
     Names are stored as 64-bit hashes, which take about 70 bytes of memory for each object.
     """
@@ -132,7 +132,7 @@ def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = Fal
 
 
 def _why_bad_name(name: str) -> str:
-    """Why a name cannot be the name of a module; empty if it can. See :func:`mlgokit.corpus.corpus.load_corpus`."""
+    """Say why a name cannot be that of a module; empty if it can. See :func:`mlgokit.corpus.corpus.load_corpus`."""
     if not name or any(part in {"", ".", ".."} for part in name.split("/")) or "\\" in name or "\0" in name:
         return f"expected a path without backslashes inside the build, found {name!r:.200}; rename the object"
     if name.startswith(("-", "@")):
@@ -179,9 +179,11 @@ def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
 
 
 def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
-    """The only section of that name; an error if there are several, or none."""
+    """Return the only section of that name; several or none are an error."""
     if not pieces:
-        raise InputError(f"expected a section {name}, found none, as in assembly; for C and C++ {_EMBED_REMEDY}")
+        raise InputError(
+            f"expected a section {name}, found none (objects of assembly have none); for C and C++ {_EMBED_REMEDY}"
+        )
     first, *others = pieces
     if others:
         raise InputError(f"expected one section {name}, found {len(pieces)}, as after ld -r; {_JOINED_REMEDY}")
@@ -199,7 +201,7 @@ def _write_module(shared: _Import, item: ObjectFile, *, options: bytes, descript
     """Check the options and the bitcode, and write the module's files."""
     words = options.decode("utf-8", "surrogateescape").split("\0")
     if shared.pattern is not None and not any(shared.pattern.search(word) for word in words):
-        raise InputError(f"left out: no option matches {shared.pattern.pattern!r}")
+        raise InputError(f"left out, as no option matches the command filter {shared.pattern.pattern!r}")
     if (count := words.count("-cc1")) > 1:
         raise InputError(
             f"expected the options of one module, found those of {count}, as after ld -r; {_JOINED_REMEDY}"
@@ -245,7 +247,10 @@ def _copy_index(words: list[str], base: Path, path: Path) -> None:
 def _import_through_objcopy(shared: _Import, item: ObjectFile) -> Module:
     """Let llvm-objcopy write the sections to files, for formats that only it knows."""
     if shared.cmd_section is None or shared.bitcode_section is None:
-        raise InputError("expected names of both sections for llvm-objcopy, found one or none; give them")
+        raise InputError(
+            "expected the names of both sections for llvm-objcopy, found one or none; give --bitcode-section and "
+            "--command-section"
+        )
     with tempfile.TemporaryDirectory(prefix="mlgokit-objcopy-") as scratch:
         cmd, bitcode = Path(scratch, "cmd"), Path(scratch, "bc")
         argv = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.options.parse import Option
-from mlgokit.corpus.importers.build_compiler import compiler_name, without_wrappers
+from mlgokit.corpus.importers.build_compiler import compiler_name, drop_launchers
 from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
 from mlgokit.corpus.options.driver import PRECOMPILED, driver_units, front_end_paths
@@ -72,7 +72,7 @@ def write_macros(macros: Sequence[Option], corpus: Path) -> Path:
 
 
 def _outputs(command: CompileCommand) -> Iterator[Path]:
-    """Where a compiler writes a header: without ``-o`` beside the source or in the working directory, with a suffix."""
+    """List where a command writes its precompiled header: by ``-o``, or beside the source or in the working folder."""
     if any(unit.name.startswith("-o") for unit in driver_units(command.arguments[1:])):
         yield command.output or command.file
         return
@@ -82,7 +82,7 @@ def _outputs(command: CompileCommand) -> Iterator[Path]:
 
 
 def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Path] = frozenset()) -> HeaderText | None:
-    """What a command includes in place of precompiled headers; ``None`` if it uses none.
+    """Make the options by which a command includes headers' text in place of precompiled ones; ``None`` if it has none.
 
     Args:
         command: the command of a source, or of a header that includes another one.
@@ -94,7 +94,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
     """
     if not headers and PRECOMPILED not in command.arguments:
         return None
-    words = without_wrappers(command.arguments)
+    words = drop_launchers(command.arguments)
     own = tuple(front_end_paths(tuple(words[1:])))
     name = compiler_name(words[0])
     folders = [command.directory]
@@ -148,8 +148,8 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
 
 
 def _header_options(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
-    """The options with which a source includes the text of a precompiled header, which comes last."""
-    words = without_wrappers(maker.arguments)
+    """Make the options with which a source includes the text of a precompiled header, which comes last."""
+    words = drop_launchers(maker.arguments)
     if "-fpch-codegen" in words:
         raise ValueError(
             "expected a precompiled header that is only read, found one made with -fpch-codegen, whose functions are "
@@ -166,7 +166,7 @@ def _find_precompiled(unit: Option, command: CompileCommand, folders: Iterable[P
     """Find the precompiled header that an option names, or that a compiler would substitute."""
     name = unit.values[0]
     if unit.name == PRECOMPILED:
-        path = _normal(command.directory / name)
+        path = _normalize(command.directory / name)
         if path in headers or (path.suffix in _SUFFIXES and path.with_suffix("").is_file()):
             return path
         raise ValueError(
@@ -176,7 +176,7 @@ def _find_precompiled(unit: Option, command: CompileCommand, folders: Iterable[P
     # A compiler's driver looks for one; its front end does not.
     for folder in folders if unit.name == "-include" and unit.words[0] != "-Xclang" else ():
         for suffix in _SUFFIXES:
-            if (path := _normal(folder / f"{name}{suffix}")) in headers:
+            if (path := _normalize(folder / f"{name}{suffix}")) in headers:
                 return path
         if (folder / name).is_file():
             break
@@ -187,22 +187,23 @@ def _relocate_option(unit: Option, maker: CompileCommand, command: CompileComman
     """Rewrite an option for a command that runs in another folder."""
     if unit.name in _MACROS or maker.directory == command.directory:
         return unit
-    return _option(unit.name, str(_normal(maker.directory / unit.values[0])))
+    return _option(unit.name, str(_normalize(maker.directory / unit.values[0])))
 
 
 def _option(name: str, value: str) -> Option:
+    """Make a front-end option with a separate value."""
     return Option(name=name, values=(value,), words=(name, value), kind="path")
 
 
 def _key(unit: Option, command: CompileCommand) -> tuple[str, str]:
-    """A key that is the same for all spellings of an option."""
+    """Make a key that is the same for all spellings of an option."""
     value = unit.values[0]
     if unit.name in _TEXTS:
         return unit.name, value
     if unit.name in _MACROS:
         return unit.name, value if "=" in value or unit.name == "-U" else f"{value}=1"
-    return unit.name, str(_normal(command.directory / value))
+    return unit.name, str(_normalize(command.directory / value))
 
 
-def _normal(path: Path) -> Path:
+def _normalize(path: Path) -> Path:
     return Path(os.path.normpath(path))

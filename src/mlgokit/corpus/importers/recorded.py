@@ -20,7 +20,7 @@ from mlgokit.compiler.project_calls import LeftOut, shown_path
 from mlgokit.compiler.wrapping import WrappedCall
 from mlgokit.errors import InputError, ReuseError
 from mlgokit.files import atomic_write, writing
-from mlgokit.manifest import is_made_by_stage, write_manifest
+from mlgokit.manifest import has_manifest, write_manifest
 from mlgokit.unpacking import inflate
 
 _SUFFIXES = {"cpp-output": ".i", "c++-cpp-output": ".ii"}
@@ -101,7 +101,7 @@ def write_database(calls: Sequence[WrappedCall], path: Path, *, kept: Path | Non
 
 
 def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
-    """The successful links of a build by output; of several links, the last one."""
+    """Collect the successful links of a build by output; of several links of one output, the last."""
     links: dict[Path, RecordedLink] = {}
     for call in calls:
         if call.kind == "compile" or call.code:
@@ -111,7 +111,7 @@ def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
             objects = dict(zip(call.sources, _objects_of(call), strict=False))
             named = {path: str(made) for path, made in objects.items()}
             # -x would be applied to objects.
-            words = _without_language(words)
+            words = _drop_language(words)
             words = [named.get(Path(os.path.normpath(call.folder / word)), word) for word in words]
         for output in call.outputs:
             command = shlex.join([str(call.program), *words])
@@ -131,7 +131,7 @@ def describe_replaced_compilers(calls: Sequence[WrappedCall]) -> str:
 
 
 def _objects_of(call: WrappedCall) -> list[Path]:
-    """The object of each source; if a call also links, the object has clang's default name for it."""
+    """List the object of each source; if a call also links, the object has clang's default name for it."""
     if call.kind == "compile":
         return list(call.outputs)
     (output,) = call.outputs
@@ -144,13 +144,13 @@ def _objects_of(call: WrappedCall) -> list[Path]:
     return objects
 
 
-def _without_language(words: Sequence[str]) -> list[str]:
-    """The words of a call without ``-x``."""
+def _drop_language(words: Sequence[str]) -> list[str]:
+    """Drop the option ``-x`` from the words of a call."""
     return [word for unit in option_units(list(words)) if not unit[0].startswith("-x") for word in unit]
 
 
 def _why_lost(call: WrappedCall, index: int) -> str:
-    """Why a source cannot be compiled again as it was during the build; empty if it can."""
+    """Say why a source cannot be compiled again as it was during the build; empty if it can."""
     source = call.sources[index]
     text = call.texts[index] if index < len(call.texts) else None
     if text is None:
@@ -177,7 +177,8 @@ def _save_text(packed: Path, folder: Path, name: str) -> Path:
         text = inflate(packed.read_bytes(), most_bytes=_LONGEST_TEXT)
     except (ValueError, zlib.error) as error:
         raise InputError(
-            f"{packed}: expected preprocessed text of at most {_LONGEST_TEXT} bytes, found: {error}; record again"
+            f"{packed}: expected preprocessed text of at most {_LONGEST_TEXT} bytes, found: {error}; record the "
+            "build again"
         ) from error
     atomic_write(path, text)
     return path
@@ -185,17 +186,17 @@ def _save_text(packed: Path, folder: Path, name: str) -> Path:
 
 def _remove_texts(folder: Path) -> None:
     """Remove the texts of an earlier recording."""
-    if folder.exists() and not is_made_by_stage(folder):
+    if folder.exists() and not has_manifest(folder):
         raise ReuseError(
-            f"{folder}: expected a folder for the sources that a build removes, found another one; rename it, or name "
-            "another database"
+            f"{folder}: expected the folder where mlgokit keeps copies of sources, found another one; rename it, "
+            "or name another database"
         )
     with writing(folder):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _words_of_text(call: WrappedCall, index: int, text: Path, output: Path) -> list[str]:
-    """The command that compiles the preprocessed text of a source, without include paths and macros."""
+    """Make the command that compiles the preprocessed text of a source, without include paths and macros."""
     units = option_units(preprocessor_words(list(call.words), ""))
     options = [word for unit in units if not unit[0].startswith(_PREPROCESSOR_OPTIONS) for word in unit]
     return [str(call.program), *options, "-c", "-x", call.texts[index].language, str(text), "-o", str(output)]

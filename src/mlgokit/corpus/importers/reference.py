@@ -24,7 +24,7 @@ from mlgokit.corpus.importers.build_sources import (
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand
 from mlgokit.corpus.options.dry_run import BuildOptions, driver_path, dry_run_key, dry_runs
-from mlgokit.corpus.profiles import profile_of, with_profiles
+from mlgokit.corpus.profiles import profile_of, replace_profiles
 from mlgokit.errors import InputError
 from mlgokit.module import Module
 
@@ -57,6 +57,7 @@ def build_reference(
     read = functools.partial(front_end_call, level=level, headers=request.headers, as_text=False)
 
     def build(module: Module, folder: Path) -> Path | str:
+        """Compile a module's reference object into a folder; return its path, or why there is none."""
         command = commands.get(module.name)
         if command is None:
             return "expected the build's command for it, found none; give the database that the corpus was made from"
@@ -111,12 +112,13 @@ def _run(
     if dry.reason is not None:
         raise ValueError(dry.reason)
 
-    def place(option: Option) -> str:
+    def find_profile(option: Option) -> str:
+        """Find the profile that an option names, where the build has it."""
         return profile_of(option, command.directory)
 
     argv = Cc1Line(
         driver_path(toolchain, call.driver),
-        options=with_profiles(dry.front_end, place),
+        options=replace_profiles(dry.front_end, find_profile),
         own=("-main-file-name", command.file.name, *action),
         source=("-x", language, call.input[-1]),
     )

@@ -109,7 +109,7 @@ def find_sections(
         Offsets and sizes of the sections, or ``None`` if the format is not one that is read here.
 
     Raises:
-        InputError: the file is damage_error.
+        InputError: the file is damaged.
         OSError: the file cannot be read.
     """
     size = os.fstat(descriptor).st_size
@@ -142,14 +142,14 @@ class _File:
         return data
 
     def piece(self, name: bytes, offset: int, size: int) -> Piece:
-        """The contents of a section, checked to lie within the file."""
+        """Make the piece of the file with a section's contents, after checking that it lies within the file."""
         if offset + size > self.size:
             section = name.decode(errors="replace")
             raise self.damage_error(f"section {section} within {self.size} bytes", f"its end at {offset + size}")
         return Piece(offset=offset, size=size)
 
     def damage_error(self, expected: str, found: str) -> InputError:
-        """The error for a damage_error file."""
+        """Make the error for a damaged file."""
         return InputError(f"{self.where}: expected {expected}, found {found}; build the object again")
 
 
@@ -189,7 +189,7 @@ def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
 
 
 def _elf_piece(file: _File, name: bytes, header: Any) -> list[Piece]:
-    """The contents of a section by its header; none for a section without bytes in the file."""
+    """Find the contents of a section by its header; an empty list for a section without bytes in the file."""
     kind = int(header["type"])
     if kind in {_SHT_NULL, _SHT_NOBITS}:
         return []
@@ -206,7 +206,7 @@ def _read_names(file: _File, offset: int, size: int) -> bytes:
 
 
 def _find_sections_by_name(offsets: npt.NDArray[Any], strings: bytes, name: bytes) -> list[int]:
-    """Indices of the sections whose name, at ``offsets`` [S] of ``strings``, is ``name``."""
+    """Find the indices of the sections whose name, at ``offsets`` [S] of ``strings``, is ``name``."""
     ended = name + b"\0"
     if ended not in strings:
         return []
@@ -218,7 +218,7 @@ def _find_sections_by_name(offsets: npt.NDArray[Any], strings: bytes, name: byte
 
 
 def _elf_header(word: int, order: str) -> np.dtype[Any]:
-    """The dtype of an ELF file header's needed fields, for words of 4 or 8 bytes and byte order ``<`` or ``>``."""
+    """Make the dtype of an ELF file header's needed fields, for words of 4 or 8 bytes and byte order ``<`` or ``>``."""
     fields = {"sections": (40, 8), "entry_size": (58, 2), "count": (60, 2), "names": (62, 2)}
     if word == 4:
         fields = {"sections": (32, 4), "entry_size": (46, 2), "count": (48, 2), "names": (50, 2)}
@@ -226,7 +226,7 @@ def _elf_header(word: int, order: str) -> np.dtype[Any]:
 
 
 def _elf_section(word: int, order: str) -> np.dtype[Any]:
-    """The dtype of an ELF section header's needed fields, for words of 4 or 8 bytes and byte order ``<`` or ``>``."""
+    """Make the dtype of an ELF section header's needed fields, for words of 4 or 8 bytes and order ``<`` or ``>``."""
     fields = {"name": (0, 4), "type": (4, 4), "flags": (8, 8), "offset": (24, 8), "size": (32, 8), "link": (40, 4)}
     if word == 4:
         fields = {"name": (0, 4), "type": (4, 4), "flags": (8, 4), "offset": (16, 4), "size": (20, 4), "link": (24, 4)}
@@ -270,7 +270,7 @@ def _find_mach_o(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
 def _scan_segment(
     file: _File, segment: bytes, order: str, *, wide: bool, names: Sequence[bytes], sections: list[list[Piece]]
 ) -> None:
-    """Collect the sections of one load command. An object has all sections in one, each with its segment's name."""
+    """Collect the sections of one segment of a Mach-O file; in an object, it has the sections of all segments."""
     header, entry, count_at = (72, 80, 64) if wide else (56, 68, 48)
     size_at, size_width, offset_at, flags_at = (40, 8, 48, 64) if wide else (36, 4, 40, 56)
     count = _number(segment, count_at, 4, order) if len(segment) >= header else 0
@@ -328,4 +328,5 @@ def _coff_name(field: bytes, strings: bytes) -> bytes:
 
 
 def _number(data: bytes, offset: int, size: int, order: str = "little") -> int:
+    """Read an unsigned integer of ``size`` bytes in byte order ``little`` or ``big``."""
     return int.from_bytes(data[offset : offset + size], "big" if order == "big" else "little")

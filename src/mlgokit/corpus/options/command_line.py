@@ -37,7 +37,7 @@ def ask_driver(
 
 
 def read_dry_run(stderr: str) -> list[str]:
-    r"""The arguments of the single ``-cc1`` line that ``clang -###`` printed.
+    r"""Find the arguments of the single ``-cc1`` line that ``clang -###`` printed.
 
     Example:
         >>> read_dry_run('clang version 19.1.7\n (in-process)\n "/bin/clang" "-cc1" "-D" "A=\\"b\\"" "a.c"\n')
@@ -54,7 +54,7 @@ def read_dry_run(stderr: str) -> list[str]:
 
 
 def printed_words(line: str) -> list[str]:
-    """The arguments of a command line that ``clang -###`` printed.
+    """Split the arguments of a command line that ``clang -###`` printed.
 
     Raises:
         ToolError: an option has a line break in it, which the driver prints as it is.

@@ -11,13 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from mlgokit.compiler.options.parse import Option, parse_options
 from mlgokit.compiler.options.safety import is_reviewed_code_option
+from mlgokit.corpus.options.linker_words import word_set
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_WITH_VALUE = _words("""
+_WITH_VALUE = word_set("""
     -o -x -D -U -I -L -l -u -z -T -B -F -A -e -MF -MT -MQ -MJ -include -imacros -include-pch -isystem -iquote -idirafter
     -iprefix -iwithprefix -iwithprefixbefore -isysroot -iframework -cxx-isystem -stdlib++-isystem --sysroot -target
     --target -arch -Xclang -Xassembler -Xlinker -Xpreprocessor -Xanalyzer -mllvm --param -dumpbase -dumpbase-ext
@@ -154,8 +150,8 @@ def is_accelerator(triple: str) -> bool:
     return _ACCELERATOR.fullmatch(triple) is not None
 
 
-def path_of(unit: Option) -> Option | None:
-    """Split an option that only the front end reads from its value; ``None`` for any other option.
+def split_path_option(unit: Option) -> Option | None:
+    """Separate the name and the path of an option that only the front end reads; ``None`` for any other option.
 
     Raises:
         ValueError: the value is empty, or an option to a compiler that parses the line otherwise.
@@ -171,16 +167,18 @@ def path_of(unit: Option) -> Option | None:
         if not name:
             return None
     if not value or value.startswith(("-", "@")):
-        raise ValueError(f"expected a value of {name} that is no option, found {' '.join(unit.words)[:200]}")
+        raise ValueError(
+            f"expected a value of {name} that does not begin with - or @, found {' '.join(unit.words)[:200]}"
+        )
     return Option(name=name, values=(value,), words=unit.words, kind="path")
 
 
 def front_end_paths(words: tuple[str, ...]) -> Iterator[Option]:
-    """The options of a command that only the front end reads, those passed by ``-Xclang`` last, as ``-cc1`` gets them.
+    """Yield the options of a command that only the front end reads, those of ``-Xclang`` last, as ``-cc1`` gets them.
 
     Raises:
-        ValueError: as :func:`path_of` does.
+        ValueError: as :func:`split_path_option` does.
     """
-    paths = [path for unit in driver_units(words) if (path := path_of(unit)) is not None]
+    paths = [path for unit in driver_units(words) if (path := split_path_option(unit)) is not None]
     yield from (path for path in paths if path.words[0] != "-Xclang")
     yield from (path for path in paths if path.words[0] == "-Xclang")

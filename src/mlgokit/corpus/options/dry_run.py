@@ -10,11 +10,11 @@ from pathlib import Path
 from mlgokit.compiler.options.parse import Option, spell_options
 from mlgokit.compiler.options.safety import check_command_line, check_front_end
 from mlgokit.compiler.outcome import first_error
-from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import front_end_environment
 from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, options_for_source, read_dry_run
-from mlgokit.corpus.profiles import with_profiles
+from mlgokit.corpus.profiles import replace_profiles
 from mlgokit.errors import ToolError
 
 _UNKNOWN = re.compile(r"error: (?:unknown argument:?|unsupported option) '([^']*)'")
@@ -54,7 +54,7 @@ class DryRun:
 
 
 def dry_run_key(options: BuildOptions) -> tuple[object, ...]:
-    """The options that the driver's answer depends on; commands with equal keys need one dry run."""
+    """Make a key of the options that the driver's answer depends on; commands with equal keys need one dry run."""
     return options.directory, options.driver, options.essential, options.language, options.named
 
 
@@ -63,12 +63,12 @@ def dry_runs(
 ) -> dict[tuple[object, ...], DryRun]:
     """Run the driver once for each distinct key."""
     distinct = {dry_run_key(item): item for item in options}
-    results = in_order(functools.partial(_dry_run, toolchain), distinct.values(), workers=workers)
+    results = map_in_order(functools.partial(_dry_run, toolchain), distinct.values(), workers=workers)
     return dict(zip(distinct, results, strict=True))
 
 
 def driver_path(toolchain: Toolchain, name: str) -> str:
-    """The driver of a toolchain, ``clang`` or ``clang++``."""
+    """Return the path of a toolchain's driver ``clang`` or ``clang++``."""
     return str(toolchain.clangxx if name == "clang++" else toolchain.clang)
 
 
@@ -99,7 +99,7 @@ def _dry_run(toolchain: Toolchain, options: BuildOptions) -> DryRun:
 
 
 def _rejected_options(stderr: str, options: Sequence[Option]) -> tuple[Option, ...]:
-    """The options that the driver complains about, with their values."""
+    """Find the options that the driver complains about, with their values."""
     named = set(_UNKNOWN.findall(stderr))
     unfit = _UNFIT.findall(stderr)
     return tuple(
@@ -118,7 +118,7 @@ def _parse_dry_run(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
         return DryRun(reason=str(error))
     command_line, front_end = options_for_ir(words), options_for_source(words)
     # Profiles are checked by whoever knows where they are.
-    bare = [with_profiles(line, lambda _: None) for line in (front_end, command_line)]
+    bare = [replace_profiles(line, lambda _: None) for line in (front_end, command_line)]
     if (trouble := check_front_end(bare[0]) or check_command_line(bare[1])) is not None:
         return DryRun(reason=trouble)
     if "-O0" in command_line and "-disable-O0-optnone" not in command_line:

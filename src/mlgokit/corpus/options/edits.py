@@ -135,7 +135,7 @@ def command_line_to_compile(
 
 
 def _place_profile(option: Option, folder: Path, *, by_user: bool) -> tuple[str, ...]:
-    """An option's words, with a path of the corpus made absolute."""
+    """Spell an option, and make the path of a profile in the corpus absolute."""
     if by_user or not names_a_profile(option) or not any(option.values):
         return option.words
     return (f"{option.name}{folder / option.values[0]}",)
@@ -183,7 +183,7 @@ def _parse_edits(texts: Iterable[str], kind: str) -> tuple[Option, ...]:
             words = shlex.split(text)
         except ValueError as error:
             raise UsageError(
-                f"{kind} options: expected options as on a command line, found {text!r} ({error})"
+                f"{kind} options: expected options as on a command line, found {text!r} ({error}); close the quotation"
             ) from error
         parsed = parse_options(_respell(words))
         for option in parsed:

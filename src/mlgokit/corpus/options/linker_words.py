@@ -17,7 +17,7 @@ Words = tuple[str, ...]
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text.
+    """Make a set of the words of a text.
 
     Example:
         >>> sorted(word_set("-o -z"))
@@ -88,7 +88,7 @@ class LinkOptions:
     dropped: tuple[tuple[str, str], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Convert the options to plain JSON values."""
         return {
             "options": list(self.options),
             "kept": {word: " ".join(options) for word, options in self.kept},
@@ -165,7 +165,7 @@ def _linker_words(words: Sequence[str]) -> Iterator[str]:
 
 
 def _translate(word: str) -> Words:
-    """The options of ``clang -cc1`` for an option of the linker, if any."""
+    """Translate an option of the linker to options of ``clang -cc1``; empty if there are none for it."""
     name, equals, value = word.lstrip("-").partition("=")
     if name == "plugin-opt":
         key, equals, value = value.partition("=")
@@ -180,7 +180,7 @@ def _translate(word: str) -> Words:
 
 
 def _llvm_option(word: str) -> Words:
-    """The options of ``clang -cc1`` for an LLVM option that the linker was given (``-mllvm``), if any."""
+    """Translate an LLVM option of the linker (``-mllvm``) to options of ``clang -cc1``; empty if there are none."""
     name, _, value = word.lstrip("-").partition("=")
     if name == "mattr":
         return tuple(part for feature in value.split(",") for part in ("-target-feature", feature))
@@ -197,7 +197,7 @@ def _spell(option: str, value: str) -> Words:
 
 
 def _why_dropped(word: str) -> str:
-    """Why a word of the linker has no translation."""
+    """Say why a word of the linker has no translation."""
     if _ABOUT_CODE.match(word):
         return _NOT_IN_CLANG
     if not word.startswith("-") or word.startswith(("-o ", "-l", "-L")):

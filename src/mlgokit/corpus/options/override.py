@@ -72,7 +72,7 @@ def read_link_command(path: Path) -> list[str]:
 
 
 def split_link_command(text: str) -> list[str]:
-    """The words of a link command, without launchers before the compiler or linker and without what follows ``&&``.
+    """Find the words of a link command, without launchers before the compiler or linker and what follows ``&&``.
 
     Of several commands, as ``ninja -t commands`` prints them, this is the last one that links.
 
@@ -112,7 +112,7 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
     """
     if _LLD.fullmatch(PurePath(words[0]).name):
         return translate_linker(list(_expand(words[1:], folder)), profile_kinds=toolchain.wants_profile_kinds)
-    driver_words = [*_without_inputs(_expand(words[1:], folder)), "-fuse-ld=lld", "-lc"]
+    driver_words = [*_drop_inputs(_expand(words[1:], folder)), "-fuse-ld=lld", "-lc"]
     done = ask_driver(toolchain.clangxx, driver_words, folder=folder)
     lines = [line for line in done.stderr.split("\n") if line.startswith(' "')]
     if done.returncode != 0 or not lines:
@@ -182,7 +182,9 @@ def parse_override(words: Sequence[str], *, where: str) -> Words:
 
 
 def _driver_fact(option: Option, unit: Option) -> dict[str, str] | None:
-    """What a driver option sets: level, relocation model or target; ``None`` for any other option.
+    """Find what a driver option sets: level, relocation model or target.
+
+    Empty for an option that means nothing to the compilation of bitcode, ``None`` for one that is not the driver's.
 
     Args:
         option: the option as ``clang -cc1`` parses it.
@@ -234,7 +236,7 @@ def fill_override(folder: Path, options: Sequence[str]) -> None:
 
 
 def _commands(words: Sequence[str]) -> Iterator[list[str]]:
-    """The commands of a shell line; after a lone ``--``, the command that a launcher runs."""
+    """Split a shell line into commands; what follows a lone ``--`` is the command that a launcher runs."""
     command: list[str] = []
     for word in words:
         if word in {"&&", ";", "||", "|", "--"}:
@@ -246,12 +248,13 @@ def _commands(words: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _is_tool(word: str) -> bool:
+    """Whether a word is clang or lld, by its name or path."""
     name = PurePath(word).name
     return not word.startswith("-") and (_CLANG.fullmatch(name) or _LLD.fullmatch(name)) is not None
 
 
 def _expand(words: Sequence[str], folder: Path | None) -> list[str]:
-    """The words with response files expanded; one that is missing is dropped, since it most likely held inputs."""
+    """Expand response files among words; one that is missing is dropped, since it most likely held inputs."""
     if folder is None:
         return [word for word in words if not word.startswith("@")]
     try:
@@ -263,8 +266,8 @@ def _expand(words: Sequence[str], folder: Path | None) -> list[str]:
         ) from error
 
 
-def _without_inputs(words: Iterable[str]) -> Iterator[str]:
-    """A driver's options, without inputs, libraries and accelerators: inputs may no longer exist."""
+def _drop_inputs(words: Iterable[str]) -> Iterator[str]:
+    """Yield a driver's options, without inputs, libraries and accelerators: inputs may no longer exist."""
     rest = iter(words)
     for word in rest:
         if word in _DRIVER_WITH_VALUE:

@@ -38,7 +38,7 @@ _TRIPLE = re.compile(r"[a-z0-9][a-z0-9_.]*(-[a-z0-9_.]+){1,3}")
 
 
 def options_of(level: Level, target: str | None = None) -> tuple[str, ...]:
-    """:data:`OPTIONS` at another level, and for another target if one is given.
+    """Make the options of all projects: :data:`OPTIONS` at a level, and for another target if one is given.
 
     Raises:
         UsageError: the target is no triple that a corpus can have.
@@ -58,13 +58,13 @@ def options_of(level: Level, target: str | None = None) -> tuple[str, ...]:
     return (f"-{level}", *OPTIONS[1:], *short, f"{_TARGET}{target}")
 
 
-def options_made_with(recorded: Sequence[str]) -> tuple[str, ...] | None:
-    """The options in a corpus's manifest, if :func:`options_of` gives them for some level and target; else ``None``.
+def recognize_options(recorded: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the options in a corpus's manifest if :func:`options_of` makes them for a level and target, or ``None``.
 
     Example:
-        >>> options_made_with(options_of("O2", "riscv64-linux-gnu")) == options_of("O2", "riscv64-linux-gnu")
+        >>> recognize_options(options_of("O2", "riscv64-linux-gnu")) == options_of("O2", "riscv64-linux-gnu")
         True
-        >>> options_made_with(["-O2", "-fplugin=x"]) is None
+        >>> recognize_options(["-O2", "-fplugin=x"]) is None
         True
     """
     last = recorded[-1] if recorded else ""
@@ -127,7 +127,7 @@ def extract_projects(
 
 
 def _project_digest(project: Project) -> str:
-    """Digest of everything that affects the bitcode of a project's modules."""
+    """Digest everything that affects the bitcode of a project's modules."""
     value = asdict(project)
     for key in ("held_out", "license", "program"):
         del value[key]
@@ -136,7 +136,7 @@ def _project_digest(project: Project) -> str:
 
 
 def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, list[str]]:
-    """The folder that the project's paths are relative to, and its sources there, in order.
+    """Find the folder that the project's paths are relative to, and list its sources there, in order.
 
     Raises:
         CorpusError: the sources are not unpacked, or a glob matches nothing.
@@ -159,14 +159,17 @@ def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, li
         sources |= matches - excluded
     names = sorted(path.relative_to(root).as_posix() for path in sources)
     if not names:
-        raise CorpusError(f"project {project.name!r}: expected sources, found all of them excluded; correct exclude")
+        raise CorpusError(
+            f"project {project.name!r}: expected sources, found all of them excluded; correct exclude in the list "
+            "of projects"
+        )
     return root, names
 
 
 def project_jobs(
     projects: Sequence[Project], *, toolchain: Toolchain, sources_folder: Path, options: Sequence[str] = OPTIONS
 ) -> list[FrontEndJob]:
-    """The front-end jobs of :func:`extract_projects`.
+    """Make the front-end jobs of :func:`extract_projects`.
 
     Raises:
         CorpusError: a project's sources are not there, or a glob matches nothing.
@@ -176,7 +179,7 @@ def project_jobs(
 
 
 def _jobs(project: Project, toolchain: Toolchain, sources_folder: Path, options: Sequence[str]) -> list[FrontEndJob]:
-    """The front-end jobs of one project, one for each source."""
+    """Make the front-end jobs of one project, one for each source."""
     root, names = project_sources(project, sources_folder=sources_folder)
     command_line, front_end = _command_lines(project, toolchain, options, root=root, source=names[0])
     program = driver_words(project, toolchain)[0]
@@ -197,8 +200,8 @@ def _jobs(project: Project, toolchain: Toolchain, sources_folder: Path, options:
 
 
 def _glob(root: Path, pattern: str, project: Project) -> set[Path]:
-    """The paths below ``root`` that match a glob of a project."""
-    # Python 3.13 takes `x**` for `x*`.
+    """Find the paths below ``root`` that match a glob of a project."""
+    # `x**` is refused here, as Python 3.13 does not: it takes it for `x*`.
     reason: object = "** is a whole part of a path"
     if all(part == "**" or "**" not in part for part in pattern.split("/")):
         try:
@@ -211,20 +214,20 @@ def _glob(root: Path, pattern: str, project: Project) -> set[Path]:
 
 
 def driver_words(project: Project, toolchain: Toolchain, options: Sequence[str] = OPTIONS) -> list[str]:
-    """The compiler driver with the options that affect code generation, without ``-I`` and ``-D``."""
+    """Make the words of the compiler driver with the options that affect the code, without ``-I`` and ``-D``."""
     program = toolchain.clangxx if project.language == "c++" else toolchain.clang
     return [str(program), *options, f"-std={project.standard}", *project.options]
 
 
 def input_words(project: Project, source: str) -> list[str]:
-    """The input; a name that looks like an option or a response file is prefixed with its folder."""
+    """Make the words of the input; a name that looks like an option or a response file gets its folder in front."""
     return ["-x", project.language, f"./{source}" if source.startswith(("-", "@")) else source]
 
 
 def _command_lines(
     project: Project, toolchain: Toolchain, options: Sequence[str], *, root: Path, source: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The ``-cc1`` options of all modules of a project: those that compile bitcode, and those of the front end.
+    """Make the ``-cc1`` options of all modules of a project: those that compile bitcode, and those of the front end.
 
     The driver is asked once, for ``source``; ``options`` come before those of the project.
     """

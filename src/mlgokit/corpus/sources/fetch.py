@@ -27,12 +27,12 @@ _SOCKET_TIMEOUT = (10.0, 30.0)
 
 
 def default_cache_folder() -> Path:
-    """``mlgokit`` in the user's cache folder (``$XDG_CACHE_HOME``, else ``~/.cache``)."""
+    """Return ``mlgokit`` in the user's cache folder (``$XDG_CACHE_HOME``, else ``~/.cache``)."""
     return platformdirs.user_cache_path("mlgokit")
 
 
 def cached_path(archive: Archive, *, cache_folder: Path) -> Path:
-    """Path of the archive in the cache, whether it is there or not."""
+    """Make the path of an archive in the cache, whether it is there or not."""
     return cache_folder / "archives" / archive.sha256 / posixpath.basename(archive.file)
 
 
@@ -81,7 +81,7 @@ def _download(archive: Archive, partial: Path, *, report: Callable[[int, int], N
     import urllib3
 
     wrong = ""
-    reason = "expected it before the deadline, found no server that gave it"
+    reason = "expected the archive before the deadline, found no server that gave it"
     with _session() as session:
         for _ in range(_ATTEMPTS):
             try:
@@ -102,7 +102,7 @@ def _download(archive: Archive, partial: Path, *, report: Callable[[int, int], N
 
 
 def _session() -> Any:
-    """A requests session that retries transient failures, with bounded pauses."""
+    """Make a requests session that retries transient failures, with bounded pauses."""
     import requests
     from requests.adapters import HTTPAdapter
     from urllib3.util import Retry
@@ -122,7 +122,7 @@ def _session() -> Any:
 
 
 def _addresses(archive: Archive, session: Any) -> Iterator[str]:
-    """The addresses of the file, from the registry."""
+    """Yield the addresses of an archive, as the registry names them."""
     if archive.registry == "debian":
         for site in _debian_sites():
             yield f"{site.rstrip('/')}/{archive.file}"
@@ -132,17 +132,19 @@ def _addresses(archive: Archive, session: Any) -> Iterator[str]:
     try:
         page = pypi_simple.PyPISimple(session=session).get_project_page(archive.package, timeout=_SOCKET_TIMEOUT)
     except pypi_simple.NoSuchProjectError:
-        raise FetchError(f"expected a package {archive.package!r} in the index, found none") from None
+        raise FetchError(f"expected a package {archive.package!r} in the package index, found none") from None
     except (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError, ValueError) as error:
-        raise FetchError(f"expected a page of the index, found: {error}") from error
+        raise FetchError(f"expected a page of the package index, found: {error}") from error
     addresses = [package.url for package in page.packages if package.filename == archive.file]
     if not addresses:
-        raise FetchError(f"expected this file among those of {archive.package!r}, found {len(page.packages)} others")
+        raise FetchError(
+            f"expected this file among those of the package {archive.package!r}, found {len(page.packages)} others"
+        )
     yield from addresses
 
 
 def _debian_sites() -> list[str]:
-    """The HTTP archives that this machine's apt is configured with."""
+    """List the HTTP archives that this machine's apt is configured with."""
     try:
         completed = process.run(["apt-get", "indextargets", "--format", "$(SITE)"], timeout_seconds=60)
     except ToolError as error:
@@ -169,9 +171,11 @@ def _stream(session: Any, address: str, partial: Path, *, report: Callable[[int,
             for chunk in _chunks(response):
                 done += len(chunk)
                 if time.monotonic() > deadline:
-                    raise FetchError(f"expected it before the deadline, found {done} of {total or 'unknown'} bytes")
+                    raise FetchError(
+                        f"expected the archive before the deadline, found {done} of {total or 'unknown'} bytes"
+                    )
                 if done > MAX_BYTES:
-                    raise FetchError(f"expected at most {MAX_BYTES} bytes, found more")
+                    raise FetchError(f"expected an archive of at most {MAX_BYTES} bytes, found more")
                 digest.update(chunk)
                 with writing(partial):
                     file.write(chunk)
@@ -180,12 +184,12 @@ def _stream(session: Any, address: str, partial: Path, *, report: Callable[[int,
 
 
 def _chunks(response: Any) -> Iterator[bytes]:
-    """The undecoded body: some servers declare a .tar.gz as a gzip-encoded .tar, which must not be decoded."""
+    """Yield the undecoded body: some servers declare a .tar.gz as a gzip-encoded .tar, which must not be decoded."""
     yield from response.raw.stream(_CHUNK, decode_content=False)
 
 
 def project_root(project: Project, *, sources_folder: Path) -> Path:
-    """The folder that a project's paths are relative to after unpacking."""
+    """Make the path of the folder that a project's paths are relative to after unpacking."""
     return sources_folder / project.name / project.root
 
 

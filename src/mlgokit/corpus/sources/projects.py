@@ -146,7 +146,7 @@ def read_projects(top: TomlTable) -> tuple[Project, ...]:
         project = _project(table)
         if project.name in projects:
             raise CorpusError(
-                f"{top.where}: project {project.name!r}: expected one of this name, found two; rename one"
+                f"{top.where}: expected different names of projects, found {project.name!r} twice; rename one"
             )
         projects[project.name] = project
     return tuple(projects.values())
@@ -248,7 +248,7 @@ def choose_projects(manifest: Path | None, names: Sequence[str]) -> tuple[Projec
     unknown = sorted(set(names) - {project.name for project in projects})
     if unknown:
         raise UsageError(
-            f"projects: expected names from the list, found {', '.join(unknown)}; the list has "
+            f"projects: expected names of listed projects, found {', '.join(unknown)}; name some of "
             f"{', '.join(project.name for project in projects)}"
         )
     return tuple(project for project in projects if not names or project.name in names)

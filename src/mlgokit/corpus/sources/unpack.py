@@ -32,6 +32,8 @@ MAX_FILES = 200_000
 """Limit on the number of members of any kind, including folders and links."""
 MAX_RATIO = 200
 """Limit on unpacked bytes per byte of archive; source code reaches 30 with xz."""
+_LEAST_ARCHIVE = 1 << 16
+"""Bytes that a smaller archive counts as where its unpacked bytes are bounded by :data:`MAX_RATIO`."""
 
 _STAMP = ".mlgokit-unpacked.json"
 _CHUNK = 1 << 16
@@ -118,7 +120,7 @@ def unpack_archive(
 
 
 def _read_stamp(folder: Path) -> Any:
-    """What was unpacked into a folder, by the stamp that is written last; ``None`` without a stamp."""
+    """Read what was unpacked into a folder, by the stamp that is written last; ``None`` without a stamp."""
     try:
         return json.loads((folder / _STAMP).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -127,7 +129,7 @@ def _read_stamp(folder: Path) -> Any:
 
 def _unpack(archive_path: Path, folder: Path, *, subtree: str) -> None:
     """Write the files of an archive below ``subtree`` to ``folder``; links become copies once all files are there."""
-    limit = min(MAX_BYTES, max(archive_path.stat().st_size, 1 << 16) * MAX_RATIO)
+    limit = min(MAX_BYTES, max(archive_path.stat().st_size, _LEAST_ARCHIVE) * MAX_RATIO)
     links: dict[str, str] = {}
     written = files = 0
     for entry in _entries(archive_path):
@@ -145,6 +147,7 @@ def _unpack(archive_path: Path, folder: Path, *, subtree: str) -> None:
         written += _write_entry(entry, folder / path, limit=limit - written, archive_path=archive_path)
     for path in links:
         target = path
+        # A link may lead to another one.
         for _ in range(8):
             target = links.get(target, target)
         source = folder / target
@@ -202,19 +205,21 @@ def _check_path(path: str, archive_path: Path) -> str:
 
 
 def _entries(archive_path: Path) -> Iterator[_Entry]:
-    """The files and links of an archive, in its order."""
+    """Yield the files and links of an archive, in its order."""
     with _as_fetch_error(archive_path):
         zipped = zipfile.is_zipfile(archive_path)
     yield from _zip_entries(archive_path) if zipped else _tar_entries(archive_path)
 
 
 def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
-    """The members of a tar archive, compressed or not."""
+    """Yield the members of a tar archive, compressed or not."""
     with contextlib.ExitStack() as stack:
         with _as_fetch_error(archive_path):
             stream = BoundedStream(
                 file=stack.enter_context(_decompress(archive_path)),
-                most_bytes=min(_MAX_STREAM, max(archive_path.stat().st_size, 1 << 16) * MAX_RATIO + LONGEST_READ),
+                most_bytes=min(
+                    _MAX_STREAM, max(archive_path.stat().st_size, _LEAST_ARCHIVE) * MAX_RATIO + LONGEST_READ
+                ),
                 left=LONGEST_READ,
             )
             archive = stack.enter_context(tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:"))
@@ -241,7 +246,7 @@ def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
 
 
 def _header_size(headers: Mapping[str, str]) -> int:
-    """Number of characters in the global headers of a tar archive."""
+    """Count the characters in the global headers of a tar archive."""
     return sum(len(name) + len(value) for name, value in headers.items())
 
 
@@ -264,7 +269,7 @@ def _open_xz(path: Path) -> IO[bytes]:
 
 
 def _zip_entries(archive_path: Path) -> Iterator[_Entry]:
-    """The members of a zip archive."""
+    """Yield the members of a zip archive."""
     with contextlib.ExitStack() as stack:
         with _as_fetch_error(archive_path):
             size = archive_path.stat().st_size

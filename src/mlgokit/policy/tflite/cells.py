@@ -326,5 +326,5 @@ def _look_up(function: Function, table: Array) -> list[Steps]:
     else:
         knots, places = function.knots, function.values.astype(np.int64)
         if not (places.min() >= 0 and places.max() < len(table)):
-            raise ValueError(f"row {places.max()} of a table of {len(table)}")
+            raise ValueError(f"index {places.max()} into a table of {len(table)} rows")
     return [Steps(knots=knots, values=table[places, column].astype(np.float32)) for column in range(table.shape[1])]

@@ -90,8 +90,8 @@ def _decide(graph: Graph, observation: Mapping[str, Array], origin: str) -> int:
     whole = [value for value in outputs.values() if value.dtype.kind == "i" and value.size == 1]
     if not whole:
         raise InputError(
-            f"model {origin}: expected an output of one whole number, the decision, found none; "
-            "convert a policy with its decision"
+            f"model {origin}: expected an output with the decision, as one integer, found none; convert a model "
+            "that returns its decision"
         )
     return int(whole[0].item())
 

@@ -162,7 +162,7 @@ def _squeeze(operator: Operator, inputs: Sequence[Array]) -> Array:
 def _tile(_: Operator, inputs: Sequence[Array]) -> Array:
     times = tuple(int(count) for count in inputs[1].ravel())
     if len(times) != inputs[0].ndim:
-        raise ValueError(f"{len(times)} multiples for {inputs[0].ndim} dimensions")
+        raise ValueError(f"a TILE with {len(times)} multiples for {inputs[0].ndim} dimensions")
     check_size([size * count for size, count in zip(inputs[0].shape, times, strict=True)])
     return np.tile(inputs[0], times)
 
@@ -247,10 +247,14 @@ def read_dense_weights(operator: Operator, inputs: Sequence[Array]) -> tuple[Arr
     """
     weight = inputs[1]
     if weight.ndim != 2 or weight.dtype.kind != "f" or operator.options.get("WeightsFormat", 0):
-        raise ValueError(f"weights of type {weight.dtype} and shape {weight.shape}")
+        raise ValueError(
+            f"a dense layer with weights of type {weight.dtype} and shape {weight.shape}, not a plain matrix of floats"
+        )
     bias = inputs[2].ravel() if len(inputs) > 2 else np.zeros(len(weight), np.float32)
     if bias.shape != (len(weight),) or bias.dtype.kind != "f":
-        raise ValueError(f"bias of shape {bias.shape} for weights of shape {weight.shape}")
+        raise ValueError(
+            f"a dense layer with a bias of type {bias.dtype} and shape {bias.shape} for weights of shape {weight.shape}"
+        )
     return weight.T, bias
 
 

@@ -215,7 +215,7 @@ def _find_deciding_subgraph(model: Any, budget: _Budget) -> int:
             chosen = signature.SubgraphIndex()
             break
     if chosen >= subgraphs:
-        raise ValueError(f"expected subgraph {chosen} to decide, found {subgraphs} subgraphs")
+        raise ValueError(f"expected the decision in subgraph {chosen}, found {subgraphs} subgraphs")
     return chosen
 
 
@@ -240,7 +240,7 @@ def _read_tensor(schema: Any, model: Any, buffers: int, tensor: Any, budget: _Bu
         return Tensor(name=name, dtype=dtype, shape=shape)
     content = np.asarray(buffer.DataAsNumpy(), np.uint8)
     if content.size != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"tensor {name[:80]!r}: {content.size} bytes for shape {shape}")
+        raise ValueError(f"tensor {name[:80]!r}: {content.size} bytes for the shape {shape} of {dtype}")
     return Tensor(name=name, dtype=dtype, shape=shape, data=content.view(dtype).reshape(shape))
 
 
@@ -255,7 +255,7 @@ def _tensor_numbers(table: Any, name: str, budget: _Budget, count: int, *, least
     """Read the vector field ``name`` as numbers of tensors, from ``least`` to below ``count``."""
     numbers = tuple(int(number) for number in _list(table, name, budget))
     if any(not least <= number < count for number in numbers):
-        raise ValueError(f"{name}: expected numbers of {count} tensors, found {numbers[:8]}")
+        raise ValueError(f"{name}: expected tensor numbers below {count}, found {numbers[:8]}")
     return numbers
 
 

@@ -90,7 +90,8 @@ class GraphBuilder:
         """
         if len(self._inputs) != len(self._tensors):
             raise ValueError(
-                f"input {name}: expected inputs to be added before all other tensors, found others; reorder"
+                f"input {name}: expected all inputs to be added before other tensors, found others already; add "
+                "the inputs first"
             )
         self._inputs.append(self._tensor(name, dtype, shape))
         return self._inputs[-1]

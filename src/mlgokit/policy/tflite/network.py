@@ -75,8 +75,8 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
         others = sorted({operator.kind for operator in graph.operators})[:20]
         listed = ", ".join([operator.kind for operator in deciding] or others or ["none"])
         raise InputError(
-            f"model {origin}: expected one operator {' or '.join(DECISIONS)}, which decides, found {listed}; "
-            "convert a policy of yes or no, or of columns"
+            f"model {origin}: expected exactly one operator {' or '.join(DECISIONS)}, whose result is the "
+            f"decision, found {listed}; convert a policy with binary decisions or a choice among columns"
         )
     values: dict[int, Value] = {}
     for index in graph.inputs:
@@ -84,8 +84,8 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
         name = graph.input_name(index).removeprefix(PREFIX)
         if name.startswith(_STATE):
             raise InputError(
-                f"model {origin}: input {name[:80]}: expected features only, found the state of a recurrent network, "
-                "which a policy does not keep; convert one without"
+                f"model {origin}: input {name[:80]}: expected features only, found the state of a recurrent "
+                "network, which a policy file cannot have; convert a model without recurrent layers"
             )
         try:
             values[index] = input_cells(name, tensor.shape)
@@ -155,13 +155,13 @@ def _apply(
 def _layer(operator: Operator, inputs: Sequence[Array]) -> Dense:
     """Read the dense layer of a FULLY_CONNECTED, whose weights must be finite constants."""
     if any(is_cells(value) for value in inputs[1:]):
-        raise ValueError("weights that depend on features")
+        raise ValueError("a dense layer whose weights depend on features")
     weight, bias = read_dense_weights(operator, inputs)
     activation = operator.options.get("FusedActivationFunction", 0)
     if activation not in {0, 1}:
         raise ValueError(f"fused activation {activation}, which is neither none (0) nor RELU (1)")
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise ValueError("weights that are not finite")
+        raise ValueError("a dense layer whose weights are not finite")
     return Dense(weight=weight, bias=bias, relu=activation == 1)
 
 
@@ -172,7 +172,7 @@ def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
     stack = inputs[0]
     others = [value for value in inputs[1:] if not isinstance(value, Stack)]
     if not isinstance(stack, Stack) or len(others) != len(inputs) - 1 or any(is_cells(value) for value in others):
-        raise ValueError("a network together with another, or with features")
+        raise ValueError("an operator that combines the dense network with another network or with features")
     width = len(stack.layers[-1].bias)
     match operator.kind:
         case "RESHAPE" | "SQUEEZE" | "EXPAND_DIMS":
@@ -192,7 +192,7 @@ def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
         case "FULLY_CONNECTED" if not stack.mask:
             layer = _layer(operator, [np.empty((0, width)), *others])
             if len(layer.weight) != width:
-                raise ValueError(f"weights for {len(layer.weight)} inputs after {width} outputs")
+                raise ValueError(f"a dense layer with {len(layer.weight)} inputs after one with {width} outputs")
             return replace(stack, layers=(*stack.layers, layer), shape=(len(stack.cells), len(layer.bias)))
         case _:
             raise ValueError("an operator after a dense layer that cannot be merged into a network of dense layers")
@@ -235,7 +235,9 @@ def rows_agree(cells: Array, per_column: Container[str]) -> tuple[Cell, ...]:
         for own, cell in zip(rows[0], row, strict=True):
             column = number if cell.feature in per_column else 0
             if own.feature != cell.feature or not _same(own, cell) or cell.column != column:
-                raise ValueError(f"{cell.feature}[{cell.column}] in row {number}, where row 0 has another input")
+                raise ValueError(
+                    f"{cell.feature}[{cell.column}] among the inputs of row {number}, where row 0 has another input"
+                )
     return tuple(rows[0])
 
 

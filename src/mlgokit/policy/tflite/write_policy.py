@@ -98,8 +98,8 @@ def _check(policy: Policy, problem: Problem, *, draws: bool, origin: str) -> Non
     check_exportable_to_llvm(policy, origin)
     if draws and problem.advice_kind is AdviceKind.REAL:
         raise UsageError(
-            f"policy {origin}: expected a policy of yes or no, or of columns, whose decisions can be drawn, found one "
-            "of priorities; export it without --collect"
+            f"policy {origin}: expected a policy with binary decisions or a choice among columns, which --collect "
+            "can sample, found one of priorities; export it without --collect"
         )
 
 

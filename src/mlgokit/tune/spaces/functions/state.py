@@ -208,9 +208,13 @@ def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionStat
     records = column(arrays, "records", "u").view(OVERRIDE)
     scores, counts = column(arrays, "score", "f", width=4), column(arrays, "counts", "i", width=8)
     if len(counts) and (counts.min() < 0 or counts[:, 5:].max() > len(records)):
-        raise ValueError("counts: expected numbers from 0 on, and lengths within the records, found others")
+        raise ValueError(
+            f"counts: expected numbers of at least 0, and at most {len(records)} overrides of a function, found others"
+        )
     if int(counts[:, 5:].sum()) != len(records):
-        raise ValueError(f"records: expected {int(counts[:, 5:].sum())} overrides, found {len(records)}")
+        raise ValueError(
+            f"records: expected as many overrides as the counts state, {int(counts[:, 5:].sum())}, found {len(records)}"
+        )
     rows = zip(column(arrays, "key", "u").tolist(), scores.tolist(), counts.tolist(), strict=True)
     for key, (plain, score, seconds, cost), (evictions, priorities, passes, trials, gained, *lengths) in rows:
         mine, records = records[: sum(lengths)], records[sum(lengths) :]

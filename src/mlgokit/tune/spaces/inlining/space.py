@@ -75,13 +75,15 @@ class SearchConfig:
     most: int = 1024
     """Largest number of decisions flipped in one compilation, in independent parts of the call graph."""
     tries: int = 1
-    """Number of trials of a decision before it is left alone, until something near it changes."""
+    """Number of times that a decision is flipped without gain before it is left alone, until a decision near it
+    changes."""
     noise: float = 8.0
-    """Random part of the order in which decisions are tried, in bytes."""
+    """Scale in bytes of the random (Gumbel) part of the order in which decisions are tried."""
     restarts: int = 200
     """Number of restarts of a module in a row without gain, once no single flip gains, before it is left alone."""
     refits: tuple[float, ...] = (0.08, 0.25, 0.5)
-    """Shares of the budget after which a policy is fitted to what was measured so far, to say what to try first."""
+    """Shares of the budget after which a policy is fitted to the effects measured so far; it orders what is tried
+    next."""
     fit: EffectConfig = field(default_factory=lambda: EffectConfig(members=3, epochs=12))
     """Settings of the regression that is fitted."""
     seed: int = 1

@@ -252,7 +252,10 @@ def _effects_of(arrays: Arrays) -> MeasuredEffects:
     values = column(arrays, "values", "i", width=len(names))
     fits = len(values) == len(sign) == len(component) and len(projects) == 1
     if not fits or (len(component) and not 0 <= component.min() <= component.max() < len(change)):
-        raise ValueError("effects: expected one project, and a component for each flip, found arrays that do not fit")
+        raise ValueError(
+            "effects: expected one project, and a component with a measured change for each flip, found arrays of "
+            "other lengths or numbers"
+        )
     return MeasuredEffects(
         names=names,
         values=values,

@@ -162,6 +162,6 @@ def load_left_out(path: Path) -> frozenset[LeftOut] | None:
 def _left_out_of(arrays: Arrays) -> frozenset[LeftOut]:
     questions = column(arrays, "question", "i", width=2)
     if len(questions) and (questions.min() < 0 or questions[:, 1].max() > EACH_TIME):
-        raise ValueError(f"questions: expected pass numbers, and runs up to {EACH_TIME}, found others")
+        raise ValueError(f"questions: expected numbers of passes and of their runs (at most {EACH_TIME}), found others")
     rows = zip(column(arrays, "key", "u").tolist(), questions.tolist(), strict=True)
     return frozenset((key, number, nth) for key, (number, nth) in rows)
