@@ -157,7 +157,9 @@ def test_the_most_urgent_unit_comes_first_until_nothing_is_left(tmp_path: Path):
     assert search.curve[-1].score == 99 + 92
 
 
-@pytest.mark.parametrize(("step", "ended", "steps"), [(19.0, OVER, 1), (21.0, OVER, 0), (0.1, NOTHING_LEFT, 7)])
+@pytest.mark.parametrize(
+    ("step", "ended", "steps"), [(6.0, OVER, 2), (7.0, OVER, 1), (21.0, OVER, 1), (0.1, NOTHING_LEFT, 7)]
+)
 def test_a_step_begins_if_half_of_it_fits_into_the_budget(tmp_path: Path, step: float, ended: str, steps: int):
     search = numbers(tmp_path, a=0)
     search.space.seconds = step

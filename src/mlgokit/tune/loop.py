@@ -146,6 +146,7 @@ class _Session:
         pool: threads of the steps.
         running: units of the steps under way.
         has_yielded: whether the rest of the budget is left to other searches; this is final.
+        has_begun: whether steps began.
     """
 
     search: Search[Any]
@@ -157,6 +158,7 @@ class _Session:
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_THREADS))
     running: dict[Future[Step], Any] = field(default_factory=dict[Future[Step], Any])
     has_yielded: bool = False
+    has_begun: bool = False
 
     def __post_init__(self) -> None:
         self.began = self.clock()
@@ -184,7 +186,7 @@ class _Session:
     def begin_steps(self) -> str:
         """Give every idle worker the most urgent unit with the fewest steps under way, if it takes one more.
 
-        A step begins only if at least half of it fits into what is left of the budget.
+        After the first ones, a step begins only if at least half of it fits into what is left of the budget.
 
         Returns:
             Why none begins although something is left to try; empty otherwise.
@@ -195,7 +197,8 @@ class _Session:
         busy = Counter(id(unit) for unit in self.running.values())
         ranked = [(rank, unit) for unit in space.units if (rank := space.urgency(unit, 0)) is not None]
         ranked.sort(key=lambda pair: pair[0])
-        most = 2 * (self.seconds - self.spent)
+        most = 2 * (self.seconds - self.spent) if self.has_begun else math.inf
+        self.has_begun = True
         units = [unit for _, unit in ranked if space.step_seconds(unit) <= most]
 
         def begin(unit: Any) -> None:

@@ -129,7 +129,7 @@ class Space(Protocol[UnitT, StepT]):
         ...
 
     def step_seconds(self, unit: UnitT, /) -> float:
-        """Seconds that the next step of a unit takes at least."""
+        """Processor time that the next step of a unit takes at least."""
         ...
 
     def propose(self, unit: UnitT, rng: np.random.Generator, is_over: IsOver, /) -> Callable[[], StepT]:

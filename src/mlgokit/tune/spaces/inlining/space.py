@@ -182,8 +182,8 @@ class InliningSpace:
         return rate, 2 if climb.exhausted else min(climb.passes, 1), unit.idle_seconds
 
     def step_seconds(self, unit: ModuleState) -> float:
-        """Time of the module's best build, which may have waited for a processor."""
-        return max(unit.build.user_seconds, unit.build.wall_seconds)
+        """Processor time of the module's best build."""
+        return unit.build.user_seconds
 
     def propose(self, unit: ModuleState, rng: np.random.Generator, is_over: IsOver) -> Callable[[], StepResult]:
         """Return the work of a step; or, if no single move pays any more, of a restart of a drawn kind."""
