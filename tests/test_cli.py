@@ -231,7 +231,7 @@ def test_a_search_is_gone_on_with_if_that_is_said(capsys: pytest.CaptureFixture[
             assert said.count("--continue") == expected.count("--continue")
 
 
-WRITTEN = {"output", "folder", "tfrecord", "store", "corpus"}
+WRITTEN = {"output", "folder", "tfrecord", "performance", "store", "corpus"}
 """Options of files and folders that some command writes."""
 READ = {
     "corpus verify": {"corpus"}, "corpus info": {"corpus"}, "trace": {"corpus"}, "tune": {"corpus"},

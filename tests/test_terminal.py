@@ -11,7 +11,7 @@ from mlgokit.commands.progress_bar import show_progress
 from mlgokit.errors import CorpusError
 from mlgokit.pages.model import Branch, Page, Table, Tree, Trees, number_columns, text_columns
 from mlgokit.pages.terminal import print_page
-from mlgokit.terminal import open_console, printable, say
+from mlgokit.terminal import open_console, print_values, printable, say
 
 EVIL = "\x1b]0;moon\x1b\x9b2J\u202egnp.o\udcff"
 SHOWN = r"\x1b]0;moon\x1b\x9b2J\u202egnp.o\udcff"
@@ -62,7 +62,7 @@ def test_an_error_and_a_result_are_printed_so(capsys: pytest.CaptureFixture[str]
     monkeypatch.setattr(cli, "_carry_out", fail)
     assert cli.run(None) == CorpusError.exit_code
     assert f"mlgokit: module {SHOWN}: expected none" in capsys.readouterr().err
-    cli._print_values({"name": EVIL}, open_console(sys.stdout))
+    print_values({"name": EVIL}, open_console(sys.stdout))
     assert capsys.readouterr().out == f"name: {SHOWN}\n"
 
 

@@ -6,7 +6,7 @@ Help, the version and typos are answered before anything is imported that a comm
 import errno
 import os
 import sys
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -30,8 +30,6 @@ _SHORTAGES = {
     errno.ENFILE: ("another open file", "end other programs"),
 }
 """What a process asks the system for and does not get, and what to do, by the system's number."""
-LONG = 12
-"""Values with more entries than this are only counted, not printed."""
 _AGAIN = "run the same command again"
 _OLD_PREFIXES = ("--effects.", "--cloning.", "--training.")
 """What options of older versions begin with."""
@@ -203,7 +201,7 @@ def _silence_output() -> int:
 def _carry_out(configuration: Any, *, as_json: bool) -> int:
     """Run the command of a configuration, show its result, and return the exit code."""
     from mlgokit.commands.progress_bar import show_progress
-    from mlgokit.terminal import open_console
+    from mlgokit.terminal import open_console, print_values
 
     command = find_command(configuration)
     with show_progress() as report:
@@ -219,7 +217,7 @@ def _carry_out(configuration: Any, *, as_json: bool) -> int:
             json.dump(values, sys.stdout, indent=1)
             sys.stdout.write("\n")
         else:
-            _print_values(values, open_console())
+            print_values(values, open_console())
     return 0 if command.exit_code is None else command.exit_code(configuration, result)
 
 
@@ -243,12 +241,3 @@ def _tell_disk(command: Command, configuration: Any) -> None:
                 markup=False,
                 highlight=False,
             )
-
-
-def _print_values(values: dict[str, Any], out: "Console") -> None:
-    """Print short values as lines, and long lists by their length; ``--json`` has everything."""
-    for name, value in values.items():
-        if isinstance(value, (list, tuple, dict)) and len(cast("Sized", value)) > LONG:
-            out.print(f"{name}: {len(cast('Sized', value))} (use --json to see them)", markup=False, highlight=False)
-        else:
-            out.print(f"{name}: {value}", markup=False, highlight=False)

@@ -7,15 +7,17 @@ would obey, or that hide or reorder text, are shown as escapes.
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 
 _WIDTH = 120
 """Width of output to a file or a pipe, which has no width; wide enough that few names are folded."""
+_LONG = 12
+"""Length of a list beyond which it is not printed."""
 _ESCAPED = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
@@ -75,3 +77,12 @@ def open_console(file: IO[str] | None = None, *, soft_wrap: bool = False) -> Con
 def say(console: Console, sentence: str, *, style: str = "") -> None:
     """Print a sentence unchanged: without markup, highlighting and wrapping."""
     console.print(sentence, style=style or None, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_values(values: Mapping[str, Any], out: Console) -> None:
+    """Print short values as lines, and long lists by their length; ``--json`` has everything."""
+    for name, value in values.items():
+        if isinstance(value, (list, tuple, dict)) and len(cast("Sized", value)) > _LONG:
+            out.print(f"{name}: {len(cast('Sized', value))} (use --json to see them)", markup=False, highlight=False)
+        else:
+            out.print(f"{name}: {value}", markup=False, highlight=False)

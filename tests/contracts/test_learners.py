@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.algorithms.config import EffectConfig, EffectRegressionConfig
+from mlgokit.algorithms.config import DistillationConfig, EffectConfig, EffectRegressionConfig, PpoConfig
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task, state_bytes, state_from_bytes
 from mlgokit.algorithms.registry import LEARNERS, make_learner
 from mlgokit.errors import InputError, UsageError
@@ -357,6 +357,22 @@ def test_a_run_that_was_interrupted_gives_the_same_bits(name: str, kind: AdviceK
 
     assert state_bytes(state_from_bytes(stored, learner=name), learner=name) == stored
     assert state_bytes(rest, learner=name) == state_bytes(whole, learner=name)
+
+
+def test_ppo_keeps_its_bonus_for_the_unseen_in_a_checkpoint():
+    world = make_world(AdviceKind.BINARY, modules=5, seed=3)
+    settings = PpoConfig(modules=5, distillation=DistillationConfig(scale=1.0))
+    learner = make_learner("ppo", task_of(world), settings)
+
+    whole, _ = learn(learner, world, compilations=10**6, turns=2)
+    half, _ = learn(learner, world, compilations=10**6, turns=1)
+    stored = state_from_bytes(state_bytes(half, learner="ppo"), learner="ppo")
+    rest, _ = learn(learner, world, compilations=10**6, turns=1, state=stored)
+
+    assert whole["distillation/moments"][3] == 2 * settings.steps
+    assert state_bytes(rest, learner="ppo") == state_bytes(whole, learner="ppo")
+    plain, _ = learn(make_learner("ppo", task_of(world)), world, compilations=10**6, turns=1)
+    assert not [name for name in plain if name.startswith("distillation")]
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)

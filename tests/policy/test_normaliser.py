@@ -14,6 +14,17 @@ def test_quantile_ranks_are_the_references() -> None:
     np.testing.assert_allclose(inputs, np.stack([ranks, ranks**2], axis=1).astype(np.float32))
 
 
+@pytest.mark.parametrize("count", [20, 999, 1000])
+def test_squares_in_single_precision_give_the_network_the_same_inputs(count: int) -> None:
+    """TensorFlow squares a float; networks take inputs in multiples of 1 / 8192, in which that makes no difference."""
+    boundaries = np.arange(count, dtype=np.float32)[None]
+    inputs = Quantile(boundaries=boundaries).apply(np.arange(-1, count)[:, None])
+    ranks = np.arange(count + 1, dtype=np.float32) / np.float32(count)
+    np.testing.assert_array_equal(inputs[:, 0], ranks)
+    np.testing.assert_allclose(inputs[:, 1], ranks * ranks, rtol=2e-7)
+    np.testing.assert_array_equal(np.rint(inputs[:, 1] * 8192.0), np.rint(ranks * ranks * 8192.0))
+
+
 def test_signed_log_is_odd_and_monotone() -> None:
     values = np.arange(-300, 301)
     logs = signed_log(values)

@@ -210,6 +210,22 @@ class Credit(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DistillationConfig:
+    """Random network distillation: a bonus for observations unlike earlier ones, google/ml-compiler-opt's."""
+
+    scale: float = 0.0
+    """Initial factor of the bonus, such as 1; 0 for no bonus."""
+    half_life: float = 10_000.0
+    """Gradient steps in which the bonus halves."""
+    hidden: tuple[int, ...] = (32, 128)
+    """Widths of the layers of both networks."""
+    learning_rate: float = 1e-4
+    """Learning rate of Adam for the predictor."""
+    stride: int = 2
+    """Every how many observations the predictor learns from one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PpoConfig:
     """PPO as a contextual bandit. The defaults are ours; ``PPO_REFERENCE`` is google/ml-compiler-opt's."""
 
@@ -250,6 +266,8 @@ class PpoConfig:
     reference_frames: bool = False
     """Mask what google/ml-compiler-opt masks (the last decision of each window and of each context, and compilations of
     two decisions or fewer), and centre the advantages."""
+    distillation: DistillationConfig = dataclasses.field(default_factory=DistillationConfig)
+    """Random network distillation."""
 
 
 PPO_REFERENCE = PpoConfig(
@@ -303,25 +321,63 @@ with the episode's return as the reward of each decision; here nothing is bootst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrustRegionConfig:
+    """How the radius of a trust region follows the scores; google/ml-compiler-opt has these numbers as an example."""
+
+    radius: float = 1.0
+    """Initial radius, in the length of all weights."""
+    least_radius: float = 0.1
+    """Radius below which it does not shrink."""
+    grow_threshold: float = 1e-5
+    """Share of the expected gain that a step must reach for the radius to grow."""
+    grow_factor: float = 1.1
+    """Factor by which it grows."""
+    shrink_threshold: float = 0.5
+    """Relative loss of a step beyond which the radius shrinks."""
+    shrink_factor: float = 0.9
+    """Factor by which it shrinks."""
+    reject_threshold: float = 1.0
+    """Relative loss beyond which a step is taken back."""
+    reject_factor: float = 0.75
+    """Factor by which it then shrinks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EsConfig:
     """Evolution strategies. The defaults are ours; ``ES_REFERENCE`` is google/ml-compiler-opt's."""
 
-    strategy: Literal["antithetic", "cma"] = "antithetic"
-    """Antithetic gradient estimate, or CMA-ES for networks of a few hundred weights."""
+    strategy: Literal["antithetic", "forward", "cma"] = "antithetic"
+    """Gradient of pairs of opposite perturbations, or of single ones against their mean (forward differences); or
+    CMA-ES, for networks of a few hundred weights."""
     hidden: tuple[int, ...] = (8,)
     """Widths of the hidden layers."""
     perturbations: int = 8
-    """Pairs of perturbations in one iteration; the population of CMA-ES is twice that."""
+    """Perturbations in one iteration, of which antithetic ones are pairs; the population of CMA-ES is twice that."""
     modules: int = 2
     """Modules that each network compiles, the same for all networks of an iteration."""
     spread: float = 0.1
     """Standard deviation of the perturbations."""
+    directions: Literal["gaussian", "orthogonal", "sobol"] = "gaussian"
+    """Perturbations drawn independently, at right angles to each other, or from a scrambled Sobol sequence."""
+    scaled: bool = False
+    """Perturb each weight in proportion to its initial absolute value plus 0.01, as google/ml-compiler-opt does with a
+    pretrained policy."""
+    top: int = 0
+    """Directions that the gradient is estimated from, those with the best scores; 0 for all."""
+    step: Literal["adam", "momentum", "trust-region"] = "adam"
+    """How the gradient becomes a step: by Adam, by gradient ascent with momentum, or by a quadratic model within a
+    trust region, which takes rewards as they are, and neither ranks nor ridge regression."""
     learning_rate: float = 0.1
-    """Learning rate of Adam."""
+    """Learning rate of Adam, or step size of gradient ascent."""
+    momentum: float = 0.9
+    """Decay of the mean gradient that gradient ascent follows; 0 for the gradient itself."""
     ranks: bool = True
     """Use centred ranks in place of fitnesses."""
     ridge: float = 0.0
-    """Penalty of a ridge regression that estimates the gradient, such as 0.01; 0 for the mean over the pairs."""
+    """Penalty of a ridge regression with an intercept that estimates the gradient, such as 0.01; 0 for the mean over
+    the perturbations."""
+    trust: TrustRegionConfig = dataclasses.field(default_factory=TrustRegionConfig)
+    """Trust region."""
 
 
 ES_CMA = EsConfig(strategy="cma", hidden=(), spread=0.3)

@@ -1,7 +1,8 @@
 """Evolution strategies: perturb the weights, compile, and move to where the scores are lower.
 
-Antithetic pairs (Salimans et al., 2017) with Adam from optax, or CMA-ES (``cma.py``). Both propose whole policies that
-do not explore decision by decision, so they need nothing of a compilation but its score.
+Antithetic pairs (Salimans et al., 2017) or forward differences with an optimiser of optax or a trust region, or CMA-ES
+(``cma.py``). All propose whole policies that do not explore decision by decision, so they need nothing of a compilation
+but its score.
 """
 
 # optax annotates its functions only in part, which strict mode would report at every call.
@@ -16,9 +17,12 @@ import optax
 
 from mlgokit.algorithms import cma, network
 from mlgokit.algorithms.config import EsConfig
+from mlgokit.algorithms.gradients import centred_ranks, mean_gradient, normalise_scores, ridge_gradient, top_directions
 from mlgokit.algorithms.learner import Experience, Floats, Learner, Proposal, State, Task
+from mlgokit.algorithms.perturbations import draw_directions
 from mlgokit.algorithms.proposals import draw_modules, propose_following
 from mlgokit.algorithms.rewards import relative_gain, relative_reward
+from mlgokit.algorithms.trust_region import start_region, step_region
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import Policy
 
@@ -27,14 +31,11 @@ def make(task: Task, settings: EsConfig) -> Learner:
     """Make the learner for ``task``.
 
     Raises:
-        UsageError: the ridge penalty is negative, or does not apply to the strategy.
+        UsageError: a setting has no meaning for the strategy, or is out of its range.
     """
-    if not settings.ridge >= 0 or (settings.ridge and settings.strategy != "antithetic"):
-        raise UsageError(
-            f"--setting ridge: expected 0 or more, and 0 with strategy=cma, found {settings.ridge:g}; correct it"
-        )
+    _check(settings)
     shapes = network.initial(task, settings.hidden, np.random.default_rng(0))
-    strategy = _cma(settings) if settings.strategy == "cma" else _antithetic(settings)
+    strategy = _cma(settings) if settings.strategy == "cma" else _gradient_ascent(settings)
     start_centre, sample, update = strategy
 
     def start(rng: np.random.Generator) -> State:
@@ -80,63 +81,119 @@ def fitness(count: int, experiences: Sequence[Experience]) -> Floats:
     return rewards
 
 
-def centred_ranks(rewards: Floats) -> Floats:
-    """Centred ranks of ``rewards``, from -0.5 to 0.5.
-
-    Example:
-        >>> centred_ranks(np.array([3.0, 100.0, -5.0])).tolist()
-        [0.0, 0.5, -0.5]
-    """
-    if len(rewards) < 2:
-        return np.zeros(len(rewards))
-    return rewards.argsort(kind="stable").argsort(kind="stable") / (len(rewards) - 1) - 0.5
+_GRADIENT_ONLY = ("directions", "scaled", "top", "step", "momentum", "ridge", "trust")
+"""Settings that have no meaning for CMA-ES."""
 
 
-def ridge_gradient(noise: Floats, slopes: Floats, penalty: float) -> Floats:
-    """Estimate the gradient [W] from ``slopes`` [N] along ``noise`` [N, W] by ridge regression, or as a mean.
+def _check(settings: EsConfig) -> None:
+    """Raise a UsageError for settings that contradict each other or are out of their range."""
+    if not settings.ridge >= 0 or (settings.ridge and settings.strategy == "cma"):
+        raise UsageError(
+            f"--setting ridge: expected 0 or more, and 0 with strategy=cma, found {settings.ridge:g}; correct it"
+        )
+    if not 0 <= settings.top <= settings.perturbations:
+        raise UsageError(
+            f"--setting top: expected 0 to {settings.perturbations}, the number of perturbations, found "
+            f"{settings.top}; correct it"
+        )
+    if not 0 <= settings.momentum < 1:
+        raise UsageError(f"--setting momentum: expected 0 or more and less than 1, found {settings.momentum:g}")
+    if settings.strategy == "cma":
+        plain = EsConfig()
+        if changed := [name for name in _GRADIENT_ONLY if getattr(settings, name) != getattr(plain, name)]:
+            raise UsageError(
+                f"--setting {changed[0]}: expected it with strategy=antithetic or forward, found it with strategy=cma; "
+                "leave it out"
+            )
+    if settings.step == "trust-region" and settings.ridge:
+        raise UsageError("--setting ridge: expected 0 with step=trust-region, whose model has its own gradient")
 
-    Example:
-        >>> noise, wanted = np.array([[1.0, 1.0], [1.0, -1.0], [0.0, 2.0]]), np.array([3.0, -2.0])
-        >>> ridge_gradient(noise, noise @ wanted, 1e-9).round(6).tolist()
-        [3.0, -2.0]
-        >>> ridge_gradient(np.eye(2), np.array([3.0, -2.0]), 1.0).tolist()
-        [1.5, -1.0]
-        >>> ridge_gradient(np.eye(2), np.array([3.0, -2.0]), 0.0).tolist()
-        [1.5, -1.0]
-    """
-    if not penalty:
-        return (slopes[:, None] * noise).mean(axis=0)
-    # There are fewer pairs than weights, so the dual system is the smaller one.
-    return noise.T @ np.linalg.solve(noise @ noise.T + penalty * np.eye(len(noise)), slopes)
 
-
-def _antithetic(settings: EsConfig) -> Any:
-    """Make the functions start, sample and update of antithetic evolution strategies."""
-    optimiser = optax.adam(settings.learning_rate)
+def _gradient_ascent(settings: EsConfig) -> Any:
+    """Make the functions start, sample and update of strategies that estimate a gradient."""
+    optimiser = make_optimiser(settings)
 
     def start(weights: Floats) -> State:
-        return {"centre": weights, **network.pack("optimiser", optimiser.init(weights))}
+        scale = {"scale": np.abs(weights) + _LEAST_SCALE} if settings.scaled else {}
+        if settings.step == "trust-region":
+            return {**start_region(weights, settings.trust), **scale}
+        return {"centre": weights, **network.pack("optimiser", optimiser.init(weights)), **scale}
 
     def sample(state: State, rng: np.random.Generator) -> Floats:
-        noise = rng.normal(size=(settings.perturbations, len(state["centre"]))) * settings.spread
-        return state["centre"] + np.concatenate([noise, -noise])
+        centre = state["centre"]
+        drawn = draw_directions(settings.perturbations, len(centre), settings.directions, rng)
+        noise = drawn * settings.spread * state.get("scale", 1.0)
+        return centre + (np.concatenate([noise, -noise]) if settings.strategy == "antithetic" else noise)
 
     def update(state: State, tested: Floats, rewards: Floats) -> State:
-        first, second = np.split(rewards, 2)
-        paired = np.isfinite(first) & np.isfinite(second)
-        if not paired.any():
+        directions = _tested_directions(settings, state["centre"], tested, rewards)
+        if directions is None:
             return state
-        both = np.concatenate([first[paired], second[paired]])
-        value = centred_ranks(both) if settings.ranks else (both - both.mean()) / max(float(both.std()), 1e-8)
-        above, below = np.split(value, 2)
-        noise = (np.split(tested, 2)[0][paired] - np.split(tested, 2)[1][paired]) / (2 * settings.spread)
-        gradient = ridge_gradient(noise, (above - below) / 2, settings.ridge)
+        if settings.step == "trust-region":
+            return {**state, **_step_in_region(settings, state, directions)}
+        gradient = estimate_gradient(settings, *directions)
         optimiser_state = network.unpack("optimiser", state, optimiser.init(state["centre"]))
         updates, optimiser_state = optimiser.update(-gradient, optimiser_state)
         centre = state["centre"] + np.asarray(updates, np.float64)
-        return {"centre": centre, **network.pack("optimiser", optimiser_state)}
+        return {**state, "centre": centre, **network.pack("optimiser", optimiser_state)}
 
     return start, sample, update
+
+
+_LEAST_SCALE = 0.01
+"""What is added to the absolute value of each weight that scales its perturbation."""
+
+
+def make_optimiser(settings: EsConfig) -> optax.GradientTransformation:
+    """Make what turns a gradient into a step."""
+    if settings.step == "momentum":
+        # The gradient is in multiples of the spread; Adam does not care.
+        rate = settings.learning_rate / settings.spread
+        return optax.chain(optax.ema(settings.momentum, debias=False), optax.scale(-rate))
+    return optax.adam(settings.learning_rate)
+
+
+def _tested_directions(
+    settings: EsConfig, centre: Floats, tested: Floats, rewards: Floats
+) -> tuple[Floats, Floats] | None:
+    """Return displacements [N, W] of what was tested, in multiples of the spread, and rewards [K, N] along them.
+
+    With pairs K is 2, for both signs, and only pairs of which both compiled count; ``None`` if nothing compiled.
+    """
+    if settings.strategy == "antithetic":
+        first, second = np.split(tested, 2)
+        noise, table = (first - second) / (2 * settings.spread), np.stack(np.split(rewards, 2))
+    else:
+        noise, table = (tested - centre) / settings.spread, rewards[None]
+    known = np.isfinite(table).all(axis=0)
+    return (noise[known], table[:, known]) if known.any() else None
+
+
+def _step_in_region(settings: EsConfig, state: State, directions: tuple[Floats, Floats]) -> State:
+    noise, table = directions
+    chosen = top_directions(table, settings.top)
+    rows, rewards = noise[chosen] * settings.spread, table[:, chosen]
+    signed = np.concatenate([rows, -rows]) if len(rewards) == 2 else rows
+    return step_region(state, signed, rewards.ravel(), spread=settings.spread, settings=settings.trust)
+
+
+def estimate_gradient(settings: EsConfig, noise: Floats, rewards: Floats) -> Floats:
+    """Estimate the gradient [W] per ``settings.spread`` from ``rewards`` [K, N] along ``noise`` [N, W].
+
+    Args:
+        settings: ranks or normalised scores, how many directions, regression or mean.
+        noise: displacements in multiples of the spread.
+        rewards: of the displaced weights; with K = 2 those of the opposite displacement are second.
+    """
+    values = rewards.ravel()
+    values = centred_ranks(values) if settings.ranks else normalise_scores(values, float(values.mean()))[0]
+    table = values.reshape(rewards.shape)
+    chosen = top_directions(table, settings.top)
+    # Normalised values and centred ranks have the mean 0, which is what a single one is compared with.
+    slopes = (table[0, chosen] - table[1, chosen]) / 2 if len(table) == 2 else table[0, chosen]
+    if settings.ridge:
+        return ridge_gradient(noise[chosen] * settings.spread, slopes, settings.ridge) * settings.spread
+    return mean_gradient(noise[chosen], slopes)
 
 
 def _cma(settings: EsConfig) -> Any:

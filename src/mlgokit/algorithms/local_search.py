@@ -30,6 +30,7 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
         return imitation.start(task, settings.imitation, rng)
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
+        """Propose the actor on modules not visited yet; else known decisions with flips, and those alone to compare."""
         new = imitation.draw_unvisited(state, settings.modules, rng)
         if len(new):
             return (propose_following(actor, new),)
@@ -55,6 +56,7 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
                 forced=tuple(forced),
                 base=base,
             )
+            # The flips get credit against position 1 of this tuple: the known decisions without flips.
             for forced, base in ((together, 1), (known, None))
         )
 

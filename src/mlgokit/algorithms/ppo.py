@@ -20,9 +20,11 @@ import optax
 
 from mlgokit.algorithms import network
 from mlgokit.algorithms.config import Credit, PpoConfig
+from mlgokit.algorithms.distillation import distil, start_distillation
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
 from mlgokit.algorithms.proposals import propose_exploring, stack_decisions
 from mlgokit.algorithms.rewards import decision_rewards, initial_averages, relative_gain
+from mlgokit.errors import UsageError
 from mlgokit.spec import AdviceKind
 
 _ADAM_EPSILON = 3.125e-4
@@ -33,6 +35,8 @@ def make(task: Task, settings: PpoConfig) -> Learner:
     """Make the PPO learner: it draws decisions from its policy, and shifts the policy to those with positive reward."""
     optimiser = _optimiser(settings)
     temperature = settings.spread if task.kind is AdviceKind.REAL else 1.0
+    distillation = settings.distillation
+    _check(settings)
 
     def start(rng: np.random.Generator) -> State:
         parameters = network.initial(task, settings.hidden, rng)
@@ -41,6 +45,7 @@ def make(task: Task, settings: PpoConfig) -> Learner:
             **network.pack("optimiser", optimiser.init(parameters)),
             "beta": np.array(settings.kl_beta, np.float32),
             **initial_averages(),
+            **(start_distillation(task.normaliser.width, distillation, rng) if distillation.scale else {}),
         }
 
     def current(state: State) -> network.Parameters:
@@ -69,7 +74,14 @@ def make(task: Task, settings: PpoConfig) -> Learner:
         if rows < settings.sequence:
             return {**state, **averages}, metrics
         data = {name: np.concatenate([frame[name] for frame in frames]) for name in ("reward", "weight")}
-        data |= stack_decisions(task, [one for one in drawn if _is_used(one, settings)])
+        used = [one for one in drawn if _is_used(one, settings)]
+        data |= stack_decisions(task, used)
+        if distillation.scale:
+            contexts = np.concatenate([one.context for one in used]) + _spans(used)
+            bonus, distilled = distil(state, data["inputs"], contexts, steps=settings.steps, settings=distillation)
+            data["reward"] = (data["reward"] + bonus).astype(np.float32)
+            state = {**state, **distilled}
+            metrics["bonus"] = float(bonus.mean())
         parameters = current(state)
         ready = jax.device_put(network.pad_rows(data))
         ready["before"] = _preferences(parameters, ready["inputs"])
@@ -85,6 +97,7 @@ def make(task: Task, settings: PpoConfig) -> Learner:
         )
         metrics |= {name: float(np.mean(value)) for name, value in measured.items()} | {"beta": float(beta)}
         return {
+            **{name: value for name, value in state.items() if name.startswith("distillation/")},
             **network.pack("parameters", fitted),
             **network.pack("optimiser", optimiser_state),
             "beta": np.asarray(beta),
@@ -92,6 +105,22 @@ def make(task: Task, settings: PpoConfig) -> Learner:
         }, metrics
 
     return Learner(start=start, ask=ask, tell=tell, best=lambda state: network.to_policy(task, current(state)))
+
+
+def _check(settings: PpoConfig) -> None:
+    """Raise a UsageError for settings of the distillation that are out of their range."""
+    found = settings.distillation
+    if not (found.scale >= 0 and found.half_life > 0 and found.stride >= 1 and found.hidden):
+        raise UsageError(
+            f"--setting distillation: expected a scale of 0 or more, a positive half_life, a stride of 1 or more and "
+            f"at least one layer, found {found}; correct it"
+        )
+
+
+def _spans(experiences: Sequence[Experience]) -> npt.NDArray[np.int64]:
+    """A number for each decision that tells compilations apart, beyond the numbers of their contexts."""
+    sizes = [len(one.context_ids) for one in experiences]
+    return np.repeat(np.cumsum([0, *sizes[:-1]]), [len(one.decisions) for one in experiences])
 
 
 def _optimiser(settings: PpoConfig) -> optax.GradientTransformation:

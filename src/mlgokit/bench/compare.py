@@ -168,7 +168,7 @@ def _execute(stage: Stage, result: WorkloadResult, counter: Counter | None) -> W
 
 
 def _count(stage: Stage, result: WorkloadResult, counter: Counter) -> WorkloadResult:
-    """Add what both builds execute to the results of a workload."""
+    """Count the events (instructions, loads and so on) of both builds, in their own files and in the whole process."""
     counted, failures = count_both(stage, counter)
     if failures:
         return dataclasses.replace(result, failures=failures)

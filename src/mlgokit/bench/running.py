@@ -156,7 +156,7 @@ def compare_output(stage: Stage) -> tuple[bool | None, tuple[Failure, ...]]:
 
 
 def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted], tuple[Failure, ...]]:
-    """Count what both builds execute.
+    """Count the events, such as instructions, of a run of each build.
 
     Raises:
         ToolError: the counter cannot be started.

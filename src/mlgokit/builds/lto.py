@@ -85,7 +85,7 @@ class LinkRequest:
         timeout_seconds: deadline of a link, and of each run of the measuring command.
         error: accepted share of comparisons that call a build better or worse by chance.
         compiler: how compilers are opened.
-        defers: whether the compile steps may leave inlining to the link.
+        may_defer: whether the compile steps may leave inlining to the link.
         go_on: whether ``scratch`` may have modules of an earlier state of the build.
     """
 
@@ -98,7 +98,7 @@ class LinkRequest:
     timeout_seconds: float
     error: float
     compiler: CompilerOptions
-    defers: bool
+    may_defer: bool
     go_on: bool = False
 
 
@@ -410,7 +410,7 @@ def _open_steps(
         report: called with the steps that are done.
     """
     database = request.database
-    if not request.defers:
+    if not request.may_defer:
         return None
     if lost := option_counts(database.path, project=database.project).lost_by_links:
         note = (

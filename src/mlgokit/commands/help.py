@@ -15,6 +15,8 @@ from mlgokit.errors import UsageError
 
 HELP = ("-h", "--help")
 DESCRIPTION = "Machine-learned optimization policies for the clang that you have."
+FOREIGN = "compat"
+"""The command whose words are those of other programs."""
 EVERYWHERE = ("--json", *HELP, "--help-all")
 """Options that every command has."""
 _WIDEST = 100
@@ -53,7 +55,10 @@ def split_call(words: Sequence[str]) -> Call:
     for number, word in enumerate(words):
         is_flag = word in EVERYWHERE or word == "--version"
         if " ".join(named) in COMMANDS or (word.startswith("-") and not is_flag):
-            return Call(flags=tuple(flags), named=tuple(named), rest=tuple(words[number:]))
+            rest = tuple(words[number:])
+            # All words are another program's, so no -- has to be before them.
+            is_foreign = named == [FOREIGN] and word not in (*HELP, "--help-all", "--")
+            return Call(flags=tuple(flags), named=tuple(named), rest=("--", *rest) if is_foreign else rest)
         (flags if is_flag else named).append(word)
         if not is_flag and " ".join(named) not in {*GROUPS, *COMMANDS}:
             return Call(flags=tuple(flags), named=tuple(named), rest=tuple(words[number + 1 :]))

@@ -195,7 +195,7 @@ COMMANDS = {
         group=_LEARNING,
         summary="log what the compiler decides in a corpus",
         folder="output",
-        files=("tfrecord",),
+        files=("tfrecord", "performance"),
         folders=("store",),
     ),
     "vocab": Command(
@@ -261,6 +261,12 @@ COMMANDS = {
         group=_OTHER_TOOLS,
         summary="a policy from a TFLite model",
         files=("output",),
+    ),
+    "compat": Command(
+        module="compat",
+        kind="Compat",
+        group=_OTHER_TOOLS,
+        summary="calls of ml-compiler-opt's tools and mlgo-utils",
     ),
     "report": Command(
         module="report",

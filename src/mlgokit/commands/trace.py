@@ -52,6 +52,8 @@ class Trace:
     """File with the keys to write into the CSV and TFRecord files (names of functions or modules), one on each line."""
     tfrecord: Annotated[Path | None, Basic.RESULT] = None
     """TFRecord file for all observations, as SequenceExamples with the names of google/ml-compiler-opt."""
+    performance: Path | None = None
+    """CSV file for the scores of modules and functions; <output>/performance.csv if not given."""
     store: Path | None = None
     """Folder of finished compilations, which are not repeated; <output>/store if not given."""
     shared_store: str = ""
@@ -151,6 +153,7 @@ def _write(
     if config.tfrecord is not None:
         count = tracing.write_training_set(config.tfrecord, traces, problem, folder=logs, selection=selection)
         written["written_observations"] = count
-    written["scored_keys"] = tracing.write_performance(config.output / tracing.PERFORMANCE, traces, selection)
+    scores = config.performance or config.output / tracing.PERFORMANCE
+    written["scored_keys"] = tracing.write_performance(scores, traces, selection)
     tracing.write_summary(config.output / "traces.json", traces, problem)
     return {"folder": str(config.output), "problem": problem.name, **tracing.outcome(traces), **written}

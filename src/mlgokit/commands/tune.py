@@ -372,7 +372,7 @@ def _link_request(config: Tune, command: str, database: Database) -> LinkRequest
         timeout_seconds=config.judge.timeout_seconds,
         error=config.judge.error,
         compiler=config.compiler,
-        defers=not config.link_only and not config.keep_hot,
+        may_defer=not config.link_only and not config.keep_hot,
         go_on=config.go_on,
     )
 

@@ -233,5 +233,6 @@ def _facts(advice: FlagAdvice) -> Iterator[tuple[str, str]]:
     yield "time", f"{advice.wall_seconds:.0f} s"
     if advice.mlgokit_version:
         yield "mlgokit", advice.mlgokit_version
-    saved = advice.plain.count("loaded") - _sizes(advice, "loaded")[1]
+    before, after = _sizes(advice, "loaded")
+    saved = before - after
     yield "saved", f"{format_difference(saved)} bytes"

@@ -211,17 +211,17 @@ def _number(description: dict[str, Any], key: str, *, above: float) -> float:
 
 
 def _gate(description: dict[str, Any], features: tuple[str, ...]) -> Gate | None:
-    """Read the gate of the description, if it has one."""
+    """Read the gate, two margins between which a feature chooses; ``None`` if the description has none."""
     version = description["format_version"]
     if version == FORMAT_VERSION or (version != GATED_FORMAT_VERSION and "gate_feature" not in description):
         return None
     feature, margins = description["gate_feature"], description["gate_margins"]
     if feature not in features:
         raise ValueError(f"gate_feature: expected one of the features, found {feature!r}")
-    unset, is_set = (math.inf if margin is None else float(margin) for margin in margins)
-    if not (unset >= 0 and is_set >= 0):
+    if_zero, if_nonzero = (math.inf if margin is None else float(margin) for margin in margins)
+    if not (if_zero >= 0 and if_nonzero >= 0):
         raise ValueError(f"gate_margins: expected null or numbers of at least 0, found {margins}")
-    return Gate(feature=feature, margins=(unset, is_set))
+    return Gate(feature=feature, margins=(if_zero, if_nonzero))
 
 
 def _doubt(description: dict[str, Any]) -> float:

@@ -110,12 +110,12 @@ class ReplayResult:
 
     @property
     def tuned_change(self) -> float:
-        """Relative change of the account by the plugin."""
+        """Relative change of the project's bytes by the plugin; negative is smaller."""
         return self.tuned_bytes / self.plugin_plain_bytes - 1 if self.plugin_plain_bytes else 0.0
 
     @property
     def change(self) -> float:
-        """Relative change of the account by the list."""
+        """Relative change of the project's bytes by the list."""
         return self.replayed_bytes / self.plain_bytes - 1 if self.plain_bytes else 0.0
 
     @property

@@ -193,7 +193,10 @@ def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
 def _read_options(descriptor: int, piece: Piece) -> bytes:
     """Read the section with a module's options, each ended by a NUL byte."""
     if piece.size > LARGEST_COMMAND_LINE:
-        raise InputError(f"expected at most {LARGEST_COMMAND_LINE} bytes of options, found {piece.size}")
+        raise InputError(
+            f"expected at most {LARGEST_COMMAND_LINE} bytes in the section with the options, found {piece.size}; name "
+            "the right section with --command-section"
+        )
     return read_bytes(descriptor, piece.offset, piece.size)
 
 

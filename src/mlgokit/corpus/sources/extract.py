@@ -234,8 +234,8 @@ def _command_lines(
     if unit := next((unit for unit in driver_units(project.options) if not may_be_run(unit)), None):
         raise CorpusError(
             f"project {project.name!r}: options: expected options that only decide the code, found "
-            f"{' '.join(word or 'an empty word' for word in unit.words)[:200]}; remove it from the list of "
-            "projects, as the driver could run programs or write files by it"
+            f"{' '.join(word or 'an empty word' for word in unit.words)[:200]}; remove this option from the "
+            "project's options in the list of projects, as with it the driver could run programs or write files"
         )
     driver, *words = driver_words(project, toolchain, options)
     words += [f"-ffile-prefix-map={root}=.", "-c", "-o", "module.o", *input_words(project, source)]

@@ -206,7 +206,9 @@ def _mask(inputs: Sequence[Value]) -> Stack:
     if not isinstance(stack, Stack) or isinstance(other, Stack) or isinstance(condition, Stack) or stack.mask:
         raise ValueError("a SELECT_V2 that does not choose between logits and a number")
     if is_cells(other) or not is_cells(condition) or not (other <= _LEAST_LOGIT).all():
-        raise ValueError("a SELECT_V2 whose condition is not a feature, or whose number is not below all logits")
+        raise ValueError(
+            f"a SELECT_V2 whose condition is not a feature, or whose value for masked columns is above {_LEAST_LOGIT:g}"
+        )
     cells: list[Cell] = condition.ravel().tolist()
     if [cell.column for cell in cells] != list(range(len(stack.cells))) or len({cell.feature for cell in cells}) != 1:
         raise ValueError("a mask that is not one feature with an element for each column")

@@ -94,7 +94,7 @@ class FlipExploration:
 
     @property
     def moves(self) -> frozenset[int]:
-        """Keys of the moves."""
+        """Keys of the moves that it tries; one move may flip several call sites."""
         return frozenset(self.flips.values())
 
 

@@ -1,0 +1,175 @@
+"""Calls of the reference's tools and of mlgo-utils become commands of mlgokit; what is not understood is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from mlgokit.commands.compat import Compat, render, run
+from mlgokit.commands.compat_tools import TOOLS, plan_call
+from mlgokit.commands.help import options_of, split_call
+from mlgokit.commands.table import COMMANDS
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import UsageError
+from mlgokit.terminal import open_console
+
+
+def words(*call: str) -> list[str]:
+    """The one command of a call, as a line."""
+    (command,) = plan_call(call).commands
+    return list(command)
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ("--input=b/compile_commands.json --input_type=json", "--compile-commands=b/compile_commands.json --embedded"),
+        ("--input p --input_type params --obj_base_dir b", "--params=p --object-base=b"),
+        ("--input=d --input_type=directory --num_workers=3", "--objects=d"),
+        ("--input=q --input_type=bazel_aquery --obj_base_dir=b", "--aquery=q --object-base=b"),
+        ("--thinlto_build=local --obj_base_dir=b", "--thinlto=b"),
+        ("-input=d -input_type=directory -thinlto_build=distributed", "--objects=d"),
+    ],
+)
+def test_extract_ir(call: str, wanted: str):
+    found = words("extract_ir", "--output_dir=out", *call.split())
+    assert found[:2] == ["corpus", "import"]
+    assert {*wanted.split(), "--corpus=out"} <= {*found}
+    assert ("--distributed" in found) == ("distributed" in call)
+    assert ("--workers=3" in found) == ("num_workers" in call)
+
+
+def test_extract_ir_passes_filters_and_names_of_sections_on():
+    call = ["extract_ir", "--input=d", "--input_type=directory", "--output_dir=o", "--llvm_objcopy_path=/x"]
+    plan = plan_call(
+        [*call, "--cmd_filter=^-Oz$", "--cmd_section_name=__LLVM,__cmdline", "--bitcode_section_name=.llvmbc"]
+    )
+    assert plan.commands[0][4:] == ("--command-filter=^-Oz$", "--command-section=__LLVM,__cmdline")
+    assert plan.notes == ("--llvm_objcopy_path: sections are read without it",)
+    assert "--command-filter=None" not in words(*call, "--cmd_filter=None")
+
+
+def test_a_script_is_named_by_its_path_and_options_of_ours_follow_a_dash():
+    path = "compiler_opt/tools/combine_training_corpus.py"
+    assert words(path, "--root_dir=r", "--", "--corpus=all") == ["corpus", "combine", "r", "--corpus=all"]
+
+
+def test_a_default_trace(tmp_path: Path):
+    (tmp_path / "g.gin").write_text("config_registry.get_configuration.implementation=@configs.RegallocEvictionConfig")
+    plan = plan_call(
+        [
+            "generate_default_trace.py", "--data_path=c", "--output_path=t", "--output_performance_path=p.csv",
+            f"--gin_files={tmp_path / 'g.gin'}", "--sampling_rate=0.2", "--module_filter=a.*", "--num_workers=2",
+            "--key_filter=f", "--keys_file=k", "--gin_bindings=problem_config.flags_to_add.add_flags=('-O1',)",
+        ]
+    )  # fmt: skip
+    assert plan.commands == (
+        (
+            "trace", "--corpus=c", "--output=t.traces", "--tfrecord=t", "--performance=p.csv", "--sampling-rate=0.2",
+            "--module-filter=a.*", "--key-filter=f", "--keys-file=k", "--problem=regalloc-eviction", "--workers=2",
+            "--add-options=-O1",
+        ),
+    )  # fmt: skip
+    assert plan.names_corpus == (Path("t.corpus"), Path("c"))
+
+
+def test_a_folder_with_a_model_is_imported_and_a_policy_of_ours_stands_for_a_saved_one(tmp_path: Path):
+    (tmp_path / "saved_policy").mkdir()
+    (tmp_path / "saved_policy" / "model.tflite").touch()
+    call = ["generate_default_trace", "--data_path=c", "--output_path=t", f"--policy_path={tmp_path}/saved_policy"]
+    first, second = plan_call(call).commands
+    assert first == ("import-policy", f"{tmp_path}/saved_policy", "--output=t.policy")
+    assert "--policy=t.policy" in second
+    (tmp_path / "final.policy").touch()
+    (only,) = plan_call([*call[:-1], f"--policy_path={tmp_path}/saved_collect_policy"]).commands
+    assert f"--policy={tmp_path}/final.policy" in only
+
+
+def test_trainings(tmp_path: Path):
+    ppo = words("train_locally", "--root_dir=r", "--data_path=c", "--num_workers=4", "--compilation_timeout=30")
+    assert ppo[:1] == ["train"]
+    assert {"--corpus=c", "--output=r", "--algorithm=ppo", "--preset=reference", "--workers=4"} <= {*ppo}
+    assert "--timeout-seconds=30" in ppo
+
+    trained_on = tmp_path / "t.corpus"
+    trained_on.write_text("/where/it/is\n")
+    cloned = words("train_bc", "--root_dir=r", f"--data_path={tmp_path}/t")
+    assert {"--corpus=/where/it/is", "--algorithm=behavioural-cloning"} <= {*cloned}
+    with pytest.raises(UsageError, match=r"--data_path: expected one training set of `mlgokit compat generate_default"):
+        plan_call(["train_bc", "--root_dir=r", "--data_path=elsewhere"])
+
+    regression = "--gin_bindings=BlackboxLearnerConfig.blackbox_optimizer=%Algorithm.SKLEARN_REGRESSION"
+    es = words("es_trainer", "--output_path=o", "--train_corpora=c", "--grad_reg_alpha=0.2", regression)
+    assert "--algorithm=es" in es
+    assert es[es.index("--setting=ridge=0.01") + 1] == "--setting=ridge=0.2"
+    assert "--setting=scaled=true" in words(
+        "es_trainer", "--output_path=o", "--train_corpora=c", "--pretrained_policy_path=p.policy"
+    )
+
+
+def test_a_training_from_a_policy_has_its_vocabulary(tmp_path: Path):
+    call = ["train_locally", "--root_dir=r", "--data_path=c"]
+    vocab = f"--gin_bindings=get_observation_processing_layer_creator.quantile_file_dir='{tmp_path}'"
+    assert f"--vocab={tmp_path}" in words(*call, vocab)
+    found = words(*call, vocab, "--gin_bindings=train_eval.warmstart_policy_dir='p.policy'")
+    assert "--start=p.policy" in found
+    assert not [word for word in found if word.startswith("--vocab")]
+
+
+def test_flags_without_an_effect_are_told():
+    call = ["generate_vocab", "--input=t", "--output_dir=v", "--verbosity=-1", "--noquiet", "--compilation_timeout=9"]
+    assert plan_call(call).notes == tuple(
+        f"--{flag} has no effect here" for flag in ("verbosity", "quiet", "compilation_timeout")
+    )
+
+
+def test_vocabularies_and_importance():
+    assert words("generate_vocab", "--input=t", "--output_dir=v", "--num_buckets=9", "--parallelism=8") == [
+        "vocab", "--tfrecord=t", "--output=v", "--num-buckets=9",
+    ]  # fmt: skip
+    assert words("feature_importance", "--data_path=t", "--model_path=m.policy", "--output_file=i.json") == [
+        "importance", "m.policy", "--traces=t.traces", "--output=i.json",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        ([], "compat: expected the name of a tool"),
+        (["train_localy"], "found 'train_localy'; did you mean train_locally?"),
+        (["make_corpus", "--frobnicate=1"], r"--input_dir, --output_dir, --default_args, .*'--frobnicate=1'"),
+        (["make_corpus", "--input_dir=a"], "compat make_corpus: expected --output_dir, found no such flag; give it"),
+        (["make_corpus", "--input_dir"], "--input_dir: expected a value, found none; give one"),
+        (["extract_ir", "--output_dir=o"], "expected either --input or --thinlto_build=local, found both or neither"),
+        (["extract_ir", "--output_dir=o", "--input=i", "--thinlto_build=local"], "found both or neither; give one"),
+        (["extract_ir", "--output_dir=o", "--thinlto_build=all"], "expected local or distributed, found 'all'"),
+        (["extract_ir", "--output_dir=o", "--input=i", "--input_type=x"], "--input_type: expected one of json, params"),
+        (["generate_default_trace", "--data_path=c"], "expected --output_path or --output_performance_path"),
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_refused(call: list[str], sentence: str):
+    with pytest.raises(UsageError, match=sentence):
+        plan_call(call)
+
+
+def test_the_words_of_the_command_line_are_the_tools_own():
+    assert split_call(["compat", "make_corpus", "--input_dir=a"]).rest == ("--", "make_corpus", "--input_dir=a")
+    assert split_call(["compat", "--help"]).rest == ("--help",)
+    assert split_call(["--json", "compat", "gin_config"]).flags == ("--json",)
+
+
+def test_a_call_is_carried_out_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "bc").mkdir()
+    (tmp_path / "bc/a.bc").write_bytes(b"BC\xc0\xde")
+    call = ("make_corpus", f"--input_dir={tmp_path}/bc", f"--output_dir={tmp_path}/out", "--default_args=-O2 -c")
+    called = run(Compat(call=call))
+    # Options without -cc1 are taken as a driver's.
+    assert load_corpus(tmp_path / "out").modules[0].command_line[:2] == ("-cc1", "-O2")
+    assert called.to_json()["result"]["modules"] == 1
+    assert "mlgokit compat: mlgokit corpus import --bitcode=" in capsys.readouterr().err
+    render(called, open_console())
+    assert "modules: 1" in capsys.readouterr().out
+
+
+def test_every_tool_is_in_the_help():
+    (call,) = options_of(COMMANDS["compat"])
+    assert [name for name in TOOLS if name not in call.help] == []
