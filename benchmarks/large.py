@@ -23,7 +23,7 @@ from mlgokit.errors import ToolError, UsageError
 from mlgokit.files import atomic_write
 from mlgokit.policy.pretrained import SHIPPED
 
-SIDES = ("plain", SHIPPED, "tuned")
+SIDES: tuple[str, ...] = ("plain", SHIPPED, "tuned")
 FOLDERS = dict(zip(SIDES, ("build-0", "build-1", "build-2"), strict=True))
 """Folder of each side; programs may have its path inside, so all are as long."""
 LEVEL = "-Oz"

@@ -60,7 +60,7 @@ def test_the_time_of_a_large_project_is_announced_by_its_first_modules(
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     labels: list[str] = []
-    tell = _announce_early(settings(tmp_path), lambda _done, _total, label: labels.append(label))
+    tell = _announce_early(settings(tmp_path), lambda _done, _total, label: labels.append(label), build=0.0)
     for done in range(total + 1):
         now[0] += 0.1
         tell(done, total, "compile")

@@ -294,6 +294,11 @@ def announce_time(compiling: float, settings: TuneSettings, *, spent: float, bui
     return f"about {text(sum(parts.values()))}: {listed}"
 
 
+def _build_seconds(session: Session) -> float:
+    """Return the seconds of the user's build and tests; 0 if they are not made again."""
+    return 0.0 if session.recorded is None else session.recorded.seconds
+
+
 def _looks(settings: TuneSettings, compiling: float) -> float:
     """How often all modules are compiled beside the search, in compilations of each."""
     on_top = not _is_too_large(settings, compiling)
@@ -307,8 +312,11 @@ def _looks(settings: TuneSettings, compiling: float) -> float:
     return _POLICY_LOOKS * policies + sum(count for what, count in _LOOKS.items() if wanted[what])
 
 
-def _announce_early(settings: TuneSettings, report: Report) -> Report:
-    """A report that also tells how long a large project takes, as soon as some of its modules were compiled."""
+def _announce_early(settings: TuneSettings, report: Report, *, build: float) -> Report:
+    """Make a report that also tells how long a large project takes, as soon as some of its modules were compiled.
+
+    ``build`` is that of :func:`announce_time`.
+    """
     began, said = time.monotonic(), False
 
     def tell(done: int, total: int, label: str) -> None:
@@ -318,7 +326,7 @@ def _announce_early(settings: TuneSettings, report: Report) -> Report:
         if not said and total >= _MANY_MODULES and total > done >= _SAMPLE * total and passed >= _LEAST_SAMPLE_SECONDS:
             said, compiling = True, passed * total / done
             spent = time.monotonic() - settings.began + compiling - passed
-            announced = announce_time(compiling, settings, spent=spent)
+            announced = announce_time(compiling, settings, spent=spent, build=build)
             report(1, 1, f"by the first {done} of {total} modules {announced}")
 
     return tell
@@ -376,7 +384,7 @@ def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[s
             settings.search, objective=_OBJECTIVES.get(settings.objective, Objective.LINK_AWARE)
         ),
         folder=settings.search_folder,
-        report=_announce_early(settings, report),
+        report=_announce_early(settings, report, build=_build_seconds(session)),
         keep=objects,
     )
     compiling = time.monotonic() - began
@@ -407,9 +415,8 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     search, judge, notes, compiling = _open_bytes(session)
     session.claim()
     whole = settings.seconds
-    build = 0.0 if session.recorded is None else session.recorded.seconds
     spent = time.monotonic() - settings.began
-    announced = announce_time(compiling, settings, spent=spent, build=build)
+    announced = announce_time(compiling, settings, spent=spent, build=_build_seconds(session))
     for note in filter(None, (session.without_refits, announced)):
         report(1, 1, note)
     table = settings.earlier if isinstance(settings.earlier, DecisionTable) else None
