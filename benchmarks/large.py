@@ -24,7 +24,7 @@ from mlgokit.files import atomic_write
 from mlgokit.policy.pretrained import SHIPPED
 
 SIDES: tuple[str, ...] = ("plain", SHIPPED, "tuned")
-FOLDERS = dict(zip(SIDES, ("build-0", "build-1", "build-2"), strict=True))
+FOLDERS: dict[str, str] = dict(zip(SIDES, ("build-0", "build-1", "build-2"), strict=True))
 """Folder of each side; programs may have its path inside, so all are as long."""
 LEVEL = "-Oz"
 SECONDS = 600.0

@@ -28,7 +28,7 @@ class PromisedProject:
         about: what else is special about the build, for readers.
         archive: where the sources come from; ``None`` if they are installed.
         root: the project's folder in the archive; or that of sources which a package of the system has installed.
-        files: files of ours beside the project's, such as a linker script: by path, the name of the one in ``boards``.
+        files: files of ours beside the project's, such as a linker script: by path, the place of each from ``boards``.
         build: commands that configure and build; those of cargo are given by ``--cargo``, one alone.
         programs: what the project ships, by path or name; all that it links if there are none. Of cargo, by name, the
             path in its folder.

@@ -139,6 +139,11 @@ look() {
             command -v "$program" >/dev/null 2>&1 || lacking="$lacking $program"
             command -v "$program" >/dev/null 2>&1 || ! offered "$package" || wished="$wished $package"
         done
+        # Programs for WASI and for Windows are linked, and run.
+        for package in wasi-libc binaryen libclang-rt-22-dev-wasm32 gcc-mingw-w64-x86-64-posix wine; do
+            dpkg-query -W "$package" >/dev/null 2>&1 || ! offered "$package" || wished="$wished $package"
+        done
+        command -v node >/dev/null 2>&1 || ! offered nodejs || wished="$wished nodejs"
         have_browser || lacking="$lacking browser"
         have_browser || ! offered chromium || wished="$wished chromium"
     else

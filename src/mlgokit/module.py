@@ -17,23 +17,6 @@ _ARCHITECTURES = (
 """Pattern of the names in triples for each architecture, by LLVM's name; Arm's two instruction sets are one."""
 
 
-_OTHER_FORMATS = (
-    ("wasm", re.compile(r"^wasm(32|64)|-wasm$")),
-    ("COFF", re.compile(r"windows|mingw|win32|cygwin|-uefi|-coff$")),
-    ("Mach-O", re.compile(r"apple|darwin|-macho$")),
-)
-
-
-def object_format_of(triple: str) -> str:
-    """Determine the object format of a target triple, by LLVM's names.
-
-    Example:
-        >>> [object_format_of(one) for one in ("wasm32-wasi", "x86_64-w64-mingw32", "arm64-apple-macos", "")]
-        ['wasm', 'COFF', 'Mach-O', 'ELF']
-    """
-    return next((name for name, known in _OTHER_FORMATS if known.search(triple.lower())), "ELF")
-
-
 def architecture_of(triple: str) -> str:
     """Determine the architecture of a target triple, by its name in policy files; `Policy::isFor` is the C++ twin.
 

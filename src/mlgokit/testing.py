@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus, add_logs
 from mlgokit.compiler.loaded import Loaded
-from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.objects.object_file import SectionTotals
 from mlgokit.compiler.request import ALWAYS, PLAIN, CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.files import atomic_write

@@ -8,7 +8,7 @@ import pytest
 
 from mlgokit.builds import compilers
 from mlgokit.builds.compilers import CompilerOptions, toolchain_of_build
-from mlgokit.compiler.toolchain import LOCATION_VARIABLE, Toolchain
+from mlgokit.compiler.toolchain import LOCATION_VARIABLE, SUPPORTED_MAJORS, Toolchain
 from mlgokit.errors import ToolError
 from mlgokit.testing import FAKE_TOOLCHAIN
 
@@ -18,7 +18,8 @@ INSTALLED = (22, 19)
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch):
     def find(major: int | None = None, *, need_plugin: bool) -> Toolchain:
-        assert need_plugin
+        if need_plugin and major not in {None, *SUPPORTED_MAJORS}:
+            raise ToolError(f"no plugin for {major}")
         if major not in {None, *INSTALLED}:
             raise ToolError(f"no {major}")
         return dataclasses.replace(FAKE_TOOLCHAIN, major=major or INSTALLED[0])

@@ -93,7 +93,7 @@ def test_the_table_says_what_to_do():
     render(diagnosis(entry(works=False)), Console(file=out, width=200))
 
     text = out.getvalue()
-    assert "19.1.0: not usable" in text
+    assert "19.1.0, built with libstdc++: not usable" in text
     assert "[detail]" in text
     assert "bad/clang" in text
     assert "sudo apt-get install lld-19" in text

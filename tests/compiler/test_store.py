@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus, InlineDecisions
-from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.objects.object_file import SectionTotals
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.compiler.store import load_compilation, save_compilation
 from mlgokit.errors import StorageError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlgokit.corpus.corpus import Corpus, ModuleFailure, load_corpus, load_measurable, write_sidecar
+from mlgokit.corpus.corpus import Corpus, ModuleFailure, load_corpus, write_sidecar
 from mlgokit.corpus.info import corpus_info
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, decode_command_line, encode_command_line
 from mlgokit.corpus.options.edits import command_line_edits
@@ -119,25 +119,6 @@ def test_an_empty_corpus_is_an_error(tmp_path: Path):
 def test_no_corpus_is_an_error(tmp_path: Path):
     with pytest.raises(CorpusError, match=r"expected a file, found: No such file or directory; extract a corpus there"):
         load_corpus(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("triple", "found"),
-    [
-        ("wasm32-unknown-wasi", "wasm"),
-        ("x86_64-w64-windows-gnu", "COFF"),
-        ("arm64-apple-macosx14.0.0", "Mach-O"),
-    ],
-)
-def test_objects_of_other_formats_are_refused_before_anything_is_compiled(tmp_path: Path, triple: str, found: str):
-    add(tmp_path, "a.o", cmd=encode_command_line(("-cc1", "-triple", triple, "-Oz")))
-    describe(tmp_path, "a.o")
-    assert load_corpus(tmp_path).modules[0].triple == triple
-    with pytest.raises(CorpusError, match=rf"expected modules for a target with ELF objects, found {found} objects"):
-        load_measurable(tmp_path)
-    add(tmp_path, "b.o")
-    describe(tmp_path, "a.o", "b.o")
-    assert len(load_measurable(tmp_path).modules) == 2
 
 
 def test_a_name_given_twice_is_one_module(tmp_path: Path):

@@ -141,6 +141,24 @@ def test_the_program_sentence_says_whether_behaviour_is_the_same():
     assert program_sentence(dataclasses.replace(PROGRAM, runs=0)) == sizes + "it was not run."
 
 
+@pytest.mark.parametrize(
+    ("bytes_with_shipped", "same", "begins"),
+    [
+        (160_000, True, "Use the policies that come with mlgokit: add -fpass-plugin=builtin.plugin to the options of"),
+        (160_000, False, "Use this run's policy rather than those that come with mlgokit: add -fpass-plugin="),
+        (170_000, True, "Use this run's policy rather than those that come with mlgokit: add -fpass-plugin="),
+    ],
+)
+def test_the_better_plugin_is_recommended(bytes_with_shipped: int, same: bool, begins: str):
+    assert PROGRAM is not None
+    after = dataclasses.replace(PROGRAM.after, image=bytes_with_shipped)
+    shipped = dataclasses.replace(PROGRAM, after=after, same_behaviour=same)
+    (advice,) = run_page(dataclasses.replace(REPORT, shipped=shipped, shipped_plugin="builtin.plugin")).advice
+
+    assert advice.startswith(begins)
+    assert f"{bytes_with_shipped:,} bytes with them, and 165,056 with this run's policy" in advice
+
+
 def test_the_control_names_the_projects_that_differ():
     assert REPORT.control is not None
     same = dataclasses.replace(REPORT.control, projects=REPORT.control.projects[:1])

@@ -3,13 +3,14 @@ import pytest
 from mlgokit.commands.doctor import diagnose_toolchain
 from mlgokit.compiler.toolchain import Toolchain
 
+_OPTIONAL = {"sandbox", "other object formats"}
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
 
 def test_a_distribution_clang_opens_every_interactive_channel(toolchain: Toolchain):
     found = diagnose_toolchain(toolchain, plugin=False)
 
-    details = {check.name: check.detail for check in found.checks if check.works and check.name != "sandbox"}
+    details = {check.name: check.detail for check in found.checks if check.works and check.name not in _OPTIONAL}
     assert details.keys() == {
         "compile",
         "link C++ with lld",
@@ -19,6 +20,13 @@ def test_a_distribution_clang_opens_every_interactive_channel(toolchain: Toolcha
     }
     assert details["interactive inline-size"] == "38 features"
     assert found.usable
+
+
+def test_what_works_with_other_object_formats_is_tried(toolchain: Toolchain, targets: str):
+    checks = {check.name: check for check in diagnose_toolchain(toolchain, plugin=False).checks}
+    found = checks["other object formats"]
+    assert found.works == ("wasm32" in targets), found.detail
+    assert (found.detail == "wasm, COFF and Mach-O: objects are compiled, measured and linked") == found.works
 
 
 def test_what_a_distribution_clang_lacks_is_said_in_its_own_words(toolchain: Toolchain):

@@ -7,7 +7,9 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import Image, measure_object, section_totals
+from mlgokit.compiler.objects.elf_object import section_totals
+from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.objects.object_file import Image
 from mlgokit.compiler.toolchain import Toolchain
 
 pytestmark = pytest.mark.llvm

@@ -6,7 +6,8 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import folded_functions, measure_object, section_totals
+from mlgokit.compiler.objects.elf_object import section_totals
+from mlgokit.compiler.objects.measure import folded_functions, measure_object
 from mlgokit.compiler.toolchain import Toolchain
 
 pytestmark = pytest.mark.llvm

@@ -1,8 +1,10 @@
 """Sizes of what real compilers and linkers make: totals as llvm-size has them, and who owns what."""
 
 import json
+import os
 import re
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from mlgokit.cli import main
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import UsageError
+from mlgokit.errors import InputError, UsageError
 from mlgokit.sizes.compare import compare_sizes
 from mlgokit.sizes.measure import measure_file
 from mlgokit.sizes.record import Sizes, SymbolSize
@@ -250,6 +252,77 @@ def test_the_command_prints_and_writes(build: Build, tmp_path: Path, capsys: pyt
     assert "Box<>::get" in printed(path, "--by", "template", "source")
 
 
+def ended(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
+    """Exit code of `mlgokit size`, and what it printed."""
+    with pytest.raises(SystemExit) as caught:
+        main(["size", *map(str, words)])
+    said = capsys.readouterr()
+    return int(caught.value.code or 0), said.out + said.err
+
+
+def test_a_file_is_held_to_its_limits(build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = build("program", "-Oz").rename(tmp_path / "small")
+    large = build("program", "-O0").rename(tmp_path / "large")
+    before, after = (measure_file(path).loaded_bytes for path in (small, large))
+    assert before < after
+    assert ended(capsys, large, "--max-bytes", str(after))[0] == 0
+    code, said = ended(capsys, large, "--max-bytes", str(after - 1), "--format", "markdown")
+    assert code == 1
+    assert f"{large}: {after:,} bytes are loaded, 1 more than --max-bytes {after - 1:,}." in said.replace("\\", "")
+    code, said = ended(capsys, large, "--max-bytes", "1", "--format", "size-limit")
+    assert (code, "more than --max-bytes 1\n" in said) == (1, True)
+    earlier = tmp_path / "earlier.json"
+    assert ended(capsys, small, "--output", earlier)[0] == 0
+    percent = 100 * (after / before - 1)
+    for first in (small, earlier):
+        assert ended(capsys, first, large, "--max-growth", f"{percent + 0.01}")[0] == 0
+        code, said = ended(capsys, first, large, "--max-growth", "0.5", "--json")
+        assert code == 1
+        sentence = f"{after:,} bytes are loaded, {percent:.2f} % more than the {before:,} before; --max-growth is 0.5 %"
+        assert json.loads(said)["violations"] == [f"{large}: {sentence}"]
+        assert ended(capsys, large, first if first is small else large, "--max-growth", "0")[0] == 0
+
+
+def test_a_limit_of_growth_needs_the_earlier_file(
+    build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = build("program")
+    code, said = ended(capsys, path, "--max-growth", "1")
+    assert (code, "--max-growth: expected two files, the earlier one first, found one" in said) == (2, True)
+    (tmp_path / "no.json").write_text("{}")
+    code, said = ended(capsys, tmp_path / "no.json", path)
+    assert code == InputError.exit_code
+    assert "no.json" in said
+
+
+def test_the_script_of_ci_holds_programs(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "mlgokit").write_text(f'#!/bin/sh\nexec {sys.executable} -m mlgokit "$@"\n')
+    (programs / "mlgokit").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    folder = tmp_path / "build"
+    folder.mkdir()
+    build("program", "-Oz").rename(folder / "app")
+
+    def script(reports: str, *programs: str) -> tuple[int, str]:
+        monkeypatch.setenv("MLGOKIT_REPORTS", reports)
+        words = ["sh", Path(__file__).parents[2] / "examples/ci/size.sh", *programs]
+        code = process.run(words, cwd=folder, timeout_seconds=60).returncode
+        return code, (folder / reports / "size.md").read_text()
+
+    assert script("first", "app=10000000") == (0, (folder / "first/size.md").read_text())
+    assert script("tight", "app=10")[0] == 1
+    monkeypatch.setenv("MLGOKIT_BASELINE", "first")
+    monkeypatch.setenv("MLGOKIT_MAX_GROWTH", "1")
+    assert script("second", "app")[0] == 0
+    build("program", "-O0").rename(folder / "app")
+    build("program").rename(folder / "new")
+    code, text = script("third", "app", "new")
+    assert (code, "before; --max-growth is 1 %" in text, "# Sizes of new\n" in text) == (1, True, True)
+    assert {path.name for path in (folder / "third").glob("*.json")} == {"app.json", "new.json"}
+
+
 def test_the_commands_of_the_how_to_run(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "how-to"
     (folder / "old").mkdir(parents=True)
@@ -265,4 +338,4 @@ def test_the_commands_of_the_how_to_run(build: Build, tmp_path: Path, monkeypatc
         with pytest.raises(SystemExit) as caught:
             main(words[1:])
         assert not caught.value.code, line
-    assert {path.name for path in folder.glob("*.html")} == {"sizes.html", "difference.html"}
+    assert {path.name for path in folder.glob("*.html")} == {"sizes.html", "difference.html", "earlier.html"}

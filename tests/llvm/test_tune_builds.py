@@ -149,6 +149,8 @@ def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: 
     assert (project.parent / "tuned.so").exists()
     # In copies: nothing is written where the sources are.
     assert sorted(path.name for path in project.iterdir()) == before
+    page = "".join((project.parent / "tune" / f"tuned.{kind}").read_text() for kind in ("md", "html"))
+    assert re.search(r"## What differs in bin/app\n.*\n\| part1 \| shrunk \|.*Map of bin/app", page, re.DOTALL)
 
     logs = sorted(path.stat().st_mtime_ns for path in (project.parent / "tune" / "build").glob("plain-*.log"))
     again = tuning(test=("make check",), program=(Path("app"),), objective="linked", go_on=True)

@@ -18,7 +18,7 @@ from tests.llvm.searching import search_until
 from mlgokit.cli import main
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.objects.elf_object import section_totals
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.tune.judge import Judge
 

@@ -16,7 +16,7 @@ from mlgokit.cli import main
 from mlgokit.commands.corpus import import_build
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.objects.elf_object import section_totals
 from mlgokit.compiler.toolchain import Toolchain
 
 pytestmark = pytest.mark.llvm

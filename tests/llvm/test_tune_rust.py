@@ -20,7 +20,7 @@ from mlgokit.commands.doctor_rust import rust_trials
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.objects.elf_object import section_totals
 from mlgokit.compiler.plugin_build import build_plugin, link_policies
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.reuse.known import KnownFunctions
@@ -174,10 +174,15 @@ def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Pat
     assert tune(package, place, "--continue", "--budget", "0s", "--test", "sh -c 'echo $PATH'") != 0
     assert "--test: expected the same exit code and output of" in re.sub(r"\s+", " ", capsys.readouterr().err)
     given = ("--cargo", "cargo build --release --offline", "--cargo-folder", str(package), "--least-kept", "1")
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(place / "tuned.so"), *given])
-    assert ended.value.code == 0
-    assert "still apply, the build changes by -" in re.sub(r"\s+", " ", capsys.readouterr().out)
+    limits = ("--max-growth", "0", "--against", str(place / "tuned.json"), "--max-bytes")
+    for most, code in ((small, 0), (small - 1, 1)):
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(place / "tuned.so"), *given, *limits, str(most)])
+        assert ended.value.code == code
+        said = re.sub(r"\s+", " ", capsys.readouterr().out)
+        assert "still apply, the build changes by -" in said
+        assert f"toy (cdylib) {plain:,} {small:,}" in said
+        assert (f"toy (cdylib): {small:,} bytes, 1 more than --max-bytes {most:,}" in said) == bool(code)
     (entry,) = read_table(place / "tuned.so").entries
     assert entry.at_link
     *variables, cargo = re.split(r"(?<=\S) (?=cargo )", result_of(place)["flag"])

@@ -8,7 +8,7 @@ from mlgokit.tables.decisions import TableEntry, TuningSummary, make_entry, read
 
 
 def entries() -> list[TableEntry]:
-    first = make_entry([-1, 5], np.array([2**63, 8], np.uint64), np.array([True, False]))
+    first = make_entry([-1, 5], np.array([2**63, 8], np.uint64), np.array([True, False]), any_level=True)
     return [first, TableEntry(names=np.array([7], np.uint64), keys=np.zeros(0, np.uint64), plain=True)]
 
 
@@ -21,7 +21,7 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path):
     for written, read in zip(entries(), found.entries, strict=True):
         assert read.names.tolist() == written.names.tolist()
         assert read.keys.tolist() == written.keys.tolist()
-        assert read.plain == written.plain
+        assert (read.plain, read.any_level) == (written.plain, written.any_level)
 
 
 def test_the_bytes_are_as_documented():

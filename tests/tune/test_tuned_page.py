@@ -19,7 +19,7 @@ from mlgokit.pages.model import Bars, Curves, Page, Scatter, Table
 from mlgokit.pages.terminal import print_page
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.replay import ReplayedModule, ReplayResult
-from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedModule
+from mlgokit.tune.result import CountedRun, SearchedFunctions, ShippedPolicies, SpillCosts, Tuned, TunedModule
 from mlgokit.tune.search import CurvePoint
 
 HOSTILE = "</script><b>|"
@@ -156,10 +156,27 @@ def test_programs_of_the_build_are_shown() -> None:
     # What no program has is left out: read-only data, unwind tables, relocations, data.
     assert table.titles()[4:] == (".text", "flash", "RAM", "file", "compressed")
     assert page.headline == "tool: 100 -> 90 bytes (-10.00 %)."
+    assert page.number == "-10.00 %"
+    assert '<p class="number yes">\u221210.00\u00a0%</p>' in render_html(page)
     compressed = tuned_page(dataclasses.replace(TUNED, built=built, objective="compressed"))
     assert compressed.headline == "tool: 50 -> 45 bytes (-10.00 %)."
     assert page.sentences[-2:] == ("lib: cannot be compared: no main.", "All tests pass.")
     assert page.advice == ("Add to the build: CXXFLAGS=-fpass-plugin=tuned.so",)
+
+
+def test_what_the_pretrained_policies_save_alone_is_beside_what_the_search_saves() -> None:
+    shipped = ShippedPolicies(name="builtin:Oz", bytes=950)
+    page = tuned_page(dataclasses.replace(TUNED, judged=None, shipped=shipped))
+
+    assert page.parts[0].title == "What is saved"
+    assert [(one.name, one.end) for one in part(page, "What is saved", Bars).bars] == [
+        ("builtin:Oz", -50),
+        ("tuned", -119.5),
+    ]
+
+
+def test_a_page_without_the_programs_of_the_search_has_no_map(tmp_path: Path) -> None:
+    assert tuned_page(TUNED, tmp_path).parts == tuned_page(TUNED).parts
 
 
 def test_costs_are_shown_where_they_count() -> None:
@@ -228,3 +245,31 @@ def test_of_many_modules_those_that_stay_plain_are_only_counted():
     assert [row[0] for row in table.rows] == ["0.o", "1.o", "2.o"]
     assert table.note.endswith(" 1,297 modules that stay as the plain build has them are not listed.")
     assert len(table_of_modules(200).rows) == 200
+
+
+def test_counted_runs_are_the_headline():
+    image = BuiltImage(status="linked", image=1000)
+    built = TunedBuild(
+        programs=(TunedProgram(program="app", plain=image, tuned=dataclasses.replace(image, image=1010)),),
+        tests="",
+        notes=(),
+        line="CFLAGS=...",
+    )
+    runs = (
+        CountedRun(command="./app a", held_out=False, plain=2000, tuned=1900),
+        CountedRun(command="./app b", held_out=True, plain=1000, tuned=990),
+    )
+    page = tuned_page(
+        dataclasses.replace(TUNED, objective="instructions", built=built, runs=runs, counter="callgrind (3.19)")
+    )
+
+    assert page.answer == "Fewer instructions"
+    assert page.good
+    assert page.headline == (
+        "Executed instructions: 2,000 -> 1,900 (-5.00 %); of runs that are not in the profile: 1,000 -> 990 (-1.00 %); "
+        "image 1,000 -> 1,010 bytes (+1.00 %)."
+    )
+    table = part(page, "Runs", Table)
+    assert table.rows[1][:4] == ("./app b", "no", 1000, 990)
+    assert "callgrind (3.19)" in table.note
+    assert part(page, "Sums", Table).rows[0][0] == "Instructions by LLVM's estimate, in bytes that they are worth"

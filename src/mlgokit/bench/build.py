@@ -12,8 +12,7 @@ from mlgokit.bench.record import SIDES, BuildCost, Failure, SideName
 from mlgokit.bench.side import SideFlags
 from mlgokit.bench.workloads import PROGRAM, Workload
 from mlgokit.compiler import process
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain
@@ -164,7 +163,7 @@ def clean_environment() -> dict[str, str]:
 def image_bytes(path: Path) -> int | None:
     """Measure a linked ELF file: bytes of code, read-only data and unwind tables; ``None`` for other files."""
     with contextlib.suppress(InputError, OSError):
-        return section_totals(read_elf(path)).llvm_size_text
+        return file_totals(path).llvm_size_text
     return None
 
 

@@ -43,11 +43,13 @@ class Counted:
     Attributes:
         whole: counts of the whole process and its children.
         own: counts of the files that the workload built; ``None`` if the counter cannot tell.
+        programs: counts of the processes that executed such a file, with their libraries; likewise.
         reason: why nothing was counted; empty for success.
     """
 
     whole: Counts = Counts()
     own: Counts | None = None
+    programs: Counts | None = None
     reason: str = ""
 
 

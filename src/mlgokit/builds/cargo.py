@@ -10,12 +10,12 @@ from pathlib import Path
 
 from mlgokit.builds.build import CandidatePlugin, Proof
 from mlgokit.builds.compilers import CompilerOptions, ReuseOptions
+from mlgokit.builds.images import BuiltImage, no_image, weigh_image
 from mlgokit.builds.measurement import Measure
+from mlgokit.builds.recorded import TunedProgram
 from mlgokit.builds.variant import PluginPlace
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_program
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
@@ -75,31 +75,47 @@ class CargoBuild:
             RejectedError: a test prints something else with the tuned programs.
             ToolError: rustc cannot link a program, or it is larger with the plugin.
         """
-        shutil.rmtree(self.programs_folder, ignore_errors=True)
         programs: dict[str, tuple[int, int]] = {}
-        for module in self.modules:
-            sizes: list[int] = []
-            for name, used in (("plain", None), ("tuned", candidate.file)):
-                path = self.programs_folder / name / program_file_name(self.compiler.calls[module.name])
-                failed = link_program(self.compiler, module, path, plugin=used)
-                if failed:
-                    raise ToolError(
-                        f"{module.name}: expected rustc to link the {name} program, found: {failed}; check that "
-                        "the cargo build still succeeds by itself"
-                    )
-                sizes.append(section_totals(read_elf(path.read_bytes())).llvm_size_text if path.is_file() else 0)
-            if sizes[1] > sizes[0]:
+        for one in self.link_programs(candidate.file):
+            if one.tuned.image > one.plain.image:
                 raise ToolError(
-                    f"{module.name}: the program grew from {sizes[0]:,} to {sizes[1]:,} bytes with the plugin, so "
-                    "nothing was published; continue the search with --continue"
+                    f"{one.program}: the program grew from {one.plain.image:,} to {one.tuned.image:,} bytes with the "
+                    "plugin, so nothing was published; continue the search with --continue"
                 )
-            programs[module.name] = (sizes[0], sizes[1])
+            programs[one.program] = (one.plain.image, one.tuned.image)
         calls = [self.compiler.calls[module.name] for module in self.modules]
         wrapped = shlex.join(["mlgokit", "build", "--plugin", str(candidate.output), "--", *self.words])
         note = f"to build with the plugin in the same rustc calls, without editing files: {wrapped}"
         return Proof(
             flag=cargo_flag(self, calls, candidate.published), programs=programs, notes=(*_run_tests(self), note)
         )
+
+    def link_programs(self, plugin: Path) -> tuple[TunedProgram, ...]:
+        """Link the programs by rustc's own link, without and with the plugin, below ``programs_folder``.
+
+        Raises:
+            ToolError: rustc cannot link a program.
+        """
+        shutil.rmtree(self.programs_folder, ignore_errors=True)
+        programs: list[TunedProgram] = []
+        for module in self.modules:
+            images: list[BuiltImage] = []
+            for name, used in (("plain", None), ("tuned", plugin)):
+                path = self.programs_folder / name / program_file_name(self.compiler.calls[module.name])
+                failed = link_program(self.compiler, module, path, plugin=used)
+                if failed:
+                    raise ToolError(
+                        f"{module.name}: expected rustc to link the {name} program, found: {failed}; check that the "
+                        "cargo build still succeeds by itself"
+                    )
+                image = weigh_image(path, plugin=used is not None).row if path.is_file() else no_image().row
+                if image.status == "failed":
+                    raise ToolError(
+                        f"{module.name}: expected to read the {name} program, found: {image.reason}; build again"
+                    )
+                images.append(image)
+            programs.append(TunedProgram(program=module.name, plain=images[0], tuned=images[1]))
+        return tuple(programs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

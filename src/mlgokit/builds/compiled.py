@@ -7,7 +7,14 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, clang_for, open_compiler, spread
+from mlgokit.builds.compilers import (
+    ClusterChoice,
+    CompilerOptions,
+    clang_for,
+    open_compiler,
+    spread,
+    toolchain_of_build,
+)
 from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import LinkBuild, LinkTask, static_link
 from mlgokit.builds.link import LinkPlan, image_names, link_words, plan_link, user_link
@@ -28,9 +35,9 @@ from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler, CompileRequest, Lto
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import baseline_of, warn_about_levels
-from mlgokit.corpus.corpus import ModuleFailure, load_measurable
+from mlgokit.corpus.corpus import ModuleFailure, load_corpus
 from mlgokit.corpus.importers.database import lto_by_module, module_outputs
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.errors import CorpusError, ToolError, UsageError
@@ -238,7 +245,7 @@ class CorpusProjects:
 
     def _modules(self) -> tuple[list[Module], list[ModuleFailure]]:
         """Select the modules of the named or held-out projects; also list the sources that gave no module there."""
-        corpus = load_measurable(self.folder, self.edits)
+        corpus = load_corpus(self.folder, self.edits)
         known = {module.project for module in corpus.modules}
         unknown = sorted(set(self.projects) - known)
         if unknown:
@@ -288,7 +295,9 @@ class DatabaseProject:
         """
         files = variants.files
         commands = [link_words(text) for text, _ in self.links]
-        toolchain = find_toolchain(self.compiler.llvm, need_plugin=variants.needs_plugin)
+        toolchain = toolchain_of_build(
+            self.compiler, database=self.database.path, commands=(), need_plugin=variants.needs_plugin
+        )
         variants.check_plugins(toolchain)
         plugin = build_plugin(toolchain) if variants.needs_plugin else None
         with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:

@@ -26,8 +26,8 @@ from mlgokit.compiler.reuse.known import KnownFunctions
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import Sandbox, open_front_end_sandbox, open_sandbox, try_sandbox
-from mlgokit.compiler.toolchain import LOCATION_VARIABLE, SUPPORTED_MAJORS, Toolchain, find_toolchain
-from mlgokit.corpus.importers.build_compiler import build_compiler
+from mlgokit.compiler.toolchain import LOCATION_VARIABLE, SUPPORTED_MAJORS, Toolchain, find_toolchain, find_toolchains
+from mlgokit.corpus.importers.build_compiler import build_compiler, compiler_name, drop_launchers
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.origin import is_made_here
 from mlgokit.disk import Room
@@ -49,8 +49,8 @@ class CompilerOptions:
     """The clang that compiles, how many of it run at once, and how long each may take."""
 
     llvm: Annotated[int | None, Basic.MACHINE] = None
-    """LLVM major version to use. By default `tune` takes that of the build's own clang; otherwise the newest supported
-    one that is installed."""
+    """LLVM major version to use. By default that of the build's own clang, where a build or its database is given;
+    otherwise the newest supported one that is installed."""
     workers: Annotated[int, Basic.MACHINE] = WORKERS
     """Number of compilers that run at once."""
     timeout_seconds: float | None = None
@@ -182,29 +182,61 @@ def open_tools(options: CompilerOptions) -> tuple[Toolchain, Path]:
     return toolchain, build_plugin(toolchain)
 
 
-def toolchain_of_build(options: CompilerOptions, *, database: Path | None, commands: Sequence[str]) -> Toolchain:
-    """Find the clang of the requested major, else of the major that the build uses, else the newest that is installed.
+def toolchain_of_build(
+    options: CompilerOptions, *, database: Path | None, commands: Sequence[str], need_plugin: bool = True
+) -> Toolchain:
+    """Find the clang of the requested major, else the build's own or one of its major, else the newest installed one.
 
     Args:
         options: options with the requested major, if any.
         database: compilation database of the build. The major of most of its first thousand commands counts.
         commands: commands of the build, if there is no database. They name compilers by ``CC``, ``CXX`` and CMake's
             variables, as the environment does.
+        need_plugin: whether the clang has to load the plugin.
 
     Raises:
-        ToolError: no installed clang that can load the plugin fits.
+        ToolError: no installed clang fits.
     """
     if options.llvm is None and not os.environ.get(LOCATION_VARIABLE):
-        calls = _database_calls(database) if database is not None else _named_compilers(commands)
-        majors = Counter[int]()
-        for call in calls:
-            with contextlib.suppress(ValueError):
-                majors[build_compiler(call).major] += 1
-        for major, _ in majors.most_common():
-            if major in SUPPORTED_MAJORS:
+        # A database is data, and none of its programs is started; a build's commands will be.
+        for clang in _named_clangs(commands) if database is None else ():
+            with contextlib.suppress(ToolError):
+                return find_toolchain(clang=clang, need_plugin=need_plugin)
+        for major in majors_of_build(database=database, commands=commands):
+            if major in SUPPORTED_MAJORS or not need_plugin:
                 with contextlib.suppress(ToolError):
-                    return find_toolchain(major, need_plugin=True)
-    return find_toolchain(options.llvm, need_plugin=True)
+                    return find_toolchain(major, need_plugin=need_plugin)
+    return find_toolchain(options.llvm, need_plugin=need_plugin)
+
+
+def majors_of_build(*, database: Path | None, commands: Sequence[str]) -> list[int]:
+    """The majors of the clangs that a build names, the most used first; see :func:`toolchain_of_build`."""
+    calls = _database_calls(database) if database is not None else _named_compilers(commands)
+    majors = Counter[int]()
+    for call in calls:
+        with contextlib.suppress(ValueError):
+            majors[build_compiler(call).major or _installed_major(drop_launchers(call)[0])] += 1
+    return [major for major, _ in majors.most_common() if major]
+
+
+def _installed_major(word: str) -> int:
+    """The major of the installed clang that a word names by a path without a number; 0 if it is none."""
+    if not (word.startswith("/") and (name := compiler_name(word)) is not None and name.is_clang):
+        return 0
+    program = Path(word).resolve()
+    found = (one.major for one in find_toolchains() if program in {one.clang.resolve(), one.clangxx.resolve()})
+    return next(found, 0)
+
+
+def _named_clangs(commands: Sequence[str]) -> Iterator[Path]:
+    """The C compilers of the clangs that commands name by whole paths."""
+    for call in _named_compilers(commands):
+        with contextlib.suppress(ValueError):
+            word = drop_launchers(call)[0]
+            name = compiler_name(word)
+            program = Path(word).with_name(Path(word).name.replace("clang++", "clang"))
+            if name is not None and name.is_clang and program.is_absolute() and program.is_file():
+                yield program
 
 
 def _database_calls(database: Path) -> Iterator[Sequence[str]]:

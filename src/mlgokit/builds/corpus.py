@@ -11,7 +11,7 @@ from mlgokit.builds.measurement import Measure
 from mlgokit.builds.variant import PluginPlace
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import build_notes
-from mlgokit.corpus.corpus import load_measurable
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.front_end import ExtractionLimits, Level
 from mlgokit.corpus.importers.build_compiler import Baseline
 from mlgokit.corpus.importers.build_sources import CommandFilter
@@ -56,7 +56,7 @@ def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
     Raises:
         UsageError: the corpus has several projects and none was named, or none of this name.
     """
-    corpus = load_measurable(folder)
+    corpus = load_corpus(folder)
     projects = sorted({module.project for module in corpus.modules})
     if project is None and len(projects) > 1:
         raise UsageError(f"{folder}: expected one project, found {', '.join(projects)}; name one with --project")

@@ -5,11 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects.formats import read_object
 from mlgokit.compiler.objects.link import LinkStatus, link_image, link_roots
-from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.objects.object_file import ObjectFile
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_link_costs
 from mlgokit.errors import InputError
 from mlgokit.files import digest_file
@@ -192,9 +190,9 @@ def weigh_image(
         record: path of the link's optimization record, if it was asked to write one.
     """
     try:
-        elf = e.read_elf(path)
+        file = read_object(path)
         costs = read_link_costs(record, thin=lto == "thin") if record is not None and lto else {}
-        totals, functions = section_totals(elf), _function_sizes(elf, costs)
+        totals, functions = file.totals(), _function_sizes(file, costs)
     except InputError as error:
         return no_image(status="failed", reason=str(error), plugin=plugin, lto=lto, user_seconds=user_seconds)
     row = BuiltImage(
@@ -207,8 +205,8 @@ def weigh_image(
         eh_frame=totals.eh_frame,
         data=totals.data,
         bss=totals.bss,
-        relocations=e.relocation_bytes(elf),
-        bare=elf.kind == e.ET_EXEC and elf.machine in (e.ARM, e.RISCV) and ".interp" not in elf.names,
+        relocations=file.relocation_bytes(),
+        bare=file.is_bare,
         sha256=digest_file(path),
         user_seconds=user_seconds,
     )
@@ -221,26 +219,18 @@ def holds_path(image: Path, folder: Path) -> bool:
     Build systems put it into the search path of libraries, and sources by ``__FILE__`` into read-only data.
     """
     try:
-        elf = e.read_elf(image)
+        return read_object(image).holds(os.fsencode(folder))
     except InputError:
         return False
-    loaded = (elf.sections["flags"] & e.SHF_ALLOC != 0) & (elf.sections["type"] != e.SHT_NOBITS)
-    parts = elf.sections[["offset", "size"]][loaded].tolist()
-    return any(elf.data.find(os.fsencode(folder), begin, begin + size) >= 0 for begin, size in parts)
 
 
-def _function_sizes(elf: e.Elf, costs: Mapping[str, RegallocCosts]) -> dict[str, FunctionBytes]:
+def _function_sizes(file: ObjectFile, costs: Mapping[str, RegallocCosts]) -> dict[str, FunctionBytes]:
     """Bytes of functions by name, from the symbol table; folded functions each have the size of their one copy."""
     scores: dict[str, float] = {}
     for one in costs.values():
         for name, score in zip(one.functions, one.scores.tolist(), strict=True):
             scores[name] = scores.get(name, 0.0) + score
-    symbols = e.read_symbols(elf)
-    chosen = np.flatnonzero(np.isin(symbols.type, e.FUNCTIONS) & (symbols.section >= 0))
-    sums: dict[str, int] = {}
-    for name, size in symbols.table[["name", "size"]][chosen].tolist():
-        text = e.text_at(symbols.strings, name)
-        sums[text] = sums.get(text, 0) + size
     return {
-        name: FunctionBytes(text=size, cost=scores.get(name, 0.0) if costs else None) for name, size in sums.items()
+        name: FunctionBytes(text=size, cost=scores.get(name, 0.0) if costs else None)
+        for name, size in file.function_sizes().items()
     }

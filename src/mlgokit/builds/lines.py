@@ -13,13 +13,28 @@ from mlgokit.corpus.importers.compile_commands import split_command
 BuildSystem = Literal["cargo", "Meson", "CMake", "Ninja", "Make"]
 
 
-def format_plugin_lines(commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace) -> str:
-    """Write what to add to a build so that the steps of ``place`` load a plugin."""
+def format_plugin_lines(
+    commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace, *, beside: Sequence[str] = ()
+) -> str:
+    """Write what to add to a build so that the steps of ``place`` load a plugin, and compilations have other options.
+
+    Args:
+        commands: of the build.
+        tree: the folder of the build.
+        plugin: the plugin.
+        place: the steps that load it.
+        beside: other options of compilations.
+    """
     places = {"both": (False, True), "link": (True,), "compile": (False,)}[place]
-    return "; ".join(format_plugin_line(commands, tree, plugin, is_link=is_link) for is_link in places)
+    return "; ".join(
+        format_plugin_line(commands, tree, plugin, is_link=is_link, beside=() if is_link else beside)
+        for is_link in places
+    )
 
 
-def format_plugin_line(commands: BuildCommands, tree: Path, plugin: Path, *, is_link: bool = False) -> str:
+def format_plugin_line(
+    commands: BuildCommands, tree: Path, plugin: Path, *, is_link: bool = False, beside: Sequence[str] = ()
+) -> str:
     """Write what to add to a build, for its build system, so that its compilers or its links load a plugin.
 
     Example:
@@ -29,7 +44,7 @@ def format_plugin_line(commands: BuildCommands, tree: Path, plugin: Path, *, is_
         'in the build command, replacing what is there: CFLAGS="-Os -fpass-plugin=/p-1a.plugin"'
     """
     option = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
-    return format_option_line(commands, tree, (option,), is_link=is_link)
+    return format_option_line(commands, tree, (*beside, option), is_link=is_link)
 
 
 def format_option_line(commands: BuildCommands, tree: Path, options: Sequence[str], *, is_link: bool) -> str:

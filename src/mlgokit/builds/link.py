@@ -367,6 +367,9 @@ def link(
     if done.returncode != 0:
         check_room(scratch, done.stderr)
         return Linked(image=image, reason=f"the link ended with {done.returncode}: {first_error(done.stderr)}")
+    if not image.is_file() and (named := image.with_suffix(".exe")).is_file():
+        # A driver for Windows adds it to a name without a suffix.
+        named.replace(image)
     if not image.is_file():
         return Linked(image=image, reason=f"the link wrote no file where {OUTPUT} or -o is")
     return Linked(image=image)

@@ -17,8 +17,7 @@ from mlgokit.builds.link import OBJECTS, OUTPUT, Linked, LinkPlan, command_words
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.lto import image_beside
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import map_in_order
 from mlgokit.errors import InputError, UsageError
@@ -319,7 +318,7 @@ def measure(how: Measure, linked: LinkedBuild) -> Measurement:
 
 def _text_bytes(image: Path) -> int:
     """Measure what llvm-size calls the text of an image, in bytes."""
-    return section_totals(read_elf(image)).llvm_size_text
+    return file_totals(image).llvm_size_text
 
 
 def _bytes_of(how: Measure, image: Path) -> int:

@@ -4,8 +4,8 @@ import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from mlgokit.builds.site import (
     run_step,
     state_of,
 )
-from mlgokit.builds.variant import PluginPlace, plugin_options
+from mlgokit.builds.variant import PluginPlace, plugin_options, with_options
 from mlgokit.compiler.build_tree import (
     UnseenObject,
     copy_sources,
@@ -69,6 +69,7 @@ class RecordedBuild:
         left_out: objects that were not compiled by the recorded build, with the reason.
         in_place_of: which compilers of the build our clang stood in for.
         seconds: elapsed time of the plain build and its tests.
+        added: what all of its builds are compiled with, beside the options of its own commands, such as a profile.
     """
 
     site: BuildSite
@@ -80,6 +81,7 @@ class RecordedBuild:
     left_out: Mapping[str, str]
     in_place_of: str = ""
     seconds: float = 0.0
+    added: AddedOptions = field(default_factory=AddedOptions)
 
     @property
     def tree(self) -> Path:
@@ -133,7 +135,13 @@ class RecordedBuild:
 
 
 def record_plain(
-    commands: BuildCommands, folder: Path, *, go_on: bool, toolchain: Toolchain, report: Report
+    commands: BuildCommands,
+    folder: Path,
+    *,
+    go_on: bool,
+    toolchain: Toolchain,
+    added: AddedOptions = AddedOptions(),  # noqa: B008  (frozen)
+    report: Report,
 ) -> RecordedBuild:
     """Build plainly, write down what is compiled and linked, and test.
 
@@ -143,6 +151,7 @@ def record_plain(
         go_on: whether a build that was recorded for this folder stays, if it was of the same sources; in the user's own
             folder it is always made again.
         toolchain: whose clang compiles.
+        added: options of all compilations, beside those of the commands.
         report: told what is done.
 
     Raises:
@@ -159,8 +168,10 @@ def record_plain(
         "folder": str(commands.build_folder.resolve()),
         "compiler": toolchain.version_text,
     }
+    if added.compile:
+        settings["added"] = list(added.compile)
     tree, configured = commands.build_folder.resolve(), ()
-    recorded = _recalled(commands, place, settings, toolchain) if go_on else None
+    recorded = _recalled(commands, place, settings, toolchain, added) if go_on else None
     # In the user's own folder the last build was with the plugin, and any file may have changed.
     if recorded is not None and not commands.clean:
         if is_copy(tree, copies_of(recorded.tree) / "source", without=folder):
@@ -191,9 +202,9 @@ def record_plain(
         copy_sources(copies / "source", tree)
     site = BuildSite(commands=commands, place=place, tree=tree, toolchain=toolchain)
     began = time.monotonic()
-    recorded = _record(site, configured, report=report)
+    recorded = _record(site, configured, added, report=report)
     recorded.programs()
-    recorded = dataclasses.replace(recorded, tests=_tested(site, report), seconds=time.monotonic() - began)
+    recorded = dataclasses.replace(recorded, tests=_tested(site, added, report), seconds=time.monotonic() - began)
     found = {
         "tree": str(tree),
         "links": {str(path): [link.command, str(link.folder)] for path, link in recorded.links.items()},
@@ -208,13 +219,13 @@ def record_plain(
     return recorded
 
 
-def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> RecordedBuild:
-    commands, tree, place, toolchain, none = site.commands, site.tree, site.place, site.toolchain, AddedOptions()
-    if commands.clean and (reason := run_step(site, "clean", PLAIN, none).reason):
+def _record(site: BuildSite, configured: Sequence[Path], added: AddedOptions, *, report: Report) -> RecordedBuild:
+    commands, tree, place, toolchain = site.commands, site.tree, site.place, site.toolchain
+    if commands.clean and (reason := run_step(site, "clean", PLAIN, AddedOptions()).reason):
         raise CorpusError(f"--clean: expected this command to succeed before the build, found: {reason}; correct it")
     report(0, 1, "plain build, recorded")
     before = objects_below(tree, without=place.parent)
-    build = run_step(site, "build", PLAIN, none, keeps_sources=True)
+    build = run_step(site, "build", PLAIN, added, keeps_sources=True)
     if build.reason:
         raise CorpusError(
             f"--build: expected the plain build by clang {toolchain.version} to succeed, found: {build.reason}; "
@@ -223,7 +234,9 @@ def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> R
     project = project_calls(build, tree)
     calls = project.calls
     database = site.database
-    written = write_database(calls, database, kept=site.kept_sources)
+    # A compilation runs with these words, which the build's own commands do not have.
+    compiled = [dataclasses.replace(call, words=(*call.words, *added.compile)) for call in calls]
+    written = write_database(compiled, database, kept=site.kept_sources)
     with writing(site.wrapping):
         shutil.rmtree(site.wrapping)
     passed = find_unseen_objects(tree, build, before=before, without=place.parent)
@@ -249,6 +262,7 @@ def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> R
         tests=None,
         left_out=left_out,
         in_place_of=describe_replaced_compilers(calls),
+        added=added,
     )
 
 
@@ -261,12 +275,12 @@ def _without(configured: Sequence[Path]) -> str:
     )
 
 
-def _tested(site: BuildSite, report: Report) -> str | None:
+def _tested(site: BuildSite, added: AddedOptions, report: Report) -> str | None:
     """Why the tests fail on the plain build, empty if they do not; nothing without tests."""
     if not site.commands.test:
         return None
     report(0, 1, "test the plain build")
-    tests = run_step(site, "test", PLAIN, AddedOptions()).reason
+    tests = run_step(site, "test", PLAIN, added).reason
     if tests:
         report(1, 1, f"the tests fail on the plain build: {tests}; look into {site.log(PLAIN, 'test')}")
     return tests
@@ -278,7 +292,7 @@ def _is_foreign(place: Path) -> bool:
 
 
 def _recalled(
-    commands: BuildCommands, place: Path, settings: Mapping[str, object], toolchain: Toolchain
+    commands: BuildCommands, place: Path, settings: Mapping[str, object], toolchain: Toolchain, added: AddedOptions
 ) -> RecordedBuild | None:
     """The build that was recorded; ``None`` without one, or if its copy is gone.
 
@@ -292,10 +306,11 @@ def _recalled(
     value = read_json(path, expected="the record of the plain build", remedy=remedy)
     try:
         given, found = value["settings"], value["build"]
-        different = next((name for name in settings if given.get(name) != settings[name]), None)
+        names = (*settings, *(given.keys() - settings.keys()))
+        different = next((name for name in names if given.get(name) != settings.get(name)), None)
         if different is None:
             site = BuildSite(commands=commands, place=place, tree=Path(found["tree"]), toolchain=toolchain)
-            return _recorded_in(site, found)
+            return _recorded_in(site, found, added)
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: expected the record of the plain build, found {error!r:.200}; {remedy}") from error
     raise ReuseError(
@@ -304,7 +319,7 @@ def _recalled(
     )
 
 
-def _recorded_in(site: BuildSite, found: dict[str, Any]) -> RecordedBuild | None:
+def _recorded_in(site: BuildSite, found: dict[str, Any], added: AddedOptions) -> RecordedBuild | None:
     if not site.commands.clean:
         put_back(copies_of(site.tree))
     if not site.tree.is_dir():
@@ -322,6 +337,7 @@ def _recorded_in(site: BuildSite, found: dict[str, Any]) -> RecordedBuild | None
         left_out=found["left_out"],
         in_place_of=found.get("in_place_of", ""),
         seconds=found.get("seconds", 0.0),
+        added=added,
     )
 
 
@@ -397,6 +413,7 @@ def try_plugin(
     by_size: bool,
     compressor: Compressor | None = None,
     remedy: str = "no plugin was written, `--continue --budget 0s` tries again",
+    run: Callable[[], None] = lambda: None,
     report: Report,
 ) -> TunedBuild:
     """Build once more with the plugin, test, and compare.
@@ -408,6 +425,7 @@ def try_plugin(
         by_size: whether it was tuned for bytes, so that no program may be larger.
         compressor: measures the files of programs.
         remedy: what to do if the build or its tests fail with the plugin.
+        run: called where the build with the plugin is, once it is tested.
         report: told what is done.
 
     Raises:
@@ -417,7 +435,7 @@ def try_plugin(
     """
     site = recorded.site
     commands, tree = site.commands, site.tree
-    added, notes = plugin_options(candidate.file, place), list[str]()
+    added, notes = with_options(plugin_options(candidate.file, place), recorded.added), list[str]()
     with fresh_tree(site):
         # What the build itself writes is not there yet.
         changed = [path for path, facts in recorded.sources.items() if state_of(Path(path)) not in (facts, GONE)]
@@ -469,11 +487,12 @@ def try_plugin(
                     f"the tests already fail on the plain build ({recorded.tests}), {how}, so they do not "
                     "test the plugin"
                 )
+        run()
     return TunedBuild(
         programs=programs,
         tests=tests,
         notes=tuple(notes),
-        line=format_plugin_lines(commands, tree, candidate.published, place),
+        line=format_plugin_lines(commands, tree, candidate.published, place, beside=recorded.added.compile),
     )
 
 

@@ -240,6 +240,11 @@ def plugin_options(plugin: Path, place: BuildPlace) -> AddedOptions:
     )
 
 
+def with_options(added: AddedOptions, first: AddedOptions) -> AddedOptions:
+    """Options for a build that is compiled with ``first`` as well."""
+    return dataclasses.replace(added, compile=(*first.compile, *added.compile), link=(*first.link, *added.link))
+
+
 def cache_key(plugin: Path, settings: Mapping[str, str] | None = None) -> str:
     """Make the suffix of the ThinLTO cache of links with a plugin and its environment variables ``settings``."""
     return digest_value([digest_file(plugin), dict(settings or {})])[:12]

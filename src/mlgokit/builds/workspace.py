@@ -11,7 +11,7 @@ from mlgokit.compiler.caching import CachingCompiler, older_results, open_cachin
 from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.shared_store import open_shared
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.corpus import Corpus, load_measurable
+from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.identity import digest_modules
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.files import digest_file
@@ -85,7 +85,7 @@ def open_workspace(
     """
     recheck = compiler.recheck()
     with locked(folder), reading(corpus):
-        loaded = load_measurable(corpus, edits)
+        loaded = load_corpus(corpus, edits)
         clang = open_compiler(compiler, corpus=corpus, folder=folder, files=edits.files, report=report)
         if reuse is not None:
             clang = reuse.apply_to(clang, recheck=recheck)

@@ -6,6 +6,7 @@ Copies of all variants lie at the same place, one after the other, so that no pa
 import contextlib
 import dataclasses
 import functools
+import shlex
 import shutil
 import tempfile
 from collections import Counter
@@ -13,19 +14,19 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.builds.compilers import CompilerOptions, clang_for
+from mlgokit.builds.compilers import CompilerOptions, clang_for, toolchain_of_build
 from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import WeighedImage, no_image, weigh_image
 from mlgokit.builds.pair import BUILDS, BuildPair, PairBitcode, ProjectPair, VariantPair
 from mlgokit.builds.site import check_programs
-from mlgokit.builds.variant import Variant, cache_key, plugin_link_option
+from mlgokit.builds.variant import Variant, cache_key, describe_inactive_policies, plugin_link_option
 from mlgokit.compiler.build_tree import BITCODE, copy_sources, find_unseen_objects, is_image, objects_below
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.project_calls import project_calls, shown_path
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, WrappedCall, run_wrapped
 from mlgokit.corpus.build_notes import baseline_text, level_of
 from mlgokit.corpus.corpus import ModuleFailure
@@ -33,6 +34,7 @@ from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.database import module_outputs
 from mlgokit.corpus.importers.recorded import describe_replaced_compilers, write_database
 from mlgokit.errors import InputError, MlgokitError, UsageError
+from mlgokit.module import architecture_of
 from mlgokit.progress import Report
 
 TREE = "tree"
@@ -107,7 +109,10 @@ class WrappedProject:
         if not plan.folder.is_dir():
             raise UsageError(f"--folder {plan.folder}: expected a folder with sources to build, found none; correct it")
         check_programs(plan.commands, option="build")
-        toolchain = find_toolchain(self.compiler.llvm, need_plugin=variants.needs_plugin)
+        commands = [shlex.join(words) for words in plan.commands]
+        toolchain = toolchain_of_build(
+            self.compiler, database=None, commands=commands, need_plugin=variants.needs_plugin
+        )
         variants.check_plugins(toolchain)
         plugin = build_plugin(toolchain) if variants.needs_plugin else None
         made: list[MadeBuild] = []
@@ -136,6 +141,7 @@ class WrappedProject:
                 toolchain=toolchain,
                 projects=[_pair_project(plan.folder.resolve().name, first, second)],
                 compilations=first.calls + second.calls,
+                left_alone=_left_alone(variants, first.compiled, toolchain),
                 baseline=f"{baseline}{describe_replaced_compilers(first.compiled)}",
                 bitcode=functools.partial(
                     _make_bitcode,
@@ -147,6 +153,16 @@ class WrappedProject:
                     compiler=self.compiler,
                 ),
             )
+
+
+def _left_alone(variants: VariantPair, calls: Sequence[WrappedCall], toolchain: Toolchain) -> tuple[str, ...]:
+    """Which policies leave calls for other processors to LLVM, in sentences."""
+    targets = Counter(
+        architecture_of(next((word[9:] for word in call.words if word.startswith("--target=")), toolchain.target))
+        for call in calls
+    )
+    notes = (text for side in variants.both.values() for text in describe_inactive_policies(side, targets))
+    return tuple(dict.fromkeys(notes))
 
 
 def _make_bitcode(

@@ -13,12 +13,13 @@ from rich.console import Console
 
 from mlgokit.basic import Basic
 from mlgokit.builds.cargo import cargo_words
+from mlgokit.builds.compilers import CompilerOptions, toolchain_of_build
 from mlgokit.builds.compression import find_stripper
 from mlgokit.builds.recorded import record_plain
 from mlgokit.builds.site import state_of
 from mlgokit.commands.options import NO_BUILD, Texts, WholeBuild, reject_with_cargo
 from mlgokit.compiler.build_tree import files_below
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.flags.advise import AdviceOptions, advise_build
@@ -56,7 +57,7 @@ class Advise:
     without: Annotated[Texts, Basic.WORK] = ()
     """Name of a flag that is not tried, such as lto."""
     llvm: Annotated[int | None, Basic.MACHINE] = None
-    """LLVM major version to use; the newest supported one if not given."""
+    """LLVM major version to use. By default that of the build's own clang, else the newest supported one."""
 
 
 def run(config: Advise, *, report: Report = say_nothing) -> FlagAdvice:
@@ -73,7 +74,8 @@ def run(config: Advise, *, report: Report = say_nothing) -> FlagAdvice:
         config.built.check_programs()
     began = time.monotonic()
     with locked(config.folder):
-        toolchain = find_toolchain(config.llvm)
+        compiler = CompilerOptions(llvm=config.llvm)
+        toolchain = toolchain_of_build(compiler, database=None, commands=config.built.build, need_plugin=False)
         _claim(config, toolchain)
         options = AdviceOptions(folder=config.folder, seconds=config.seconds, without=config.without)
         if words:

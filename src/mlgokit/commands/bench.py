@@ -21,10 +21,10 @@ from mlgokit.bench.results import compare_results, read_results
 from mlgokit.bench.running import LEAST_PAIRS, LOOKS, Timing
 from mlgokit.bench.side import open_side
 from mlgokit.bench.workloads import Format, Workload, choose_workloads
+from mlgokit.builds.compilers import toolchain_of_build
 from mlgokit.builds.outside import make_outside_folder
 from mlgokit.builds.variant import VariantRecord, make_variant
 from mlgokit.commands.options import COMPILER, Compiling, Texts, option_words
-from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
@@ -196,7 +196,8 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
             "bench: expected --run-seconds and --build-seconds above 0 and --time-seconds of at least 0; correct them"
         )
     needs_plugin = any(side.policies or side.plugin for side in (before, after))
-    toolchain = find_toolchain(config.compiler.llvm, need_plugin=needs_plugin)
+    commands = [shlex.join(words) for workload in workloads for words in workload.build]
+    toolchain = toolchain_of_build(config.compiler, database=None, commands=commands, need_plugin=needs_plugin)
     chosen = choose_counter(config.counter)
     place = make_outside_folder(config.folder)
     sides = {

@@ -16,11 +16,11 @@ from rich.console import Console
 from mlgokit.basic import Basic
 from mlgokit.builds.build import CandidatePlugin
 from mlgokit.builds.cargo import CargoRequest, cargo_words, open_cargo
-from mlgokit.builds.compilers import check_sandbox, clang_for
+from mlgokit.builds.compilers import check_sandbox, clang_for, majors_of_build, toolchain_of_build
 from mlgokit.builds.corpus import ANY_COMMANDS, Database, import_database, modules_for_size, modules_of_project
 from mlgokit.builds.lto import check_steps
 from mlgokit.builds.outside import outside_path
-from mlgokit.builds.recorded import RecordedBuild, record_plain, try_plugin
+from mlgokit.builds.recorded import RecordedBuild, TunedBuild, record_plain, try_plugin
 from mlgokit.commands.options import (
     COMPILER,
     NO_BUILD,
@@ -32,7 +32,6 @@ from mlgokit.commands.options import (
     reject_with_cargo,
 )
 from mlgokit.compiler.rust.compile import RustCompiler
-from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import CorpusError, InputError, MlgokitError, RejectedError, UsageError
 from mlgokit.locks import reading
@@ -69,8 +68,8 @@ class Check:
     """Minimum share of the plugin's decisions (functions, if tuned for spill cost) that must still apply, such as 0.8;
     below it, the exit code is 1."""
     max_bytes: Annotated[int | None, Basic.LIMITS] = None
-    """With --build: largest size of a program with the plugin, in bytes of what llvm-size calls text; above it, the
-    exit code is 1."""
+    """With --build or --cargo: largest size of a program with the plugin, in bytes of what llvm-size calls text; above
+    it, the exit code is 1."""
     max_growth: Annotated[float | None, Basic.LIMITS] = None
     """Percentage by which a program may have grown since the result that --against names, such as 0.5; above it, the
     exit code is 1."""
@@ -81,8 +80,8 @@ class Check:
     strict: Annotated[bool, Basic.LIMITS] = False
     """Exit code 1 also if any decision of the plugin no longer applies, or a module does not compile."""
     against: Annotated[Path | None, Basic.LIMITS] = None
-    """Earlier result that --max-growth compares with: tuned.json of `mlgokit tune --build`, or the output of `mlgokit
-    --json check --build`."""
+    """Earlier result that --max-growth compares with: tuned.json of `mlgokit tune --build` or `--cargo`, or the output
+    of `mlgokit --json check` with either."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands. It must be Os or Oz, unless the plugin
     was tuned for spill cost."""
@@ -139,8 +138,16 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
                 f"{config.plugin}: expected a plugin of `mlgokit tune --cargo`, found one tuned for spill cost; "
                 "name another plugin"
             )
-        return _check_programs(config, config.cargo, compare, report=report)
-    toolchain = find_toolchain(major)
+        return _check_cargo(config, config.cargo, compare, earlier, report=report)
+    named = majors_of_build(database=config.compile_commands, commands=config.built.build)
+    if major is not None and named and major not in named:
+        report(1, 1, f"{config.plugin} is of LLVM {major}, which checks it, and the build's own clang of {named[0]}")
+    toolchain = toolchain_of_build(
+        dataclasses.replace(config.compiler, llvm=major),
+        database=config.compile_commands,
+        commands=config.built.build,
+        need_plugin=False,
+    )
     check_sandbox(config.compiler, toolchain)
     # Imported anew: a check leaves nothing behind.
     with _scratch_folder() as scratch:
@@ -188,8 +195,11 @@ def _check_limits(config: Check) -> Mapping[str, int]:
         given = {"--cargo": config.cargo, "--corpus": config.corpus, "--compile-commands": config.compile_commands}
         if more := [option for option, value in given.items() if value is not None]:
             raise UsageError(f"check: expected either --build or {more[0]}, found both; remove one")
-    elif has_bytes or has_growth or config.built != NO_BUILD:
-        raise UsageError("check: --max-bytes, --max-growth, --test and the like need --build; add the build command")
+    elif config.built != NO_BUILD or ((has_bytes or has_growth) and config.cargo is None):
+        raise UsageError(
+            "check: --max-bytes and --max-growth need --build or --cargo, --test and the like --build; add the build "
+            "command"
+        )
     if has_growth != (config.against is not None):
         raise UsageError("check: expected --max-growth and --against together, found one of them; add the other")
     return {} if config.against is None else read_programs(config.against)
@@ -205,6 +215,11 @@ def _compare_programs(
     if config.built.program:
         chosen = {one.program for one in built.programs}
         earlier = {name: size for name, size in earlier.items() if name in chosen}
+    return _with_programs(config, found, built, earlier)
+
+
+def _with_programs(config: Check, found: CheckResult, built: TunedBuild, earlier: Mapping[str, int]) -> CheckResult:
+    """The result with its programs, and with what exceeds the limits."""
     return dataclasses.replace(
         found,
         built=built,
@@ -237,14 +252,15 @@ def _limits(option: str, texts: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _check_programs(
+def _check_cargo(
     config: Check,
     command: str,
     compare: Callable[[Sequence[Module], RustCompiler], CheckResult],
+    earlier: Mapping[str, int],
     *,
     report: Report,
 ) -> CheckResult:
-    """Compare what a cargo build makes by full link-time optimization today."""
+    """Compare what a cargo build makes by full link-time optimization today, and its programs by rustc's own link."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         words = cargo_words(command)
         reject_with_cargo(
@@ -259,9 +275,11 @@ def _check_programs(
         found = open_cargo(request, report=report)
         try:
             checked = compare(found.modules, found.compiler)
+            programs = found.link_programs(config.plugin.resolve())
         finally:
             found.compiler.close()
-        return dataclasses.replace(checked, left_out=found.left_out)
+        checked = dataclasses.replace(checked, left_out=found.left_out)
+        return _with_programs(config, checked, TunedBuild(programs=programs, tests="", notes=(), line=""), earlier)
 
 
 def render(result: CheckResult, console: Console) -> None:

@@ -29,6 +29,9 @@ from mlgokit.compiler.toolchain import (
     survey,
 )
 from mlgokit.errors import MlgokitError
+from mlgokit.policy.pretrained import SHIPPED, policy_files
+from mlgokit.policy.store import load_policy
+from mlgokit.policy.targets import join_names
 from mlgokit.progress import Report, say_nothing
 
 NEEDED_DISK_BYTES = 2 * 2**30
@@ -162,9 +165,8 @@ def diagnose_toolchain(toolchain: Toolchain, *, plugin: bool = True) -> Toolchai
 def render(diagnosis: Diagnosis, console: Console) -> None:
     """Write a table per compiler, the machine, and what to do."""
     for entry in diagnosis.toolchains:
-        title = (
-            f"{entry.toolchain.version_text or entry.toolchain.version}: {'usable' if entry.usable else 'not usable'}"
-        )
+        version = entry.toolchain.version_text or entry.toolchain.version
+        title = f"{version}, built with {entry.toolchain.cxx_library}: {'usable' if entry.usable else 'not usable'}"
         table = _table(title)
         for tool, path in _tools(entry.toolchain):
             found = str(path or "not found: optional")
@@ -240,6 +242,7 @@ def _system_checks() -> tuple[Check, ...]:
             ),
         ),
         _check("prebuilt plugins", list_prebuilt),
+        _check(SHIPPED, _shipped_targets),
         Check(name="cores", works=True, detail=str(len(os.sched_getaffinity(0)))),
         Check(
             name="memory",
@@ -252,6 +255,16 @@ def _system_checks() -> tuple[Check, ...]:
             detail=f"{free / 2**30:.1f} GiB free for {cache}, {NEEDED_DISK_BYTES / 2**30:.0f} GiB recommended",
         ),
     )
+
+
+def _shipped_targets() -> str:
+    """For which processors each of the policies that come with mlgokit decides."""
+    targets: dict[tuple[str, ...], list[str]] = {}
+    for path in policy_files([SHIPPED]):
+        policy = load_policy(path)
+        targets.setdefault(policy.targets, []).append(policy.problem)
+    known = "; ".join(f"{join_names(names)} for {join_names(each)}" for each, names in targets.items())
+    return f"{known}; all else, such as wasm32 and riscv32, is left to LLVM, and can be tuned"
 
 
 def _available_memory_bytes() -> int:

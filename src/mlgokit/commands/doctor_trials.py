@@ -9,9 +9,12 @@ from pathlib import Path
 
 from mlgokit.commands.doctor_plugin import obtain_plugin
 from mlgokit.compiler import process
+from mlgokit.compiler.objects.link import LinkStatus, link_image, link_roots
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.sandbox import open_sandbox
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
+from mlgokit.policy.targets import join_names
 from mlgokit.problems import PROBLEMS, Problem
 
 TRIAL_SECONDS = 30.0
@@ -27,6 +30,12 @@ define i32 @caller(i32 %x) {
 }
 """
 
+_OTHER_FORMATS = {
+    "wasm": "wasm32-unknown-wasi",
+    "COFF": "x86_64-w64-windows-gnu",
+    "Mach-O": "arm64-apple-macos13",
+}
+"""A target for each object format but ELF."""
 _PROGRAM = (
     "#include <vector>\nint main(int count, char **) { return static_cast<int>(std::vector<int>(count).size()) - 1; }\n"
 )
@@ -45,6 +54,7 @@ def toolchain_trials(
     (folder / "tiny.ll").write_text(_IR)
     yield "compile", functools.partial(_compile, toolchain, folder), True
     yield "link C++ with lld", functools.partial(_link, toolchain, folder), True
+    yield "other object formats", functools.partial(_link_other_formats, toolchain, folder), False
     yield "sandbox", functools.partial(_enter_sandbox, toolchain), False
     for name, attempt in (("interactive", _open_channel), ("training log", _write_log), ("embedded", _use_embedded)):
         for problem in PROBLEMS.values():
@@ -91,6 +101,22 @@ def _link(toolchain: Toolchain, folder: Path) -> str:
     _expect_success(process.run(argv, timeout_seconds=TRIAL_SECONDS, cwd=folder))
     _expect_success(process.run([folder / "main"], timeout_seconds=TRIAL_SECONDS, cwd=folder))
     return "a program with the C++ standard library links and runs"
+
+
+def _link_other_formats(toolchain: Toolchain, folder: Path) -> str:
+    """Compile the tiny module for each other object format, measure it, and link it."""
+    if toolchain.lld is None:
+        raise ToolError(f"no ld.lld of major {toolchain.major} found")
+    for name, triple in _OTHER_FORMATS.items():
+        output = folder / f"tiny.{name}.o"
+        words = [f"--target={triple}", "-Wno-override-module", "-c", "tiny.ll", "-o", output]
+        _expect_success(process.run([toolchain.clang, *words], timeout_seconds=TRIAL_SECONDS, cwd=folder))
+        roots = link_roots([output])
+        image = folder / f"tiny.{name}"
+        linked = link_image([output], image, roots=roots, lld=toolchain.lld, timeout_seconds=TRIAL_SECONDS)
+        if linked.status is not LinkStatus.LINKED:
+            raise ToolError(f"{name}: {first_error(linked.stderr)}")
+    return f"{join_names(_OTHER_FORMATS)}: objects are compiled, measured and linked"
 
 
 def _enter_sandbox(toolchain: Toolchain) -> str:

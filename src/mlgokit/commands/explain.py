@@ -12,7 +12,7 @@ from mlgokit.builds.compilers import open_compiler
 from mlgokit.builds.variant import make_variant
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts
 from mlgokit.compiler.describe import function_names
-from mlgokit.corpus.corpus import load_measurable
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.evaluation.explain import Explanation, explain_module, inlining_policy
 from mlgokit.evaluation.page import explanation_page
@@ -80,7 +80,7 @@ def run(config: Explain, *, report: Report = say_nothing) -> Explained:
     policy = inlining_policy(side)
     with reading(config.corpus):
         edits = config.changes.edits()
-        module = find_module(load_measurable(config.corpus, edits).modules, config.module, corpus=config.corpus)
+        module = find_module(load_corpus(config.corpus, edits).modules, config.module, corpus=config.corpus)
         compiler = open_compiler(config.compiler, corpus=config.corpus, files=edits.files, report=report)
         found = explain_module(
             module,

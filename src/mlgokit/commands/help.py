@@ -167,7 +167,11 @@ def _typed(option: Option) -> str:
     if option.is_positional:
         return _positional(option)
     names = ", ".join(sorted(option.names, key=len))
-    return f"{names} {option.value}{' ...' if option.takes_many else ''}" if option.value else names
+    if not option.value:
+        return names
+    typed = f"{names} {option.value}{' ...' if option.takes_many else ''}"
+    # A list of choices that does not fit is whole in --help-all.
+    return typed if len(typed) <= _width() - 2 else f"{typed[: typed.rindex(',', 0, _width() - 7)]},...}}"
 
 
 def _text(option: Option) -> str:

@@ -184,8 +184,9 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
     projects = choose_projects(config.manifest, config.projects)
     with_program = [project for project in projects if project.program is not None]
     shipped: ProgramComparison | None = None
+    shipped_plugin = ""
     if with_program:
-        shipped = clock.time(
+        shipped, shipped_plugin = clock.time(
             SHIPPED_STAGE, lambda: _by_shipped_policies(config, with_program[0], toolchain, sources, report)
         )
     fetching = fetch.Fetch(projects=config.projects, manifest=config.manifest, folder=sources)
@@ -253,17 +254,18 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
         # The largest process of each kind; compilers run next to this one.
         peak_bytes=1024 * (usage[0] + config.compiler.workers * usage[1]),
         shipped=shipped,
+        shipped_plugin=shipped_plugin,
     )
     return run_report, importance
 
 
 def _by_shipped_policies(
     config: Quickstart, project: Project, toolchain: Toolchain, sources: Path, report: Report
-) -> ProgramComparison:
-    """Compare a program under the pretrained policies, which the user sees before the training ends."""
+) -> tuple[ProgramComparison, str]:
+    """Compare a program under the pretrained policies, which the user sees before the training ends; their plugin."""
     fetch.run(fetch.Fetch(projects=(project.name,), manifest=config.manifest, folder=sources), report=report)
     plugin = config.folder / "builtin.so"
-    export_plugin(toolchain, policy_files([SHIPPED]), plugin)
+    exported = export_plugin(toolchain, policy_files([SHIPPED]), plugin)
     found = compare_program(
         project,
         toolchain=toolchain,
@@ -273,7 +275,7 @@ def _by_shipped_policies(
         report=report,
     )
     report(1, 1, f"{SHIPPED_STAGE}{NEWS}{SHIPPED}, {program_sentence(found)}")
-    return found
+    return found, exported.versioned
 
 
 def _importance(path: Path, traces: Path, report: Report) -> list[Part]:

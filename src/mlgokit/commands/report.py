@@ -35,7 +35,7 @@ _FORMATS = (EVALUATION, BENCH, TRAINING, TUNING, ADVICE, RUN, SIZES, SIZE_DIFFER
 
 _PAGES: dict[object, Callable[[object, str], Page]] = {
     BENCH: lambda value, where: bench_page(Bench.from_json(value, where)),
-    TUNING: lambda value, _: tuned_page(Tuned.from_json(value)),
+    TUNING: lambda value, where: tuned_page(Tuned.from_json(value), Path(where).parent),
     ADVICE: lambda value, _: advice_page(FlagAdvice.from_json(value)),
     SIZES: lambda value, where: size_page(Sizes.from_json(value, where)),
     SIZE_DIFFERENCE: lambda value, where: difference_page(SizeDifference.from_json(value, where)),

@@ -1,5 +1,6 @@
 """The command that tells where the bytes of a program are."""
 
+import dataclasses
 import json
 import shlex
 import sys
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from mlgokit.basic import Basic
 from mlgokit.commands.options import Paths
-from mlgokit.errors import UsageError
+from mlgokit.errors import InputError, MlgokitError, UsageError
 from mlgokit.files import atomic_write
 from mlgokit.pages.html import check_json_name, write_page
 from mlgokit.pages.markdown import render_markdown
@@ -39,9 +40,15 @@ class Size:
     """Show where the bytes of a program, a library or an object are, or the difference between two."""
 
     file: Annotated[Path, tyro.conf.Positional, Basic.INPUT]
-    """ELF, COFF, Mach-O or wasm program, shared library, static library or object."""
+    """ELF, COFF, Mach-O or wasm program, shared library, static library or object; before a second file, also the JSON
+    that `mlgokit size --output` wrote of an earlier one."""
     after: Annotated[Path | None, tyro.conf.Positional, Basic.INPUT] = None
     """Second file; the difference from the first one to it is shown."""
+    max_bytes: Annotated[int | None, Basic.LIMITS] = None
+    """Largest number of bytes that are loaded from the file, or from the second one; above it, the exit code is 1."""
+    max_growth: Annotated[float | None, Basic.LIMITS] = None
+    """Percentage by which these bytes may be more than those of the first file, such as 0.5; above it, the exit code is
+    1."""
     by: Annotated[tuple[Grouping, ...], Basic.WORK] = DEFAULT_GROUPINGS
     """Tables to show in the terminal; reports have all of them."""
     top: Annotated[int | None, Basic.WORK] = None
@@ -66,19 +73,46 @@ class Shown:
     found: Sizes | SizeDifference | Reasons
 
     def to_json(self) -> dict[str, Any]:
-        """All that was found."""
-        return self.found.to_json()
+        """All that was found, and with limits what exceeds them."""
+        return self.found.to_json() | ({"violations": self.violations()} if _has_limits(self.config) else {})
+
+    def violations(self) -> list[str]:
+        """A sentence for each limit that is exceeded."""
+        most, growth, before = self.config.max_bytes, self.config.max_growth, 0
+        match self.found:
+            case SizeDifference():
+                path, size = self.found.after.path, self.found.after.loaded_bytes or 0
+                before = self.found.before.loaded_bytes or 0
+            case Sizes():
+                path, size = self.found.path, self.found.loaded_bytes
+            case _:
+                return []
+        found: list[str] = []
+        if most is not None and size > most:
+            found.append(f"{path}: {size:,} bytes are loaded, {size - most:,} more than --max-bytes {most:,}")
+        if growth is not None and size > before * (1 + growth / 100):
+            more = 100 * (size / before - 1) if before else 100
+            found.append(
+                f"{path}: {size:,} bytes are loaded, {more:.2f} % more than the {before:,} before; "
+                f"--max-growth is {growth:g} %"
+            )
+        return found
 
     def page(self, *, top: int | None = None, width: int | None = None) -> Page:
         """The page of it."""
         shown, command = self.config.by, _command(self.config)
         match self.found:
             case SizeDifference():
-                return difference_page(self.found, shown=shown, top=top, width=width, command=command)
+                page = difference_page(self.found, shown=shown, top=top, width=width, command=command)
             case Reasons():
-                return reasons_page(self.found, top=self.config.top, width=width, command=command)
+                page = reasons_page(self.found, top=self.config.top, width=width, command=command)
             case _:
-                return size_page(self.found, shown=shown, top=top, width=width, command=command)
+                page = size_page(self.found, shown=shown, top=top, width=width, command=command)
+        if not (violations := self.violations()):
+            return page
+        return dataclasses.replace(
+            page, answer="Over its limit", good=False, sentences=(*(f"{one}." for one in violations), *page.sentences)
+        )
 
 
 def run(config: Size, *, report: Report = say_nothing) -> Shown:  # noqa: ARG001  (as of other commands)
@@ -93,7 +127,7 @@ def run(config: Size, *, report: Report = say_nothing) -> Shown:  # noqa: ARG001
     _check(config)
     shown = Shown(config=config, found=_find(config))
     if config.output is not None:
-        atomic_write(config.output, json.dumps(shown.to_json(), indent=1) + "\n")
+        atomic_write(config.output, json.dumps(shown.found.to_json(), indent=1) + "\n")
         write_page(shown.page(), config.output)
     return shown
 
@@ -105,20 +139,43 @@ def _find(config: Size) -> Sizes | SizeDifference | Reasons:
     maps = [*config.map, None, None]
     found: list[Sizes] = []
     for place, path in enumerate(files):
-        found.append(measure_file(path, link_map=maps[place]))
+        is_record = path.suffix == ".json" and place + 1 < len(files)
+        found.append(_read_record(path) if is_record else measure_file(path, link_map=maps[place]))
     return compare_sizes(found[0], found[1]) if len(found) > 1 else found[0]
 
 
+def _read_record(path: Path) -> Sizes:
+    """What an earlier call wrote of a file."""
+    try:
+        return Sizes.from_json(json.loads(path.read_bytes()), str(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path}: expected the JSON that `mlgokit size --output` wrote, found {error!r:.200}; write it again"
+        ) from error
+
+
+def _has_limits(config: Size) -> bool:
+    return config.max_bytes is not None or config.max_growth is not None
+
+
+def exit_code(config: Size, shown: Shown) -> int:  # noqa: ARG001  (as of other commands)
+    """1 if a limit is exceeded."""
+    return MlgokitError.exit_code if shown.violations() else 0
+
+
 def _check(config: Size) -> None:
+    if config.max_growth is not None and config.after is None:
+        raise UsageError("--max-growth: expected two files, the earlier one first, found one; add the earlier one")
     if config.top is not None and config.top < 1:
         raise UsageError(f"--top: expected at least 1, found {config.top}; give more")
     if len(config.map) > (1 if config.after is None else 2):
         raise UsageError(f"--map: expected at most one linker map for each file, found {len(config.map)}; remove some")
     if config.format == "size-limit" and config.after is not None:
         raise UsageError("--format size-limit: expected one file, found two; give the second alone")
-    if config.why is not None and (config.after is not None or config.map or config.format == "size-limit"):
+    limited = config.map or config.format == "size-limit" or _has_limits(config)
+    if config.why is not None and (config.after is not None or limited):
         raise UsageError(
-            "--why: expected one file without --map and --format size-limit, found more; remove the others"
+            "--why: expected one file without --map, limits and --format size-limit, found more; remove the others"
         )
     if config.output is not None:
         check_json_name(config.output)
@@ -141,6 +198,7 @@ def render(shown: Shown, console: Console) -> None:
     if config.format == "size-limit" and isinstance(shown.found, Sizes):
         json.dump(size_limit_json(shown.found), sys.stdout, indent=2)
         sys.stdout.write("\n")
+        sys.stderr.writelines(f"mlgokit: {one}\n" for one in shown.violations())
         return
     tables = max(1, len(config.by))
     rows = config.top or max(_LEAST_ROWS, (console.height - _LINES_AROUND) // tables)

@@ -13,7 +13,7 @@ from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.build_notes import warn_about_levels
-from mlgokit.corpus.corpus import load_measurable
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
 from mlgokit.learning import trace as tracing
@@ -122,7 +122,7 @@ def _trace_development(config: Trace, problem: Problem, selection: tracing.Selec
     """Trace by LLVM's own development mode; there is no store, as this clang writes other logs."""
     with locked(config.output), reading(config.corpus):
         edits = config.changes.edits()
-        corpus = load_measurable(config.corpus, edits)
+        corpus = load_corpus(config.corpus, edits)
         modules = selection.draw(corpus.modules)
         clang = clang_for(
             config.compiler,

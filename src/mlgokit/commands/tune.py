@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,12 +39,14 @@ from mlgokit.builds.programs import LinkedPrograms, read_configured_programs
 from mlgokit.builds.recorded import RecordedBuild, record_plain
 from mlgokit.commands.options import check_module_source
 from mlgokit.commands.tune_options import (
+    ANY_LEVEL,
     Tune,
     check_build,
     check_cargo,
     check_keep_hot,
     check_links,
     check_objective,
+    check_runs,
     check_shares,
     earlier_table,
     for_replay,
@@ -53,6 +56,7 @@ from mlgokit.commands.tune_options import (
     replay_folder,
     seconds_of,
 )
+from mlgokit.commands.tune_runs import record_for_runs
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
@@ -91,6 +95,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
     seconds_of(config.budget)
     config = for_replay(dataclasses.replace(config, policy=policy_to_start_from(config)))
     check_objective(config)
+    check_runs(config)
     check_links(config)
     check_shares(config)
     check_keep_hot(config)
@@ -166,8 +171,11 @@ def _open_sources(config: Tune, *, stack: contextlib.ExitStack, report: Report) 
     toolchain = toolchain_of_build(config.compiler, database=config.compile_commands, commands=config.built.build)
     check_sandbox(config.compiler, toolchain)
     settings = _settings(config, policies, toolchain)
-    recorded = None
-    if config.built.build:
+    recorded = runs = None
+    if config.objective == "instructions":
+        recorded, runs = record_for_runs(config, toolchain=toolchain, report=report)
+        config = _with_recorded(config, recorded)
+    elif config.built.build:
         recorded = record_plain(config.built, config.folder, go_on=config.go_on, toolchain=toolchain, report=report)
         config = _with_recorded(config, recorded)
     steps_stay = config.folder / _STEPS_STAY
@@ -177,7 +185,8 @@ def _open_sources(config: Tune, *, stack: contextlib.ExitStack, report: Report) 
 
     def open_session(earlier: NotRecovered | None) -> Session:
         if earlier is None:
-            return _open_session(config, settings, toolchain, recorded, stack=stack, report=report)
+            session = _open_session(config, settings, toolchain, recorded, stack=stack, report=report)
+            return dataclasses.replace(session, runs=runs)
         note = (
             "the compile steps are unchanged: with all inlining deferred to the link, the image was still "
             f"{earlier.larger:.1%} larger after {GIVES_UP:.0%} of the search, so the search was restarted without "
@@ -318,7 +327,7 @@ def _open_corpus(
             report=report,
         )
     stack.enter_context(reading(folder))
-    chosen = (modules_of_project if config.objective == "spill-cost" else modules_for_size)(folder, config.project)
+    chosen = (modules_of_project if config.objective in ANY_LEVEL else modules_for_size)(folder, config.project)
     lto = describe_ignored_lto(config.compile_commands, is_recorded=recorded is not None, reason=reason)
     notes = tuple(note for note in chosen.notes if note.partition(" ")[0] not in lto)
     if configured is not None and outputs is not None and (count := len(configured.outputs) - len(outputs)):
@@ -379,7 +388,7 @@ def _link_request(config: Tune, command: str, database: Database) -> LinkRequest
 
 def _settings(config: Tune, policies: Mapping[str, Path], toolchain: Toolchain) -> TuneSettings:
     both = {REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name}
-    by_cargo = config.cargo is not None
+    by_cargo, by_run = config.cargo is not None, config.objective == "instructions"
     return TuneSettings(
         folder=config.folder,
         output=config.output,
@@ -393,8 +402,8 @@ def _settings(config: Tune, policies: Mapping[str, Path], toolchain: Toolchain) 
         pass_share=config.share_for_passes,
         least_pass_share=config.least_for_passes,
         least_steps=LEAST_STEPS if by_cargo else 0,
-        slowdown=config.slowdown,
-        adds_shipped_policies=config.shipped_policies == "on" and not config.keep_hot,
+        slowdown=math.inf if by_run else config.slowdown,
+        adds_shipped_policies=config.shipped_policies == "on" and not config.keep_hot and not by_run,
         falls_back_to_policy=config.fallback == "policy",
         judge=config.judge,
         search=config.search,

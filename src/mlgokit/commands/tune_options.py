@@ -22,6 +22,7 @@ from mlgokit.commands.options import (
     Compiling,
     Databases,
     Reusing,
+    Texts,
     WholeBuild,
     reject_with_cargo,
 )
@@ -43,7 +44,9 @@ STARTS_FROM = "builtin:size"
 NO_POLICY = "none"
 _MOST_KEPT = 99.9999
 """Percent; LLVM's summary of a profile goes no further."""
-_NOT_BY_CARGO = {"linked", "command", "spill-cost"}
+_NOT_BY_CARGO = {"linked", "command", "spill-cost", "instructions"}
+ANY_LEVEL = frozenset({"spill-cost", "instructions"})
+"""Objectives for modules that are not compiled for size, too."""
 ALLOCATION_SHARE = 0.3
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
 PASS_SHARE = 0.4
@@ -51,6 +54,8 @@ PASS_SHARE = 0.4
 CARGO_PASS_SHARE = 0.15
 """Of the budget, whatever inlining gains, where a module is a whole program: after its first steps inlining gains less
 there than a first look at passes (docs/results/tuning_rust.md, by kind of decision)."""
+GROWTH = 0.01
+"""Of the image of a program that is tuned for executed instructions."""
 SLOWDOWN = 0.0
 """Of any function by passes that do not run, as far as LLVM estimates it."""
 
@@ -87,11 +92,21 @@ class Tune:
     """Resume the search in the folder. If the code changed since, the modules that changed are searched first, from the
     decisions that still apply."""
     objective: Annotated[
-        Literal["image", "text", "object", "linked", "compressed", "command", "spill-cost"], Basic.WORK
+        Literal["image", "instructions", "text", "object", "linked", "compressed", "command", "spill-cost"],
+        Basic.WORK,
     ] = "image"
     """Quantity to minimise. image: code, read-only data and unwind tables, each COMDAT once; text: code alone; object:
     whole objects; linked: the output of the link command; command: a number that a command prints; spill-cost: executed
-    spills, reloads and copies."""
+    spills, reloads and copies; instructions: what --run executes."""
+    run: Texts = ()
+    """With `instructions`: command that runs what --build makes, in the folder of the build, as in --run './app a.txt'.
+    Callgrind counts it, plain and tuned; a build without a profile gets one of it. May be repeated."""
+    held_out: Texts = ()
+    """With `instructions`: command with another workload than --run, which is counted too; may be repeated."""
+    growth: float = GROWTH
+    """With `instructions`: share by which the image of each program may grow."""
+    run_seconds: float = 60.0
+    """With `instructions`: deadline of one run in seconds; callgrind gets 150 times that."""
     problem: Literal["both", "regalloc-eviction", "regalloc-priority"] = "both"
     """With --objective spill-cost: decisions of the register allocator that are searched."""
     link_command: str | None = None
@@ -155,6 +170,9 @@ class Tune:
     @property
     def least_for_passes(self) -> float:
         """Share of the budget that passes get in any case; inlining may use the rest of ``share_for_passes`` too."""
+        if self.objective == "instructions":
+            # What gains bytes in a second says nothing of them.
+            return self.share_for_passes
         return 0.0 if self.cargo is None else min(CARGO_PASS_SHARE, self.share_for_passes)
 
     @property
@@ -229,6 +247,31 @@ def check_objective(config: Tune) -> None:
             raise UsageError(
                 f"--command: expected --link-command to make {OUTPUT}, found none; add it, or measure {{objects}}"
             )
+
+
+def check_runs(config: Tune) -> None:
+    """Refuse runs without the objective that they prove, and the objective without them.
+
+    Raises:
+        UsageError: such a call.
+    """
+    if config.objective != "instructions":
+        for option, given in {"run": config.run, "held-out": config.held_out}.items():
+            if given:
+                raise UsageError(
+                    f"--{option}: expected --objective instructions with it, found {config.objective}; change the "
+                    f"objective, or remove --{option}"
+                )
+        return
+    if not (config.built.build and config.run):
+        raise UsageError(
+            "--objective instructions: expected --build and --run with what the build is run by, found "
+            f"{'no --run' if config.built.build else 'no --build'}; add it, as in --run './app input.txt'"
+        )
+    if not config.growth >= 0:
+        raise UsageError(f"--growth: expected a share of at least 0, such as 0.01, found {config.growth:g}; correct it")
+    if config.run_seconds <= 0:
+        raise UsageError(f"--run-seconds: expected a number above 0, found {config.run_seconds:g}; correct it")
 
 
 def check_links(config: Tune) -> None:
@@ -406,7 +449,7 @@ def for_replay(config: Tune) -> Tune:
             raise UsageError("--replay-clang: needs --artifact replay; add that, or remove --replay-clang")
         return config
     for option, given in {
-        f"--objective {config.objective}": config.objective == "spill-cost",
+        f"--objective {config.objective}": config.objective in ANY_LEVEL,
         "--corpus": config.corpus is not None,
         "--replay-clang with --cargo": config.replay_clang is not None and config.cargo is not None,
         f"--allocation-share {config.allocation_share:g}": config.allocation_share not in (ALLOCATION_SHARE, 0),

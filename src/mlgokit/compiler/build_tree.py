@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects.formats import read_object
 from mlgokit.compiler.source_texts import content_of
 from mlgokit.compiler.wrapping import FileState, WrappedBuild, file_state
 from mlgokit.errors import InputError, UsageError
@@ -117,7 +118,7 @@ def is_check(path: Path, tree: Path) -> bool:
 def is_image(path: Path) -> bool:
     """Whether a file is a program or a shared library."""
     try:
-        return e.read_elf(path).kind in {e.ET_EXEC, e.ET_DYN}
+        return read_object(path).is_image
     except InputError:
         return False
 

@@ -173,7 +173,7 @@ class CachingCompiler:
             # A file is missing; the compiler will report which.
             return None
         if use.decides_at_any_level(module):
-            key["any_level"] = True
+            key["any_level"] = 2 if use.any_growth else True
         key |= {"seed": use.seed, "temperature": use.temperature, "flip_probability": use.flip_probability}
         key |= {"keep": request.keep, "decisions": hashlib.sha256(use.decisions).hexdigest() if use.decisions else None}
         flips = None if request.flips is None else hashlib.sha256(request.flips.tobytes()).hexdigest()
@@ -195,6 +195,7 @@ def _is_cached(request: CompileRequest) -> bool:
         flip_probability=use.flip_probability,
         decisions=use.decisions,
         any_level=use.any_level,
+        any_growth=use.any_growth,
     )
     return len(use.policies) == 1 and use == keyed
 

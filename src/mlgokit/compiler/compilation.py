@@ -177,11 +177,15 @@ class PassChanges:
             number of its earlier runs on the function.
         executed: for each function name, the estimated number of instructions that one call executes, from LLVM's block
             frequencies.
+        entries: how often each function is entered, by the profile that the module is compiled with.
+        calls: how often each function calls others directly, by the profile.
     """
 
     keys: Mapping[str, int]
     changed: Mapping[int, tuple[tuple[str, int], ...]]
     executed: Mapping[str, float]
+    entries: Mapping[str, float] = field(default_factory=dict[str, float])
+    calls: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -264,6 +268,8 @@ def read_changes(path: Path) -> PassChanges:
     keys: dict[str, int] = {}
     changed: dict[int, list[tuple[str, int]]] = {}
     executed: dict[str, float] = {}
+    entries: dict[str, float] = {}
+    calls: dict[str, dict[str, float]] = {}
     try:
         # Names may be any bytes but line breaks.
         for line in path.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]:
@@ -273,12 +279,24 @@ def read_changes(path: Path) -> PassChanges:
                 changed.setdefault(int(key, 16), [])
             elif kind == "executed":
                 executed[rest] = float(key)
+            elif kind == "entries":
+                entries[rest] = float(key)
+                calls[rest] = {}
+            elif kind == "calls":
+                # They follow the entries of their caller.
+                calls[next(reversed(calls))][rest] = float(key)
             else:
                 name, number = rest.rsplit(" ", 1)
                 changed[int(key, 16)].append((name, int(number)))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, StopIteration) as error:
         raise InputError(
             f"list of passes {path}: expected functions, and passes that changed them, found {error!r}; the plugin is "
             "of another version of mlgokit"
         ) from error
-    return PassChanges(keys=keys, changed={key: tuple(passes) for key, passes in changed.items()}, executed=executed)
+    return PassChanges(
+        keys=keys,
+        changed={key: tuple(passes) for key, passes in changed.items()},
+        executed=executed,
+        entries=entries,
+        calls=calls,
+    )

@@ -261,7 +261,7 @@ def _plugin_settings(compiler: ClangCompiler, module: Module, use: PluginUse | N
         # By itself a plugin leaves modules of link-time optimization to LLVM; learning and searches need decisions.
         kept["MLGOKIT_LTO"] = "1"
     if use.decides_at_any_level(module):
-        kept["MLGOKIT_ANY_LEVEL"] = "1"
+        kept["MLGOKIT_ANY_LEVEL"] = "2" if use.any_growth else "1"
     return use.environment(folder) | kept
 
 

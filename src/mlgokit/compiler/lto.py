@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
-from mlgokit.compiler.objects.measure import Image
+from mlgokit.compiler.objects.object_file import Image
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import OtherLinkerError, UsageError
 from mlgokit.module import Module

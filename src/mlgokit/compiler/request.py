@@ -41,6 +41,8 @@ class PluginUse:
         trials: alternative decisions to measure in functions of the module.
         any_level: whether the policies also decide inlining in modules that are not compiled for size, as in training
             and evaluation; links are left to LLVM.
+        any_growth: with ``any_level``, whether such a module may grow as far as the decisions make it, as by LLVM's
+            heuristic; by default inlining ends where LLVM ends it for policies.
         log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
         replay_lines: where the plugin writes all inlining decisions as LLVM's replay reads them; with a further number
             at the end of its name for each further module of one process.
@@ -59,6 +61,7 @@ class PluginUse:
     list_changes: bool = False
     trials: TrialRequest | None = None
     any_level: bool = False
+    any_growth: bool = False
     log_default: bool = True
     replay_lines: Path | None = None
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from mlgokit.compiler.arrays import DAMAGE, MOST_BYTES, Arrays, TooLargeError, column, read_arrays, unpacked_bytes
 from mlgokit.compiler.compilation import Compilation, CompileStatus, InlineDecisions, no_decisions
 from mlgokit.compiler.limits import format_bytes
-from mlgokit.compiler.objects.measure import COLUMNS, ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.measure import COLUMNS, ObjectSizes
+from mlgokit.compiler.objects.object_file import SectionTotals
 from mlgokit.compiler.regalloc_cost import COSTS, COUNTS, RegallocCosts
 from mlgokit.errors import InputError, TraceError
 from mlgokit.files import atomic_write, read_bounded

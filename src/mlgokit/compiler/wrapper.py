@@ -120,12 +120,20 @@ def _linker_words(options: list[str]) -> list[str]:
     return [word for option in options if option.startswith("-Wl,") for word in option.split(",")[1:]]
 
 
+def _named_exe(path: str) -> str:
+    """The program that a driver for Windows wrote, which adds ``.exe`` to a name without a suffix."""
+    return f"{path}.exe" if not os.path.exists(path) and os.path.exists(f"{path}.exe") else path
+
+
 def main() -> int:
     """Run one call; return its exit code."""
     known = _read_json(sys.argv[1])
     words, variables = sys.argv[4:], dict(os.environ)
     name, program, is_foreign = _find_program(known, sys.argv[3], variables.pop(_STARTED, ""))
-    hides = os.path.join(os.path.dirname(sys.argv[1]), "bin") if known["keeps_compilers"] else ""
+    # For MinGW clang takes the headers and libraries beside the GCC of that target which it finds in PATH.
+    looks_for_gcc = any("mingw" in word or "windows-gnu" in word for word in words)
+    wrappers = os.path.join(os.path.dirname(sys.argv[1]), "bin")
+    hides = wrappers if known["keeps_compilers"] or looks_for_gcc else ""
     environment = _environment(variables, hides=hides)
     # A server that a build started, such as a cache's, outlives it and calls this wrapper when the settings are gone.
     if not os.path.isfile(sys.argv[2]):
@@ -162,6 +170,8 @@ def main() -> int:
         sys.stderr.flush()
     call |= {"code": code, "errors": text[-_TAIL_BYTES:].decode("utf-8", "replace") if code else ""}
     call |= {"user_seconds": usage.ru_utime, "wall_seconds": time.monotonic() - begin}
+    if not code and call["kind"] != "compile":
+        call["outputs"] = [_named_exe(path) for path in call["outputs"]]
     if not code and call["kind"] == "compile":
         call["contents"] = [content_of(path) for path in call["outputs"]]
     if not code and settings["keep"]:

@@ -36,7 +36,7 @@ from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_lin
 from mlgokit.corpus.options.override import parse_override
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
-from mlgokit.module import Module, object_format_of
+from mlgokit.module import Module
 
 MOST_MODULES = 1_000_000
 MOST_BITCODE_BYTES = 1 << 30
@@ -228,22 +228,6 @@ def _make_project_of(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Ca
         return first if first in known or (folder / first / DESCRIPTION_NAME).is_file() else build
 
     return lambda name: name_project(name.split("/", maxsplit=1)[0])
-
-
-def load_measurable(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
-    """Load a corpus whose objects are to be measured, as :func:`load_corpus`.
-
-    Raises:
-        CorpusError: as :func:`load_corpus`, or no module is for a target with ELF objects.
-    """
-    corpus = load_corpus(folder, edits)
-    formats = {object_format_of(module.triple) for module in corpus.modules}
-    if "ELF" not in formats:
-        raise CorpusError(
-            f"{folder}: expected modules for a target with ELF objects, found {' and '.join(sorted(formats))} objects "
-            f"({corpus.modules[0].triple}), whose sizes are not read yet; build for a target with ELF"
-        )
-    return corpus
 
 
 def _load_module(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights, measure_object, section_totals
+from mlgokit.compiler.objects.formats import file_totals
+from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights, measure_object
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import parallel
@@ -108,7 +108,7 @@ def compare_program(
         for build in ("before", "after"):
             files = [folder / f"{index}.{build}.o" for index in range(len(jobs))]
             _link(project, toolchain, files, folder / build)
-            totals = section_totals(read_elf(folder / build))
+            totals = file_totals(folder / build)
             sizes[build] = Sizes(
                 objects=sum(one.llvm_size_text for one in objects[build]),
                 link_aware=sum(link_aware_score(one, weights) for one in objects[build]),

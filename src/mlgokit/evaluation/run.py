@@ -124,6 +124,7 @@ class RunReport:
         plugin: path of the plugin for ``clang -fpass-plugin=``.
         peak_bytes: largest resident memory of the run.
         shipped: comparison of the same program with the pretrained policies of the package, or ``None``.
+        shipped_plugin: path of the plugin with these; empty in a result of an earlier version.
     """
 
     command: str
@@ -140,6 +141,7 @@ class RunReport:
     plugin: str
     peak_bytes: int
     shipped: ProgramComparison | None = None
+    shipped_plugin: str = ""
 
     @property
     def policy_file(self) -> str:
@@ -261,11 +263,24 @@ def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
         good=same,
         headline=headline(evaluation),
         sentences=tuple(_sentences(report)),
-        advice=(f"Use it: add -fpass-plugin={shlex.quote(report.plugin)} to the options of clang.",),
+        advice=(_advice(report),),
         parts=drop_empty(parts),
         command=report.command,
         facts=tuple(_facts(report)),
     )
+
+
+def _advice(report: RunReport) -> str:
+    """Name the plugin with which the program is smaller, of this run's policy and of the pretrained ones."""
+    own, shipped = report.program, report.shipped
+    use = f"add -fpass-plugin={shlex.quote(report.plugin)} to the options of clang"
+    if own is None or shipped is None or not report.shipped_plugin:
+        return f"Use it: {use}."
+    pretrained = f"add -fpass-plugin={shlex.quote(report.shipped_plugin)} to the options of clang"
+    sizes = f"{own.name} has {shipped.after.image:,} bytes with them, and {own.after.image:,} with this run's policy"
+    if shipped.same_behaviour and (shipped.after.image <= own.after.image or not own.same_behaviour):
+        return f"Use the policies that come with mlgokit: {pretrained}; {sizes} ({shlex.quote(report.plugin)})."
+    return f"Use this run's policy rather than those that come with mlgokit: {use}; {sizes}."
 
 
 def write_report(report: RunReport, folder: Path, extra: Sequence[Part] = ()) -> Path:

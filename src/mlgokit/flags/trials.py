@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mlgokit.builds.rebuild import Rebuilder, Rebuilt
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.wrapping import AddedOptions, WrappedCall
 from mlgokit.decode import read_json
 from mlgokit.errors import InputError
@@ -273,7 +272,7 @@ def _folder_bytes(built: Rebuilt, tree: Path) -> dict[str, int]:
             continue
         folder = call.sources[0].parent
         try:
-            totals = section_totals(read_elf(call.outputs[0]))
+            totals = file_totals(call.outputs[0])
         except InputError:
             continue
         found[folder.relative_to(tree).as_posix() if folder.is_relative_to(tree) else str(folder)] += (

@@ -22,7 +22,8 @@ from mlgokit.algorithms.credit import Credit, ScoredBuild, append_changes, attri
 from mlgokit.algorithms.search import independent_moves
 from mlgokit.compiler.arrays import DAMAGE, read_arrays
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.objects.measure import TEXT, Objective
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.objects.object_file import TEXT
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import (
     MEASURES,

@@ -326,6 +326,7 @@ class Page:
         answer: the verdict in few words, or empty.
         good: whether that is good news.
         headline: the result in a sentence.
+        number: the result as one number, which HTML shows largest; its sentences are then with how it was made.
         sentences: what else has to be known first.
         warnings: sentences without which the numbers mislead.
         advice: what to do now, a sentence each.
@@ -340,6 +341,7 @@ class Page:
     parts: tuple[Part, ...]
     answer: str = ""
     good: bool = True
+    number: str = ""
     sentences: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()

@@ -61,6 +61,11 @@ bool hasDefinition(const Module &M) {
   return any_of(M, [](const Function &F) { return !F.isDeclaration(); });
 }
 
+bool isTunedAtAnyLevel(const Module &M, const std::optional<mlgokit::DecisionTable> &Table) {
+  const mlgokit::DecisionTable::Entry *Tuned = Table ? Table->find(M, AtLink) : nullptr;
+  return Tuned && Tuned->AnyLevel;
+}
+
 /// The advisor for \p M; null if LLVM's own is to decide.
 Expected<std::unique_ptr<InlineAdvisor>> ownAdvisor(Module &M, FunctionAnalysisManager &FAM, const InlineParams &Params,
                                                     const mlgokit::Settings &Settings, ThinOrFullLTOPhase Phase,
@@ -71,7 +76,9 @@ Expected<std::unique_ptr<InlineAdvisor>> ownAdvisor(Module &M, FunctionAnalysisM
                               any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings.hasPolicy(P); });
   if (AnotherProblem && !Settings.hasPolicy(mlgokit::Problem::InlineSize) && !Settings.hasDecisions())
     return nullptr;
-  if ((Settings.OnlyAtLink && !AtLink) || (!Settings.AnyLevel && !isForSize(M)))
+  if (Settings.OnlyAtLink && !AtLink)
+    return nullptr;
+  if (!Settings.AnyLevel && !isForSize(M) && !isTunedAtAnyLevel(M, Table))
     return nullptr;
   return mlgokit::createAdvisor(M, *Manager, FAM, Params, Settings, Phase, AtLink, std::move(Table));
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlgokit.compiler.objects.elf import LARGEST_SECTION, Ints
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,17 @@ State = Literal["new", "gone", "grown", "shrunk", "moved"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two files."""
+    """One of the two files.
+
+    Attributes:
+        loaded_bytes: those of ``file_bytes`` that are loaded; ``None`` in a record of an earlier version.
+    """
 
     path: str
     kind: str
     file_bytes: int
     memory_bytes: int
+    loaded_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +122,13 @@ def compare_sizes(before: Sizes, after: Sizes) -> SizeDifference:
 
 
 def _side(sizes: Sizes) -> Side:
-    return Side(path=sizes.path, kind=sizes.kind, file_bytes=sizes.file_bytes, memory_bytes=sizes.memory_bytes)
+    return Side(
+        path=sizes.path,
+        kind=sizes.kind,
+        file_bytes=sizes.file_bytes,
+        memory_bytes=sizes.memory_bytes,
+        loaded_bytes=sizes.loaded_bytes,
+    )
 
 
 def _sum(rows: Iterable[tuple[str, str, int, int]]) -> Bytes:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from mlgokit.compiler.objects import elf as e
-from mlgokit.compiler.objects.elf import Elf, Ints
+from mlgokit.compiler.objects.elf import Elf
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints
 from mlgokit.sizes.binary import Binary, Layer, Outside, Section, make_layer, outside_of
 
 _STT_FILE, _STT_TLS = 4, 6
@@ -62,7 +63,7 @@ def _read_owners(elf: Elf, sections: tuple[Section, ...]) -> Layer:
     if not symbols.index:
         symbols = e.read_symbols(elf, kind=e.SHT_DYNSYM)
     table, kind = symbols.table, symbols.type
-    size = np.minimum(table["size"], e.LARGEST_SECTION).astype(np.int64)
+    size = np.minimum(table["size"], LARGEST_SECTION).astype(np.int64)
     owns = (symbols.section >= 0) & (size > 0) & (kind != e.STT_SECTION) & (kind != _STT_FILE)
     # Globals first: of several names of one function these are the ones that people know.
     chosen = np.flatnonzero(owns)

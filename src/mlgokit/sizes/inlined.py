@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.compiler.llvm_tools import run_llvm_tool
-from mlgokit.compiler.objects.elf import LARGEST_SECTION
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION
 from mlgokit.sizes.binary import Binary
 from mlgokit.sizes.measure import owner_at
 

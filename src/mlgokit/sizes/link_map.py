@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.objects.elf import LARGEST_SECTION
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION
 from mlgokit.errors import InputError
 from mlgokit.files import read_bounded
 from mlgokit.sizes.binary import Binary, Layer, make_layer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.objects.elf import LARGEST_SECTION, Ints
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints
 from mlgokit.sizes.binary import Binary, Layer
 from mlgokit.sizes.dwarf import read_sources
 from mlgokit.sizes.link_map import read_map

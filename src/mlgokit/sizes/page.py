@@ -109,7 +109,7 @@ def size_page(
         headline=f"{name}: {sizes.file_bytes:,} bytes in the file, {sizes.memory_bytes:,} in memory; "
         f"symbols own {sizes.file_bytes - no_symbol:,} bytes of the file.",
         sentences=sizes.notes,
-        parts=(*_treemap(sizes, family), *parts),
+        parts=(*size_treemap(sizes), *parts),
         command=command,
         facts=(("file", sizes.path), ("kind", sizes.kind)),
         names={one.names[0]: one.readable for one in sizes.symbols[:MOST_ROWS]} if width is None else {},
@@ -241,13 +241,15 @@ def _group_table(grouping: Grouping, groups: Sequence[GroupSize], sizes: Sizes, 
     )
 
 
-def _treemap(sizes: Sizes, family: Callable[[str], str]) -> tuple[Part, ...]:
+def size_treemap(sizes: Sizes, *, title: str = "Map", most: int = MOST_TILES) -> tuple[Treemap, ...]:
+    """The treemap of a file, with a tile for each of its ``most`` largest symbols; nothing for a file without bytes."""
+    family = _family_of(sizes)
     sections: dict[str, dict[str, list[SymbolSize]]] = {}
     has_files = bool(sizes.sources or sizes.libraries)
     for one in sizes.symbols:
         file = (one.source or one.library or NO_SOURCE) if has_files else ""
         sections.setdefault(family(one.section), {}).setdefault(file, []).append(one)
-    least = sizes.symbols[MOST_TILES].size if len(sizes.symbols) > MOST_TILES else 0
+    least = sizes.symbols[most].size if len(sizes.symbols) > most else 0
     rest: dict[str, int] = {}
     loaded: set[str] = set()
     for one in sizes.sections:
@@ -275,7 +277,7 @@ def _treemap(sizes: Sizes, family: Callable[[str], str]) -> tuple[Part, ...]:
         return ()
     return (
         Treemap(
-            title="Map",
+            title=title,
             tiles=_by_size(tiles),
             note="Each area is as large as its bytes, in the file or in memory: sections, in them "
             + ("files, in these symbols." if has_files else "symbols."),
@@ -311,12 +313,13 @@ def difference_page(
     """The page of a difference; see :func:`size_page`."""
     before, after = found.before, found.after
     in_file, in_memory = after.file_bytes - before.file_bytes, after.memory_bytes - before.memory_bytes
-    # What is loaded decides: debug information may be the larger part of a file, and is seldom shipped.
-    gained = in_memory or in_file
+    # What is loaded decides: debug information may be the larger part of a file, and is seldom shipped. Memory has
+    # padding to a page, which hides what the code gained.
+    gained = (after.loaded_bytes or 0) - (before.loaded_bytes or 0) or in_memory or in_file
     answer = "larger" if gained > 0 else "smaller" if gained < 0 else "same size"
     tables: dict[Grouping, Table] = {
         "section": _changed_sections(found),
-        "symbol": _changed_table("Symbols", "symbol", found.symbols, width, is_symbols=True),
+        "symbol": symbol_changes(found, width=width),
         "source": _changed_table("Sources", "source", found.sources, width),
         "library": _changed_table("Libraries and objects", "library", found.libraries, width),
         "template": _changed_table("Templates", "template", found.templates, width),
@@ -359,6 +362,13 @@ def _changed_sections(found: SizeDifference) -> Table:
         ),
         note="Bytes in the file, and the difference in memory; sections that are alike are not shown.",
     )
+
+
+def symbol_changes(
+    found: SizeDifference, *, title: str = "Symbols", most: int = MOST_ROWS, width: int | None = None
+) -> Table:
+    """The table of the symbols that differ, the ``most`` largest differences first; see :func:`size_page`."""
+    return _changed_table(title, "symbol", found.symbols[:most], width, is_symbols=True)
 
 
 def _changed_table(

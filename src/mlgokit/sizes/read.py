@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.objects import archive, elf as e
+from mlgokit.compiler.objects import archive
+from mlgokit.compiler.objects.object_file import LARGEST_FILE
 from mlgokit.errors import InputError
 from mlgokit.files import read_bounded
 from mlgokit.sizes.binary import Binary, Layer, Outside, Section
@@ -45,7 +46,7 @@ def read_binary(path: Path) -> Binary:
     if archive.is_archive(path):
         return _read_library(path)
     try:
-        data = read_bounded(path, e.LARGEST_FILE)
+        data = read_bounded(path, LARGEST_FILE)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: expected {_WANTED}, found: {reason}; give one") from error

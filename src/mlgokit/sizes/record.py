@@ -137,6 +137,11 @@ class Sizes:
     crates: tuple[GroupSize, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the file that are loaded: without zeros, padding to a page, debug information and symbol tables."""
+        return sum(one.file for one in self.sections if one.memory)
+
     def to_json(self) -> dict[str, Any]:
         """The record of docs/formats.md."""
         # dataclasses.asdict copies each value on its way down, which takes seconds for a hundred thousand symbols.

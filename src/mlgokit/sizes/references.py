@@ -13,7 +13,7 @@ import numpy as np
 
 from mlgokit.compiler.llvm_tools import run_llvm_tool
 from mlgokit.compiler.objects import elf as e
-from mlgokit.compiler.objects.elf import LARGEST_SECTION, Ints
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints
 from mlgokit.sizes.binary import Binary
 from mlgokit.sizes.measure import owner_at
 from mlgokit.sizes.readobj import parse_blocks

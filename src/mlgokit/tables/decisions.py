@@ -20,7 +20,7 @@ from mlgokit.traces.log import function_id
 
 Keys = npt.NDArray[np.uint64]
 _MAGIC = b"MLGODT2\n"
-_PLAIN, _AT_LINK, _DEFERS = 1, 2, 4
+_PLAIN, _AT_LINK, _DEFERS, _ANY_LEVEL = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,6 +34,7 @@ class TableEntry:
             names.
         at_link: whether the module is the merged one of a full link-time optimization, where alone it is looked up.
         defers: whether the compile steps before that link inline nothing, so that the link decides about all calls.
+        any_level: whether the decisions are for a module that is not compiled for size.
     """
 
     names: Keys
@@ -41,6 +42,7 @@ class TableEntry:
     plain: bool = False
     at_link: bool = False
     defers: bool = False
+    any_level: bool = False
 
 
 def strong_names(sizes: ObjectSizes) -> Keys:
@@ -97,6 +99,7 @@ def make_entry(
     plain: bool = False,
     at_link: bool = False,
     defers: bool = False,
+    any_level: bool = False,
 ) -> TableEntry:
     """Make the entry that repeats the decisions of one compilation.
 
@@ -107,6 +110,7 @@ def make_entry(
         plain: as in :class:`TableEntry`.
         at_link: as in :class:`TableEntry`.
         defers: as in :class:`TableEntry`.
+        any_level: as in :class:`TableEntry`.
 
     Example:
         >>> entry = make_entry([-1], np.array([8, 4], np.uint64), np.array([True, False]))
@@ -114,7 +118,14 @@ def make_entry(
         [4, 9]
     """
     keys = (sites & ~np.uint64(1)) | inlined.astype(np.uint64)
-    return TableEntry(names=_to_unsigned(names), keys=np.sort(keys), plain=plain, at_link=at_link, defers=defers)
+    return TableEntry(
+        names=_to_unsigned(names),
+        keys=np.sort(keys),
+        plain=plain,
+        at_link=at_link,
+        defers=defers,
+        any_level=any_level,
+    )
 
 
 def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> bytes:
@@ -133,7 +144,7 @@ def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = N
 
 def _flags_of(entry: TableEntry) -> int:
     """Combine an entry's flags to a number."""
-    return _PLAIN * entry.plain | _AT_LINK * entry.at_link | _DEFERS * entry.defers
+    return _PLAIN * entry.plain | _AT_LINK * entry.at_link | _DEFERS * entry.defers | _ANY_LEVEL * entry.any_level
 
 
 def find_flipped_keys(base: InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
@@ -201,6 +212,7 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
                 plain=bool(counts[2] & _PLAIN),
                 at_link=bool(counts[2] & _AT_LINK),
                 defers=bool(counts[2] & _DEFERS),
+                any_level=bool(counts[2] & _ANY_LEVEL),
             )
         )
         position = end + 8 * (counts[0] + counts[1])

@@ -227,9 +227,11 @@ def read_programs(path: Path) -> dict[str, int]:
         InputError: the file has no such result.
     """
     try:
-        built = json.loads(path.read_bytes())["built"]["programs"]
-        programs = {one["program"]: one["tuned"]["image"] for one in built}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        result: Any = json.loads(path.read_bytes())
+        by_cargo: dict[str, Any] = result.get("cargo_programs") or {}
+        programs: dict[str, Any] = {name: sizes[1] for name, sizes in by_cargo.items()}
+        programs = programs or {one["program"]: one["tuned"]["image"] for one in result["built"]["programs"]}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
             f"--against {path}: expected the JSON result of `mlgokit tune --build` or `mlgokit --json check --build`, "
             f"found {error!r:.200}; give tuned.json of the tuning"

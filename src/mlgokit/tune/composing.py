@@ -23,7 +23,8 @@ import numpy.typing as npt
 from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, function_ids
 from mlgokit.algorithms.search import functions_as_before, judge
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
-from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.objects.object_file import SectionTotals
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -246,6 +247,9 @@ def _compose_sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) ->
     functions = {
         name: np.concatenate([getattr(base, name)[old], getattr(explored, name)[new]]) for name in _FUNCTION_COLUMNS
     }
+    run_cost = None
+    if base.run_cost is not None and explored.run_cost is not None:
+        run_cost = np.concatenate([base.run_cost[old], explored.run_cost[new]])
     owners = [*_owners(base, old), *_owners(explored, new)]
     # A group of functions comes and goes with them; one of data, such as a vtable, is taken from the base.
     data = set(base.signatures) - set(_owners(base, np.ones(len(old), bool)))
@@ -275,6 +279,7 @@ def _compose_sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) ->
         signature_rest=rest,
         signature_data=written,
         rest=base.rest,
+        run_cost=run_cost,
     )
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from mlgokit.builds.images import LINKED, PART_BYTES, BuiltImage
 from mlgokit.builds.recorded import TunedProgram
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.pages.model import (
+    Bar,
     Bars,
     Cell,
     Curve,
@@ -23,6 +25,7 @@ from mlgokit.pages.model import (
     difference_columns,
     drop_empty,
     format_cell,
+    format_difference,
     number_columns,
     percent,
     relative_change,
@@ -31,8 +34,9 @@ from mlgokit.pages.model import (
 )
 from mlgokit.terminal import counted
 from mlgokit.tune.check import CheckedModule, CheckResult
+from mlgokit.tune.program_page import ProgramParts, program_parts
 from mlgokit.tune.replay import ReplayResult
-from mlgokit.tune.result import COMPRESSED, SpillCosts, Tuned, TunedModule
+from mlgokit.tune.result import COMPRESSED, CountedRun, SpillCosts, Tuned, TunedModule
 
 MOST_ROWS = 25
 """Modules that the terminal shows."""
@@ -51,6 +55,7 @@ _COSTS_NOTE = (
     "Costs of each module. Mean change: geometric mean over its functions. Code: change in bytes. Allocated: functions "
     "whose registers the plugin allocates, of those with costs."
 )
+_ESTIMATE = "Instructions by LLVM's estimate, in bytes that they are worth"
 _TEXT = "Code, read-only data and unwind tables, which llvm-size calls text"
 _COMPRESSED = "Stripped files, compressed"
 
@@ -58,13 +63,23 @@ _COMPRESSED = "Stripped files, compressed"
 # --- Tuning ----------------------------------------------------------------------------------------------------------
 
 
-def tuned_page(tuned: Tuned) -> Page:
-    """The page of a tuning."""
+def tuned_page(tuned: Tuned, folder: Path | None = None) -> Page:
+    """The page of a tuning.
+
+    Args:
+        tuned: what came of it.
+        folder: of the search, whose programs the page shows by function; without it, the page has none.
+    """
     before, after = _promise(tuned)
+    most_saved = [one.name for one in reversed(_programs(tuned))]
+    shown = ProgramParts(names={}) if folder is None else program_parts(folder, most_saved)
     parts: list[Part | None] = [
+        _won_bars(tuned),
+        _run_table(tuned),
         _program_table(tuned),
-        _sum_table(tuned),
+        *shown.parts,
         _search_plot(tuned),
+        _sum_table(tuned),
         _waterfall(tuned),
         *_module_parts(tuned),
         _reverted_table(tuned),
@@ -72,14 +87,16 @@ def tuned_page(tuned: Tuned) -> Page:
     ]
     if tuned.replay is not None:
         parts += _replay_parts(tuned.replay)
-    smaller = "Smaller" if tuned.costs is None else "Cheaper"
+    smaller = "Fewer instructions" if tuned.runs else "Smaller" if tuned.costs is None else "Cheaper"
     return Page(
         title=f"{tuned.plugin} against plain",
         answer="" if not tuned.modules else smaller if after < before else "Nothing was found",
         good=after < before,
         headline=_headline(tuned),
+        number=percent(relative_change(before, after)) if tuned.modules else "",
         sentences=tuple(_sentences(tuned)),
         advice=tuple(_advice(tuned)),
+        names=shown.names,
         parts=drop_empty(parts),
         command=tuned.command,
         facts=tuple(_facts(tuned)),
@@ -131,6 +148,8 @@ def _promise(tuned: Tuned) -> tuple[float, float]:
     """The numbers of the headline, before and after."""
     if tuned.costs is not None:
         return tuned.costs.plain, tuned.costs.tuned
+    if tuned.runs:
+        return _executed(tuned.runs)
     if programs := _programs(tuned):
         return sum(one.plain for one in programs), sum(one.tuned for one in programs)
     judged = tuned.judged
@@ -144,6 +163,8 @@ def _headline(tuned: Tuned) -> str:
     if tuned.costs is not None:
         return f"{_COSTS}, summed up: {before:,.0f} -> {after:,.0f} ({_percent(before, after)})."
     programs = _programs(tuned)
+    if tuned.runs:
+        return "; ".join(_run_headlines(tuned.runs, programs)) + "."
     if programs:
         what = programs[0].name if len(programs) == 1 else f"{len(programs)} programs"
         sizes = [one.shipped for one in programs if one.shipped is not None]
@@ -157,6 +178,49 @@ def _headline(tuned: Tuned) -> str:
     return (
         f"Objects only, not proved on your link: {before:,.0f} -> {after:,.0f} bytes ({_percent(before, after)}); "
         "--build with the build command, or --links with the folder of the configured build, proves it there."
+    )
+
+
+def _executed(runs: Sequence[CountedRun]) -> tuple[float, float]:
+    """Instructions of all runs together, plain and tuned."""
+    return sum(one.plain for one in runs), sum(one.tuned for one in runs)
+
+
+def _run_headlines(runs: Sequence[CountedRun], programs: Sequence[_Program]) -> Iterable[str]:
+    """What runs of the profile, and runs that it was not made of, execute; and the bytes of the programs."""
+    for held_out, what in ((False, "Executed instructions"), (True, "of runs that are not in the profile")):
+        chosen = [one for one in runs if one.held_out is held_out]
+        if chosen:
+            before, after = _executed(chosen)
+            yield f"{what}: {before:,.0f} -> {after:,.0f} ({_percent(before, after)})"
+    if programs:
+        plain, small = sum(one.plain for one in programs), sum(one.tuned for one in programs)
+        yield f"image {plain:,} -> {small:,} bytes ({_percent(plain, small)})"
+
+
+def _run_table(tuned: Tuned) -> Table | None:
+    """What each command executes."""
+    if not tuned.runs:
+        return None
+    return Table(
+        title="Runs",
+        columns=(
+            *text_columns("command", "in the profile"),
+            *count_columns("plain", "tuned"),
+            *change_columns("change"),
+        ),
+        rows=tuple(
+            (
+                one.command,
+                "no" if one.held_out else "yes",
+                one.plain,
+                one.tuned,
+                relative_change(one.plain, one.tuned),
+            )
+            for one in tuned.runs
+        ),
+        note=f"Executed instructions of the programs that the build makes, and of the libraries that they load, by "
+        f"{tuned.counter}. The profile may be the build's own; then it need not know the runs either.",
     )
 
 
@@ -231,7 +295,7 @@ def _sum_table(tuned: Tuned) -> Table:
         add(_COSTS, tuned.costs.plain, tuned.costs.tuned)
         add("Code, which is not the objective", tuned.plain_bytes, tuned.tuned_bytes)
     else:
-        add("Objects, each COMDAT once", tuned.plain_bytes, tuned.tuned_bytes)
+        add(_ESTIMATE if tuned.runs else "Objects, each COMDAT once", tuned.plain_bytes, tuned.tuned_bytes)
         if tuned.shipped is not None:
             add(f"The same by {tuned.shipped.name}", tuned.plain_bytes, tuned.shipped.bytes)
         for what, found in (
@@ -262,6 +326,30 @@ def _sum_table(tuned: Tuned) -> Table:
         ),
         rows=tuple(rows),
         note="Measured on objects that were compiled with the finished plugin.",
+    )
+
+
+def _won_bars(tuned: Tuned) -> Bars | None:
+    """What the pretrained policies save alone, and what the tuning saves."""
+    programs, shipped = _programs(tuned), tuned.shipped
+    if shipped is None or tuned.costs is not None:
+        return None
+    before, after = _promise(tuned)
+    sizes = [one.shipped for one in programs if one.shipped is not None]
+    if programs and len(sizes) < len(programs):
+        return None
+    free = sum(sizes) if programs else shipped.bytes
+
+    def bar(name: str, size: float) -> Bar:
+        saved = size - before
+        return Bar(name=name, start=0, end=saved, text=f"{format_difference(saved)} ({_percent(before, size)})")
+
+    return Bars(
+        title="What is saved",
+        columns=("against plain", "bytes"),
+        bars=(bar(shipped.name, free), bar("tuned", after)),
+        note=f"Of {before:,.0f} bytes of the plain {'programs' if programs else 'objects'}. {shipped.name} needs no "
+        "search.",
     )
 
 

@@ -117,6 +117,23 @@ class ShippedPolicies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CountedRun:
+    """A command that the user's build ran, plain and tuned.
+
+    Attributes:
+        command: the command.
+        held_out: whether the profile was not made of it.
+        plain: executed instructions of the programs that the build links, without the plugin.
+        tuned: the same with it.
+    """
+
+    command: str
+    held_out: bool
+    plain: int
+    tuned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
     """The result of a tuning.
 
@@ -157,6 +174,8 @@ class Tuned:
         cargo_programs: bytes of each program of a cargo build as rustc links it (llvm-size's text), plain and tuned.
         replay: result of replaying the decisions as a list, if one was asked for.
         shipped: the project with the pretrained policies alone, which need no search.
+        runs: what the user's commands execute, if that is the objective.
+        counter: the tool that counted.
     """
 
     plugin: str
@@ -193,6 +212,8 @@ class Tuned:
     cargo_programs: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict[str, tuple[int, int]])
     replay: ReplayResult | None = None
     shipped: ShippedPolicies | None = None
+    runs: tuple[CountedRun, ...] = ()
+    counter: str = ""
 
     @property
     def costs(self) -> SpillCosts | None:

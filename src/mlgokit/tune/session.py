@@ -17,10 +17,12 @@ from mlgokit.builds.compression import Compressor
 from mlgokit.builds.lto import GIVES_UP
 from mlgokit.builds.measurement import link_failures, repeatable_links
 from mlgokit.builds.recorded import RecordedBuild, try_plugin
+from mlgokit.compiler.executed import count_executed
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.errors import RejectedError
 from mlgokit.files import remove_leftovers
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
@@ -44,7 +46,8 @@ from mlgokit.tune.loop import NOT_RECOVERED, YieldRule, run_search
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
 from mlgokit.tune.replay_export import ReplayRequest, export_replay
-from mlgokit.tune.result import Tuned
+from mlgokit.tune.result import CountedRun, Tuned
+from mlgokit.tune.runs import Runs
 from mlgokit.tune.search import Search
 from mlgokit.tune.shipped import add_shipped, shipped_policies
 from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
@@ -77,7 +80,11 @@ _MANY_MODULES, _SAMPLE, _LEAST_SAMPLE_SECONDS = 100, 0.05, 5.0
 """A project of so many modules is announced early, by this share of them, after so many seconds."""
 _MINUTES = 150.0
 """Seconds from which on a time is told in minutes."""
-_OBJECTIVES = {"text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}
+_OBJECTIVES = {
+    "text": Objective.LINK_AWARE_TEXT,
+    "object": Objective.OBJECT_TEXT,
+    "instructions": Objective.EXECUTED,
+}
 """What the search counts; for all others the bytes of the image."""
 SIZES = frozenset({"image", "text", "object", "linked", "compressed"})
 """Objectives that are bytes of what the build makes."""
@@ -164,6 +171,7 @@ class Session:
         notes: what is to be said of the build.
         recorded: the user's whole build, if that is made again with the plugin.
         report: told what is done.
+        runs: the commands that prove a tuning for executed instructions.
     """
 
     settings: TuneSettings
@@ -175,6 +183,7 @@ class Session:
     report: Report
     notes: tuple[str, ...] = ()
     recorded: RecordedBuild | None = None
+    runs: Runs | None = None
 
     @property
     def without_refits(self) -> str:
@@ -188,20 +197,20 @@ class Session:
             "them with `pip install 'mlgokit[train]'`"
         )
 
-    def publish(self, verifier: Verifier, tuned: Tuned) -> Tuned:
+    def publish(self, verifier: Verifier, tuned: Tuned, before: Mapping[str, Tuned] | None = None) -> Tuned:
         """Put what was verified where the user wants it, with ``tuned.json``; first the user's build tries it.
+
+        Args:
+            verifier: has verified it.
+            tuned: what was verified.
+            before: what was before each table that the runs may speak against, by its kind.
 
         Raises:
             RejectedError: the build fails with it.
             ToolError: the link that was tuned does not give what was verified.
         """
-        settings = self.settings
         verifier.check_link()
-        candidate = CandidatePlugin(
-            file=verifier.plugin,
-            output=verifier.output,
-            published=versioned_path(verifier.output, verifier.plugin),
-        )
+        settings, candidate = self.settings, _candidate(verifier)
         proof = self.build.prove(candidate, verifier.folder)
         tuned = dataclasses.replace(
             tuned,
@@ -210,17 +219,8 @@ class Session:
             cargo_programs=dict(proof.programs) or tuned.cargo_programs,
         )
         if self.recorded is not None:
-            by_size = settings.objective in SIZES
-            place = self.build.plugin_place
-            built = try_plugin(
-                self.recorded,
-                candidate,
-                place,
-                by_size=by_size,
-                compressor=settings.compressor,
-                report=self.report,
-            )
-            tuned = dataclasses.replace(tuned, built=built)
+            tuned = self._try_in_build(self.recorded, verifier, tuned, before or {})
+            candidate = _candidate(verifier)
         if settings.replay is not None:
             request = dataclasses.replace(settings.replay, plugin=candidate.file)
             replay = export_replay(request, report=self.report)
@@ -241,8 +241,58 @@ class Session:
         )
         tuned = publish(verifier, tuned, settings.folder)
         # Made of what is published, so a kill before it loses nothing: mlgokit report makes it again.
-        write_page(tuned_page(tuned), result)
+        write_page(tuned_page(tuned, settings.folder), result)
         return tuned
+
+    def _try_in_build(
+        self, recorded: RecordedBuild, verifier: Verifier, tuned: Tuned, before: Mapping[str, Tuned]
+    ) -> Tuned:
+        """Make the user's build with the plugin; where runs do not bear a table out, it leaves the plugin.
+
+        Raises:
+            RejectedError: the build fails with it, or its runs execute more with every table.
+        """
+        settings, runs = self.settings, self.runs
+        counted: list[CountedRun] = []
+
+        def count() -> None:
+            counted[:] = [] if runs is None else runs.count_tuned()
+
+        while True:
+            built = try_plugin(
+                recorded,
+                _candidate(verifier),
+                self.build.plugin_place,
+                by_size=settings.objective in SIZES,
+                compressor=settings.compressor,
+                run=count,
+                report=self.report,
+            )
+            tuned = dataclasses.replace(
+                tuned, built=built, runs=tuple(counted), counter="" if runs is None else runs.counter
+            )
+            objection = "" if runs is None else runs.objection(counted, built.programs)
+            if not objection:
+                return tuned
+            self.report(1, 1, f"taken back: {objection}")
+            kinds = [kind for kind in verifier.inside if kind in before]
+            if not kinds:
+                raise RejectedError(
+                    f"--objective instructions: expected fewer executed instructions with the plugin, found that "
+                    f"{objection}; no plugin was written, give another --run, or search longer with --continue"
+                )
+            table = verifier.inside.pop(kinds[-1])
+            del verifier.tables[table]
+            verifier.link_again()
+            verifier.check_link()
+            note = f"the {kinds[-1].replace('_', ' ')} that were found left the plugin again: {objection}"
+            tuned = dataclasses.replace(before[kinds[-1]], notes=(*tuned.notes, note))
+
+
+def _candidate(verifier: Verifier) -> CandidatePlugin:
+    """The plugin as it is linked now."""
+    published = versioned_path(verifier.output, verifier.plugin)
+    return CandidatePlugin(file=verifier.plugin, output=verifier.output, published=published)
 
 
 def tune(session: Session) -> Tuned | NotRecovered:
@@ -258,6 +308,9 @@ def tune(session: Session) -> Tuned | NotRecovered:
     remove_leftovers(settings.folder)
     remove_leftovers(settings.output.absolute().parent, below=False)
     try:
+        if settings.objective == "instructions":
+            compiler = count_executed(session.compiler, session.build.modules, report=session.report)
+            session = dataclasses.replace(session, compiler=compiler)
         return _tune_costs(session) if settings.objective == "spill-cost" else _tune_bytes(session)
     finally:
         session.compiler.close()
@@ -460,14 +513,16 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         report=report,
         judge=judge,
     ) as verifier:
-        left = end - time.monotonic()
+        left, before = end - time.monotonic(), dict[str, Tuned]()
         if judge is not None:
             verifier.adopt_plain({one.module.name: one.plain for one in search.space.units}, judge.plain.objects)
         tuned = finish_inlining(verifier, search)
         if by_bytes:
             searches = dict[OverrideKind, Search[Any]]()
             if not is_large:
-                tuned, searches = _tune_functions(settings, verifier, search, tuned, left=left, report=report)
+                tuned, searches = _tune_functions(
+                    settings, verifier, search, tuned, left=left, before=before, report=report
+                )
             if settings.adds_shipped_policies:
                 space = search.space
                 tuned = add_shipped(
@@ -480,7 +535,7 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
                 )
                 policies = {problem: load_policy(file) for problem, file in shipped_policies().items()}
                 notes += describe_missing_policies(SHIPPED, policies, architectures_of(session.build.modules))
-        tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)))
+        tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)), before)
     shutil.rmtree(settings.folder.resolve() / _JUDGE, ignore_errors=True)
     return tuned
 
@@ -517,6 +572,7 @@ def _tune_functions(
     tuned: Tuned,
     *,
     left: float,
+    before: dict[str, Tuned],
     report: Report,
 ) -> tuple[Tuned, dict[OverrideKind, Search[Any]]]:
     """Search and verify passes that are left out, first of the optimizer, then register allocations on top of them.
@@ -527,6 +583,7 @@ def _tune_functions(
         inlining: the search for them.
         tuned: what they gave.
         left: seconds that are left of it; passes have what registers have no share in, and registers what is left then.
+        before: entered here, what was before each table, by its kind.
         report: told what is done.
 
     Returns:
@@ -538,7 +595,7 @@ def _tune_functions(
     searches: dict[OverrideKind, Search[Any]] = {}
 
     def run(kind: OverrideKind, found: Search[Any], seconds: float) -> Tuned:
-        searches[kind] = found
+        searches[kind], before[kind.table] = found, tuned
         run_search(found, seconds=seconds, workers=space.compiler, report=report)
         return finish_bytes(verifier, found, tuned, space.account.module_bytes)
 
@@ -549,6 +606,8 @@ def _tune_functions(
     policy = _policy_of_passes(folder, verifier.modules) if settings.adds_shipped_policies else None
     optimizer = functools.partial(open_optimizer, policy=policy)
     openings = ((optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
+    if objective is Objective.EXECUTED:
+        openings = openings[:1]
     for index, (open_search, kind) in enumerate(openings):
         begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
         # All workers make steps, if only in one module.

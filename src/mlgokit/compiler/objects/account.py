@@ -72,7 +72,7 @@ class ProjectAccount:
         are listed as well, with negative bytes.
         """
         columns = columns_of(self.objective)
-        functions = sizes.function_bytes[:, :columns].sum(axis=1).astype(np.float64)
+        functions = sizes.scores_of_functions(self.objective)
         groups = sizes.signature_rest[:, :columns].sum(axis=1)
         rest = float(sizes.rest[:columns].sum())
         if self.objective is Objective.OBJECT_TEXT:
@@ -91,7 +91,7 @@ class ProjectAccount:
                 inside = np.flatnonzero(later.function_signature == there)
                 spared = 1.0 - share / (others + 1)
                 names.extend(later.function_names[function] for function in inside.tolist())
-                scores.append(-spared * later.function_bytes[inside, :columns].sum(axis=1))
+                scores.append(-spared * later.scores_of_functions(self.objective)[inside])
                 rest -= spared * float(later.signature_rest[there, :columns].sum())
         functions *= weight[sizes.function_signature]
         return tuple(names), np.concatenate(scores), rest + float(groups @ weight[:-1])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints, damage_error, read_bytes
 from mlgokit.errors import InputError
 
 SECTION = np.dtype(
@@ -34,9 +35,6 @@ SYMBOL = np.dtype(
 )
 RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 
-LARGEST_FILE = 2 << 30
-"""Limit on the size of a file, which is read into memory."""
-
 _SECTION_32 = np.dtype([(name, "<u4") for name in SECTION.names or ()])
 _SYMBOL_32 = np.dtype(
     [("name", "<u4"), ("value", "<u4"), ("size", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2")]
@@ -45,6 +43,7 @@ _REL_32 = np.dtype([("offset", "<u4"), ("info", "<u4")])
 _RELA_32 = np.dtype([("offset", "<u4"), ("info", "<u4"), ("addend", "<i4")])
 _REL_64 = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4")])
 
+MAGIC = b"\x7fELF"
 ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 ARM, RISCV = 40, 243
 MACHINES = {3: "i386", ARM: "ARM", 62: "x86-64", 183: "AArch64", RISCV: "RISC-V"}
@@ -59,9 +58,6 @@ STT_SECTION, STT_FUNC, STT_GNU_IFUNC = 3, 2, 10
 STB_LOCAL, STB_GLOBAL = 0, 1
 R_NONE, _R_ARM_PREL31 = 0, 42
 FUNCTIONS = (STT_FUNC, STT_GNU_IFUNC)
-LARGEST_SECTION = 2**40
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +81,6 @@ class _Layout:
 
 
 _FORMATS = {
-    b"\0asm": "a wasm object",
-    b"\x64\x86": "a COFF object",
-    b"\x64\xaa": "a COFF object",
-    b"\x4c\x01": "a COFF object",
-    b"\xcf\xfa\xed\xfe": "a Mach-O object",
-    b"\xce\xfa\xed\xfe": "a Mach-O object",
     b"BC\xc0\xde": "LLVM bitcode",
     b"!<arch>": "a static library",
 }
@@ -163,11 +153,6 @@ class Symbols:
         return (self.table["info"] >> 4).astype(np.int64)
 
 
-def damage_error(where: str, expected: str, found: str) -> InputError:
-    """Make the error for a file that contradicts itself."""
-    return InputError(f"{where}: expected {expected}, found {found}; the file is damaged or cut short: make it again")
-
-
 def text_at(strings: bytes, offset: int) -> str:
     r"""Read the zero-terminated string at ``offset`` of a checked string table.
 
@@ -195,22 +180,9 @@ def read_elf(source: bytes | Path, *, where: str = "object in memory") -> Elf:
         Traceback (most recent call last):
         mlgokit.errors.InputError: object in memory: expected an ELF file, found 2 bytes that begin with 4243; ...
     """
-    if isinstance(source, bytes):
-        data = source
-    else:
-        where = str(source)
-        try:
-            if (size := source.stat().st_size) > LARGEST_FILE:
-                raise InputError(
-                    f"{where}: expected at most {LARGEST_FILE} bytes of object, found {size}; leave this module out"
-                )
-            data = source.read_bytes()
-        except OSError as error:
-            raise InputError(
-                f"{where}: expected a readable object file, found {error.strerror}; compile it first"
-            ) from error
+    data, where = read_bytes(source, where=where)
     bits = _BITS.get(data[4], 64) if len(data) > 4 else 64
-    if len(data) < _LAYOUTS[bits].header or data[:4] != b"\x7fELF":
+    if len(data) < _LAYOUTS[bits].header or data[:4] != MAGIC:
         raise InputError(
             f"{where}: expected an ELF file, found {_describe(data)}; give an object that clang wrote for a target "
             "with ELF"

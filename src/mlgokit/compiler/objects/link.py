@@ -11,31 +11,111 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import link_limits
-from mlgokit.compiler.objects import elf as e
-from mlgokit.compiler.objects.measure import SectionTotals, read_groups, section_totals
+from mlgokit.compiler.objects.formats import file_totals, format_of, read_object
+from mlgokit.compiler.objects.macho_object import read_macho
+from mlgokit.compiler.objects.object_file import SectionTotals
 from mlgokit.errors import InputError, UsageError
 
 IMAGE_BASE = 0x200000
 """Address of the image: low enough that a 26-bit AArch64 branch and a signed 32-bit displacement reach address 0 from
 an image under 120 MB, and high enough that no section begins below the headers."""
 
-FLAGS = (
-    "-static",
-    "--gc-sections",
-    "--unresolved-symbols=ignore-all",
-    "--allow-multiple-definition",
-    "--no-demangle",
-    "--build-id=none",
-    "--entry=0",
-    "-znognustack",
-    "-znorelro",
-    f"--image-base={IMAGE_BASE:#x}",
-    "--threads=1",
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Linker:
+    """How lld links one object format.
+
+    Attributes:
+        flavor: words before all others, which lld needs to be another linker than its name says.
+        flags: words that are always given.
+        output: word in front of the image's path; begin of that word if it ends with a colon.
+        root: begin of the word that keeps a symbol; the word before it if it ends with a letter.
+        icf: what folds identical functions; none if this linker does not.
+    """
+
+    flavor: tuple[str, ...] = ()
+    flags: tuple[str, ...]
+    output: str = "-o"
+    root: str = "--undefined="
+    icf: tuple[str, ...] = ()
+
+    def keeping(self, symbol: str) -> tuple[str, ...]:
+        """The words that keep a symbol."""
+        return (f"{self.root}{symbol}",) if self.root[-1] in ":=" else (self.root, symbol)
+
+    def written(self, image: Path) -> tuple[str, ...]:
+        """The words that say where the image goes."""
+        return (f"{self.output}{image}",) if self.output.endswith(":") else (self.output, str(image))
+
+
+_LINKERS = {
+    "ELF": _Linker(
+        flags=(
+            "-static",
+            "--gc-sections",
+            "--unresolved-symbols=ignore-all",
+            "--allow-multiple-definition",
+            "--no-demangle",
+            "--build-id=none",
+            "--entry=0",
+            "-znognustack",
+            "-znorelro",
+            f"--image-base={IMAGE_BASE:#x}",
+            "--threads=1",
+        ),
+        icf=("--icf=all",),
+    ),
+    "wasm": _Linker(
+        flavor=("-flavor", "wasm"),
+        flags=(
+            "--no-entry",
+            "--gc-sections",
+            "--allow-undefined",
+            "--no-demangle",
+            "--strip-all",
+            "--threads=1",
+        ),
+        root="--export-if-defined=",
+    ),
+    "COFF": _Linker(
+        flavor=("-flavor", "link"),
+        flags=(
+            "/nologo",
+            "/dll",
+            "/lldmingw",
+            "/exclude-all-symbols",
+            "/noentry",
+            "/noimplib",
+            "/force",
+            "/nodefaultlib",
+            "/opt:ref",
+            "/ignore:longsections",
+            "/threads:1",
+        ),
+        output="/out:",
+        root="/include:",
+        icf=("/opt:icf",),
+    ),
+    "Mach-O": _Linker(
+        flavor=("-flavor", "darwin"),
+        flags=(
+            "-dylib",
+            "-platform_version",
+            "macos",
+            "13.0",
+            "13.0",
+            "-dead_strip",
+            "-undefined",
+            "dynamic_lookup",
+            "--threads=1",
+        ),
+        root="-exported_symbol",
+        icf=("--icf=all",),
+    ),
+}
+"""How lld links each object format; what is not named is linked as ELF, so that the linker says what it expects."""
 
 
 class LinkStatus(enum.Enum):
@@ -73,12 +153,7 @@ def link_roots(objects: Iterable[Path | bytes]) -> tuple[str, ...]:
     """Sorted names of all strong definitions outside of COMDAT groups: the interface of a library."""
     roots: set[str] = set()
     for source in objects:
-        elf = e.read_elf(source)
-        symbols = e.read_symbols(elf)
-        _, group = read_groups(elf, symbols)
-        strong = np.flatnonzero((symbols.binding == e.STB_GLOBAL) & (symbols.section >= 0))
-        strong = strong[group[symbols.section[strong]] < 0]
-        roots.update(e.text_at(symbols.strings, offset) for offset in symbols.table["name"][strong].tolist())
+        roots |= read_object(source).strong_definitions()
     return tuple(sorted(roots))
 
 
@@ -102,7 +177,7 @@ def link_image(
         roots: symbols to keep, by :func:`link_roots` of the baseline.
         lld: path of ``ld.lld``.
         timeout_seconds: deadline of the linker.
-        icf: fold identical functions (``--icf=all``).
+        icf: fold identical functions (``--icf=all``), if the linker of the format can.
 
     Raises:
         UsageError: there is nothing to link.
@@ -110,14 +185,18 @@ def link_image(
     """
     if not objects:
         raise UsageError(f"{output}: expected at least one object to link, found none; give the objects of a project")
-    words = [*FLAGS, *(["--icf=all"] if icf else []), "-o", str(output)]
-    words += [f"--undefined={root}" for root in roots]
+    found = format_of(objects[0])
+    linker = _LINKERS.get(found, _LINKERS["ELF"])
+    words = [*linker.flags, *(linker.icf if icf else ()), *linker.written(output)]
+    if found == "Mach-O":
+        words += ["-arch", read_macho(objects[0].read_bytes(), str(objects[0])).architecture]
+    words += [word for root in roots for word in linker.keeping(root)]
     words += [str(path) for path in objects]
     with tempfile.TemporaryDirectory(prefix="mlgokit-link-") as folder:
         response = Path(folder, "arguments.rsp")
         response.write_text("\n".join(map(_quote, words)), encoding="utf-8")
         completed = process.run(
-            [lld, f"@{response}"],
+            [lld, *linker.flavor, f"@{response}"],
             timeout_seconds=timeout_seconds,
             limits=link_limits(sum(path.stat().st_size for path in objects if path.exists())),
         )
@@ -126,7 +205,7 @@ def link_image(
     if completed.returncode != 0:
         return _failed_image(LinkStatus.FAILED, completed.stderr)
     try:
-        totals = section_totals(e.read_elf(output))
+        totals = file_totals(output)
     except InputError as error:
         return _failed_image(LinkStatus.FAILED, f"{completed.stderr}{error}")
     return _linked_image(totals, completed.stderr)

@@ -6,37 +6,15 @@ entry of ``.ARM.extab``, if it has one, the exception table. Which function it d
 read from the relocations, so it holds with one section per function and without.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
+from mlgokit.compiler.objects.object_file import Frames, Functions, damage_error
 
 _INDEX_ENTRY = 8
 """Bytes for a function in ``.ARM.exidx``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Functions:
-    """Functions in the order of section and offset: names, section indices, offsets and sizes of each one's code."""
-
-    names: tuple[str, ...]
-    section: Ints
-    begin: Ints
-    size: Ints
-
-    def at(self, section: Ints, offset: Ints) -> Ints:
-        """Index of the function [Q] that covers each ``offset`` [Q] of each ``section`` [Q], or -1."""
-        if not len(self.names):
-            return np.full(len(section), -1, np.int64)
-        known = (section >= 0) & (offset >= 0) & (offset < e.LARGEST_SECTION)
-        keys = self.section * e.LARGEST_SECTION + self.begin
-        function = np.searchsorted(keys, np.where(known, section * e.LARGEST_SECTION + offset, -1), side="right") - 1
-        inside = known & (function >= 0) & (self.section[function] == section)
-        inside &= (offset < self.begin[function] + self.size[function]) | (offset == self.begin[function])
-        return np.where(inside, function, -1)
 
 
 def find_functions(elf: Elf, symbols: Symbols, executable: npt.NDArray[np.bool_]) -> Functions:
@@ -49,9 +27,7 @@ def find_functions(elf: Elf, symbols: Symbols, executable: npt.NDArray[np.bool_]
     outside = (table["value"] > limit) | (table["size"] > limit - np.minimum(table["value"], limit))
     if outside.any():
         name = e.text_at(symbols.strings, int(table["name"][outside][0]))
-        raise e.damage_error(
-            f"{elf.where}: symbol {name}", "a function within its section", "one that reaches beyond it"
-        )
+        raise damage_error(f"{elf.where}: symbol {name}", "a function within its section", "one that reaches beyond it")
     begin, size, limit = (column.astype(np.int64) for column in (table["value"], table["size"], limit))
     is_local = table["info"] >> 4 == e.STB_LOCAL
     order = np.lexsort((is_local, begin, section))
@@ -75,27 +51,6 @@ def find_functions(elf: Elf, symbols: Symbols, executable: npt.NDArray[np.bool_]
     alone = last & np.append(True, section[1:] != section[:-1]) & (begin == 0)
     size = np.where(alone, limit, np.minimum(size, end - begin))
     return Functions(names=tuple(names), section=section, begin=begin, size=size)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frames:
-    """The FDEs of an object.
-
-    Attributes:
-        table: [D] section index of the unwind table that the FDE, or the entry of ``.ARM.exidx``, is in.
-        size: [D] bytes of the FDE.
-        section: [D] section of the code that it describes, or -1.
-        function: [D] index of the function that it describes, or -1.
-        table_section: [D] section of the function's exception table, or -1.
-        table_begin: [D] offset of the exception table in that section.
-    """
-
-    table: Ints
-    size: Ints
-    section: Ints
-    function: Ints
-    table_section: Ints
-    table_begin: Ints
 
 
 def read_frames(elf: Elf, symbols: Symbols, sections: Ints, code: Functions, excepts: npt.NDArray[np.bool_]) -> Frames:
@@ -179,27 +134,9 @@ def _walk_frames(elf: Elf, index: int) -> tuple[Ints, Ints]:
         end = position + header + length
         if length < 4 or end > size:
             where = f"{elf.where}: .eh_frame"
-            raise e.damage_error(where, f"entries within {size} bytes", f"one of {length} bytes at {position}")
+            raise damage_error(where, f"entries within {size} bytes", f"one of {length} bytes at {position}")
         if int.from_bytes(contents[position + header : position + header + 4], "little"):
             starts.append(position)
             ends.append(end)
         position = end
     return np.array(starts, np.int64), np.array(ends, np.int64)
-
-
-def extents(elf: Elf, section: Ints, begin: Ints) -> Ints:
-    """Bytes [D] from each offset to the next one in the same section, or to the end of the section."""
-    extent = np.zeros(len(section), np.int64)
-    known = np.flatnonzero(section >= 0)
-    if not len(known):
-        return extent
-    limit = elf.sections["size"][section].astype(np.int64)
-    known = known[(begin[known] >= 0) & (begin[known] < limit[known])]
-    known = known[np.lexsort((begin[known], section[known]))]
-    again = (section[known][1:] == section[known][:-1]) & (begin[known][1:] == begin[known][:-1])
-    known = np.delete(known, np.flatnonzero(again) + 1)
-    end = limit[known]
-    follows = section[known][1:] == section[known][:-1]
-    end[:-1] = np.where(follows, begin[known][1:], end[:-1])
-    extent[known] = end - begin[known]
-    return extent

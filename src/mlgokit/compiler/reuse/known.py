@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler.objects import elf as e
-from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
+from mlgokit.compiler.objects.elf import Elf, Symbols
 from mlgokit.compiler.objects.frames import FrameTable, read_frame_table
 from mlgokit.compiler.objects.measure import COLUMNS, ObjectSizes, measure_object
-from mlgokit.compiler.objects.ownership import Functions, find_functions
+from mlgokit.compiler.objects.object_file import Functions, Ints, read_bytes
+from mlgokit.compiler.objects.ownership import find_functions
 from mlgokit.errors import InputError
 
 MOST_KNOWN = 8192
@@ -157,7 +158,11 @@ class KnownFunctions:
         listed = read_functions(functions)
         if not listed:
             return measure_object(path)
-        elf = e.read_elf(path)
+        data, where = read_bytes(path)
+        if not data.startswith(e.MAGIC):
+            self.refused = "its object is not ELF, whose sections alone are put together from parts"
+            return None
+        elf = e.read_elf(data, where=where)
         part = _Part.read(elf, {function.name: order for order, function in enumerate(listed)})
         if isinstance(part, str):
             self.refused = part

@@ -67,6 +67,10 @@ IMAGE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 0.0, 1.0, 2.5, 1.0])
 """Weights [9] for a score that adds jump tables and unwind tables; an unwind instruction counts with its advance."""
 
 
+RUN_COST: Floats = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1e-3, 0.0, 0.0])
+"""Weights [9] for a score that is the executed instructions of one call; bytes of code decide between equal ones."""
+
+
 def executed_weights(of_bytes: Floats) -> Floats:
     """Replace the tie-breaker in weights [9] of a size score: executed instructions in place of allocation costs.
 

@@ -17,7 +17,7 @@ namespace mlgokit {
 namespace {
 
 constexpr StringRef Magic("MLGODT2\n", 8);
-constexpr uint32_t PlainFlag = 1, LinkFlag = 2, DeferFlag = 4;
+constexpr uint32_t PlainFlag = 1, LinkFlag = 2, DeferFlag = 4, AnyLevelFlag = 8;
 
 Error failure(StringRef Origin, const Twine &What) {
   return createStringError(inconvertibleErrorCode(), Twine("decision table " + Origin + ": " + What).str());
@@ -40,6 +40,7 @@ Expected<DecisionTable> DecisionTable::parse(StringRef Bytes, StringRef Origin) 
       return failure(Origin, "it is cut short");
     E.Plain = Flags & PlainFlag;
     E.OnlyAtLink = Flags & LinkFlag;
+    E.AnyLevel = Flags & AnyLevelFlag;
     Table.Defers |= bool(Flags & DeferFlag);
     for (uint64_t Name : Functions)
       Table.Owners.emplace_back(Name, I);

@@ -21,6 +21,7 @@ public:
   struct Entry {
     bool Plain = false;         // keep LLVM's own advisor; the keys only tell the module from others
     bool OnlyAtLink = false;    // for the merged module of a full link-time optimization
+    bool AnyLevel = false;      // for a module that is not compiled for size
     std::vector<uint64_t> Keys; // ascending, bit 0 is the decision
   };
 

@@ -14,6 +14,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
 
+#include <limits>
 #include <optional>
 #include <tuple>
 
@@ -40,7 +41,8 @@ public:
   PolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, const InlineParams &Params,
                 std::unique_ptr<Decider> Decides)
       : InlineAdvisor(M, FAM), Params(Params), Decides(std::move(Decides)),
-        Graph(MAM.getResult<LazyCallGraphAnalysis>(M)), Levels(Graph), Costs(M, FAM), Growth(mostGrowth()) {
+        Graph(MAM.getResult<LazyCallGraphAnalysis>(M)), Levels(Graph), Costs(M, FAM),
+        Growth(this->Decides->mayGrow() ? std::numeric_limits<float>::infinity() : mostGrowth()) {
     FAM.registerPass([] { return BodyCountsAnalysis(); });
     for (Function &F : M) {
       if (F.isDeclaration())

@@ -8,8 +8,10 @@
 #include "identity/BodyHash.h"
 #include "passes/PassNames.h"
 #include "passes/PassPolicy.h"
+#include "passes/ProfileCounts.h"
 #include "passes/TailCalls.h"
 #include "shared/HotFunctions.h"
+#include "shared/LastPass.h"
 #include "shared/Settings.h"
 #include "trials/OverrideTable.h"
 
@@ -155,6 +157,8 @@ public:
     if (Running && Changed)
       *List << "changed " << toHex(Running->Key) << ' ' << Pass << ' ' << Running->Nth << '\n';
     Running.reset();
+    if (M && List && Pass == LastPass)
+      listProfileCounts(*M, *List);
   }
 
 private:

@@ -4,6 +4,7 @@
 #include "reuse/Digests.h"
 #include "shared/Emitted.h"
 #include "shared/Executed.h"
+#include "shared/LastPass.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -30,10 +31,6 @@ using namespace llvm;
 namespace mlgokit {
 
 namespace {
-
-/// The last pass of every pipeline for code generation that changes the IR, but for that of a full link-time
-/// optimization, which has a place for the last one.
-constexpr StringLiteral LastPass = "RelLookupTableConverterPass";
 
 thread_local Module *Current = nullptr;
 

@@ -52,7 +52,8 @@ constexpr Name Names[] = {
     {"mlgokit-seed", "MLGOKIT_SEED", "seed of the exploration"},
     {"mlgokit-temperature", "MLGOKIT_TEMPERATURE", "temperature of drawn decisions; 0 acts greedily"},
     {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of flipping a decision"},
-    {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL", "1: also inline by policy in modules that are not compiled for size"},
+    {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL",
+     "1: also inline by policy in modules that are not compiled for size; 2: and however large they become"},
     {"mlgokit-lto", "MLGOKIT_LTO",
      "1: also inline by policy in link-time optimization and the compile steps before it"},
     {"mlgokit-decisions", "MLGOKIT_DECISIONS", "decision table that is asked before the inlining policy"},
@@ -144,7 +145,8 @@ Expected<Settings> readSettings() {
   if (S.KeepHot > MostKept)
     return createStringError(inconvertibleErrorCode(),
                              "-mlgokit-keep-hot or MLGOKIT_KEEP_HOT: expected at most 99.9999 percent");
-  S.AnyLevel = valueOf(SeedAt + 3) == "1";
+  S.AnyGrowth = valueOf(SeedAt + 3) == "2";
+  S.AnyLevel = S.AnyGrowth || valueOf(SeedAt + 3) == "1";
   S.InLto = valueOf(SeedAt + 4) == "1";
   S.Decisions = valueOf(SeedAt + 5);
   S.Allocations = valueOf(SeedAt + 6);

@@ -42,6 +42,7 @@ struct Settings {
   bool LogDefault = true;      // log the heuristic's decision also where the table decides; it costs a cost analysis
   bool OnlyAtLink = false;     // leave inlining to LLVM but in the pipeline of a full link-time optimization
   bool AnyLevel = false;       // also inline by the policy in modules that were not compiled for size
+  bool AnyGrowth = false;      // let modules grow by inlining as LLVM's heuristic does, and not as its MLInlineAdvisor
   bool InLto = false;          // also inline by the policy in link-time optimization and the compile steps before it
 
   const ProblemSettings &of(Problem P) const { return Problems[size_t(P)]; }

@@ -14,6 +14,7 @@ from mlgokit.compiler.reuse.trials import (
     CODE_BYTES,
     IMAGE_BYTES,
     PENALTY,
+    RUN_COST,
     SPILL_COST,
     TRIAL,
     Floats,
@@ -33,6 +34,8 @@ FEW = (1, 2, 4, 8)
 """Mean numbers of flipped decisions in trials that flip few of them, if scores are bytes."""
 SHARE_OF_FEW = 0.5
 """Share of the trials that flip few decisions, if scores are bytes."""
+_WEIGHTS = {Objective.LINK_AWARE_TEXT: CODE_BYTES, Objective.EXECUTED: RUN_COST}
+"""What trials are scored by; by the bytes of the image for all other objectives."""
 _TINY = 1e-12
 """A probability at which nothing is flipped, but questions are counted."""
 
@@ -78,7 +81,7 @@ class TrialConfig:
     @property
     def penalty(self) -> float:
         """Score that is added for each unit of costs beyond those of LLVM's allocation."""
-        return PENALTY if self.in_bytes else 0.0
+        return PENALTY if self.in_bytes and self.weights is not RUN_COST else 0.0
 
     def free(self, function: FunctionState) -> float:
         """Costs that are not penalised: those of LLVM's allocation."""
@@ -119,7 +122,7 @@ def open_bytes(
     """
     return open_verified(
         verifier,
-        TrialConfig(weights=CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES),
+        TrialConfig(weights=_WEIGHTS.get(objective, IMAGE_BYTES)),
         objective=objective,
         folder=folder / "allocation",
         start=start,

@@ -81,6 +81,19 @@ def larger_functions(
     return worse or (chosen if is_larger else set())
 
 
+def slower_functions(keys: Mapping[str, int], chosen: set[int], first: ObjectSizes, second: ObjectSizes) -> set[int]:
+    """Keys of a module's functions whose bytes and executed instructions together are worth more with the table.
+
+    Arguments are those of :func:`larger_functions`.
+    """
+
+    def scores(one: ObjectSizes) -> dict[str, float]:
+        return dict(zip(one.function_names, one.scores_of_functions(Objective.EXECUTED).tolist(), strict=True))
+
+    before, after = scores(first), scores(second)
+    return {keys[name] for name in after if keys.get(name) in chosen and after[name] > before.get(name, 0.0)}
+
+
 def grown_functions(first: ObjectSizes, second: ObjectSizes, *, text_only: bool, folded: Mapping[str, int]) -> set[str]:
     """Functions of a module that are larger in its second object; arguments as for :func:`larger_functions`."""
     groups = _larger(_groups(first, second, folded), first, second, text_only=text_only)
@@ -92,7 +105,9 @@ def objection_in_bytes(before: VerifiedBuild, after: VerifiedBuild, objective: O
 
     Functions of the same code that a link would fold may be allocated differently.
     """
-    larger = grew(before.link, after.link) or after.total_bytes(objective) > before.total_bytes(objective)
+    larger = after.total_bytes(objective) > before.total_bytes(objective)
+    # Fewer instructions may take more bytes; the user's own programs are weighed at the end.
+    larger |= objective is not Objective.EXECUTED and grew(before.link, after.link)
     if after.judged is not None and before.judged is not None:
         first, second = before.judged.after, after.judged.after
         larger |= (first is not None and second is not None and second > first) or not after.judged.is_no_worse

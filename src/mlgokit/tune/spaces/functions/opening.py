@@ -26,6 +26,8 @@ from mlgokit.tune.spaces.functions.space import FunctionSpace
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, load_functions
 from mlgokit.tune.verify import VerifiedBuild, Verifier
 
+_WORTH_TRIALS = 1e-3
+"""Least share of what a module executes."""
 FunctionSearch = Search[FunctionSpace]
 
 
@@ -92,8 +94,9 @@ def open_functions(
             progress_path(folder, module.name), measured_by=space.measured_by.get(module.name, "")
         )
         functions: list[FunctionState] = []
+        executed = _executed_often(done) if objective is Objective.EXECUTED else None
         for one in _functions_of(done, keys):
-            if one.key not in known:
+            if one.key not in known and (executed is None or one.name in executed):
                 known.add(one.key)
                 one.start = start.get(one.key)
                 one.recall(progress.get(one.key))
@@ -112,6 +115,15 @@ def open_functions(
     search.recall()
     search.mark()
     return search
+
+
+def _executed_often(done: Compilation) -> set[str]:
+    """Functions of a module that execute enough in the profiled run for a search of their registers to pay."""
+    sizes = done.measured
+    if sizes.run_cost is None:
+        return set()
+    enough = sizes.run_cost >= max(_WORTH_TRIALS * float(sizes.run_cost.sum()), 1.0)
+    return {name for name, is_enough in zip(sizes.function_names, enough.tolist(), strict=True) if is_enough}
 
 
 def _measured_by(compiler: Compiler, modules: Sequence[Module], passes: bytes) -> dict[str, str]:

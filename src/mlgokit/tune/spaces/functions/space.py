@@ -17,7 +17,13 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import OverrideSummary, write_overrides
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
-from mlgokit.tune.spaces.functions.compare import dearer_functions, folded_in, larger_functions, objection_in_bytes
+from mlgokit.tune.spaces.functions.compare import (
+    dearer_functions,
+    folded_in,
+    larger_functions,
+    objection_in_bytes,
+    slower_functions,
+)
 from mlgokit.tune.spaces.functions.rounds import (
     LEAST_TRIAL_SECONDS,
     ROUND_SECONDS,
@@ -246,6 +252,8 @@ class FunctionTable:
                 continue
             if not second.ok:
                 wrong[name] = mine, f"it does not compile with the result: {second.reason}"
+            elif mine and self.space.objective is Objective.EXECUTED:
+                wrong[name] = slower_functions(unit.keys, mine, first.measured, second.measured), ""
             elif mine and self.space.config.in_bytes:
                 folded = folded_in(unit.module, before)
                 larger = larger_functions(

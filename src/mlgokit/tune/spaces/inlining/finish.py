@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.lto import is_back_end
-from mlgokit.compiler.objects.measure import project_image_estimate
+from mlgokit.compiler.objects.measure import Objective, project_image_estimate
 from mlgokit.tables.decisions import TuningSummary, make_entry, renew_summary, write_table
 from mlgokit.tune.result import Tuned, TunedModule
 from mlgokit.tune.spaces.inlining.opening import InliningSearch
@@ -49,6 +49,7 @@ class InliningTable:
                 at_link=one.module.language == "rust" or (one.module.defers and not is_back_end(one.module)),
                 # A module that is left to LLVM is left to it in the compile steps too.
                 defers=one.module.defers and name in kept,
+                any_level=space.config.objective is Objective.EXECUTED and not one.module.is_for_size,
             )
             for name, one in space.modules.items()
         ]
@@ -83,7 +84,10 @@ class InliningTable:
         """Why the whole project is not smaller, by the judge's measure, or else by the link and the account."""
         judged, space = after.judged, self.space
         if judged is None:
-            larger = grew(before.link, after.link) or after.total_bytes(space.config.objective) > space.plain_bytes
+            objective = space.config.objective
+            larger = after.total_bytes(objective) > space.plain_bytes
+            # Fewer instructions may take more bytes; the user's own programs are weighed at the end.
+            larger |= objective is not Objective.EXECUTED and grew(before.link, after.link)
         else:
             larger = not judged.is_no_worse
         if larger and judged is not None and judged.reason:

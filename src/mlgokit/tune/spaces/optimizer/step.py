@@ -18,6 +18,7 @@ from mlgokit.algorithms.credit import ScoredBuild, append_changes, function_ids,
 from mlgokit.algorithms.search import independent_moves
 from mlgokit.compiler.compilation import Compilation, PassChanges, no_decisions
 from mlgokit.compiler.objects.account import ProjectAccount
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.reuse.trials import pass_number
 from mlgokit.module import Module
 from mlgokit.tables.overrides import EACH_TIME, LeftOut
@@ -29,6 +30,8 @@ MOST_MOVES = 256
 """Maximum number of moves in one compilation."""
 _EVERY = 1.5
 """Guess of how many times more it saves to leave out every run of a pass than to leave out one run."""
+_LEAST_EXECUTED = 0.6
+"""Share of a function's executed instructions below which no pass that is left out can really bring them."""
 _ROUNDING = 1e-6
 """Relative difference up to which two estimates count as equal."""
 
@@ -269,6 +272,8 @@ def _compare_builds(
     """Compare two builds by the moves in which they differ; return these moves too."""
     moves = sorted(base.left_out ^ explored.left_out)
     slow = slow_functions(explored.done, unit.executed, slowdown)
+    if account.objective is Objective.EXECUTED:
+        slow = (*slow, *_doubtful_functions(explored.done, unit.executed))
     compared = compare(
         _with_moves(unit, account, moves, base.done),
         _with_moves(unit, account, moves, explored.done, made=True),
@@ -356,6 +361,12 @@ def slow_functions(build: Compilation, before: Mapping[str, float], slowdown: fl
     bound = (1 + slowdown) * (1 + _ROUNDING)
     over = [name for name, value in executed.items() if value > bound * before.get(name, 0.0)]
     return (*over, *(name for name in build.measured.function_names if name not in executed))
+
+
+def _doubtful_functions(build: Compilation, before: Mapping[str, float]) -> list[str]:
+    """Functions that seem to execute so much less that their code has rather lost the probabilities of the profile."""
+    executed: Mapping[str, float] = {} if build.changes is None else build.changes.executed
+    return [name for name, value in executed.items() if value < _LEAST_EXECUTED * before.get(name, 0.0)]
 
 
 def _compose_build(unit: PassModule, base: Compilation, explored: Compilation, as_before: Ints) -> Compilation:

@@ -1,0 +1,11 @@
+# CMake toolchain file: clang for size, with the plugin beside this file once it is there.
+set(CMAKE_C_COMPILER clang-22)
+set(CMAKE_CXX_COMPILER clang++-22)
+foreach(language C CXX)
+  string(APPEND CMAKE_${language}_FLAGS_INIT " -Oz -DNDEBUG -ffunction-sections -fdata-sections")
+endforeach()
+get_filename_component(plugin ${CMAKE_CURRENT_LIST_DIR}/tuned.so REALPATH)
+if(EXISTS ${plugin})
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fpass-plugin=${plugin}>)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/tuned.so)
+endif()

@@ -1,0 +1,250 @@
+"""Objects and linked files of any format, as the sections that a linker keeps or drops as a whole.
+
+Each format has a reader with the protocol :class:`ObjectFile`: :mod:`elf_object`, :mod:`wasm_object`, ... ;
+:mod:`formats` finds the one for a file. A *section* here is what the linker of the format keeps or drops as a whole:
+a section of ELF and COFF, a function or a data segment of wasm, an atom of Mach-O.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.errors import InputError
+
+Ints = npt.NDArray[np.int64]
+
+NONE, TEXT, RODATA, EH_FRAME, DATA, BSS = range(6)
+"""Section kinds; ``TEXT``, ``RODATA`` and ``EH_FRAME`` together are what llvm-size calls text in an ELF file."""
+LARGEST_FILE = 2 << 30
+"""Limit on the size of a file, which is read into memory."""
+LARGEST_SECTION = 2**40
+
+Image = Literal["", "program", "library"]
+"""What an object is linked into: a program or a library that uses shared libraries, or an image that uses none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SectionTotals:
+    """Bytes of a file's sections by kind; ``except_table`` is a part of ``rodata``."""
+
+    text: int
+    rodata: int
+    eh_frame: int
+    data: int
+    bss: int
+    except_table: int
+
+    @property
+    def llvm_size_text(self) -> int:
+        """All loaded sections that are read-only or executable: in an ELF file llvm-size's first column."""
+        return self.text + self.rodata + self.eh_frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Functions:
+    """Functions in the order of section and offset: names, section indices, offsets and sizes of each one's code."""
+
+    names: tuple[str, ...]
+    section: Ints
+    begin: Ints
+    size: Ints
+
+    def at(self, section: Ints, offset: Ints) -> Ints:
+        """Index of the function [Q] that covers each ``offset`` [Q] of each ``section`` [Q], or -1."""
+        if not len(self.names):
+            return np.full(len(section), -1, np.int64)
+        known = (section >= 0) & (offset >= 0) & (offset < LARGEST_SECTION)
+        keys = self.section * LARGEST_SECTION + self.begin
+        function = np.searchsorted(keys, np.where(known, section * LARGEST_SECTION + offset, -1), side="right") - 1
+        inside = known & (function >= 0) & (self.section[function] == section)
+        inside &= (offset < self.begin[function] + self.size[function]) | (offset == self.begin[function])
+        return np.where(inside, function, -1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frames:
+    """The entries of an object's unwind tables, each of which describes a function: FDEs in ELF.
+
+    Attributes:
+        table: [D] section index of the unwind table that the entry is in.
+        size: [D] bytes of the entry.
+        section: [D] section of the code that it describes, or -1.
+        function: [D] index of the function that it describes, or -1.
+        table_section: [D] section of the function's exception table, or -1.
+        table_begin: [D] offset of the exception table in that section.
+    """
+
+    table: Ints
+    size: Ints
+    section: Ints
+    function: Ints
+    table_section: Ints
+    table_begin: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """An object as N sections with their owners.
+
+    Attributes:
+        kind: [N] kind of each section, ``NONE`` to ``BSS``.
+        size: [N] bytes of each section.
+        group: [N] index of the COMDAT signature that each section belongs to, or -1.
+        signatures: [S] COMDAT signatures that the object defines.
+        functions: its functions.
+        frames: the entries of its unwind tables.
+        tables: pairs of a read-only section and the only function that uses it, such as for a jump table.
+    """
+
+    kind: Ints
+    size: Ints
+    group: Ints
+    signatures: tuple[str, ...]
+    functions: Functions
+    frames: Frames
+    tables: Sequence[tuple[int, int]]
+
+
+class ObjectFile(Protocol):
+    """An object or a linked file whose tables are sound."""
+
+    @property
+    def where(self) -> str:
+        """Name of the file in messages."""
+        ...
+
+    @property
+    def is_object(self) -> bool:
+        """Whether it is to be linked."""
+        ...
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is a program or a shared library."""
+        ...
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is a program that runs without an operating system."""
+        ...
+
+    def totals(self) -> SectionTotals:
+        """Sum the sections by kind."""
+        ...
+
+    def parts(self) -> Parts:
+        """Divide an object into sections with their owners.
+
+        Raises:
+            InputError: it is no object, or damaged.
+        """
+        ...
+
+    def strong_definitions(self) -> set[str]:
+        """Names of the strong definitions of an object outside of COMDAT groups."""
+        ...
+
+    def function_sizes(self) -> Mapping[str, int]:
+        """Bytes of the functions by name, as far as a linked file still has symbols."""
+        ...
+
+    def relocation_bytes(self) -> int:
+        """Bytes of the relocations that a loader applies to an image; they are counted as read-only data."""
+        ...
+
+    def holds(self, text: bytes) -> bool:
+        """Whether what is loaded of the file contains these bytes."""
+        ...
+
+
+def damage_error(where: str, expected: str, found: str) -> InputError:
+    """Make the error for a file that contradicts itself."""
+    return InputError(f"{where}: expected {expected}, found {found}; the file is damaged or cut short: make it again")
+
+
+def read_bytes(source: bytes | Path, *, where: str = "object in memory") -> tuple[bytes, str]:
+    """The bytes of a file, and its name in messages.
+
+    Raises:
+        InputError: the file is missing or too large.
+    """
+    if isinstance(source, bytes):
+        return source, where
+    where = str(source)
+    try:
+        if (size := source.stat().st_size) > LARGEST_FILE:
+            raise InputError(
+                f"{where}: expected at most {LARGEST_FILE} bytes of object, found {size}; leave this module out"
+            )
+        return source.read_bytes(), where
+    except OSError as error:
+        raise InputError(
+            f"{where}: expected a readable object file, found {error.strerror}; compile it first"
+        ) from error
+
+
+def sum_kinds(kind: Ints, size: Ints, except_table: npt.NDArray[np.bool_] | None = None) -> SectionTotals:
+    """Sum the sizes of sections [N] by their kinds [N]; ``except_table`` says which hold exception tables."""
+    sums = np.bincount(kind, np.where(kind == NONE, 0, size), minlength=6).astype(np.int64).tolist()
+    return SectionTotals(
+        text=sums[TEXT],
+        rodata=sums[RODATA],
+        eh_frame=sums[EH_FRAME],
+        data=sums[DATA],
+        bss=sums[BSS],
+        except_table=0 if except_table is None else int(size[except_table].sum()),
+    )
+
+
+def no_frames() -> Frames:
+    """The frames of an object without unwind tables."""
+    nothing = np.empty(0, np.int64)
+    return Frames(
+        table=nothing,
+        size=nothing,
+        section=nothing,
+        function=nothing,
+        table_section=nothing,
+        table_begin=nothing,
+    )
+
+
+def functions_until_next(starts: Sequence[tuple[int, int, bool, str]], size: Ints) -> Functions:
+    """Functions of a format that has no sizes of symbols: each ends where the next one in its section begins.
+
+    Args:
+        starts: section, offset, whether it is local, and name of each function; of several at one place there is one,
+            that which is not local.
+        size: [N] bytes of each section.
+    """
+    first: dict[tuple[int, int], str] = {}
+    for section, begin, _, name in sorted(starts):
+        first.setdefault((section, begin), name)
+    section = np.array([key[0] for key in first], np.int64)
+    begin = np.array([key[1] for key in first], np.int64)
+    end = size[section] if len(section) else section
+    follows = section[1:] == section[:-1]
+    end[:-1] = np.where(follows, begin[1:], end[:-1])
+    return Functions(names=tuple(first.values()), section=section, begin=begin, size=end - begin)
+
+
+def extents(size: Ints, section: Ints, begin: Ints) -> Ints:
+    """Bytes [D] from each offset to the next one in the same section, or to its end; sections [N] have ``size``."""
+    extent = np.zeros(len(section), np.int64)
+    known = np.flatnonzero(section >= 0)
+    if not len(known):
+        return extent
+    limit = size[section]
+    known = known[(begin[known] >= 0) & (begin[known] < limit[known])]
+    known = known[np.lexsort((begin[known], section[known]))]
+    again = (section[known][1:] == section[known][:-1]) & (begin[known][1:] == begin[known][:-1])
+    known = np.delete(known, np.flatnonzero(again) + 1)
+    end = limit[known]
+    follows = section[known][1:] == section[known][:-1]
+    end[:-1] = np.where(follows, begin[known][1:], end[:-1])
+    extent[known] = end - begin[known]
+    return extent

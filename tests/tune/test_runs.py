@@ -1,0 +1,91 @@
+"""The verdict on counted runs: what executes more is not published, nor what helps nothing, nor a program that grew."""
+
+from pathlib import Path
+
+import pytest
+
+from mlgokit.builds.images import LINKED, BuiltImage
+from mlgokit.builds.recorded import TunedProgram
+from mlgokit.builds.site import BuildCommands
+from mlgokit.commands.tune_options import Tune, check_runs
+from mlgokit.errors import UsageError
+from mlgokit.tune.runs import Runs
+
+RUN, OTHER = "./app a", "./app b"
+
+
+def runs_of(tuned: dict[str, int]) -> Runs:
+    return Runs(
+        plain={RUN: 1000, OTHER: 500},
+        held_out=frozenset({OTHER}),
+        count=lambda command: tuned[command],
+        counter="fake",
+        growth=0.01,
+    )
+
+
+def program(plain: int, tuned: int, status: str = LINKED) -> TunedProgram:
+    before, after = (BuiltImage(status=status, image=size) for size in (plain, tuned))
+    return TunedProgram(program="app", plain=before, tuned=after)
+
+
+def objection(run: int, other: int, *programs: TunedProgram) -> str:
+    runs = runs_of({RUN: run, OTHER: other})
+    return runs.objection(runs.count_tuned(), programs)
+
+
+def test_runs_are_counted_with_what_the_profile_knows():
+    counted = runs_of({RUN: 900, OTHER: 490}).count_tuned()
+
+    assert [(one.command, one.held_out, one.plain, one.tuned) for one in counted] == [
+        (RUN, False, 1000, 900),
+        (OTHER, True, 500, 490),
+    ]
+
+
+def test_fewer_instructions_within_the_bound_are_published():
+    assert objection(900, 500, program(10_000, 10_100)) == ""
+    assert objection(900, 500, program(10_000, 20_000, status="absent")) == ""
+
+
+@pytest.mark.parametrize(
+    ("run", "other", "said"),
+    [
+        (900, 501, "`./app b` executed 501 instructions, 500 without it"),
+        (1001, 400, "`./app a` executed 1,001 instructions, 1,000 without it"),
+        (1000, 500, "no run executed fewer instructions with it"),
+    ],
+)
+def test_what_executes_more_or_the_same_is_not(run: int, other: int, said: str):
+    assert objection(run, other) == said
+
+
+def test_a_program_that_grew_too_much_is_not():
+    assert objection(900, 400, program(10_000, 10_101)) == (
+        "app has 10,101 bytes, 10,000 without it, which is more than 1.0% larger"
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (Tune(run=(RUN,)), "--run: expected --objective instructions with it, found image; change"),
+        (Tune(held_out=(RUN,)), "--held-out: expected --objective instructions with it, found image; change"),
+        (Tune(objective="instructions", run=(RUN,)), "expected --build and --run .* found no --build; add it"),
+        (
+            Tune(objective="instructions", built=BuildCommands(build=("make",), build_folder=Path())),
+            "expected --build and --run .* found no --run; add it",
+        ),
+        (
+            Tune(objective="instructions", built=BuildCommands(build=("make",)), run=(RUN,), growth=-0.1),
+            "--growth: expected a share of at least 0, such as 0.01, found -0.1; correct it",
+        ),
+        (
+            Tune(objective="instructions", built=BuildCommands(build=("make",)), run=(RUN,), run_seconds=0),
+            "--run-seconds: expected a number above 0, found 0; correct it",
+        ),
+    ],
+)
+def test_calls_without_what_proves_them_are_refused(call: Tune, said: str):
+    with pytest.raises(UsageError, match=said):
+        check_runs(call)
