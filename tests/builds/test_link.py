@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.builds.link import LinkPlan, link, link_words, note_shared_libraries, place_objects, plan_link, read_link
+from mlgokit.builds.link import (
+    LinkPlan,
+    known_objects,
+    link,
+    link_words,
+    note_shared_libraries,
+    place_objects,
+    plan_link,
+    read_link,
+)
 from mlgokit.builds.measurement import Measure, link_build
 from mlgokit.compiler.objects.archive import read_members, write_archive
 from mlgokit.compiler.toolchain import Toolchain
@@ -44,7 +53,8 @@ def planned(command: str, build: Path) -> LinkPlan:
 
 def planned_any(command: str, build: Path) -> LinkPlan:
     known = outputs(build)
-    return read_link(link_words(command), folder=build, outputs=known, modules=sorted(known), toolchain=TOOLCHAIN)
+    objects = known_objects(known, sorted(known))
+    return read_link(link_words(command), folder=build, known=objects, toolchain=TOOLCHAIN)
 
 
 def tuned(build: Path) -> dict[str, Path]:

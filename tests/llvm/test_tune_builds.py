@@ -589,6 +589,7 @@ def test_the_links_of_a_configured_build_prove_what_its_database_is_tuned_for(
         "cmake_minimum_required(VERSION 3.13)\nproject(app C)\nadd_library(parts STATIC part1.c part2.c)\n"
         "add_executable(app main.c)\ntarget_link_libraries(app parts)\n"
         "add_executable(other main.c part1.c part2.c)\n"
+        "add_executable(never EXCLUDE_FROM_ALL main.c)\n"
     )
 
     def build(folder: str, *flags: str) -> None:
@@ -617,6 +618,9 @@ def test_the_links_of_a_configured_build_prove_what_its_database_is_tuned_for(
     assert found.judged is not None
     ((name, (before, after)),) = found.judged.programs.items()
     assert (name, before > after > 0) == ("app", True)
+    # The sources of the other program and those that were never built are neither compiled nor searched.
+    assert len(found.modules) == 3
+    assert "4 of 7 sources of the database are not in the programs that are compared" in found.notes
     # What was proved is what the user's own build makes.
     build("build", found.flag)
     assert weigh_image(project / "build/app").row.image == after

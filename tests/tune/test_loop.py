@@ -45,6 +45,7 @@ class Numbers:
     units: Sequence[Number]
     log: list[str] = dataclasses.field(default_factory=list[str])
     predicted: list[Number] = dataclasses.field(default_factory=list[Number])
+    seconds: float = 1.0
 
     @property
     def score(self) -> Score:
@@ -63,6 +64,9 @@ class Numbers:
 
     def urgency(self, unit: Number, running: int) -> tuple[float, ...] | None:
         return (unit.least - unit.now,) if unit.now > unit.least and not running else None
+
+    def step_seconds(self, unit: Number) -> float:  # noqa: ARG002  (of the protocol)
+        return self.seconds
 
     def propose(self, unit: Number, _rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Halved]:
         self.log.append(unit.module.name)
@@ -151,6 +155,21 @@ def test_the_most_urgent_unit_comes_first_until_nothing_is_left(tmp_path: Path):
     # One second for each step and each pending work, and half a one to prepare.
     assert (search.compilations, search.trials, search.user_seconds) == (10, 15, 10.5)
     assert search.curve[-1].score == 99 + 92
+
+
+@pytest.mark.parametrize(
+    ("step", "ended", "steps"), [(6.0, OVER, 2), (7.0, OVER, 1), (21.0, OVER, 1), (0.1, NOTHING_LEFT, 7)]
+)
+def test_a_step_begins_if_half_of_it_fits_into_the_budget(tmp_path: Path, step: float, ended: str, steps: int):
+    search = numbers(tmp_path, a=0)
+    search.space.seconds = step
+
+    def clock() -> float:
+        # A step takes as long as it was expected to.
+        return step * (len(search.space.log) - search.space.log.count("close"))
+
+    run_search(search, seconds=10, workers=1, report=say_nothing, clock=clock)
+    assert (search.ended, search.space.log.count("a")) == (ended, steps)
 
 
 @pytest.mark.parametrize(("rounds", "done"), [(3, 3), (9, 4)])
@@ -312,7 +331,9 @@ def test_a_plugin_linked_again_must_do_what_was_verified(verifier: Callable[...,
         unit.now = unit.least
     verify(one, NumberTable(units=space.units), tmp_path / "decisions")
     one.link_again()
+    one.check_link()
     one.inside["decisions"].write_text("[]")
+    one.link_again()
     message = "out.so: expected the finished plugin to compile a to the object that was verified, found another object"
     with pytest.raises(ToolError, match=message):
-        one.link_again()
+        one.check_link()

@@ -233,6 +233,20 @@ def test_a_replay_is_on_the_page_of_the_tuning() -> None:
     )
 
 
+def test_of_many_modules_those_that_stay_plain_are_only_counted():
+    many = tuple(module(f"{index}.o", 500, 500 - (index < 3)) for index in range(1300))
+
+    def table_of_modules(count: int) -> Table:
+        parts = tuned_page(dataclasses.replace(TUNED, modules=many[:count])).parts
+        (table,) = (part for part in parts if isinstance(part, Table) and part.title == "Modules, by bytes saved")
+        return table
+
+    table = table_of_modules(1300)
+    assert [row[0] for row in table.rows] == ["0.o", "1.o", "2.o"]
+    assert table.note.endswith(" 1,297 modules that stay as the plain build has them are not listed.")
+    assert len(table_of_modules(200).rows) == 200
+
+
 def test_counted_runs_are_the_headline():
     image = BuiltImage(status="linked", image=1000)
     built = TunedBuild(

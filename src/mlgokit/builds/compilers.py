@@ -54,8 +54,8 @@ class CompilerOptions:
     workers: Annotated[int, Basic.MACHINE] = WORKERS
     """Number of compilers that run at once."""
     timeout_seconds: float | None = None
-    """Deadline of one compilation in seconds; by default 60 (120 for a front end alone), and shorter once the module's
-    plain compilation time is known."""
+    """Deadline of one compilation in seconds; by default 60 (120 for a front end alone), longer for bitcode of more
+    than 0.5 MiB, and shorter once the module's plain compilation time is known."""
     memory_limit_gib: float | None = None
     """Memory limit of each compiler in GiB; by default 8 or the machine's memory, whichever is less, and lower once the
     module's plain compilation is known."""

@@ -1,7 +1,7 @@
 """A project as a corpus: its modules, imported from a compilation database if need be, and what is left out of it."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from mlgokit.corpus.build_notes import build_notes
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.front_end import ExtractionLimits, Level
 from mlgokit.corpus.importers.build_compiler import Baseline
+from mlgokit.corpus.importers.build_sources import CommandFilter
 from mlgokit.corpus.importers.database import import_commands
 from mlgokit.corpus.profiles import profiles_in
 from mlgokit.errors import CorpusError, UsageError
@@ -171,10 +172,12 @@ def import_database(
     compiler: CompilerOptions,
     for_link: bool = False,
     go_on: bool = False,
+    outputs: Collection[Path] | None = None,
     report: Report,
 ) -> Path:
     """Make a corpus from a database in ``folder``, with front ends in a sandbox if the machine has one.
 
+    Only commands that make one of the ``outputs`` are taken, if these are given.
     ``for_link`` and the errors are those of :func:`mlgokit.corpus.importers.database.import_commands`. With ``go_on``
     the folder may have a corpus of an earlier state of the database; modules that changed are made again.
     """
@@ -184,6 +187,7 @@ def import_database(
         corpus_folder=folder,
         project=database.project,
         level=database.level,
+        wanted=CommandFilter(outputs=None if outputs is None else frozenset(outputs)),
         for_link=for_link,
         baseline=database.choice.baseline,
         target=database.choice.target,

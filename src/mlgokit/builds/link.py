@@ -63,6 +63,40 @@ class LinkPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownObjects:
+    """The objects of a build by which its modules are found in links; the same ones serve all links of the build.
+
+    Attributes:
+        modules: names of all modules that are tuned.
+        by_path: the module of an object, by its path and by what that resolves to.
+        by_name: modules and paths of objects, by the file's name.
+    """
+
+    modules: tuple[str, ...]
+    by_path: Mapping[str, str]
+    by_name: Mapping[str, Sequence[tuple[str, Path]]]
+
+
+def known_objects(outputs: Mapping[str, Path], modules: Sequence[str]) -> KnownObjects:
+    """List the objects of the modules.
+
+    Args:
+        outputs: path of the object that the build makes of each module, by module; empty if the paths are not known.
+        modules: names of all modules that are tuned.
+    """
+    by_path: dict[str, str] = {}
+    by_name: dict[str, list[tuple[str, Path]]] = {}
+    for module in modules:
+        if module in outputs:
+            by_path.setdefault(str(outputs[module]), module)
+            by_path.setdefault(str(outputs[module].resolve()), module)
+    for text, module in by_path.items():
+        path = Path(text)
+        by_name.setdefault(path.name, []).append((module, path))
+    return KnownObjects(modules=tuple(modules), by_path=by_path, by_name=by_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:
     """The result of a link: the image's path, and the reason if there is no image."""
 
@@ -166,7 +200,7 @@ def plan_link(
         ToolError: a library must be made, and there is no program for it.
         UsageError: the command has no object of a module, or names a library that is not there.
     """
-    plan = read_link(words, folder=folder, outputs=outputs, modules=modules, toolchain=toolchain)
+    plan = read_link(words, folder=folder, known=known_objects(outputs, modules), toolchain=toolchain)
     if not plan.modules:
         example = next(iter(outputs.values()), None)
         hint = f"the build's paths such as {example}, or {OBJECTS}" if example else OBJECTS
@@ -177,16 +211,13 @@ def plan_link(
     return plan
 
 
-def read_link(
-    words: Sequence[str], *, folder: Path, outputs: Mapping[str, Path], modules: Sequence[str], toolchain: Toolchain
-) -> LinkPlan:
+def read_link(words: Sequence[str], *, folder: Path, known: KnownObjects, toolchain: Toolchain) -> LinkPlan:
     """Find the modules' objects in a link command, which may have none.
 
     Args:
         words: words of the command, from :func:`link_words`.
         folder: working directory of the command.
-        outputs: path of the object that the build makes of each module, by module; empty if the paths are not known.
-        modules: names of all modules that are tuned.
+        known: objects of the build.
         toolchain: LLVM installation whose ``llvm-ar`` is preferred.
 
     Raises:
@@ -194,11 +225,6 @@ def read_link(
         ToolError: a library must be made, and there is no program for it.
         UsageError: the command names a library that is not there.
     """
-    known: dict[str, str] = {}
-    for name in modules:
-        if name in outputs:
-            known.setdefault(str(outputs[name]), name)
-            known.setdefault(str(outputs[name].resolve()), name)
     try:
         expanded = [words[0], *expand_response_files(words[1:], folder, most_bytes=LINK_BYTES, missing="keep")]
     except ValueError as error:
@@ -211,14 +237,18 @@ def read_link(
     found: list[str] = []
     for index, word in enumerate(expanded[1:], 1):
         if word == OBJECTS:
-            found += modules
+            found += known.modules
             continue
         path = searched.get(index) or Path(os.path.normpath(folder / word))
-        name = known.get(str(path)) or known.get(str(path.resolve()))
+        name = known.by_path.get(str(path)) or known.by_path.get(str(path.resolve()))
         if name is not None:
             objects[index] = name
             found.append(name)
-        elif known and (index in searched or not word.startswith("-")) and (members := _library_members(path, known)):
+        elif (
+            known.by_path
+            and (index in searched or not word.startswith("-"))
+            and (members := _library_members(path, known))
+        ):
             libraries[index] = members
             found += [module for _, module in members if module is not None]
     return LinkPlan(
@@ -437,7 +467,7 @@ def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
     return found
 
 
-def _library_members(path: Path, known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:
+def _library_members(path: Path, known: KnownObjects) -> tuple[tuple[Member, str | None], ...]:
     """List the objects in a static library with their modules; empty if it is another file or has none of modules."""
     if path.suffix == _STATIC and not path.is_file():
         raise UsageError(
@@ -448,18 +478,15 @@ def _library_members(path: Path, known: Mapping[str, str]) -> tuple[tuple[Member
     return members if any(module for _, module in members) else ()
 
 
-def _match_members(members: Sequence[Member], known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:
+def _match_members(members: Sequence[Member], known: KnownObjects) -> tuple[tuple[Member, str | None], ...]:
     """Find the module of each object in a library: the one whose object in the build has the same name and bytes.
 
     A system's library may have an object of the same name.
     """
-    by_name: dict[str, list[tuple[str, Path]]] = {}
-    for path, module in known.items():
-        by_name.setdefault(Path(path).name, []).append((module, Path(path)))
     matched: list[tuple[Member, str | None]] = []
     taken: set[str] = set()
     for member in members:
-        choices = [pair for pair in by_name.get(Path(member.name).name, ()) if pair[0] not in taken]
+        choices = [pair for pair in known.by_name.get(Path(member.name).name, ()) if pair[0] not in taken]
         data = member.data() if choices else b""
         module = next((name for name, path in choices if path.is_file() and path.read_bytes() == data), None)
         if module is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.builds.images import weigh_image
-from mlgokit.builds.link import LinkPlan, link_words, note_shared_libraries, read_link
+from mlgokit.builds.link import LinkPlan, known_objects, link_words, note_shared_libraries, read_link
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import is_image
 from mlgokit.compiler.limits import USERS_LIMITS
@@ -45,21 +45,29 @@ class LinkedPrograms:
             ToolError: a library must be made, and there is no program for it.
         """
         plans, failures = dict[str, LinkPlan](), dict[str, str]()
+        known = known_objects(self.outputs, modules)
         for name, link in self.links.items():
             try:
-                plan = read_link(
-                    link_words(link.command),
-                    folder=link.folder,
-                    outputs=self.outputs,
-                    modules=modules,
-                    toolchain=toolchain,
-                )
+                plan = read_link(link_words(link.command), folder=link.folder, known=known, toolchain=toolchain)
             except (InputError, UsageError) as error:
                 failures[name] = str(error)
                 continue
             if plan.modules:
                 plans[name] = plan
         return note_shared_libraries(plans, {name: link.output for name, link in self.links.items()}), failures
+
+    def built(self, toolchain: Toolchain, *, only_linked: bool) -> frozenset[Path]:
+        """Return the objects of modules that the build has made: a database may list sources that nobody has built.
+
+        Args:
+            toolchain: that of :meth:`plans`.
+            only_linked: leave out objects that are in none of the programs, if all links can be read.
+        """
+        names = {name for name, path in self.outputs.items() if path.exists()}
+        if only_linked:
+            plans, failures = self.plans(tuple(self.outputs), toolchain)
+            names &= names if failures else {name for plan in plans.values() for name in plan.modules}
+        return frozenset(self.outputs[name] for name in names)
 
     def plain_bytes(self, program: str) -> int:
         """Return what llvm-size calls text of a program of the plain build, in bytes; 0 if it cannot be read."""

@@ -150,7 +150,7 @@ def pack(compiler: ClangCompiler, setup: Setup, module: Module, request: Compile
         request=request,
         files=files | {str(path): digest_cached(path) for path in read},
         costs=compiler.limits.costs_of(module.name),
-        deadline=compiler.limits.deadline(module.name, compiler.timeout_seconds),
+        deadline=compiler.limits.deadline(module.name, compiler.timeout_seconds, bitcode_bytes=module.bitcode_bytes),
     )
 
 

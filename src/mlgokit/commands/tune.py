@@ -313,18 +313,30 @@ def _open_corpus(
 ) -> CorpusBuild:
     """The modules of a corpus or a database; ``reason`` is why the link is not searched, if it might have been."""
     folder = config.corpus or config.folder / "corpus"
+    linked = _linked_programs(config, database, recorded) if config.link_command is None else None
+    configured = None if config.links is None else linked
+    outputs = None if configured is None else configured.built(toolchain, only_linked=bool(config.built.program))
     if database is not None:
         import_database(
-            database, folder, toolchain=toolchain, compiler=config.compiler, go_on=config.go_on, report=report
+            database,
+            folder,
+            toolchain=toolchain,
+            compiler=config.compiler,
+            go_on=config.go_on,
+            outputs=outputs,
+            report=report,
         )
     stack.enter_context(reading(folder))
     chosen = (modules_of_project if config.objective in ANY_LEVEL else modules_for_size)(folder, config.project)
     lto = describe_ignored_lto(config.compile_commands, is_recorded=recorded is not None, reason=reason)
     notes = tuple(note for note in chosen.notes if note.partition(" ")[0] not in lto)
+    if configured is not None and outputs is not None and (count := len(configured.outputs) - len(outputs)):
+        where = "programs that are compared" if config.built.program else f"build in {config.links}"
+        notes += (f"{count:,} of {len(configured.outputs):,} sources of the database are not in the {where}",)
     chosen = ModuleSelection(modules=chosen.modules, left_out=lto | chosen.left_out, notes=notes)
     chosen = note_hot_functions(chosen, config.keep_hot)
     chosen.tell(report)
-    measure, notes = _measure(config, database, chosen.modules, recorded, toolchain)
+    measure, notes = _measure(config, database, chosen.modules, linked, toolchain)
     for note in notes:
         report(1, 1, note)
     by_name = {module.name: module for module in chosen.modules}
@@ -403,14 +415,13 @@ def _measure(
     config: Tune,
     database: Database | None,
     modules: Sequence[Module],
-    recorded: RecordedBuild | None,
+    linked: LinkedPrograms | None,
     toolchain: Toolchain,
 ) -> tuple[Measure | None, tuple[str, ...]]:
     """What judges, if it is more than the account; and notes on programs of the build that it cannot link."""
     names = [module.name for module in modules]
     by_programs = {"image", "text", "linked", "compressed"}
     compressor = None if config.objective != "compressed" else _find_compressor(config, toolchain)
-    linked = _linked_programs(config, database, recorded) if config.link_command is None else None
     if linked is not None and config.objective in by_programs:
         plans, failures = linked.plans(names, toolchain)
         measure = Measure(

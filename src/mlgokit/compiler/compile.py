@@ -296,7 +296,7 @@ def _compile(
             line = words(output=output)
         except InputError as error:
             return Compilation(status=CompileStatus.FAILED, reason=str(error))
-        deadline = compiler.limits.deadline(module.name, compiler.timeout_seconds)
+        deadline = compiler.limits.deadline(module.name, compiler.timeout_seconds, bitcode_bytes=module.bitcode_bytes)
         timeout_seconds = deadline + request.extra_seconds
         only_object = record is None and (use is None or not use.logs)
         named = [path for path in (module.bitcode, module.thinlto_index, plugin) if path is not None]

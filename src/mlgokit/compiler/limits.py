@@ -119,6 +119,8 @@ above. Inlining everything makes objects up to 8 times as large; address space i
 used."""
 
 
+LARGE_BITCODE_BYTES = 1 << 19
+"""Bitcode of so many bytes takes two to three seconds of processor time at -Oz, and longer on a busy machine."""
 FIRST_MEMORY_BYTES = 100 << 20
 FIRST_MEMORY_FACTOR = 60
 """Estimate for a module that was not compiled yet: a tenth of a gigabyte, plus this many times its bitcode."""
@@ -196,9 +198,17 @@ class ModuleLimits:
             settable=True,
         )
 
-    def deadline(self, module: str, most_seconds: float) -> float:
-        """Compute the seconds that one compilation may take, at most ``most_seconds``."""
+    def deadline(self, module: str, most_seconds: float, *, bitcode_bytes: int = 0) -> float:
+        """Compute the seconds that one compilation may take, at most ``most_seconds``, or more if its bitcode is large.
+
+        Example:
+            >>> limits = ModuleLimits(seconds=True)
+            >>> [limits.deadline("a", 60.0, bitcode_bytes=size) for size in (9000, 3 << 20)]
+            [60.0, 360.0]
+        """
         plain = self._plain.get(module)
+        if self.seconds:
+            most_seconds *= max(1.0, bitcode_bytes / LARGE_BITCODE_BYTES)
         if plain is None or not self.seconds:
             return most_seconds
         return min(most_seconds, max(LEAST_SECONDS, TIME_FACTOR * plain.seconds))

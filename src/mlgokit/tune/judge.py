@@ -326,10 +326,11 @@ def _changes(judge: Judge) -> list[_Change]:
     def change_of(unit: Any) -> _Change | None:
         name = unit.module.name
         accepted, build = judge.accepted.get(name), space.best_build(unit)
+        # In a large project this holds for most modules.
+        if build is accepted:
+            return None
         gain = space.saved_bytes(unit, build) - space.saved_bytes(unit, accepted)
         if build is None:
-            if accepted is None:
-                return None
             return _Change(name=name, build=None, path=judge.plain.objects[name], expected=gain)
         if accepted is not None and accepted.decisions.by_site == build.decisions.by_site:
             return None

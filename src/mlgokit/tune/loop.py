@@ -69,17 +69,21 @@ def run_search(
     """
     session = _Session(search=search, seconds=seconds, workers=workers, clock=clock)
     space, search.ended = search.space, ""
+
+    def tell(spent: float) -> None:
+        report(int(spent), int(seconds), f"{search.label}, seconds · so far {100 * space.score.change:+.1f} %")
+
     try:
         while not search.ended:
             spent = session.spent
             search.count(space.prepare(spent, seconds, session.rng), compilations=0)
             pause = session.pause_reason(spent, judge, yield_rule)
             if not pause:
-                session.begin_steps()
+                pause = session.begin_steps()
             if session.running:
                 session.record_finished()
-                label = f"{search.label}, seconds · so far {100 * space.score.change:+.1f} %"
-                report(int(min(spent, seconds)), int(seconds), label)
+                # All seconds are over when no step is under way any more.
+                tell(max(0.0, min(spent, seconds - 1)))
             else:
                 finish_pending(search, workers=workers, report=report)
                 search.ended = _confirm_or_end(pause, judge, seconds=seconds, is_late=spent >= recover_by)
@@ -89,6 +93,7 @@ def run_search(
     finally:
         space.close()
     session.pool.shutdown()
+    tell(min(session.spent, seconds))
     search.mark()
     search.save()
 
@@ -141,6 +146,7 @@ class _Session:
         pool: threads of the steps.
         running: units of the steps under way.
         has_yielded: whether the rest of the budget is left to other searches; this is final.
+        has_begun: whether steps began.
     """
 
     search: Search[Any]
@@ -152,6 +158,7 @@ class _Session:
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_THREADS))
     running: dict[Future[Step], Any] = field(default_factory=dict[Future[Step], Any])
     has_yielded: bool = False
+    has_begun: bool = False
 
     def __post_init__(self) -> None:
         self.began = self.clock()
@@ -176,15 +183,23 @@ class _Session:
             return YIELDED
         return OVER if self.is_over() else ""
 
-    def begin_steps(self) -> None:
-        """Give every idle worker the most urgent unit with the fewest steps under way, if it takes one more."""
+    def begin_steps(self) -> str:
+        """Give every idle worker the most urgent unit with the fewest steps under way, if it takes one more.
+
+        After the first ones, a step begins only if at least half of it fits into what is left of the budget.
+
+        Returns:
+            Why none begins although something is left to try; empty otherwise.
+        """
         space, workers = self.search.space, count_of(self.workers)
         if len(self.running) >= workers:
-            return
+            return ""
         busy = Counter(id(unit) for unit in self.running.values())
         ranked = [(rank, unit) for unit in space.units if (rank := space.urgency(unit, 0)) is not None]
         ranked.sort(key=lambda pair: pair[0])
-        units = [unit for _, unit in ranked]
+        most = 2 * (self.seconds - self.spent) if self.has_begun else math.inf
+        self.has_begun = True
+        units = [unit for _, unit in ranked if space.step_seconds(unit) <= most]
 
         def begin(unit: Any) -> None:
             self.running[self.pool.submit(space.propose(unit, self.rng, self.is_over))] = unit
@@ -197,6 +212,7 @@ class _Session:
             if not shared:
                 break
             begin(min(shared, key=lambda unit: busy[id(unit)]))
+        return OVER if ranked and not units and not self.running else ""
 
     def record_finished(self) -> None:
         """Wait for the next step to finish, for a second at most, and record what has finished."""

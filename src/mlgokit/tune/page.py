@@ -43,6 +43,8 @@ MOST_ROWS = 25
 _LONG_SECONDS = 300
 """A search beyond this is drawn in minutes."""
 _COSTS = "Cost of spills, reloads and copies"
+_MOST_UNCHANGED = 200
+"""Modules up to which those that did not change are listed too."""
 _BY_BYTES = "Modules, by bytes saved"
 _BY_COSTS = "Modules, by what spills, reloads and copies cost"
 _BYTES_NOTE = (
@@ -425,10 +427,17 @@ def _waterfall(tuned: Tuned) -> Bars | None:
 
 
 def _module_parts(tuned: Tuned) -> Sequence[Part]:
-    """All modules, those that gained most first; the terminal shows those that are not as plain."""
+    """The modules, those that gained most first; the terminal shows those that are not as plain.
+
+    Of many modules those that stay as plain are only counted.
+    """
     by_costs = tuned.costs is not None
     order = sorted(tuned.modules, key=lambda one: (_sizes(one)[1] - _sizes(one)[0], one.plain, one.name))
     pairs = [_sizes(one) for one in order]
+    is_long = len(order) > _MOST_UNCHANGED
+    listed = [pair for pair in zip(order, pairs, strict=True) if not (is_long and pair[0].plain)]
+    unlisted = len(order) - len(listed)
+    note = f" {unlisted:,} modules that stay as the plain build has them are not listed." if unlisted else ""
     table = Table(
         title=_BY_COSTS if by_costs else _BY_BYTES,
         columns=(
@@ -448,9 +457,9 @@ def _module_parts(tuned: Tuned) -> Sequence[Part]:
                 *before_after_cells(before, after),
                 *_module_cells(one),
             )
-            for one, (before, after) in zip(order, pairs, strict=True)
+            for one, (before, after) in listed
         ),
-        note=_COSTS_NOTE if by_costs else _BYTES_NOTE,
+        note=f"{_COSTS_NOTE if by_costs else _BYTES_NOTE}{note}",
         terminal_rows=min(MOST_ROWS, sum(not one.plain for one in order)),
     )
     if not any(before for before, _ in pairs):

@@ -68,9 +68,16 @@ PASSES_GAIN = 20.0
 """Bytes per second of processor time that searches over passes gained at least, in two small projects."""
 LEAST_STEPS = 12
 """Compilations that a search over passes of the optimizer takes to find something."""
-_COMPILATIONS = {"inlining": 3, "passes": 2, "allocations": 1, "shipped policies": 3}
-"""Of all modules, beside the search: first policies and verifications, by what is tuned. There are about twice as many,
-in half of the time that the first takes."""
+_POLICY_LOOKS = 1.2
+"""Looks at all modules, each compiled once, that the first try of a policy takes: parts that pay are compiled again."""
+_LOOKS = {"inlining": 2.0, "passes": 5.7, "allocations": 2.0, "shipped policies": 3.5}
+"""Looks at all modules beside the search, by what is tuned: to list functions, to try policies, and to verify."""
+LONGEST_LOOK = 60.0
+"""Seconds that a look at all modules may take before a search over passes or registers, whatever the budget is."""
+_ON_TOP = ("optimizer", "passes", "allocation")
+"""Folders of the searches on top of that over inlining."""
+_MANY_MODULES, _SAMPLE, _LEAST_SAMPLE_SECONDS = 100, 0.05, 5.0
+"""A project of so many modules is announced early, by this share of them, after so many seconds."""
 _MINUTES = 150.0
 """Seconds from which on a time is told in minutes."""
 _OBJECTIVES = {
@@ -202,6 +209,7 @@ class Session:
             RejectedError: the build fails with it.
             ToolError: the link that was tuned does not give what was verified.
         """
+        verifier.check_link()
         settings, candidate = self.settings, _candidate(verifier)
         proof = self.build.prove(candidate, verifier.folder)
         tuned = dataclasses.replace(
@@ -276,6 +284,7 @@ class Session:
             table = verifier.inside.pop(kinds[-1])
             del verifier.tables[table]
             verifier.link_again()
+            verifier.check_link()
             note = f"the {kinds[-1].replace('_', ' ')} that were found left the plugin again: {objection}"
             tuned = dataclasses.replace(before[kinds[-1]], notes=(*tuned.notes, note))
 
@@ -307,11 +316,11 @@ def tune(session: Session) -> Tuned | NotRecovered:
         session.compiler.close()
 
 
-def announce_time(compiling: float, settings: TuneSettings, *, spent: float, build: float) -> str:
+def announce_time(compiling: float, settings: TuneSettings, *, spent: float, build: float = 0.0) -> str:
     """Tell how long a tuning takes in all.
 
     Args:
-        compiling: seconds in which all modules were compiled once.
+        compiling: seconds in which all modules were compiled, once plainly and once under the plugin.
         settings: of the tuning.
         spent: seconds that it took so far.
         build: seconds of the user's build and tests, which are made once more at the end; 0 if they are not.
@@ -319,17 +328,11 @@ def announce_time(compiling: float, settings: TuneSettings, *, spent: float, bui
     Example:
         >>> settings = TuneSettings(folder=Path(), output=Path(), seconds=60.0, objective="image", pass_share=0.4)
         >>> announce_time(4.0, settings, spent=10.0, build=12.0)
-        'about 102 s: 10 s so far, the search 60 s, first policies and verifications 20 s, your build again 12 s'
-        >>> announce_time(60.0, settings, spent=90.0, build=0.0)
-        'about 8 min: 90 s so far, the search 60 s, first policies and verifications 5 min'
+        'about 100 s: 10 s so far, the search 60 s, first policies and verifications 18 s, your build again 12 s'
+        >>> announce_time(60.0, settings, spent=90.0)
+        'about 7 min: 90 s so far, the search 60 s, first policies and verifications 4 min'
     """
-    wanted = {
-        "inlining": True,
-        "passes": settings.pass_share > 0,
-        "allocations": settings.allocation_share > 0,
-        "shipped policies": settings.adds_shipped_policies,
-    }
-    beside = compiling * sum(count for what, count in _COMPILATIONS.items() if wanted[what])
+    beside = compiling / 2 * _looks(settings, compiling)
     parts = {
         "{} so far": spent,
         "the search {}": settings.seconds,
@@ -342,6 +345,44 @@ def announce_time(compiling: float, settings: TuneSettings, *, spent: float, bui
 
     listed = ", ".join(part.format(text(seconds)) for part, seconds in parts.items() if seconds)
     return f"about {text(sum(parts.values()))}: {listed}"
+
+
+def _build_seconds(session: Session) -> float:
+    """Return the seconds of the user's build and tests; 0 if they are not made again."""
+    return 0.0 if session.recorded is None else session.recorded.seconds
+
+
+def _looks(settings: TuneSettings, compiling: float) -> float:
+    """How often all modules are compiled beside the search, in compilations of each."""
+    on_top = not _is_too_large(settings, compiling)
+    wanted = {
+        "inlining": True,
+        "passes": settings.pass_share > 0 and on_top,
+        "allocations": settings.allocation_share > 0 and on_top,
+        "shipped policies": settings.adds_shipped_policies,
+    }
+    policies = 1 + len(settings.policies) + isinstance(settings.earlier, DecisionTable)
+    return _POLICY_LOOKS * policies + sum(count for what, count in _LOOKS.items() if wanted[what])
+
+
+def _announce_early(settings: TuneSettings, report: Report, *, build: float) -> Report:
+    """Make a report that also tells how long a large project takes, as soon as some of its modules were compiled.
+
+    ``build`` is that of :func:`announce_time`.
+    """
+    began, said = time.monotonic(), False
+
+    def tell(done: int, total: int, label: str) -> None:
+        nonlocal said
+        report(done, total, label)
+        passed = time.monotonic() - began
+        if not said and total >= _MANY_MODULES and total > done >= _SAMPLE * total and passed >= _LEAST_SAMPLE_SECONDS:
+            said, compiling = True, passed * total / done
+            spent = time.monotonic() - settings.began + compiling - passed
+            announced = announce_time(compiling, settings, spent=spent, build=build)
+            report(1, 1, f"by the first {done} of {total} modules {announced}")
+
+    return tell
 
 
 def _tune_costs(session: Session) -> Tuned:
@@ -396,7 +437,7 @@ def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[s
             settings.search, objective=_OBJECTIVES.get(settings.objective, Objective.LINK_AWARE)
         ),
         folder=settings.search_folder,
-        report=report,
+        report=_announce_early(settings, report, build=_build_seconds(session)),
         keep=objects,
     )
     compiling = time.monotonic() - began
@@ -427,8 +468,8 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     search, judge, notes, compiling = _open_bytes(session)
     session.claim()
     whole = settings.seconds
-    build = 0.0 if session.recorded is None else session.recorded.seconds
-    announced = announce_time(compiling, settings, spent=time.monotonic() - settings.began, build=build)
+    spent = time.monotonic() - settings.began
+    announced = announce_time(compiling, settings, spent=spent, build=_build_seconds(session))
     for note in filter(None, (session.without_refits, announced)):
         report(1, 1, note)
     table = settings.earlier if isinstance(settings.earlier, DecisionTable) else None
@@ -439,12 +480,16 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         search.space.policy = load_policy(settings.policies[INLINE_SIZE.name], problem=INLINE_SIZE.name)
     # What a command measures may be anything, and need not become better with fewer bytes.
     by_bytes = settings.objective != "command"
-    shares = settings.pass_share + settings.allocation_share if by_bytes else 0.0
-    seconds, end = (1 - shares) * whole, time.monotonic() + whole
-    yield_rule = None
-    if by_bytes and settings.pass_share:
-        yield_rule = YieldRule(after=seconds, rate=PASSES_GAIN)
-        seconds += (settings.pass_share - settings.least_pass_share) * whole
+    is_large = by_bytes and _is_too_large(settings, compiling)
+    if is_large:
+        note = (
+            f"only inlining is searched: a look at all modules takes {compiling / 2:.0f} s, and passes and registers "
+            f"need a budget of as much, found {whole:.0f} s"
+        )
+        report(1, 1, note)
+        notes += (note,)
+    seconds, yield_rule = _inlining_share(settings, alone=is_large or not by_bytes)
+    end = time.monotonic() + whole
     run_search(
         search,
         seconds=seconds,
@@ -469,19 +514,55 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         judge=judge,
     ) as verifier:
         left, before = end - time.monotonic(), dict[str, Tuned]()
+        if judge is not None:
+            verifier.adopt_plain({one.module.name: one.plain for one in search.space.units}, judge.plain.objects)
         tuned = finish_inlining(verifier, search)
         if by_bytes:
-            tuned, searches = _tune_functions(
-                settings, verifier, search, tuned, left=left, before=before, report=report
-            )
+            searches = dict[OverrideKind, Search[Any]]()
+            if not is_large:
+                tuned, searches = _tune_functions(
+                    settings, verifier, search, tuned, left=left, before=before, report=report
+                )
             if settings.adds_shipped_policies:
                 space = search.space
-                tuned = add_shipped(verifier, tuned, searches, space.config.objective, space.account.module_bytes)
+                tuned = add_shipped(
+                    verifier,
+                    tuned,
+                    searches,
+                    space.config.objective,
+                    space.account.module_bytes,
+                    with_all=is_large,
+                )
                 policies = {problem: load_policy(file) for problem, file in shipped_policies().items()}
                 notes += describe_missing_policies(SHIPPED, policies, architectures_of(session.build.modules))
         tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)), before)
     shutil.rmtree(settings.folder.resolve() / _JUDGE, ignore_errors=True)
     return tuned
+
+
+def _inlining_share(settings: TuneSettings, *, alone: bool) -> tuple[float, YieldRule | None]:
+    """The seconds that the search over inlining has at most, all of them if it is ``alone``, and when it gives way."""
+    if alone:
+        return settings.seconds, None
+    seconds = (1 - settings.pass_share - settings.allocation_share) * settings.seconds
+    if not settings.pass_share:
+        return seconds, None
+    rule = YieldRule(after=seconds, rate=PASSES_GAIN)
+    return seconds + (settings.pass_share - settings.least_pass_share) * settings.seconds, rule
+
+
+def _is_too_large(settings: TuneSettings, compiling: float) -> bool:
+    """Whether a look at all modules takes longer than the budget, so that what begins with one is not searched.
+
+    What an earlier session or plugin found is looked at in any case, or it would be lost.
+
+    Args:
+        settings: of the tuning.
+        compiling: seconds in which all modules were compiled twice.
+    """
+    is_known = settings.start is not None or any((settings.search_folder / name).exists() for name in _ON_TOP)
+    is_searched = settings.pass_share + settings.allocation_share > 0
+    return is_searched and not is_known and compiling / 2 > max(LONGEST_LOOK, settings.seconds)
 
 
 def _tune_functions(

@@ -115,6 +115,8 @@ def add_shipped(
     searches: Mapping[OverrideKind, Search[Any]],
     objective: Objective,
     bytes_of: BytesOf,
+    *,
+    with_all: bool = False,
 ) -> Tuned:
     """Put the policies that come with the package into the plugin of ``tuned``, as far as the project is smaller.
 
@@ -128,6 +130,7 @@ def add_shipped(
             can keep out of functions is not put into the plugin.
         objective: decides which bytes count.
         bytes_of: function that returns a module's bytes in the project's account, for an object of given sizes.
+        with_all: put in policies that no table can keep out of functions too, as there was no time to list functions.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -150,7 +153,7 @@ def add_shipped(
     usable = {
         problem: file
         for problem, file in policies.items()
-        if problem not in inside and all(kind in searches for kind in _KINDS[problem])
+        if problem not in inside and (with_all or all(kind in searches for kind in _KINDS[problem]))
     }
     scope, mixed = mix.search(usable, alone)
     builds = [before, *([mixed] if mix.compiles(mixed) else []), alone]

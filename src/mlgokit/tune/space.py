@@ -128,6 +128,10 @@ class Space(Protocol[UnitT, StepT]):
         """
         ...
 
+    def step_seconds(self, unit: UnitT, /) -> float:
+        """Processor time that the next step of a unit takes at least."""
+        ...
+
     def propose(self, unit: UnitT, rng: np.random.Generator, is_over: IsOver, /) -> Callable[[], StepT]:
         """Return the work of a unit's next step; all draws are from a child of ``rng``, or made before this returns."""
         ...

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from mlgokit.builds.measurement import Comparison
-from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes, project_image_estimate
 from mlgokit.compiler.plugin_build import link_policies
@@ -128,6 +128,7 @@ class Verifier:
         costs: whether builds are compared by the costs of register allocation; then nothing is linked.
         builds: builds of all modules by the last table in the plugin; :data:`PLAIN` for the one without.
         tables: paths that the verified tables are published to, by their present path.
+        is_unchecked: whether the plugin was linked again after everything was compiled with it.
     """
 
     compiler: Compiler
@@ -140,6 +141,7 @@ class Verifier:
     costs: bool = False
     builds: dict[str, VerifiedBuild] = field(default_factory=dict[str, VerifiedBuild])
     tables: dict[Path, Path] = field(default_factory=dict[Path, Path])
+    is_unchecked: bool = False
 
     def __enter__(self) -> Self:
         return self
@@ -179,15 +181,23 @@ class Verifier:
         link_policies(self.compiler.toolchain, self.inside, self.plugin)
 
     def link_again(self) -> None:
-        """Link the plugin again after a summary changed or a table left it, and check that one object stays the same.
+        """Link the plugin again after a summary changed or a table left it; :meth:`check_link` is due then.
 
         Raises:
-            ToolError: the plugin cannot be linked, or a module's object is not the verified one.
+            ToolError: the plugin cannot be linked.
         """
         self.link_plugin()
+        self.is_unchecked = True
+
+    def check_link(self) -> None:
+        """Compile one module if the plugin was linked again: its object must stay the same.
+
+        Raises:
+            ToolError: a module's object is not the verified one.
+        """
         build = self.latest
         done = [(one.user_seconds, name) for name, one in build.compilations.items() if one.ok]
-        if not done or build is self.plain:
+        if not self.is_unchecked or not done or build is self.plain:
             return
         name = min(done)[1]
         module = next(one for one in self.modules if one.name == name)
@@ -200,6 +210,20 @@ class Verifier:
                 f"{self.output}: expected the finished plugin to compile {name} to the object that was verified, "
                 f"found {done.reason or 'another object'}; tune again with --continue"
             )
+        self.is_unchecked = False
+
+    def adopt_plain(self, sizes: Mapping[str, ObjectSizes], objects: Mapping[str, Path]) -> None:
+        """Use plain objects of this session as the build without the plugin, so that it is not compiled again.
+
+        Args:
+            sizes: sizes of the objects by module.
+            objects: paths of the objects by module.
+        """
+        build = VerifiedBuild(
+            compilations={name: Compilation(status=CompileStatus.OK, sizes=its) for name, its in sizes.items()},
+            objects={name: objects[name] for name in sizes},
+        )
+        self.builds[PLAIN] = self.measure(PLAIN, build, changed=False)
 
     def compile_all(self, name: str, plugin: Path | None) -> VerifiedBuild:
         """Compile every module without reuse, with a plugin or plainly; objects go to a folder of this name."""
@@ -214,7 +238,15 @@ class Verifier:
             return self.compiler.compile(module, CompileRequest(use=use, keep_object=path, regalloc=self.costs))
 
         label = "compile everything plainly" if plugin is None else "compile everything with the result"
-        results = parallel(compile_one, self.modules, workers=self.compiler, report=self.report, label=label)
+        self.is_unchecked &= plugin is None
+        results = parallel(
+            compile_one,
+            self.modules,
+            workers=self.compiler,
+            report=self.report,
+            label=label,
+            cost=lambda module: module.bitcode_bytes,
+        )
         return VerifiedBuild(compilations=dict(zip(paths, results, strict=True)), objects=paths)
 
     def measure(self, name: str, build: VerifiedBuild, *, changed: bool) -> VerifiedBuild:

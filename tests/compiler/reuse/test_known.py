@@ -5,10 +5,15 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler.objects.frames import _used_bytes
-from mlgokit.compiler.reuse.known import KnownFunctions, may_drop, read_functions
+from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.known import Code, KnownFunctions, may_drop, read_functions
+from mlgokit.compiler.reuse.known_use import select_known
 from mlgokit.errors import InputError
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.testing import toy_source
 
 DIGEST = "00112233445566778899aabbccddeeff"
+CODE = Code(text=1, rodata=0, except_table=0, frame=0, personality="", signature="", constants=0, executed=0.0)
 
 
 def test_the_list_of_functions(tmp_path: Path):
@@ -30,6 +35,27 @@ def test_a_malformed_list_of_functions_is_refused(tmp_path: Path, line: str):
     (tmp_path / "functions").write_text(line + "\n")
     with pytest.raises(InputError, match="expected lines of a letter, a digest and a name"):
         read_functions(tmp_path / "functions")
+
+
+def test_the_module_used_least_recently_is_evicted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("mlgokit.compiler.reuse.known_use.MOST_KNOWN_OF_ALL", 3)
+    memory: dict[str, KnownFunctions] = {}
+    use = PluginUse(policies={INLINE_SIZE.name: HEURISTIC})
+
+    def select(name: str) -> None:
+        known = select_known(memory, None, toy_source(name), CompileRequest(use=use), f"content of {name}").functions
+        assert known is not None
+        assert known is memory[name]
+        if not known.codes:
+            known.codes |= dict.fromkeys((b"1", b"2"), CODE)
+
+    for name in ("a", "b", "a", "c"):
+        select(name)
+    assert list(memory) == ["a", "c"]
+    # That of the module itself stays, however much it is.
+    memory["c"].codes |= {bytes([number]): CODE for number in range(9)}
+    select("c")
+    assert list(memory) == ["c"]
 
 
 def test_an_empty_memory_is_an_empty_file():

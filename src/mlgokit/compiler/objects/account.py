@@ -5,6 +5,7 @@ is the first to define, less those of the copy that would be kept without it, an
 compares this with the link-aware score, whose 1/k needs no other module's state.
 """
 
+import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -48,11 +49,10 @@ class ProjectAccount:
         before = self.sizes.get(module)
         self.image += self.module_bytes(module, sizes) - (self.module_bytes(module, before) if before else 0.0)
         for signature in before.signatures if before is not None else ():
-            self.definers[signature].remove(position)
+            definers = self.definers[signature]
+            del definers[bisect.bisect_left(definers, position)]
         for signature in sizes.signatures:
-            definers = self.definers.setdefault(signature, [])
-            definers.append(position)
-            definers.sort()
+            bisect.insort(self.definers.setdefault(signature, []), position)
         self.sizes[module] = sizes
 
     def module_bytes(self, module: str, sizes: ObjectSizes) -> float:
@@ -82,19 +82,27 @@ class ProjectAccount:
         weight = np.ones(len(sizes.signatures) + 1)
         names, scores = list(sizes.function_names), [functions]
         for index, signature in enumerate(sizes.signatures):
-            others = [definer for definer in self.definers.get(signature, ()) if definer != position]
-            if others and others[0] < position:
-                weight[index] = share / (len(others) + 1)
+            first, others = self._other_definers(signature, position)
+            if others and first < position:
+                weight[index] = share / (others + 1)
             elif others:
-                later = self.sizes[self.order[others[0]]]
+                later = self.sizes[self.order[first]]
                 there = later.signatures.index(signature)
                 inside = np.flatnonzero(later.function_signature == there)
-                spared = 1.0 - share / (len(others) + 1)
+                spared = 1.0 - share / (others + 1)
                 names.extend(later.function_names[function] for function in inside.tolist())
                 scores.append(-spared * later.scores_of_functions(self.objective)[inside])
                 rest -= spared * float(later.signature_rest[there, :columns].sum())
         functions *= weight[sizes.function_signature]
         return tuple(names), np.concatenate(scores), rest + float(groups @ weight[:-1])
+
+    def _other_definers(self, signature: str, position: int) -> tuple[int, int]:
+        """The first module beside the one at ``position`` that defines a signature, and the number of such modules."""
+        definers = self.definers.get(signature, [])
+        own = bisect.bisect_left(definers, position)
+        is_there = own < len(definers) and definers[own] == position
+        first = int(is_there and own == 0)
+        return definers[first] if first < len(definers) else -1, len(definers) - is_there
 
 
 def account_of(

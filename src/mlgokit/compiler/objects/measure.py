@@ -9,6 +9,7 @@ counts its bytes 1/k in a module of a project in which k modules define it (``do
 """
 
 import enum
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,15 +151,16 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
     written = (group >= 0) & ((kind == DATA) | (kind == BSS))
     signature_data = np.zeros(len(parts.signatures), np.int64)
     np.add.at(signature_data, group[written], left[written])
+    # Objects of a project have most of their names in common.
     return ObjectSizes(
         totals=file.totals(),
-        function_names=code.names,
+        function_names=tuple(map(sys.intern, code.names)),
         function_text=text,
         function_rodata=rodata,
         function_except_table=except_table,
         function_eh_frame=eh_frame,
         function_signature=group[code.section],
-        signatures=parts.signatures,
+        signatures=tuple(map(sys.intern, parts.signatures)),
         signature_rest=signature_rest,
         signature_data=signature_data,
         rest=rest,

@@ -9,6 +9,7 @@ not meet its conditions are not cached, and an object that contradicts them ends
 
 import dataclasses
 import struct
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ from mlgokit.errors import InputError
 
 MOST_KNOWN = 8192
 """Maximum number of cached functions of a module; the least recently used are evicted."""
+MOST_KNOWN_OF_ALL = 1_000_000
+"""Maximum number of cached functions of all modules, at some 500 bytes each; the modules used least recently are
+evicted."""
 DIGEST_BYTES = 16
 _SHF_STRINGS, _SHF_LINK_ORDER = 0x20, 0x80
 _SHARED = (".rodata", ".data.rel.ro", ".data.rel.ro.local")
@@ -291,7 +295,8 @@ def read_functions(path: Path) -> list[Listed]:
             value = bytes.fromhex(digest.decode("ascii"))
         except ValueError:
             value = b""
-        text = name.decode("utf-8", "backslashreplace")
+        # Objects of one module have their names in common.
+        text = sys.intern(name.decode("utf-8", "backslashreplace"))
         if kind not in b"dnkc" or len(value) != DIGEST_BYTES or not name or (kind == b"c") != (text in functions):
             raise InputError(
                 f"{path}: expected lines of a letter, a digest and a name, found {line[:60]!r}; build the plugin again"

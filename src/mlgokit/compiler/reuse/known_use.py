@@ -9,7 +9,7 @@ from pathlib import Path
 from mlgokit.compiler.compilation import Compilation, CompileStatus, PassChanges
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.request import CompileRequest
-from mlgokit.compiler.reuse.known import Code, Codes, KnownFunctions, read_functions
+from mlgokit.compiler.reuse.known import MOST_KNOWN_OF_ALL, Code, Codes, KnownFunctions, read_functions
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions, KnownObjects
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
@@ -103,11 +103,19 @@ def select_known(
 
 
 def _functions_of(memory: dict[str, KnownFunctions], module: Module, content: str) -> KnownFunctions:
-    """Return the cache of a module for this content; a cache for other content is replaced."""
-    known = memory.setdefault(module.name, KnownFunctions(content=content))
+    """Return the cache of a module for this content; one for other content is replaced, and the oldest are evicted."""
+    known = memory.pop(module.name, None) or KnownFunctions(content=content)
     if (known.content or content) != content:
-        known = memory[module.name] = KnownFunctions(content=content)
+        known = KnownFunctions(content=content)
     known.content = content
+    # The modules used least recently come first; other threads may change the cache meanwhile.
+    memory[module.name] = known
+    count = sum(len(one.codes) for one in list(memory.values()))
+    for name in list(memory)[:-1]:
+        if count <= MOST_KNOWN_OF_ALL:
+            break
+        evicted = memory.pop(name, None)
+        count -= 0 if evicted is None else len(evicted.codes)
     return known
 
 

@@ -31,15 +31,17 @@ _OTHER_COMPILER = "build with clang (CC=clang CXX=clang++), or give --baseline c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFilter:
-    """A filter of commands: regular expressions that are searched for in the source's path.
+    """A filter of commands: regular expressions that are searched for in the source's path, and objects.
 
     Attributes:
         include: expression that must be found; all commands pass without it.
         exclude: expression that must not be found.
+        outputs: absolute paths of objects, one of which the command must make; all commands pass without it.
     """
 
     include: str | None = None
     exclude: str | None = None
+    outputs: frozenset[Path] | None = None
 
     def predicate(self) -> Callable[[CompileCommand], bool]:
         """Make a predicate for commands.
@@ -52,6 +54,8 @@ class CommandFilter:
         def is_wanted(command: CompileCommand) -> bool:
             """Whether the path of a command's source has a match of ``include`` and none of ``exclude``."""
             path = str(command.file)
+            if self.outputs is not None and command.output not in self.outputs:
+                return False
             return (include is None or include.search(path) is not None) and (
                 exclude is None or exclude.search(path) is None
             )

@@ -46,6 +46,7 @@ from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, w
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.locks import locked
+from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import counted
@@ -174,7 +175,7 @@ def import_commands(
                 **({"baseline": baseline} if baseline == "build" else {}),
             },
             toolchain=toolchain,
-            inputs={"compile_commands": digest_file(database)},
+            inputs={"compile_commands": digest_file(database), **_digest_of_outputs(wanted)},
             any_inputs=any_database,
         )
         answers = dry_runs(toolchain, surveyed.options, workers=workers)
@@ -220,6 +221,11 @@ def import_commands(
             options=counts,
             fits=tuple(fits),
         )
+
+
+def _digest_of_outputs(wanted: CommandFilter) -> dict[str, str]:
+    """What a corpus depends on where only some objects of the build are wanted."""
+    return {} if wanted.outputs is None else {"outputs": digest_value(sorted(map(str, wanted.outputs)))}
 
 
 def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:

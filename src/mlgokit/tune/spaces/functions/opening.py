@@ -81,7 +81,9 @@ def open_functions(
         return space.compile(module, costs=not config.in_bytes)
 
     label = "list the functions" if decisions else "compile every module plainly"
-    results = parallel(begin, modules, workers=compiler, report=report, label=label)
+    results = parallel(
+        begin, modules, workers=compiler, report=report, label=label, cost=lambda module: module.bitcode_bytes
+    )
     known: set[int] = set()
     for module, done in zip(modules, results, strict=True):
         if not done.ok or (done.regalloc is None and not config.in_bytes):

@@ -15,7 +15,6 @@ from mlgokit.compiler.reuse.trials import Overrides, Series, TrialRequest, Trial
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import OverrideSummary, write_overrides
-from mlgokit.tune.result import mean_ratio
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
 from mlgokit.tune.spaces.functions.compare import (
@@ -109,11 +108,11 @@ class FunctionSpace:
     @property
     def score(self) -> Score:
         """The sum of the best scores; and the geometric mean of their changes, or in bytes the change of the sum."""
-        scores = [(one.plain, min(one.plain, one.score)) for one in self.functions if math.isfinite(one.plain)]
-        before, after = (sum(column) for column in zip(*scores, strict=True)) if scores else (0.0, 0.0)
+        sums = [unit.sums for unit in self.units]
+        before, after, count = (sum(getattr(one, name) for one in sums) for name in ("before", "after", "count"))
         if self.config.in_bytes:
             return Score(value=after, change=after / before - 1 if before else 0.0)
-        return Score(value=after, change=mean_ratio(scores))
+        return Score(value=after, change=math.expm1(sum(one.log_change for one in sums) / count) if count else 0.0)
 
     @property
     def pending(self) -> Sequence[PendingWork[ModuleFunctions, Round]]:
@@ -142,14 +141,18 @@ class FunctionSpace:
         extra = 10 * self._round_seconds + 0.1 * sum(len(one.trials) for one in series)
         return self.compiler.compile(module, CompileRequest(use=use, regalloc=costs, extra_seconds=extra))
 
-    def prepare(self, _spent: float, seconds: float, _rng: np.random.Generator) -> float:
+    def prepare(self, spent: float, seconds: float, _rng: np.random.Generator) -> float:
         """Set the length of a round: each compiles its module once, so rounds may be longer in a long session."""
-        self._round_seconds = max(ROUND_SECONDS, ROUND_SHARE * seconds)
+        self._round_seconds = min(max(ROUND_SECONDS, ROUND_SHARE * seconds), max(1.0, seconds - spent))
         return 0.0
 
     def urgency(self, unit: ModuleFunctions, running: int) -> tuple[float, ...] | None:
         """Modules that gained most per second lately come first; several workers try functions of one, each its own."""
         return None if unit.exhausted or (running and not unit.has_unclaimed) else (-unit.rate,)
+
+    def step_seconds(self, unit: ModuleFunctions) -> float:
+        """Processor time of a compilation of the module, and of the trials of a round, which take as long at least."""
+        return 2 * unit.compile_seconds
 
     def propose(self, unit: ModuleFunctions, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Round]:
         """Return the work of a round of trials, for functions of a module that no other round has claimed."""
@@ -179,6 +182,7 @@ class FunctionSpace:
         unit.failures = 0 if step.tried else unit.failures + 1
         gain = sum(record_outcomes(by_key[one.key], one.outcomes, self.config) for one in step.tried)
         unit.rate = recent_rate(unit.rate, gain, step.user_seconds)
+        unit.add_up()
         name = unit.module.name
         save_functions(progress_path(self.folder, name), unit.functions, measured_by=self.measured_by.get(name, ""))
 

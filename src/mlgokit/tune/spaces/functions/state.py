@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.compiler.arrays import Arrays, column
+from mlgokit.compiler.regalloc_cost import OFFSET
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, overrides_in
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
@@ -83,6 +84,23 @@ class FunctionState:
         self.evictions, self.priorities, self.passes = kept.evictions, kept.priorities, kept.passes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreSums:
+    """Sums over the functions of a module whose plain score was measured.
+
+    Attributes:
+        before: sum of the plain scores.
+        after: sum of the best scores.
+        log_change: sum of the logarithms of after by before, each with the offset of relative changes.
+        count: number of these functions.
+    """
+
+    before: float
+    after: float
+    log_change: float
+    count: int
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class ModuleFunctions:
     """A module in the search, with its functions.
@@ -95,6 +113,8 @@ class ModuleFunctions:
         rate: gain per second lately; infinite before the first round if there are spills.
         failures: number of rounds in a row in which the compiler failed.
         claimed: keys of the functions that rounds under way try.
+        sums: sums of the functions' scores, so that those of a project are not added up function by function after
+            every round.
     """
 
     module: Module
@@ -104,10 +124,23 @@ class ModuleFunctions:
     rate: float = math.inf
     failures: int = 0
     claimed: set[int] = field(default_factory=set[int])
+    sums: ScoreSums = field(init=False)
 
     def __post_init__(self) -> None:
         if not any(one.spills for one in self.functions):
             self.rate = 0.0
+        self.add_up()
+
+    def add_up(self) -> None:
+        """Add up the scores of the functions, after some of them changed."""
+        scores = [(one.plain, min(one.plain, one.score)) for one in self.functions if math.isfinite(one.plain)]
+        before, after = np.array(scores, np.float64).reshape(-1, 2).T
+        self.sums = ScoreSums(
+            before=float(before.sum()),
+            after=float(after.sum()),
+            log_change=float(np.log((after + OFFSET) / (before + OFFSET)).sum()),
+            count=len(scores),
+        )
 
     @property
     def names(self) -> tuple[str]:

@@ -80,7 +80,14 @@ def open_inlining(
                 composed[module.name] = promised
         return state
 
-    states = parallel(begin, modules, workers=compiler, report=report, label="compile every module plainly")
+    states = parallel(
+        begin,
+        modules,
+        workers=compiler,
+        report=report,
+        label="compile every module plainly",
+        cost=lambda module: module.bitcode_bytes,
+    )
     ready = {state.module.name: state for state in states if state is not None}
     if not ready:
         first = next(iter(failures.items()), ("", "no module"))
@@ -164,7 +171,14 @@ def try_on_all(
                     space.adopt_if_better(state, both)
         space.save(state)
 
-    parallel(attempt, units, workers=space.compiler, report=report, label=label)
+    parallel(
+        attempt,
+        units,
+        workers=space.compiler,
+        report=report,
+        label=label,
+        cost=lambda unit: unit.module.bitcode_bytes,
+    )
     search.mark()
 
 

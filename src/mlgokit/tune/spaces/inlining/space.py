@@ -181,6 +181,10 @@ class InliningSpace:
         rate = -climb.rate if climb.rate > _NOTHING else 0.0
         return rate, 2 if climb.exhausted else min(climb.passes, 1), unit.idle_seconds
 
+    def step_seconds(self, unit: ModuleState) -> float:
+        """Processor time of the module's best build."""
+        return unit.build.user_seconds
+
     def propose(self, unit: ModuleState, rng: np.random.Generator, is_over: IsOver) -> Callable[[], StepResult]:
         """Return the work of a step; or, if no single move pays any more, of a restart of a drawn kind."""
         config, view, child = self.config, unit.view(), rng.spawn(1)[0]

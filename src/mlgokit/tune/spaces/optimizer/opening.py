@@ -86,7 +86,14 @@ def open_optimizer(
             done = dataclasses.replace(done, decisions=asked.decisions)
         return done
 
-    results = parallel(begin, verifier.modules, workers=compiler, report=report, label="list what passes change")
+    results = parallel(
+        begin,
+        verifier.modules,
+        workers=compiler,
+        report=report,
+        label="list what passes change",
+        cost=lambda module: module.bitcode_bytes,
+    )
     known: list[_Listed] = []
     for module, done in zip(verifier.modules, results, strict=True):
         if done.ok and done.changes is not None:
@@ -205,7 +212,14 @@ def _try_policy(
         return explore(compile_with, unit, unit.current, PassExploration(moves=frozenset(moves)))
 
     units = [unit for unit in space.units if not unit.current.left_out]
-    steps = parallel(attempt, units, workers=space.compiler, report=report, label="try the policy of passes")
+    steps = parallel(
+        attempt,
+        units,
+        workers=space.compiler,
+        report=report,
+        label="try the policy of passes",
+        cost=lambda unit: unit.module.bitcode_bytes,
+    )
     for unit, step in zip(units, steps, strict=True):
         if step.compilations:
             space.accept(unit, step)

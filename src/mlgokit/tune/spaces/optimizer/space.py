@@ -79,11 +79,7 @@ class OptimizerSpace:
     def pending(self) -> Sequence[PendingWork[PassModule, PassStep]]:
         """Work that compiles the composed builds."""
         return [
-            PendingWork(
-                unit=one,
-                run=self._confirmation(one),
-                seconds=one.current.done.user_seconds + sum(variant.build.user_seconds for variant in one.variants),
-            )
+            PendingWork(unit=one, run=self._confirmation(one), seconds=self.step_seconds(one))
             for one in self.units
             if one.climb.composed_steps
         ]
@@ -116,6 +112,10 @@ class OptimizerSpace:
         if unit.climb.exhausted or (running and (unit.waits or unit.climb.ends_pass)):
             return None
         return (-unit.climb.rate,)
+
+    def step_seconds(self, unit: PassModule) -> float:
+        """Processor time of the module's best build, and of those of its variants."""
+        return unit.current.done.user_seconds + sum(variant.build.user_seconds for variant in unit.variants)
 
     def propose(self, unit: PassModule, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], PassStep]:
         """Return the work of a step; it does nothing if other steps have claimed all moves that are left."""
