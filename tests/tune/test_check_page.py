@@ -13,7 +13,7 @@ from mlgokit.commands.check import Check, exit_code
 from mlgokit.errors import InputError
 from mlgokit.pages.terminal import print_page
 from mlgokit.tune.check import CheckedModule, CheckResult, find_violations, read_programs
-from mlgokit.tune.page import check_page, verdict
+from mlgokit.tune.check_page import check_page, verdict
 from mlgokit.tune.result import SpillCosts
 
 

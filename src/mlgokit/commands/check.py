@@ -42,7 +42,7 @@ from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import list_tables
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, read_overrides
 from mlgokit.tune.check import CheckResult, check_plugin, find_violations, read_programs
-from mlgokit.tune.page import check_page
+from mlgokit.tune.check_page import check_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a tuning, a check and a replay of its decisions gave, as pages: sums, modules, programs, and what to do now."""
+"""What a tuning and a replay of its decisions gave, as pages: sums, modules, programs, and what to do now."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +32,6 @@ from mlgokit.pages.model import (
     text_columns,
     waterfall,
 )
-from mlgokit.terminal import counted
-from mlgokit.tune.check import CheckedModule, CheckResult
 from mlgokit.tune.program_page import ProgramParts, program_parts
 from mlgokit.tune.replay import ReplayResult
 from mlgokit.tune.result import COMPRESSED, CountedRun, SpillCosts, Tuned, TunedModule
@@ -45,8 +43,8 @@ _LONG_SECONDS = 300
 _COSTS = "Cost of spills, reloads and copies"
 _MOST_UNCHANGED = 200
 """Modules up to which those that did not change are listed too."""
-_BY_BYTES = "Modules, by bytes saved"
-_BY_COSTS = "Modules, by what spills, reloads and copies cost"
+BY_BYTES = "Modules, by bytes saved"
+BY_COSTS = "Modules, by what spills, reloads and copies cost"
 _BYTES_NOTE = (
     "Bytes of each module; a COMDAT function counts in the first module that has it. Decisions: inlining decisions in "
     "the plugin. Passes: functions that skip a pass. Allocated: functions whose registers the plugin allocates."
@@ -56,7 +54,7 @@ _COSTS_NOTE = (
     "whose registers the plugin allocates, of those with costs."
 )
 _ESTIMATE = "Instructions by LLVM's estimate, in bytes that they are worth"
-_TEXT = "Code, read-only data and unwind tables, which llvm-size calls text"
+TEXT_BYTES = "Code, read-only data and unwind tables, which llvm-size calls text"
 _COMPRESSED = "Stripped files, compressed"
 
 
@@ -83,7 +81,7 @@ def tuned_page(tuned: Tuned, folder: Path | None = None) -> Page:
         _waterfall(tuned),
         *_module_parts(tuned),
         _reverted_table(tuned),
-        _left_out_table(tuned.failures, tuned.left_out),
+        left_out_table(tuned.failures, tuned.left_out),
     ]
     if tuned.replay is not None:
         parts += _replay_parts(tuned.replay)
@@ -128,7 +126,7 @@ def _programs(tuned: Tuned) -> list[_Program]:
         sizes = {
             one.program: (_counted(tuned, one.plain), _counted(tuned, one.tuned))
             for one in tuned.built.programs
-            if _is_linked(one)
+            if is_linked(one)
         }
     else:
         sizes = dict(tuned.cargo_programs or ({} if tuned.judged is None else tuned.judged.programs))
@@ -244,7 +242,7 @@ def _sentences(tuned: Tuned) -> Iterable[str]:
     if tuned.built is not None:
         for one in tuned.built.programs:
             reason = one.plain.reason or one.tuned.reason
-            if not _is_linked(one):
+            if not is_linked(one):
                 yield f"{one.program}: cannot be compared: {reason}."
             elif reason:
                 yield f"{one.program}: {reason}."
@@ -363,7 +361,7 @@ def _program_table(tuned: Tuned) -> Table | None:
     columns = {
         title: of
         for title, of in PART_BYTES.items()
-        if any(of(side) for one in built.values() if _is_linked(one) for side in (one.plain, one.tuned))
+        if any(of(side) for one in built.values() if is_linked(one) for side in (one.plain, one.tuned))
     }
 
     def row(one: _Program) -> Row:
@@ -387,12 +385,13 @@ def _program_table(tuned: Tuned) -> Table | None:
             *difference_columns(*columns, terminal="below"),
         ),
         rows=tuple(map(row, programs)),
-        note=f"{_COMPRESSED if tuned.objective == COMPRESSED else _TEXT}, as your own commands link them; then tuned "
-        "less plain in bytes, of sections and of the stripped file. Flash is all but zeroed data, RAM is all data.",
+        note=f"{_COMPRESSED if tuned.objective == COMPRESSED else TEXT_BYTES}, as your own commands link them; then "
+        "tuned less plain in bytes, of sections and of the stripped file. Flash is all but zeroed data, RAM is all data.",
     )
 
 
-def _is_linked(program: TunedProgram) -> bool:
+def is_linked(program: TunedProgram) -> bool:
+    """Whether the program was linked in both builds."""
     return program.plain.status == program.tuned.status == LINKED
 
 
@@ -439,7 +438,7 @@ def _module_parts(tuned: Tuned) -> Sequence[Part]:
     unlisted = len(order) - len(listed)
     note = f" {unlisted:,} modules that stay as the plain build has them are not listed." if unlisted else ""
     table = Table(
-        title=_BY_COSTS if by_costs else _BY_BYTES,
+        title=BY_COSTS if by_costs else BY_BYTES,
         columns=(
             *text_columns("module"),
             *text_columns("state", terminal="none"),
@@ -499,150 +498,6 @@ def _facts(tuned: Tuned) -> Iterable[tuple[str, str]]:
     yield "changes reverted by the objective", f"{tuned.taken_back:,}"
 
 
-# --- Check -----------------------------------------------------------------------------------------------------------
-
-
-def check_page(check: CheckResult) -> Page:
-    """The page of a check: what a tuned plugin saves in today's code, the modules that gain most first."""
-    table = _byte_check_table(check) if check.costs is None else _cost_check_table(check.modules)
-    return Page(
-        title=f"{check.plugin} on today's code",
-        good=not check.tune_again and not check.violations,
-        headline=verdict(check),
-        sentences=(*_check_sentences(check, len(table.rows)), *(f"Over the limit: {one}." for one in check.violations)),
-        parts=drop_empty([_checked_programs(check), table, _left_out_table(check.failures, check.left_out)]),
-    )
-
-
-def _checked_programs(check: CheckResult) -> Table | None:
-    if check.built is None:
-        return None
-    return Table(
-        title="Programs",
-        columns=(
-            *text_columns("program"),
-            *before_after_columns("plain", "tuned"),
-        ),
-        rows=tuple(
-            (one.program, *before_after_cells(one.plain.image, one.tuned.image))
-            for one in check.built.programs
-            if _is_linked(one)
-        ),
-        note=f"{_TEXT}, of today's code.",
-    )
-
-
-def verdict(check: CheckResult) -> str:
-    """One sentence on a check: how much of the plugin still applies, and whether to tune again."""
-    promised = "" if check.promised_change is None else f", {100 * check.promised_change:+.1f} % when it was tuned"
-    start = f"mlgokit tune {'' if check.costs is None else '--objective spill-cost '}--start {check.plugin}"
-    if check.violations:
-        advice = f"{counted(len(check.violations), 'program')} over the limit"
-    elif check.larger:
-        grew, them = counted(len(check.larger), "module"), "it" if len(check.larger) == 1 else "them"
-        advice = f"{grew} grew: `{start} --budget 0s` reverts {them}, a larger budget finds more"
-    elif check.tune_again:
-        advice = f"tuning again is worth it: `{start}`"
-    else:
-        advice = "tuning again can wait"
-    allocations = f"{check.allocations_kept:,} of {check.allocations:,} allocated functions"
-    share, change = f"{100 * check.share:.0f} %", f"changes by {100 * check.change:+.1f} %{promised}"
-    if check.costs is not None:
-        return f"{allocations} ({share}) are as they were, the sum of costs {change}: {advice}"
-    parts = [allocations] if check.allocations else []
-    parts += [f"{check.passes_kept:,} of {check.passes:,} functions with passes left out"] if check.passes else []
-    also = "".join(f" and {part}" for part in parts)
-    return f"{check.kept:,} of {check.decisions:,} decisions ({share}){also} still apply, the build {change}: {advice}"
-
-
-def _check_sentences(check: CheckResult, changed: int) -> Iterable[str]:
-    states = [one.state for one in check.modules]
-    if check.costs is None:
-        yield (
-            f"{len(states)} modules: {states.count('tuned')} tuned, {states.count('left plain')} left plain, "
-            f"{states.count('new')} new; {len(check.gone)} of the plugin's are gone; {len(check.failures)} do not "
-            "compile."
-        )
-    else:
-        yield f"{len(states)} modules: {changed} allocated otherwise; {len(check.failures)} do not compile."
-    for title, names in (("Gone", check.gone), ("Larger than plain", check.larger)):
-        if names:
-            yield f"{title}: {', '.join(names)}."
-    yield from check.notes
-    if check.built is not None:
-        yield from filter(None, (check.built.tests, *check.built.notes))
-    for one in check.modules:
-        if one.worse:
-            yield f"Costs more than plain in {one.name}: {', '.join(one.worse)}."
-    if check.costs is not None:
-        yield f"Geometric mean of the functions' costs: {percent(check.costs.change)}."
-    else:
-        yield f"Objects, each COMDAT once: {_change(check.plain_bytes, check.tuned_bytes)}."
-    if check.plain_link is not None and check.tuned_link is not None:
-        yield f"Linked, unused sections dropped: {_change(check.plain_link.image, check.tuned_link.image)}."
-
-
-def _byte_check_table(check: CheckResult) -> Table:
-    order = sorted(check.modules, key=lambda one: (one.tuned_bytes - one.plain_bytes, one.name))
-    return Table(
-        title=_BY_BYTES,
-        columns=(
-            *text_columns("module", "in the plugin"),
-            *count_columns("decisions asked", "still apply", "allocated", "plain bytes", "tuned bytes"),
-            *difference_columns("difference"),
-        ),
-        rows=tuple(
-            (
-                one.name,
-                one.state,
-                one.asked,
-                one.kept,
-                one.allocated,
-                one.plain_bytes,
-                one.tuned_bytes,
-                one.tuned_bytes - one.plain_bytes,
-            )
-            for one in order
-            if one.state != "left plain" or one.asked
-        ),
-        note="Bytes of each module of today's code; a COMDAT function counts in the first module that has it. "
-        "Decisions asked: inlining decisions that the compiler asked the plugin for; still apply: those that it has. "
-        "Allocated: functions whose registers the plugin allocates.",
-        terminal_rows=MOST_ROWS,
-    )
-
-
-def _cost_check_table(modules: Sequence[CheckedModule]) -> Table:
-    changed = [(costs, one) for one in modules if (costs := one.costs) and (one.allocated or _differs(costs))]
-    changed.sort(key=lambda pair: (pair[0].tuned - pair[0].plain, pair[1].name))
-    return Table(
-        title=_BY_COSTS,
-        columns=(
-            *text_columns("module"),
-            *count_columns("allocated"),
-            *number_columns("plain", "tuned"),
-            *change_columns("sum"),
-            *difference_columns("code"),
-        ),
-        rows=tuple(
-            (
-                one.name,
-                one.allocated,
-                f"{costs.plain:,.1f}",
-                f"{costs.tuned:,.1f}",
-                relative_change(costs.plain, costs.tuned),
-                one.tuned_bytes - one.plain_bytes,
-            )
-            for costs, one in changed
-        ),
-        terminal_rows=MOST_ROWS,
-    )
-
-
-def _differs(costs: SpillCosts) -> bool:
-    return costs.tuned != costs.plain
-
-
 # --- Replay ----------------------------------------------------------------------------------------------------------
 
 
@@ -683,7 +538,7 @@ def _replay_parts(replay: ReplayResult) -> list[Part]:
         note="By LLVM's inline replay, without the plugin.",
         terminal_rows=MOST_ROWS,
     )
-    return [table, _left_out_table(replay.failures, replay.left_out, title="Not replayed")]
+    return [table, left_out_table(replay.failures, replay.left_out, title="Not replayed")]
 
 
 def _replay_headline(replay: ReplayResult) -> str:
@@ -700,8 +555,9 @@ def _replay_sentences(replay: ReplayResult) -> Iterable[str]:
         f"out, as they would be larger than plain; {len(replay.failures)} do not compile."
     )
     yield from replay.notes
-    yield f"With the plugin, by {replay.plugin_compiler}: {_change(replay.plugin_plain_bytes, replay.tuned_bytes)}."
-    yield f"With the list, by {replay.compiler}: {_change(replay.plain_bytes, replay.replayed_bytes)}."
+    by_plugin = format_bytes(replay.plugin_plain_bytes, replay.tuned_bytes)
+    yield f"With the plugin, by {replay.plugin_compiler}: {by_plugin}."
+    yield f"With the list, by {replay.compiler}: {format_bytes(replay.plain_bytes, replay.replayed_bytes)}."
     if replay.larger:
         yield f"Larger than plain by line tables alone, with this compiler: {', '.join(replay.larger)}."
 
@@ -716,12 +572,13 @@ def _replay_advice(replay: ReplayResult) -> Iterable[str]:
         yield f"Build with: {replay.flag}"
 
 
-# --- Cells and sentences of all three --------------------------------------------------------------------------------
+# --- Cells and sentences of all pages --------------------------------------------------------------------------------
 
 
-def _left_out_table(
+def left_out_table(
     failures: Mapping[str, str], left_out: Mapping[str, str], *, title: str = "Left as LLVM has it"
 ) -> Table:
+    """Modules that the search did not change, with the reason."""
     rows = [(name, "does not compile", why) for name, why in failures.items()]
     rows += [(name, "left out", why) for name, why in left_out.items()]
     return Table(
@@ -733,7 +590,8 @@ def _left_out_table(
     )
 
 
-def _change(before: float, after: float) -> str:
+def format_bytes(before: float, after: float) -> str:
+    """Write two numbers of bytes with their relative change."""
     return f"{before:,.0f} -> {after:,.0f} bytes ({_percent(before, after)})"
 
 
@@ -743,3 +601,8 @@ def _percent(before: float, after: float) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.6g}" if value % 1 and abs(value) < 1000 else f"{value:,.0f}"
+
+
+def costs_differ(costs: SpillCosts) -> bool:
+    """Whether the tuned functions of a module cost something else in sum than the plain ones."""
+    return costs.tuned != costs.plain
