@@ -386,7 +386,8 @@ def _program_table(tuned: Tuned) -> Table | None:
         ),
         rows=tuple(map(row, programs)),
         note=f"{_COMPRESSED if tuned.objective == COMPRESSED else TEXT_BYTES}, as your own commands link them; then "
-        "tuned less plain in bytes, of sections and of the stripped file. Flash is all but zeroed data, RAM is all data.",
+        "tuned less plain in bytes, of sections and of the stripped file. Flash is all but zeroed data, RAM is all "
+        "data.",
     )
 
 
