@@ -7,7 +7,8 @@ struct Output : pugi::xml_writer {
 };
 
 int main() {
-  const char *text = "<shop open='yes'><item price='12'>tea &amp; milk</item><item price='7'><![CDATA[<raw>]]></item></shop>";
+  const char *text =
+      "<shop open='yes'><item price='12'>tea &amp; milk</item><item price='7'><![CDATA[<raw>]]></item></shop>";
   pugi::xml_document document;
   Output output;
   pugi::xml_parse_result found = document.load_buffer(text, strlen(text));
