@@ -133,6 +133,7 @@ def promised(advice: FlagAdvice) -> tuple[int, int]:
     return advice.advised_build.count("loaded"), advice.advised_build.count("file")
 
 
+@pytest.mark.slow  # the same as by configure and make, with CMake
 def test_cmake_with_the_lines_gives_what_was_said(toolchain: Toolchain, tmp_path: Path):
     project = written(tmp_path / "user", CPP)
     configure = (

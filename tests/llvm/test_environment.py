@@ -85,7 +85,7 @@ def test_modules_that_ask_nothing_and_wrong_calls_are_said(toolchain: Toolchain,
     modules = sorted(load_corpus(small_corpus).modules, key=lambda module: module.name != "bad")
     environment = open_environment(toolchain, modules, INLINE_SIZE)
 
-    with pytest.raises(UsageError, match="inline-size: expected a module with something to decide, found none in 1"):
+    with pytest.raises(UsageError, match="inline-size: expected a module with something to decide, found none among 1"):
         environment.reset(options={"module": 0})
     with pytest.raises(UsageError, match="module: expected one of 0 to 4, found 9"):
         environment.reset(options={"module": 9})

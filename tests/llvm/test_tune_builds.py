@@ -517,7 +517,16 @@ def recipe(title: str) -> str:
 
 
 @pytest.mark.parametrize("toolchain", [22], indirect=True, ids=["llvm-22"])
-@pytest.mark.parametrize("title", RECIPES)
+# Another recipe of the same build system is run in the fast half, or by test_recipes.py.
+@pytest.mark.parametrize(
+    "title",
+    [
+        pytest.param(
+            one, marks=[pytest.mark.slow] if one in {"CMake, full link-time optimization", "Meson, b_lto"} else []
+        )
+        for one in RECIPES
+    ],
+)
 def test_a_recipe_tunes_and_builds(
     title: str, project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

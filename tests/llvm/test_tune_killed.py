@@ -92,6 +92,7 @@ def kill_when(words: list[str], reached: Callable[[], bool]) -> None:
         child.wait(timeout=30)
 
 
+@pytest.mark.slow  # a search for each moment; the next test kills one
 def test_kills_at_several_moments_lose_at_most_the_step_in_flight(toolchain: Toolchain, tmp_path: Path):
     """Six processes that search, one after the other: ten seconds and more."""
     database = put_project(tmp_path / "source")

@@ -221,7 +221,7 @@ def test_a_command_that_says_another_thing_in_the_proof_is_not_believed(
         (["--command", "wc {objects}"], "--command: only for --objective command, found --objective image"),
         (
             ["--link-command", "ld {objects} -o x"],
-            "expected --objective linked, compressed or command with it, found image",
+            "expected --objective linked, compressed or command with it, found --objective image",
         ),
         (
             ["--objective", "linked", "--link-command", "ld other.o -o x"],

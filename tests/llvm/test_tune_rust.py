@@ -277,6 +277,7 @@ def test_a_build_has_the_plugin_in_the_calls_it_was_tuned_for(
         built(tmp_path / "none.so")
 
 
+@pytest.mark.slow  # whole builds by cargo; what they run has tests of its own
 def test_the_commands_of_the_document_do_what_it_says(major: int, tmp_path: Path):
     """All of them, in their order, with another place, a shorter time, and no registry."""
     package = tmp_path / "app"

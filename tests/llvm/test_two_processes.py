@@ -109,6 +109,7 @@ def test_one_tunes_in_a_folder_and_one_goes_on(toolchain: Toolchain, count: int,
     assert not list(tmp_path.rglob("*.lock"))
 
 
+@pytest.mark.slow  # two whole searches; the other tests here keep two processes apart
 def test_one_makes_an_output_and_two_make_two(toolchain: Toolchain, database: Path, tmp_path: Path):
     def words(folder: str, output: str) -> list[str | Path]:
         given = ["tune", "--compile-commands", database, "--folder", tmp_path / folder, "--output", tmp_path / output]
