@@ -168,6 +168,14 @@ def test_paths_for_the_compiler_are_absolute(tmp_path: Path):
         assert load_corpus(Path()).modules[0].bitcode == tmp_path / "a.o.bc"
 
 
+def test_paths_for_the_compiler_need_no_folder_that_a_sandbox_hides(tmp_path: Path):
+    (tmp_path / "other").mkdir()
+    add(tmp_path / "corpus", "a.o")
+    describe(tmp_path / "corpus", "a.o")
+    (module,) = load_corpus(tmp_path / "other" / ".." / "corpus").modules
+    assert module.bitcode == tmp_path / "corpus/a.o.bc"
+
+
 def test_one_command_line_may_serve_all(tmp_path: Path):
     add(tmp_path, "a.o", cmd=None)
     describe(tmp_path, "a.o", global_command_override=["-cc1", "-O2"])

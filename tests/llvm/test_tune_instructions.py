@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from mlgokit.builds.site import BuildCommands
+from mlgokit.commands import check
 from mlgokit.commands.tune import run as tune
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import RejectedError
+from mlgokit.errors import RejectedError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.pages.markdown import render_markdown
 from mlgokit.tune.page import tuned_page
@@ -96,6 +97,11 @@ def test_the_image_is_within_its_bound(tuned: Tuned) -> None:
 def test_what_to_add_names_profile_and_plugin(tuned: Tuned, folder: Path) -> None:
     assert tuned.built is not None
     assert f"-fprofile-use={folder / 'tuned.profdata'} -fpass-plugin={folder / 'tuned'}-" in tuned.built.line
+
+
+def test_a_check_of_bytes_says_how_to_count_again(tuned: Tuned, folder: Path) -> None:
+    with pytest.raises(UsageError, match="found one tuned for executed instructions; count them again by"):
+        check.run(check.Check(plugin=Path(tuned.plugin), built=BuildCommands(build=("make",), build_folder=folder)))
 
 
 def test_the_page_has_the_counts(tuned: Tuned) -> None:

@@ -31,7 +31,7 @@ def has_profile(recorded: RecordedBuild) -> bool:
 
 def profile_options(profile: Path) -> AddedOptions:
     """The options that compile a build with a profile of counters."""
-    return AddedOptions(compile=(f"-fprofile-use={profile.absolute()}",))
+    return AddedOptions(compile=(f"-fprofile-use={profile.resolve()}",))
 
 
 def make_profile(

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +31,7 @@ from mlgokit.commands.options import (
     check_module_source,
     reject_with_cargo,
 )
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import CorpusError, InputError, MlgokitError, RejectedError, UsageError
@@ -38,7 +39,7 @@ from mlgokit.locks import reading
 from mlgokit.module import Module
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.decisions import read_table
+from mlgokit.tables.decisions import DecisionTable, read_table
 from mlgokit.tables.file import list_tables
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, read_overrides
 from mlgokit.tune.check import CheckResult, check_plugin, find_violations, read_programs
@@ -113,8 +114,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     if not 0 <= config.least_kept <= 1:
         raise UsageError(f"--least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
     inside = list_tables(config.plugin)
-    # Without decisions, the plugin was tuned for spill cost.
-    decisions = None if inside == {"allocations"} else read_table(config.plugin)
+    decisions = _read_decisions(config.plugin, inside)
     if config.cargo is None:
         check_steps(config.plugin, decisions)
     allocations, passes, optimizer_passes = (
@@ -250,6 +250,19 @@ def _limits(option: str, texts: Sequence[str]) -> dict[str, float]:
         if not program:
             raise UsageError(f"{option}: expected a program and a number, as in app=50000, found {text!r}; correct it")
     return found
+
+
+def _read_decisions(plugin: Path, inside: Collection[str]) -> DecisionTable | None:
+    """Read the inlining decisions of a plugin; ``None`` if it has allocations alone, being tuned for spill cost."""
+    if inside == {"allocations"}:
+        return None
+    decisions = read_table(plugin)
+    if decisions.summary is not None and decisions.summary.objective == Objective.EXECUTED.value:
+        raise UsageError(
+            f"{plugin}: expected a plugin tuned for size or spill cost, found one tuned for executed instructions; "
+            "count them again by the `mlgokit tune` that made it, with --continue --budget 0s"
+        )
+    return decisions
 
 
 def _check_cargo(

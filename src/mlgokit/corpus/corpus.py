@@ -106,8 +106,8 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
         UsageError: an option that is to be replaced is not in a module's command line.
     """
     description, names = read_description(folder)
-    # No compiler takes an absolute path for an option.
-    root = folder.absolute()
+    # No compiler takes an absolute path for an option, and a sandbox hides the folder that `..` begins in.
+    root = folder.resolve()
     if not names:
         raise CorpusError(
             f"{folder}: expected at least one module in {DESCRIPTION_NAME}, found none; extract the corpus again"
