@@ -299,7 +299,8 @@ def at_odds(left_out: set[LeftOut]) -> tuple[Mapping[str, int], Mapping[str, flo
 def test_components_that_meet_after_all_are_found_out(workers: int, tmp_path: Path):
     found = Toy(at_odds, tmp_path, workers=workers).search()
 
-    assert found.space.account.image < 400
+    # With several workers, both may be kept before either is seen with the other, and then both are put back.
+    assert found.space.account.image < 400 + (workers > 1)
     assert found.space.account.image == sum(at_odds(set(found.space.left_out()))[0].values())
 
 
