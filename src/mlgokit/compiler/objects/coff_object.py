@@ -26,7 +26,9 @@ from mlgokit.compiler.objects.object_file import (
     SectionTotals,
     damage_error,
     functions_until_next,
+    is_in_sections,
     no_frames,
+    sum_by_name,
     sum_kinds,
 )
 from mlgokit.errors import InputError
@@ -169,10 +171,7 @@ class CoffObject:
     def function_sizes(self) -> Mapping[str, int]:
         """Bytes of the functions by name, of a file whose symbols were not stripped."""
         functions = self._functions()
-        sums: dict[str, int] = {}
-        for name, size in zip(functions.names, functions.size.tolist(), strict=True):
-            sums[name] = sums.get(name, 0) + size
-        return sums
+        return sum_by_name(zip(functions.names, functions.size.tolist(), strict=True))
 
     def relocation_bytes(self) -> int:
         """Bytes of the base relocations."""
@@ -181,8 +180,7 @@ class CoffObject:
     def holds(self, text: bytes) -> bool:
         """Whether a loaded section contains these bytes."""
         loaded = (self._kinds != NONE) & (self._kinds != BSS)
-        places = self.sections[["offset", "size"]][loaded].tolist()
-        return any(self.data.find(text, begin, begin + size) >= 0 for begin, size in places)
+        return is_in_sections(text, self.data, self.sections[["offset", "size"]][loaded].tolist())
 
     def _named(self, name: str) -> npt.NDArray[np.bool_]:
         """Whether each section [N] has this name, or begins with it before a function's."""

@@ -23,6 +23,8 @@ from mlgokit.compiler.objects.object_file import (
     Parts,
     SectionTotals,
     damage_error,
+    is_in_sections,
+    sum_by_name,
     sum_kinds,
 )
 from mlgokit.compiler.objects.ownership import find_functions, read_frames
@@ -117,11 +119,8 @@ class ElfObject:
         """Bytes of functions by name, from the symbol table; folded functions each have the size of their one copy."""
         symbols = self._symbols
         chosen = np.flatnonzero(np.isin(symbols.type, e.FUNCTIONS) & (symbols.section >= 0))
-        sums: dict[str, int] = {}
-        for name, size in symbols.table[["name", "size"]][chosen].tolist():
-            text = e.text_at(symbols.strings, name)
-            sums[text] = sums.get(text, 0) + size
-        return sums
+        rows = symbols.table[["name", "size"]][chosen].tolist()
+        return sum_by_name((e.text_at(symbols.strings, name), size) for name, size in rows)
 
     def relocation_bytes(self) -> int:
         """Bytes of the relocations that the dynamic linker applies."""
@@ -131,8 +130,7 @@ class ElfObject:
         """Whether a loaded section contains these bytes."""
         elf = self.elf
         loaded = (elf.sections["flags"] & e.SHF_ALLOC != 0) & (elf.sections["type"] != e.SHT_NOBITS)
-        parts = elf.sections[["offset", "size"]][loaded].tolist()
-        return any(elf.data.find(text, begin, begin + size) >= 0 for begin, size in parts)
+        return is_in_sections(text, elf.data, elf.sections[["offset", "size"]][loaded].tolist())
 
     def number_alike(self, functions: Functions, except_table: Ints) -> Ints:
         """Number the functions [F] such that those that ``lld --icf=all`` folds have the same number."""

@@ -27,7 +27,9 @@ from mlgokit.compiler.objects.object_file import (
     SectionTotals,
     damage_error,
     functions_until_next,
+    is_in_sections,
     no_frames,
+    sum_by_name,
     sum_kinds,
 )
 from mlgokit.errors import InputError
@@ -205,10 +207,7 @@ class MachObject:
             if self._kinds[one.section] == TEXT
         ]
         functions = functions_until_next(starts, self._sizes)
-        sums: dict[str, int] = {}
-        for name, size in zip(functions.names, functions.size.tolist(), strict=True):
-            sums[name] = sums.get(name, 0) + size
-        return sums
+        return sum_by_name(zip(functions.names, functions.size.tolist(), strict=True))
 
     def relocation_bytes(self) -> int:
         """What the loader has to fix is in no section, and not counted."""
@@ -217,8 +216,7 @@ class MachObject:
     def holds(self, text: bytes) -> bool:
         """Whether a loaded section contains these bytes."""
         loaded = (self._kinds != NONE) & (self._kinds != BSS)
-        places = self.sections[["offset", "size"]][loaded].tolist()
-        return any(self.data.find(text, begin, begin + size) >= 0 for begin, size in places)
+        return is_in_sections(text, self.data, self.sections[["offset", "size"]][loaded].tolist())
 
     def _string(self, place: int) -> str:
         end = self.strings.find(b"\0", place)

@@ -191,10 +191,12 @@ def _share_frames(parts: Parts, left: Ints, rest: Ints, signature_rest: Ints) ->
 
 def folded_functions(data: bytes | Path) -> dict[str, int]:
     """Number the functions of an ELF object, by name; functions that a linker folds have the same number."""
-    except_table = measure_object(data).function_except_table
     file = ElfObject(elf=read_elf(data))
-    code = file.parts().functions
-    return dict(zip(code.names, file.number_alike(code, except_table).tolist(), strict=True))
+    parts = file.parts()
+    unowned = np.zeros((len(parts.signatures), COLUMNS), np.int64)
+    _, except_table = _share_frames(parts, parts.size.copy(), np.zeros(COLUMNS, np.int64), unowned)
+    names = parts.functions.names
+    return dict(zip(names, file.number_alike(parts.functions, except_table).tolist(), strict=True))
 
 
 def link_weights(objects: Iterable[ObjectSizes]) -> dict[str, int]:

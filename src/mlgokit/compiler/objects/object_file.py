@@ -5,7 +5,7 @@ Each format has a reader with the protocol :class:`ObjectFile`: :mod:`elf_object
 a section of ELF and COFF, a function or a data segment of wasm, an atom of Mach-O.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -198,6 +198,19 @@ def sum_kinds(kind: Ints, size: Ints, except_table: npt.NDArray[np.bool_] | None
         bss=sums[BSS],
         except_table=0 if except_table is None else int(size[except_table].sum()),
     )
+
+
+def sum_by_name(sizes: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Sum the bytes of functions, of which several local ones may have one name."""
+    sums: dict[str, int] = {}
+    for name, size in sizes:
+        sums[name] = sums.get(name, 0) + size
+    return sums
+
+
+def is_in_sections(text: bytes, data: bytes, sections: Iterable[tuple[int, int]]) -> bool:
+    """Whether one of the sections, each an offset in the file and a number of bytes, contains ``text``."""
+    return any(data.find(text, begin, begin + size) >= 0 for begin, size in sections)
 
 
 def no_frames() -> Frames:

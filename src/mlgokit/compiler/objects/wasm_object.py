@@ -21,7 +21,9 @@ from mlgokit.compiler.objects.object_file import (
     Parts,
     SectionTotals,
     damage_error,
+    is_in_sections,
     no_frames,
+    sum_by_name,
     sum_kinds,
 )
 from mlgokit.errors import InputError
@@ -189,12 +191,8 @@ class WasmObject:
     def function_sizes(self) -> Mapping[str, int]:
         """Bytes of the functions by name, of a file whose names were not stripped."""
         names = self._linking().functions if self.is_object else self._names()
-        first = self._imported_functions()
-        sums: dict[str, int] = {}
-        for index, size in enumerate(self._bodies(), first):
-            if index in names:
-                sums[names[index]] = sums.get(names[index], 0) + size
-        return sums
+        bodies = enumerate(self._bodies(), self._imported_functions())
+        return sum_by_name((names[index], size) for index, size in bodies if index in names)
 
     def relocation_bytes(self) -> int:
         """No loader of wasm applies relocations."""
@@ -202,9 +200,8 @@ class WasmObject:
 
     def holds(self, text: bytes) -> bool:
         """Whether the data contains these bytes."""
-        return any(
-            self.data.find(text, section.begin, section.end) >= 0 for section in self.sections if section.kind == _DATA
-        )
+        sections = ((section.begin, section.size) for section in self.sections if section.kind == _DATA)
+        return is_in_sections(text, self.data, sections)
 
     def _section(self, kind: int, name: str = "") -> _Reader:
         """A reader of a section; of nothing if there is none."""
