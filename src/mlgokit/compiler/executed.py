@@ -103,14 +103,14 @@ def _costs_of_calls(functions: Mapping[str, PassChanges], known: Mapping[str, fl
     return cost
 
 
-def _costs_of_groups(done: Iterable[Compilation]) -> tuple[dict[str, float], dict[str, float]]:
+def _costs_of_groups(listed: Iterable[tuple[ObjectSizes, PassChanges]]) -> tuple[dict[str, float], dict[str, float]]:
     """Cost of one call, and entries, of the functions in COMDAT groups of the plain build."""
     first, entries = dict[str, PassChanges](), dict[str, float]()
-    for one in done:
-        for name in _grouped(one.measured) if one.changes is not None else ():
-            if one.changes is not None and one.changes.entries.get(name):
-                first.setdefault(name, one.changes)
-                entries[name] = max(entries.get(name, 0.0), one.changes.entries[name])
+    for sizes, changes in listed:
+        for name in _grouped(sizes):
+            if changes.entries.get(name):
+                first.setdefault(name, changes)
+                entries[name] = max(entries.get(name, 0.0), changes.entries[name])
     return _costs_of_calls(first, {}), entries
 
 
@@ -184,18 +184,15 @@ def count_executed(compiler: Compiler, modules: Iterable[Module], *, report: Rep
     label = "list what the profile counted"
     done = parallel(list_plain, units, workers=compiler, report=report, label=label)
     known = {module.name: one for module, one in zip(units, done, strict=True) if one.ok and one.changes is not None}
-    cost, entries = _costs_of_groups(known.values())
-    total = sum(
-        float(_executed(one.measured, one.changes, cost, entries).sum())
-        for one in known.values()
-        if one.changes is not None
-    )
+    listed = [(one.measured, one.changes) for one in known.values() if one.changes is not None]
+    cost, entries = _costs_of_groups(listed)
+    total = sum(float(_executed(sizes, changes, cost, entries).sum()) for sizes, changes in listed)
     if not total:
         raise CorpusError(
             f"--objective instructions: expected modules compiled with a profile of a run, found none of {len(units)} "
             "in which it counted anything; give --run with a command that runs what is built, or build with "
             "-fprofile-use"
         )
-    image = project_image_estimate(one.measured for one in known.values())
+    image = project_image_estimate(sizes for sizes, _ in listed)
     run = PlainRun(executed=total, price=INSTRUCTION_WORTH * image / total, cost=cost, entries=entries)
     return ExecutedCompiler(compiler=compiler, run=run, plain=known)
