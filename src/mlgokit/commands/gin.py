@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from mlgokit.errors import InputError, StorageError
+from mlgokit.files import open_regular
 
 MOST_BYTES = 1 << 20
 """Limit on a file, and on one binding of the command line."""
@@ -70,7 +71,7 @@ def _read_file(path: Path, seen: set[Path]) -> dict[str, Value]:
         if len(seen) == MOST_FILES:
             raise InputError(f"{path}: expected at most {MOST_FILES} gin files, found more; give fewer")
         seen.add(whole)
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: expected a gin file, found: {error.strerror or error}; correct the path") from error
