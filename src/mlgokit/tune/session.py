@@ -332,7 +332,7 @@ def announce_time(compiling: float, settings: TuneSettings, *, spent: float, bui
         >>> announce_time(60.0, settings, spent=90.0)
         'about 7 min: 90 s so far, the search 60 s, first policies and verifications 4 min'
     """
-    beside = compiling / 2 * _looks(settings, compiling)
+    beside = compiling / 2 * _count_looks(settings, compiling)
     parts = {
         "{} so far": spent,
         "the search {}": settings.seconds,
@@ -352,7 +352,7 @@ def _build_seconds(session: Session) -> float:
     return 0.0 if session.recorded is None else session.recorded.seconds
 
 
-def _looks(settings: TuneSettings, compiling: float) -> float:
+def _count_looks(settings: TuneSettings, compiling: float) -> float:
     """How often all modules are compiled beside the search, in compilations of each."""
     on_top = not _is_too_large(settings, compiling)
     wanted = {
