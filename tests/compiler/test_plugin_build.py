@@ -26,6 +26,8 @@ from mlgokit.errors import BusyError, StorageError, ToolError
 
 SOURCES = Path(str(resources.files("mlgokit"))) / "plugin"
 UNITS = sorted(str(path.relative_to(SOURCES).with_suffix("")) for path in SOURCES.rglob("*.cpp"))
+CALLS = len(UNITS) + 2
+"""Of a whole build: common headers, sources, the link."""
 SUCCEED = 'echo "made of $*" > "$output"'
 
 
@@ -75,13 +77,16 @@ def test_every_source_is_compiled_and_all_are_linked(place: Place):
 
     assert plugin.parent.parent == place.cache
     assert re.fullmatch("llvm-19-[0-9a-f]{16}", plugin.parent.name)
-    *compilations, link = place.calls()
+    precompilation, *compilations, link = place.calls()
+    assert precompilation.endswith(" -x c++-header Precompiled.h -o Precompiled.h.pch")
+    assert all(" -include-pch Precompiled.h.pch " in words for words in compilations)
     assert sorted(words.split()[-3] for words in compilations) == [f"{unit}.cpp" for unit in UNITS]
     assert all(f"-isystem {place.toolchain.include_dir} " in words for words in compilations)
     assert all("-ffp-contract=off" in words.split() for words in compilations)
     assert link == f"-shared -Wl,-Bsymbolic-functions {' '.join(f'{unit}.o' for unit in UNITS)} -o mlgokit.so"
     assert plugin.read_text() == f"made of {link}\n"
     assert list(place.cache.iterdir()) == [plugin.parent]
+    assert list(plugin.parent.rglob("*.pch")) == []
 
 
 def test_the_second_time_no_compiler_starts(place: Place):
@@ -89,7 +94,7 @@ def test_the_second_time_no_compiler_starts(place: Place):
     count = len(place.calls())
 
     assert place.build() == first
-    assert len(place.calls()) == count == len(UNITS) + 1
+    assert len(place.calls()) == count == CALLS
 
 
 def test_another_version_has_a_plugin_of_its_own(place: Place):
@@ -97,7 +102,7 @@ def test_another_version_has_a_plugin_of_its_own(place: Place):
 
     assert first != second
     assert first.exists()
-    assert len(place.calls()) == 2 * (len(UNITS) + 1)
+    assert len(place.calls()) == 2 * CALLS
 
 
 def test_changed_sources_are_built_again(place: Place, monkeypatch: pytest.MonkeyPatch):
@@ -190,7 +195,7 @@ def test_of_builders_at_the_same_time_one_builds_and_the_others_wait(place: Plac
         first, second = (pool.submit(place.build) for _ in range(2))
 
     assert first.result() == second.result()
-    assert len(place.calls()) == len(UNITS) + 1
+    assert len(place.calls()) == CALLS
 
 
 BUILD = """
@@ -225,7 +230,7 @@ def test_of_processes_that_find_an_empty_cache_one_builds(count: int, place: Pla
     assert [child.returncode for child in children] == [0] * count
     (plugin,) = plugins
     assert list(place.cache.iterdir()) == [Path(plugin.strip()).parent]
-    assert len(place.calls()) == len(UNITS) + 1
+    assert len(place.calls()) == CALLS
 
 
 def test_a_builder_that_does_not_end_is_a_sentence(place: Place, monkeypatch: pytest.MonkeyPatch):

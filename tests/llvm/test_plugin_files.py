@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
+from mlgokit.compiler.cxx_library import cxx_library_options
+from mlgokit.compiler.prebuilt import DIALECT
 from mlgokit.compiler.toolchain import Toolchain, apt_command, apt_packages, find_toolchains
 
 SOURCES = Path(str(resources.files("mlgokit"))) / "plugin"
@@ -55,6 +57,17 @@ def folder_of_file_check() -> Path:
     if not found:
         pytest.skip(f"FileCheck: expected it beside a clang, found none; {apt_command(*apt_packages(22))}")
     return found[0]
+
+
+@pytest.mark.llvm
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_source_includes_what_it_needs(name: str, toolchain: Toolchain):
+    """The build gives each source what ``Precompiled.h`` includes, and so does not notice."""
+    words = ["-fsyntax-only", *DIALECT, *cxx_library_options(toolchain.cxx_library), "-iquote", SOURCES]
+    argv = [toolchain.clangxx, *words, "-isystem", toolchain.include_dir or "", SOURCES / f"{name}.cpp"]
+    done = process.run(argv, timeout_seconds=120)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.llvm

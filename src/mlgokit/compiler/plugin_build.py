@@ -24,6 +24,9 @@ BUILD_SECONDS = 300
 WAIT_SECONDS = 2 * BUILD_SECONDS
 """Longest wait for other processes that build a plugin in the same folder."""
 _PAUSE_SECONDS = 0.05
+_PRECOMPILED = "Precompiled.h"
+# Templates that all sources use are instantiated with it, and not again in each of them.
+_PRECOMPILE = ("-fpch-instantiate-templates", "-x", "c++-header")
 # Two plugins in one process must not call each other's functions by the same name.
 _LINK = ("-shared", "-Wl,-Bsymbolic-functions")
 
@@ -57,7 +60,14 @@ def plugin_folder(
 ) -> Path:
     """Make the path of the folder to which the plugin for ``toolchain`` is built from ``sources``, by default ours."""
     library = cxx_library_options(toolchain.cxx_library)
-    key = (sorted((sources or plugin_sources()).items()), _installation(toolchain), COMPILE_OPTIONS, _LINK, *library)
+    key = (
+        sorted((sources or plugin_sources()).items()),
+        _installation(toolchain),
+        COMPILE_OPTIONS,
+        _PRECOMPILE,
+        _LINK,
+        *library,
+    )
     digest = hashlib.sha256(repr(key).encode()).hexdigest()
     return (cache_folder or default_build_folder()) / f"llvm-{toolchain.major}-{digest[:16]}"
 
@@ -204,6 +214,8 @@ def compile_objects(
 ) -> None:
     """Put the sources into ``folder``, and beside each the object that ``toolchain`` makes of it.
 
+    The headers that most sources include are compiled first and once, as they take two thirds of each source's time.
+
     Raises:
         ToolError: a source does not compile.
     """
@@ -211,14 +223,18 @@ def compile_objects(
         for name, text in sources.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(text)
-    include = ["-iquote", ".", "-isystem", str(toolchain.include_dir), *DIALECT]
-    include += cxx_library_options(toolchain.cxx_library)
+    words = [*COMPILE_OPTIONS, "-iquote", ".", "-isystem", str(toolchain.include_dir), *DIALECT]
+    words += [*cxx_library_options(toolchain.cxx_library), *options]
+    precompiled = f"{_PRECOMPILED}.pch"
+    _compile(toolchain, [*words, *_PRECOMPILE, _PRECOMPILED, "-o", precompiled], folder)
 
     def compile_unit(unit: str) -> None:
-        _compile(toolchain, [*COMPILE_OPTIONS, *include, *options, f"{unit}.cpp", "-o", f"{unit}.o"], folder)
+        _compile(toolchain, [*words, "-include-pch", precompiled, f"{unit}.cpp", "-o", f"{unit}.o"], folder)
 
     for _ in map_in_order(compile_unit, plugin_units(sources), workers=os.cpu_count() or 1):
         pass
+    with writing(folder):
+        (folder / precompiled).unlink()
 
 
 def _link(toolchain: Toolchain, objects: Sequence[str], output: Path) -> None:
