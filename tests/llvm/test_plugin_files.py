@@ -66,7 +66,7 @@ def test_a_source_includes_what_it_needs(name: str, toolchain: Toolchain):
     """The build gives each source what ``Precompiled.h`` includes, and so does not notice."""
     words = ["-fsyntax-only", *DIALECT, *cxx_library_options(toolchain.cxx_library), "-iquote", SOURCES]
     argv = [toolchain.clangxx, *words, "-isystem", toolchain.include_dir or "", SOURCES / f"{name}.cpp"]
-    done = process.run(argv, timeout_seconds=120)
+    done = process.run(argv, timeout_seconds=300)
     assert done.returncode == 0, done.stderr
 
 
