@@ -25,20 +25,28 @@ WAYS = {
 
 
 @pytest.mark.parametrize("toolchain", [ADVISED_MAJOR], indirect=True)
+@pytest.mark.parametrize(
+    "ways",
+    [
+        pytest.param(("all",), id="together"),
+        pytest.param(("residents", "known functions", "known decisions"), id="alone", marks=pytest.mark.slow),
+    ],
+)
 def test_a_policy_is_the_same_whatever_is_reused(
-    toolchain: Toolchain, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toolchain: Toolchain, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ways: tuple[str, ...]
 ):
+    """A training for each way: several seconds."""
     # The corpus is small, and all compilations of a module are made in a row only where there are many modules.
     monkeypatch.setattr("mlgokit.learning.experiences.MODULES_FOR_ROWS", 0)
     found = {}
-    for name, reuse in WAYS.items():
+    for name in ("nothing", *ways):
         config = train.Train(
             corpus=small_corpus,
             output=tmp_path / name,
             learning=QUICK,
             # All that is made so is compiled once more without, and compared.
             compiler=CompilerOptions(llvm=toolchain.major, workers=2, check_share=1.0),
-            reuse=reuse,
+            reuse=WAYS[name],
         )
         policy = train.run(config).policy.read_bytes()
         turns = [{key: row[key] for key in row if key not in TIMES} for row in read_metrics(tmp_path / name)]
