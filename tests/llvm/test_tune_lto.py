@@ -134,7 +134,7 @@ def linked_size(build: Path, toolchain: Toolchain, *, lto: str, added: Sequence[
     return section_totals(read_elf(build / "tool")).llvm_size_text
 
 
-@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+@FULL_FIRST
 def test_compile_steps_stay_as_they_are_on_request(toolchain: Toolchain, tmp_path: Path, lto: str):
     build, place = put_build(tmp_path / "build", toolchain, lto=lto), tmp_path / "t"
     command = " ".join(link_words(toolchain, lto=lto))
@@ -150,14 +150,13 @@ def test_a_search_that_does_not_recover_starts_again_with_unchanged_compile_step
     monkeypatch.setattr(Judge, "is_beyond_bar", property(lambda judge: judge.measure.bar is not None))
     build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
     command = ("--link-command", " ".join(link_words(toolchain)))
-    assert tune(toolchain, build, place, "--budget", "2s", *command) == 0
-    for go_on in range(2):
+    for go_on, more in enumerate((("--budget", "2s"), ("--budget", "1s", "--continue"))):
+        assert tune(toolchain, build, place, *more, *command) == 0
         result = result_of(place)
         assert result["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"
         stays = [note for note in result["notes"] if note.startswith("the compile steps are unchanged: with all")]
         assert len(stays) == (go_on == 0)
         assert result["judged"]["after"] <= result["judged"]["before"]
-        assert tune(toolchain, build, place, "--budget", "1s", "--continue", *command) == 0
 
 
 def test_what_cannot_be_searched_is_said_before_the_search(
@@ -213,7 +212,7 @@ def test_objects_in_a_library_are_tuned_where_lld_finds_them(toolchain: Toolchai
     assert re.fullmatch(r"-Wl,--load-pass-plugin=\S+ -Wl,--thinlto-cache-dir=cache-[0-9a-f]{12}", " ".join(link))
 
 
-@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+@FULL_FIRST
 def test_options_that_change_what_is_linked_are_named_before_the_search(
     toolchain: Toolchain, tmp_path: Path, lto: str, capsys: pytest.CaptureFixture[str]
 ):
