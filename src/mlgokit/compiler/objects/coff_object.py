@@ -19,12 +19,15 @@ from mlgokit.compiler.objects.object_file import (
     NONE,
     RODATA,
     TEXT,
+    FileSection,
     Frames,
     Functions,
     Ints,
+    Layout,
     Parts,
     SectionTotals,
     damage_error,
+    ends_at_next,
     functions_until_next,
     is_in_sections,
     no_frames,
@@ -34,8 +37,8 @@ from mlgokit.compiler.objects.object_file import (
 from mlgokit.errors import InputError
 
 IMAGE = b"MZ"
-OBJECTS = {b"\x64\x86": "x86-64", b"\x64\xaa": "AArch64", b"\x4c\x01": "i386"}
-"""Processors of objects, by the first bytes of their files."""
+OBJECTS = {b"\x64\x86": "x86_64", b"\x64\xaa": "aarch64", b"\x4c\x01": "i386", b"\xc4\x01": "thumb"}
+"""LLVM's names of processors, by the first bytes of objects."""
 _SECTION = np.dtype(
     [
         ("name", "S8"),
@@ -126,6 +129,44 @@ class CoffObject:
     def totals(self) -> SectionTotals:
         """Sum the sections by kind; ``.xdata`` has the unwind codes and the exception tables of functions."""
         return sum_kinds(self._kinds, self._sizes, self._named(".xdata"))
+
+    def layout(self) -> Layout:
+        """Tell where the bytes of the file are.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        sections: list[FileSection] = []
+        for name, row in zip(self.names, self.sections, strict=True):
+            flags, size, virtual = int(row["flags"]), int(row["size"]), int(row["virtual_size"])
+            has_bytes = row["offset"] and (self.is_image or not flags & _ZERO)
+            is_loaded = self.is_image or not flags & (_DISCARDABLE | _REMOVED)
+            sections.append(
+                FileSection(
+                    name=name,
+                    address=int(row["address"]),
+                    size=min(size, virtual) if self.is_image else size,
+                    offset=int(row["offset"]),
+                    file_bytes=size if has_bytes else 0,
+                    memory_bytes=(virtual if self.is_image else size) if is_loaded else 0,
+                    is_code=bool(flags & _EXECUTED),
+                )
+            )
+        # A static symbol with an auxiliary entry stands for a section.
+        symbols = [
+            one for one in self._main_symbols if one["section"] > 0 and not (one["storage"] == _STATIC and one["more"])
+        ]
+        section = np.array([one["section"] - 1 for one in symbols], np.int64)
+        begin = np.array([one["value"] for one in symbols], np.int64)
+        limit = np.array([one.memory_bytes or one.file_bytes for one in sections], np.int64)
+        return Layout(
+            kind=f"COFF {OBJECTS.get(self.machine, 'unknown')} {'object' if self.is_object else 'program or library'}",
+            sections=tuple(sections),
+            names=[self._text(one["name"]) for one in symbols],
+            section=section,
+            begin=begin,
+            end=ends_at_next(section, begin, limit),
+        )
 
     def parts(self) -> Parts:
         """Divide an object into sections with their owners.
