@@ -58,6 +58,8 @@ _SYMBOL = np.dtype(
 )
 _RELOCATION = np.dtype([("address", "<u4"), ("symbol", "<u4"), ("type", "<u2")])
 _HEADER = 20
+_IMAGE_BASE = {b"\x0b\x01": (28, 4), b"\x0b\x02": (24, 8)}
+"""Offset and size of an image's base in the optional header, by its first bytes: for 32 and for 64 bits."""
 _CODE, _ZERO, _REMOVED, _COMDAT = 0x20, 0x80, 0x800, 0x1000
 _MANY_RELOCATIONS, _DISCARDABLE, _EXECUTED, _WRITTEN = 0x01000000, 0x02000000, 0x20000000, 0x80000000
 _EXTERNAL, _STATIC = 2, 3
@@ -78,6 +80,7 @@ class CoffObject:
         data: the whole file.
         is_object: whether it is to be linked.
         machine: its processor, as the two bytes of the header.
+        base: where an image is loaded, which addresses of its sections count from.
         sections: [N] of the sections.
         symbols: [S] of the symbol table, auxiliary entries among them.
         strings: the string table, with its length in front.
@@ -87,6 +90,7 @@ class CoffObject:
     data: bytes
     is_object: bool
     machine: bytes
+    base: int
     sections: Table
     symbols: Table
     strings: bytes
@@ -144,7 +148,7 @@ class CoffObject:
             sections.append(
                 FileSection(
                     name=name,
-                    address=int(row["address"]),
+                    address=self.base + int(row["address"]),
                     size=min(size, virtual) if self.is_image else size,
                     offset=int(row["offset"]),
                     file_bytes=size if has_bytes else 0,
@@ -411,6 +415,8 @@ def read_coff(data: bytes, where: str) -> CoffObject:
     count, table, symbols, optional = (
         int.from_bytes(header[first:last], "little") for first, last in ((2, 4), (8, 12), (12, 16), (16, 18))
     )
+    header_of_image = data[begin + _HEADER : begin + _HEADER + optional] if begin else b""
+    base, base_size = _IMAGE_BASE.get(header_of_image[:2], (0, 0))
     sections = _table(file, _SECTION, begin + _HEADER + optional, count)
     kept = (sections["flags"] & _ZERO) == 0
     outside = kept & (sections["offset"].astype(np.int64) + sections["size"] > len(data))
@@ -429,6 +435,7 @@ def read_coff(data: bytes, where: str) -> CoffObject:
         data=data,
         is_object=begin == 0,
         machine=header[:2],
+        base=int.from_bytes(header_of_image[base : base + base_size], "little"),
         sections=sections,
         symbols=_table(file, _SYMBOL, table, symbols if table else 0),
         strings=strings,
