@@ -172,6 +172,12 @@ class Verifier:
         kinds = [kind for kind in self.inside if kind in self.builds]
         return self.builds[kinds[-1]] if kinds else self.plain
 
+    def forget_tables(self) -> None:
+        """Begin again with a plugin without tables; the plain build and the policies stay."""
+        self.inside = {kind: path for kind, path in self.inside.items() if kind not in TABLES}
+        self.builds = {PLAIN: self.plain}
+        self.tables = {}
+
     def link_plugin(self) -> None:
         """Link the plugin with all policies and tables in :attr:`inside`.
 

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -329,6 +329,36 @@ class InliningSpace:
                 unit.tried[move] = self.config.tries
             self.save(unit)
         return seconds
+
+    def take_back(self, functions: Collection[int]) -> bool:
+        """Leave inlining into functions, by their ids, to LLVM; return whether that decides otherwise."""
+        changed, ids = False, np.array(sorted(functions), np.int64)
+        for unit in self.units:
+            build = self.best_build(unit)
+            if build is None or not (mine := np.isin(build.decisions.caller, ids)).any():
+                continue
+            kept = {site: build.decisions.by_site[site] for site in build.decisions.sites[~mine].tolist()}
+            without = compile_decided(self.compiler, unit.module, kept, unit.names)
+            if without.ok and without.decisions.by_site != build.decisions.by_site:
+                self.revert(unit, without, build)
+                changed = True
+        return changed
+
+    def inlined_with(self, functions: Collection[int]) -> set[int]:
+        """Functions by their ids, with all that is inlined into them or that they are inlined into."""
+        pairs = {
+            pair
+            for unit in self.units
+            for made in (unit.build.decisions,)
+            for pair in zip(made.caller[made.inlined].tolist(), made.callee[made.inlined].tolist(), strict=True)
+        }
+        found = set(functions)
+        for sources, targets in ((0, 1), (1, 0)):
+            reached = set(functions)
+            while more := {pair[targets] for pair in pairs if pair[sources] in reached} - reached:
+                reached |= more
+            found |= reached
+        return found
 
     def adopt_accepted(self, accepted: Mapping[str, Compilation]) -> None:
         """Use the builds that a judge accepted for the result, all other modules plain; the folder is not changed."""

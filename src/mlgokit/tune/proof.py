@@ -1,0 +1,101 @@
+"""The tables of a plugin whose programs are run, and how parts of them are taken back where that executed more."""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.tables.overrides import OverrideKind
+from mlgokit.terminal import counted
+from mlgokit.traces.log import function_id
+from mlgokit.tune.result import Tuned
+from mlgokit.tune.search import Search
+from mlgokit.tune.spaces.functions.finish import finish_bytes
+from mlgokit.tune.spaces.inlining.finish import finish_inlining
+from mlgokit.tune.spaces.inlining.opening import InliningSearch
+from mlgokit.tune.verify import Verifier
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SearchedTables:
+    """The tables of a plugin with the searches that found them, and the result without each.
+
+    Attributes:
+        verifier: has verified them.
+        inlining: the search for the decision table.
+        on_top: searches for the tables on top of it, by kind of table, in their order.
+        before: the result before each of these tables.
+        blamed: how often functions were taken back, by the ids of their names.
+    """
+
+    verifier: Verifier
+    inlining: InliningSearch
+    on_top: dict[OverrideKind, Search[Any]] = field(default_factory=dict[OverrideKind, Search[Any]])
+    before: dict[OverrideKind, Tuned] = field(default_factory=dict[OverrideKind, Tuned])
+    blamed: Counter[int] = field(default_factory=Counter[int])
+
+    @property
+    def bytes_of(self) -> Callable[[str, ObjectSizes], float]:
+        """Return a module's bytes in the project's account, for an object of given sizes."""
+        return self.inlining.space.account.module_bytes
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of functions that were taken back."""
+        if not self.blamed:
+            return ()
+        return (f"{counted(len(self.blamed), 'function')} executed more, and LLVM decides about them again",)
+
+    def verify(self, kind: OverrideKind, search: Search[Any], tuned: Tuned) -> Tuned:
+        """Verify the table of a search on top of those of ``tuned``.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+            ToolError: the plugin cannot be linked.
+        """
+        self.on_top[kind], self.before[kind] = search, tuned
+        return finish_bytes(self.verifier, search, tuned, self.bytes_of)
+
+    def take_back(self, functions: Collection[str]) -> Tuned | None:
+        """Leave functions to LLVM, and verify what is left; ``None`` if the tables decide nothing about them.
+
+        Of a function that was taken back before, or about which no table decides, those that are inlined into it or
+        that it is inlined into are left to LLVM as well.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+            ToolError: the plugin cannot be linked, or nothing compiles with it.
+        """
+        ids = {function_id(name) for name in functions}
+        again = {one for one in ids if self.blamed[one]}
+        self.blamed.update(ids)
+        neighbours = self.inlining.space.inlined_with(again)
+        if not self._leave(ids | neighbours) and not self._leave(self.inlining.space.inlined_with(ids)):
+            return None
+        self.verifier.forget_tables()
+        tuned = finish_inlining(self.verifier, self.inlining)
+        for kind, search in list(self.on_top.items()):
+            tuned = self.verify(kind, search, tuned)
+        return tuned
+
+    def drop_last(self) -> tuple[OverrideKind, Tuned] | None:
+        """Take the last table on top of inlining out of the plugin; its kind and the result without it, if any is left.
+
+        Raises:
+            ToolError: the plugin cannot be linked, or the module that is compiled again differs.
+        """
+        verifier = self.verifier
+        kind = next((kind for kind in reversed(self.on_top) if kind.table in verifier.inside), None)
+        if kind is None:
+            return None
+        del self.on_top[kind], verifier.tables[verifier.inside.pop(kind.table)]
+        verifier.link_again()
+        verifier.check_link()
+        return kind, self.before[kind]
+
+    def _leave(self, functions: Collection[int]) -> bool:
+        """Leave functions to LLVM in all tables; return whether one decided about them."""
+        spaces = (self.inlining.space, *(search.space for search in self.on_top.values()))
+        changed = [space.take_back(functions) for space in spaces]
+        return any(changed)
