@@ -31,6 +31,11 @@ __attribute__((minsize, noinline)) unsigned sum(unsigned n) {
   for (unsigned i = 0; i < n; i++) s = mix(s, i + table[i % 20000]);
   return s;
 }
+__attribute__((minsize, noinline)) unsigned product(unsigned n) {
+  unsigned p = 1;
+  for (unsigned i = 0; i < n; i++) p *= 1 | mix(i, p);
+  return p;
+}
 __attribute__((minsize, noinline)) unsigned last(unsigned n) { return mix(n, n); }
 __attribute__((noinline)) unsigned hottest(unsigned n) {
   unsigned s = n;
@@ -45,6 +50,13 @@ int main(int count, char **words) {
 """
 SLOWER = "#!/bin/sh\necho x >> {log}\nfor i in $(cat {log}); do ./app 900; done\n"
 """Runs the program once more each time."""
+SLOWER_SUM = """#!/bin/sh
+size=$(nm -S app | grep ' sum$' | cut -d ' ' -f 2)
+test -e {known} || echo $size > {known}
+test $size = $(cat {known}) || more=9000
+exec ./app 700 $more
+"""
+"""Lets one function work more where it is another one than in the plain build, which is counted first."""
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +65,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("speed")
     (root / "app").mkdir()
     (root / "app" / "app.c").write_text(SOURCE)
-    slower = root / "app" / "slower.sh"
-    slower.write_text(SLOWER.format(log=root / "log"))
-    slower.chmod(0o755)
+    for name, text in {
+        "slower.sh": SLOWER.format(log=root / "log"),
+        "slower_sum.sh": SLOWER_SUM.format(known=root / "known"),
+    }.items():
+        script = root / "app" / name
+        script.write_text(text)
+        script.chmod(0o755)
     return root
 
 
@@ -110,6 +126,23 @@ def test_the_page_has_the_counts(tuned: Tuned) -> None:
     assert "of runs that are not in the profile: " in shown
     assert "| ./app 700 | no |" in shown
     assert Tuned.from_json(json.loads(json.dumps(tuned.to_json()))).runs == tuned.runs
+
+
+def test_one_function_that_executes_more_is_taken_back_and_the_others_stay(
+    tuned: Tuned, folder: Path, toolchain: Toolchain
+) -> None:
+    again = config(
+        folder, toolchain, held_out=("./slower_sum.sh",), folder=folder / "tune2", output=folder / "tuned2.so"
+    )
+
+    result = tune(again)
+
+    in_profile, held_out = result.runs
+    # The script finds the plain function, and what remains saves instructions in another one.
+    assert tuned.runs[0].tuned < in_profile.tuned < 0.999 * in_profile.plain
+    assert held_out.tuned < held_out.plain
+    assert any("executed more, and LLVM decides about" in note for note in result.notes)
+    assert not any("left the plugin again" in note for note in result.notes)
 
 
 def test_what_runs_slower_is_not_published(tuned: Tuned, folder: Path, toolchain: Toolchain) -> None:

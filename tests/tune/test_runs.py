@@ -77,7 +77,7 @@ def test_a_program_that_grew_too_much_is_not():
 
 
 def slower(plain: Mapping[str, FunctionCosts], tuned: Mapping[str, FunctionCosts]) -> set[str]:
-    return dataclasses.replace(runs_of(tuned), plain=plain).slower_functions(tuned)
+    return dataclasses.replace(runs_of(tuned), plain=plain).functions_to_take_back(tuned, (), {"main": 0, "f": 0})
 
 
 def test_functions_that_cost_more_over_all_profiled_runs_are_slower():
@@ -94,6 +94,16 @@ def test_of_a_slower_run_as_many_functions_are_slower_as_make_it_so():
 
     assert slower(plain, {RUN: costs(900, f=900), OTHER: costs(1010, f=1030)}) == {"f", "main"}
     assert slower(plain, {RUN: costs(700, f=900), OTHER: costs(999, f=1030)}) == {"f"}
+
+
+def test_of_a_program_that_grew_too_much_those_functions_go_that_gain_the_least_for_their_bytes():
+    plain = {RUN: costs(1000, f=1000), OTHER: costs(1000, f=1000)}
+    tuned = {RUN: costs(800, f=900), OTHER: costs(1000, f=1000)}
+    runs = dataclasses.replace(runs_of(tuned), plain=plain)
+
+    assert runs.functions_to_take_back(tuned, [program(10_000, 10_130)], {"main": 50, "f": 50}) == {"f"}
+    assert runs.functions_to_take_back(tuned, [program(10_000, 10_190)], {"main": 50, "f": 50}) == {"f", "main"}
+    assert runs.functions_to_take_back(tuned, [program(10_000, 10_100)], {"main": 50, "f": 50}) == set()
 
 
 @pytest.mark.parametrize(

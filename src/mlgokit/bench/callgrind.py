@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mlgokit.bench.counts import EVENTS, Counted, Counts, Execution, run_under
 from mlgokit.compiler import process
 from mlgokit.compiler.outcome import first_error
-from mlgokit.compiler.run_costs import FunctionCosts
+from mlgokit.compiler.run_costs import FunctionCosts, symbol_of
 from mlgokit.compiler.toolchain import apt_command
 from mlgokit.errors import InputError, ToolError
 
@@ -171,25 +171,14 @@ def read_costs(paths: Iterable[Path], own: Path) -> FunctionCosts:
         its_instructions, its_calls, is_of_build = Counter[str](), Counter[tuple[str, str]](), False
         for is_own, line in lines:
             is_of_build |= is_own
-            function = _symbol(line.function)
+            function = symbol_of(line.function)
             its_instructions[function] += line.costs[place] if len(line.costs) > place else 0
             if line.calls:
-                its_calls[function, _symbol(line.called)] += line.calls
+                its_calls[function, symbol_of(line.called)] += line.calls
         if is_of_build:
             instructions += its_instructions
             calls += its_calls
     return FunctionCosts(own=instructions, calls=calls)
-
-
-def _symbol(name: str) -> str:
-    """The symbol of a function without the depth of a recursion, and without what compilers add to a part of it.
-
-    Example:
-        >>> _symbol("parse.cold'2"), _symbol("(below main)")
-        ('parse', '(below main)')
-    """
-    symbol = name.partition("'")[0]
-    return symbol.partition(".")[0] or symbol
 
 
 def _place_of_instructions(path: Path, columns: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
 """What functions execute in a counted run of a program, and which functions are why another build executes more."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,25 +29,54 @@ class FunctionCosts:
         return sum(self.own.values())
 
 
-def changes_of_functions(plain: FunctionCosts, tuned: FunctionCosts) -> dict[str, float]:
+def symbol_of(name: str) -> str:
+    """The symbol of a function without the depth of a recursion, and without what compilers add to a part of it.
+
+    Example:
+        >>> symbol_of("parse.cold'2"), symbol_of("(below main)")
+        ('parse', '(below main)')
+    """
+    symbol = name.partition("'")[0]
+    return symbol.partition(".")[0] or symbol
+
+
+def changes_of_functions(plain: FunctionCosts, tuned: FunctionCosts, changed: Collection[str]) -> dict[str, float]:
     """The instructions that a run executes more in a tuned build, by the function whose code is why.
 
     A call costs its caller what the called function executes in the plain build, with all that it calls; a function
     then costs what its calls execute beyond that. So a function that has another one inlined is compared with its own
-    code and the calls that it made. The sum over all functions is the change of the run.
+    code and the calls that it made. What remains of the calls of a function may be those that execute more than others;
+    if its code did not change, that is due to the functions that call it less. The sum over all functions is the change
+    of the run.
+
+    Args:
+        plain: the run of the plain build.
+        tuned: the same run of the tuned build.
+        changed: functions with other code in the tuned build.
 
     Example:
         >>> plain = FunctionCosts(own={"main": 10, "f": 40}, calls={("main", "f"): 4})
         >>> tuned = FunctionCosts(own={"main": 35, "f": 11}, calls={("main", "f"): 1})
-        >>> changes_of_functions(plain, tuned)
+        >>> changes_of_functions(plain, tuned, {"main", "f"})
         {'f': 1.0, 'main': -5.0}
+        >>> changes_of_functions(plain, tuned, {"main"})
+        {'f': 0.0, 'main': -4.0}
     """
     names = sorted({*plain.own, *tuned.own, *(name for run in (plain, tuned) for pair in run.calls for name in pair)})
     index_of = {name: index for index, name in enumerate(names)}
     before, after = (_Flow.of(run, index_of) for run in (plain, tuned))
     cost = before.costs_of_calls(after)
-    change = after.beyond(cost) - before.beyond(cost)
-    return dict(zip(names, change.tolist(), strict=True))
+    change = dict(zip(names, (after.beyond(cost) - before.beyond(cost)).tolist(), strict=True))
+    fewer: dict[str, dict[str, int]] = {}
+    for (caller, callee), count in plain.calls.items():
+        lost = count - tuned.calls.get((caller, callee), 0)
+        if lost > 0 and caller in changed and callee not in changed:
+            fewer.setdefault(callee, {})[caller] = lost
+    for callee, lost_by in fewer.items():
+        moved, change[callee] = change[callee], 0.0
+        for caller, lost in lost_by.items():
+            change[caller] += moved * lost / sum(lost_by.values())
+    return change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.run_costs import symbol_of
 from mlgokit.tables.overrides import OverrideKind
 from mlgokit.terminal import counted
 from mlgokit.traces.log import function_id
@@ -57,11 +58,21 @@ class SearchedTables:
         self.on_top[kind], self.before[kind] = search, tuned
         return finish_bytes(self.verifier, search, tuned, self.bytes_of)
 
+    def growth(self) -> dict[str, int]:
+        """Bytes by which functions are larger than plainly, of all whose code the tables change."""
+        grown = Counter[str]()
+        after, before = self.verifier.latest.sizes, self.verifier.plain.sizes
+        for name, sizes in after.items():
+            first, second = (_bytes_by_function(one) for one in (before[name], sizes))
+            grown.update({one: second[one] - first[one] for one in first | second if first[one] != second[one]})
+        decided = {symbol_of(name) for search in self.on_top.values() for name in search.space.decided_functions()}
+        return dict.fromkeys(decided, 0) | grown
+
     def take_back(self, functions: Collection[str]) -> Tuned | None:
         """Leave functions to LLVM, and verify what is left; ``None`` if the tables decide nothing about them.
 
-        Of a function that was taken back before, or about which no table decides, those that are inlined into it or
-        that it is inlined into are left to LLVM as well.
+        Of a function that was taken back before, those that are inlined into it or that it is inlined into are left to
+        LLVM as well.
 
         Raises:
             StorageError: the disk is full or not writable.
@@ -71,7 +82,7 @@ class SearchedTables:
         again = {one for one in ids if self.blamed[one]}
         self.blamed.update(ids)
         neighbours = self.inlining.space.inlined_with(again)
-        if not self._leave(ids | neighbours) and not self._leave(self.inlining.space.inlined_with(ids)):
+        if not self._leave(ids | neighbours):
             return None
         self.verifier.forget_tables()
         tuned = finish_inlining(self.verifier, self.inlining)
@@ -99,3 +110,10 @@ class SearchedTables:
         spaces = (self.inlining.space, *(search.space for search in self.on_top.values()))
         changed = [space.take_back(functions) for space in spaces]
         return any(changed)
+
+
+def _bytes_by_function(sizes: ObjectSizes) -> Counter[str]:
+    found = Counter[str]()
+    for name, size in zip(sizes.function_names, sizes.function_bytes.sum(axis=1).tolist(), strict=True):
+        found[symbol_of(name)] += size
+    return found

@@ -1,6 +1,5 @@
 """The proof of a tuning for speed: the user's commands run plain and tuned, and the executed instructions counted."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -60,40 +59,69 @@ class Runs:
         if all(one.tuned == one.plain for one in counted):
             return "no run executed fewer instructions with it"
         for program in programs:
-            plain, tuned = program.plain, program.tuned
-            if plain.status == tuned.status == LINKED and tuned.image > (1 + self.growth) * plain.image:
+            if self._excess_bytes(program) > 0:
                 return (
-                    f"{program.program} has {tuned.image:,} bytes, {plain.image:,} without it, which is more than "
-                    f"{self.growth:.1%} larger"
+                    f"{program.program} has {program.tuned.image:,} bytes, {program.plain.image:,} without it, which "
+                    f"is more than {self.growth:.1%} larger"
                 )
         return ""
 
-    def slower_functions(self, tuned: Mapping[str, FunctionCosts]) -> set[str]:
-        """The functions to leave to LLVM, by what all runs executed.
+    def functions_to_take_back(
+        self, tuned: Mapping[str, FunctionCosts], programs: Sequence[TunedProgram], grown: Mapping[str, int]
+    ) -> set[str]:
+        """The functions to leave to LLVM, by what all runs executed and by the bytes of the programs.
 
-        Those are functions that cost more over all profiled runs together; and of each run that executes more than
-        plainly, as many functions that cost more in it as make it slower, those that gain the least elsewhere first.
+        Those are functions that cost more over all profiled runs together; of each run that executes more than plainly,
+        as many functions that cost more in it as make it slower, those that gain the least elsewhere first; and of a
+        program that grew too much, as many functions as make it so, those that gain the least for their bytes first.
+
+        Args:
+            tuned: what the functions of the tuned build execute, by command.
+            programs: both builds of the programs.
+            grown: bytes by which functions grew whose code changed.
         """
         changes = {
             command: {
                 name: change / max(1, plain.instructions)
-                for name, change in changes_of_functions(plain, tuned[command]).items()
+                for name, change in changes_of_functions(plain, tuned[command], grown).items()
             }
             for command, plain in self.plain.items()
         }
-        profiled, every = defaultdict[str, float](float), defaultdict[str, float](float)
-        for command, by_function in changes.items():
-            for name, change in by_function.items():
-                every[name] += change
-                profiled[name] += 0.0 if command in self.held_out else change
-        slower = {name for name, change in profiled.items() if change > _LEAST_LOSS}
+
+        def over_runs(name: str, *, only_profiled: bool) -> float:
+            return sum(
+                by_function.get(name, 0.0)
+                for command, by_function in changes.items()
+                if not (only_profiled and command in self.held_out)
+            )
+
+        taken = {name for name in grown if over_runs(name, only_profiled=True) > _LEAST_LOSS}
         for by_function in changes.values():
-            excess = sum(by_function.values())
-            worse = [name for name, change in by_function.items() if change > 0]
-            worse.sort(key=lambda name: (name not in slower, -every[name]))
-            for name in worse:
-                if excess <= 0:
-                    break
-                slower.add(name)
-                excess -= by_function[name]
-        return slower
+            worse = {name: by_function[name] for name in grown if by_function.get(name, 0.0) > 0}
+            order = sorted(worse, key=lambda name: (name not in taken, -over_runs(name, only_profiled=False)))
+            taken |= _until_covered(order, worse, sum(by_function.values()))
+        larger = {name: size for name, size in grown.items() if size > 0}
+        order = sorted(larger, key=lambda name: -over_runs(name, only_profiled=True) / larger[name])
+        return taken | _until_covered(order, larger, max(map(self._excess_bytes, programs), default=0.0))
+
+    def _excess_bytes(self, program: TunedProgram) -> float:
+        """Bytes by which a program is larger than it may be; 0 or less if it is not."""
+        plain, tuned = program.plain, program.tuned
+        is_known = plain.status == tuned.status == LINKED
+        return tuned.image - (1 + self.growth) * plain.image if is_known else 0.0
+
+
+def _until_covered(order: Sequence[str], worth: Mapping[str, float], excess: float) -> set[str]:
+    """The first of the functions in ``order`` that together are worth as much as the excess.
+
+    Example:
+        >>> sorted(_until_covered(["f", "g", "h"], {"f": 2.0, "g": 3.0, "h": 9.0}, 4.0))
+        ['f', 'g']
+    """
+    covered = set[str]()
+    for name in order:
+        if excess <= 0:
+            break
+        covered.add(name)
+        excess -= worth[name]
+    return covered

@@ -282,11 +282,11 @@ class Session:
             counted = runs.compare(costs)
             tuned = dataclasses.replace(tuned, runs=counted, counter=runs.counter)
             objection, rounds = runs.objection(counted, built.programs), rounds - 1
-            slower = runs.slower_functions(costs) if rounds >= 0 else set[str]()
-            notes, left = tuned.notes, tables.take_back(slower) if slower else None
+            taken = runs.functions_to_take_back(costs, built.programs, tables.growth()) if rounds >= 0 else set[str]()
+            notes, left = tuned.notes, tables.take_back(taken) if taken else None
             if left is not None:
                 why = objection or "functions executed more with it"
-                self.report(1, 1, f"taken back in {len(slower)} functions: {why}")
+                self.report(1, 1, f"taken back in {len(taken)} functions: {why}")
             elif not objection:
                 return dataclasses.replace(tuned, notes=(*notes, *tables.notes))
             else:
@@ -446,9 +446,8 @@ def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[s
     search = open_inlining(
         modules,
         compiler=compiler,
-        config=dataclasses.replace(
-            settings.search, objective=_OBJECTIVES.get(settings.objective, Objective.LINK_AWARE)
-        ),
+        config=settings.search,
+        objective=_OBJECTIVES.get(settings.objective, Objective.LINK_AWARE),
         folder=settings.search_folder,
         report=_announce_early(settings, report, build=_build_seconds(session)),
         keep=objects,
@@ -539,7 +538,7 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
                     verifier,
                     tuned,
                     tables.on_top,
-                    space.config.objective,
+                    space.objective,
                     space.account.module_bytes,
                     with_all=is_large,
                 )
@@ -588,7 +587,7 @@ def _tune_functions(
         report: told what is done.
     """
     verifier, space, folder, seed = tables.verifier, tables.inlining.space, tables.inlining.folder, tables.inlining.seed
-    objective = space.config.objective
+    objective = space.objective
 
     def run(kind: OverrideKind, found: Search[Any], seconds: float) -> Tuned:
         run_search(found, seconds=seconds, workers=space.compiler, report=report)
@@ -601,8 +600,6 @@ def _tune_functions(
     policy = _policy_of_passes(folder, verifier.modules) if settings.adds_shipped_policies else None
     optimizer = functools.partial(open_optimizer, policy=policy)
     openings = ((optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
-    if objective is Objective.EXECUTED:
-        openings = openings[:1]
     for index, (open_search, kind) in enumerate(openings):
         begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
         # All workers make steps, if only in one module.

@@ -253,11 +253,13 @@ def search(tmp_path: Path) -> InliningSearch:
 
 def opened(folder: Path, *, changed: str = "") -> InliningSearch:
     compiler = toy_compiler(dict.fromkeys(NAMES, INDEPENDENT))
-    config = SearchConfig(objective=Objective.OBJECT_TEXT, refits=(), restarts=20)
+    config = SearchConfig(refits=(), restarts=20)
     modules = [
         dataclasses.replace(toy_source(name), bitcode_sha256="new" if name == changed else "old") for name in NAMES
     ]
-    return open_inlining(modules, compiler=compiler, config=config, folder=folder, report=say_nothing)
+    return open_inlining(
+        modules, compiler=compiler, config=config, objective=Objective.OBJECT_TEXT, folder=folder, report=say_nothing
+    )
 
 
 def test_all_that_was_composed_is_compiled_before_the_search_ends(search: InliningSearch):

@@ -68,6 +68,10 @@ class SearchedSpace(Space[Any, Any], Protocol):
         """The table of the space."""
         ...
 
+    def decided_functions(self) -> Collection[str]:
+        """Names of the functions that the table has entries of."""
+        ...
+
     def take_back(self, functions: Collection[int], /) -> bool:
         """Leave functions, by their ids, to LLVM; return whether that decides otherwise."""
         ...

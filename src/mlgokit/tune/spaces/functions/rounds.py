@@ -166,8 +166,12 @@ def record_outcomes(function: FunctionState, outcomes: Sequence[Outcome], plan: 
     if outcomes:
         function.seconds = float(np.mean([outcome.seconds for outcome in outcomes]))
     if plan.in_bytes:
-        gain, spent = before - min(function.score, before), sum(one.seconds for one in outcomes)
-        earlier = _usual_rate(function.plain, function.seconds) if math.isinf(function.rate) else function.rate
+        gain, spent = function.worth * (before - min(function.score, before)), sum(one.seconds for one in outcomes)
+        earlier = (
+            _usual_rate(function.worth * function.plain, function.seconds)
+            if math.isinf(function.rate)
+            else function.rate
+        )
         function.rate = 0.5 * earlier + 0.5 * gain / max(spent, 1e-6)
         return gain
     return math.log((before + OFFSET) / (function.score + OFFSET))

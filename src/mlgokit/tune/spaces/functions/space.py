@@ -196,17 +196,26 @@ class FunctionSpace:
     def chosen(self) -> dict[int, Overrides]:
         """Overrides of the functions that are better with them than as LLVM makes them, by key."""
         least = _LEAST if self.config.in_bytes else 0.0
-        better = {one.key: one.overrides for one in self.functions if one.score < one.plain - least and one.overrides}
+        better = {
+            one.key: one.overrides
+            for one in self.functions
+            if one.worth * one.score < one.worth * one.plain - least and one.overrides
+        }
         if not self.config.in_bytes:
             return better
         # There was no time to try these overrides of an earlier plugin; the verification checks them.
         better |= {one.key: one.start for one in self.functions if one.start and not one.trials}
-        saved = {one.key: one.plain - one.score for one in self.functions if math.isfinite(one.plain)}
+        saved = {one.key: one.worth * (one.plain - one.score) for one in self.functions if math.isfinite(one.plain)}
         for keys in self.twins:
             if alike := sorted(keys & better.keys()):
                 best = max(alike, key=lambda key: saved.get(key, 0.0))
                 better |= dict.fromkeys(keys, better[best])
         return {key: overrides for key, overrides in better.items() if key not in self.withheld}
+
+    def decided_functions(self) -> set[str]:
+        """Names of the functions that the table has entries of."""
+        keys = self.candidate.entries()
+        return {name for unit in self.units for name, key in unit.keys.items() if key in keys}
 
     def take_back(self, functions: Collection[int]) -> bool:
         """Leave functions, by their ids, to LLVM; return whether that decides otherwise."""

@@ -186,6 +186,11 @@ class OptimizerSpace:
         """The passes that are left out of the best builds that were compiled, without what was taken back."""
         return frozenset(one for unit in self.units for one in unit.confirmed.left_out if one[0] not in self.withheld)
 
+    def decided_functions(self) -> set[str]:
+        """Names of the functions that the table has entries of."""
+        keys = self.candidate.entries()
+        return {name for unit in self.units for name, key in unit.keys.items() if key in keys}
+
     def take_back(self, functions: Collection[int]) -> bool:
         """Let all passes run on functions, by their ids; return whether one was left out."""
         keys = keys_of(self.units, functions)

@@ -83,6 +83,12 @@ FIRST: Mapping[str, float] = {
 """Mean number of bytes saved by leaving a pass out of a function that it had changed; the first order of the moves."""
 
 
+_HOT_FIRST = 10.0
+"""Bytes by which a move in a function comes before one in a function that executes 1/e as much."""
+_COLD = 1e-6
+"""Share of what a project executes below which functions are all alike."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassExploration:
     """The moves that one compilation is to try.
@@ -148,6 +154,8 @@ def choose(unit: PassModule, account: ProjectAccount, rng: np.random.Generator) 
     """Choose the next moves, of which no two can change the same function; the caller holds the lock."""
     moves, worth = moves_of(unit)
     worth += rng.gumbel(size=len(moves))
+    if unit.shares:
+        worth += _HOT_FIRST * np.log([max(unit.shares.get(key, 0.0), _COLD) for key, _, _ in moves])
     build = unit.current.done
     base = _with_moves(unit, account, moves, build)
     single = [(len(build.decisions) + index,) for index in range(len(moves))]
