@@ -75,16 +75,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def config(folder: Path, toolchain: Toolchain, **options: object) -> Tune:
+def config(place: Path, toolchain: Toolchain, **options: object) -> Tune:
     """The call that tunes the program."""
     given: dict[str, object] = {
-        "built": BuildCommands(build=(f"{toolchain.clang} -O2 app.c -o app",), build_folder=folder / "app"),
+        "built": BuildCommands(build=(f"{toolchain.clang} -O2 app.c -o app",), build_folder=place / "app"),
         "objective": "instructions",
         "run": ("./app 3000",),
         "held_out": ("./app 700",),
         "budget": "2s",
-        "folder": folder / "tune",
-        "output": folder / "tuned.so",
+        "folder": place / "tune",
+        "output": place / "tuned.so",
     }
     return Tune(**given | options)  # pyright: ignore[reportArgumentType]
 

@@ -24,6 +24,8 @@ from mlgokit.progress import Report
 
 INSTRUCTION_WORTH = 2.0
 """Percent by which the image may grow for one percent of the executed instructions."""
+LEAST_BELIEVED = 0.6
+"""Share of what a call executed below which code has rather lost the probabilities of the profile."""
 _DEPTH = 16
 """Calls of functions in COMDAT groups by each other that are followed."""
 _LISTING = PluginUse(policies={INLINE_SIZE.name: HEURISTIC}, list_changes=True)

@@ -11,8 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from mlgokit.compiler.executed import LEAST_BELIEVED
 from mlgokit.compiler.regalloc_cost import OFFSET
-from mlgokit.compiler.reuse.trials import Floats, Outcome, Series, Stage
+from mlgokit.compiler.reuse.trials import RUN_COST, Floats, Outcome, Series, Stage
 from mlgokit.tables.overrides import OverrideKind
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions
 
@@ -159,6 +160,8 @@ def record_outcomes(function: FunctionState, outcomes: Sequence[Outcome], plan: 
         function.evictions = max(function.evictions, outcome.evictions)
         function.priorities = max(function.priorities, outcome.priorities)
         function.passes = max(function.passes, outcome.passes)
+        if plan.weights is RUN_COST and outcome.score < LEAST_BELIEVED * function.plain:
+            continue
         as_good = outcome.score == function.score and len(outcome.overrides) < len(function.overrides)
         if outcome.score < function.score or as_good:
             function.gained = function.trials if outcome.score < function.score else function.gained
