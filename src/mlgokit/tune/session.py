@@ -42,6 +42,7 @@ from mlgokit.tables.overrides import (
     OverrideTable,
     read_plugin_overrides,
 )
+from mlgokit.terminal import counted
 from mlgokit.tune.judge import Judge, JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.loop import NOT_RECOVERED, YieldRule, run_search
 from mlgokit.tune.page import tuned_page
@@ -279,14 +280,14 @@ class Session:
             tuned = dataclasses.replace(tuned, built=built)
             if runs is None or tables is None:
                 return tuned
-            counted = runs.compare(costs)
-            tuned = dataclasses.replace(tuned, runs=counted, counter=runs.counter)
-            objection, rounds = runs.objection(counted, built.programs), rounds - 1
+            compared = runs.compare(costs)
+            tuned = dataclasses.replace(tuned, runs=compared, counter=runs.counter)
+            objection, rounds = runs.objection(compared, built.programs), rounds - 1
             taken = runs.functions_to_take_back(costs, built.programs, tables.growth()) if rounds >= 0 else set[str]()
             notes, left = tuned.notes, tables.take_back(taken) if taken else None
             if left is not None:
                 why = objection or "functions executed more with it"
-                self.report(1, 1, f"taken back in {len(taken)} functions: {why}")
+                self.report(1, 1, f"taken back in {counted(len(taken), 'function')}: {why}")
             elif not objection:
                 return dataclasses.replace(tuned, notes=(*notes, *tables.notes))
             else:
