@@ -12,7 +12,7 @@ from mlgokit.terminal import counted
 from mlgokit.traces.log import function_id
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Search
-from mlgokit.tune.spaces.functions.finish import finish_bytes
+from mlgokit.tune.spaces.functions.finish import INLINING_TABLE, finish_bytes
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import InliningSearch
 from mlgokit.tune.verify import Verifier
@@ -76,18 +76,27 @@ class SearchedTables:
 
         Raises:
             StorageError: the disk is full or not writable.
-            ToolError: the plugin cannot be linked, or nothing compiles with it.
+            ToolError: the plugin cannot be linked, nothing compiles with it, or a module compiles to another object.
         """
         ids = {function_id(name) for name in functions}
-        again = {one for one in ids if self.blamed[one]}
+        known = {one for one in ids if self.blamed[one]}
         self.blamed.update(ids)
-        neighbours = self.inlining.space.inlined_with(again)
-        if not self._leave(ids | neighbours):
+        neighbours = self.inlining.space.inlined_with(known)
+        spaces = (self.inlining.space, *(search.space for search in self.on_top.values()))
+        changed = [space.take_back(ids | neighbours) for space in spaces]
+        if not any(changed):
             return None
-        self.verifier.forget_tables()
-        tuned = finish_inlining(self.verifier, self.inlining)
-        for kind, search in list(self.on_top.items()):
+        # Tables below the first that changed are as they were verified.
+        again = dict(list(self.on_top.items())[max(0, changed.index(True) - 1) :])
+        self.verifier.forget([kind.table for kind in again])
+        if changed[0]:
+            self.verifier.forget([INLINING_TABLE])
+            tuned = finish_inlining(self.verifier, self.inlining)
+        else:
+            tuned = self.before[next(iter(again))]
+        for kind, search in again.items():
             tuned = self.verify(kind, search, tuned)
+        self.verifier.check_link()
         return tuned
 
     def drop_last(self) -> tuple[OverrideKind, Tuned] | None:
@@ -104,12 +113,6 @@ class SearchedTables:
         verifier.link_again()
         verifier.check_link()
         return kind, self.before[kind]
-
-    def _leave(self, functions: Collection[int]) -> bool:
-        """Leave functions to LLVM in all tables; return whether one decided about them."""
-        spaces = (self.inlining.space, *(search.space for search in self.on_top.values()))
-        changed = [space.take_back(functions) for space in spaces]
-        return any(changed)
 
 
 def _bytes_by_function(sizes: ObjectSizes) -> Counter[str]:
