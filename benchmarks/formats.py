@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import Setup, call_mlgokit, check_names, kept_row, run_benchmark
+from harness import Setup, call_mlgokit, check_names, export_shipped, kept_row, run_benchmark, tune_words
 from promise_projects import BOARDS, MANIFEST, promised_projects
 from results import Cell, Result, Table, mean_change, percent
 from tuning_builds import unpacked
@@ -181,14 +181,11 @@ def _measure(
 ) -> dict[str, Any]:
     source = _sources(program, place)
     make = _command(program, target, toolchain)
-    words = ["tune", "--llvm", str(toolchain.major), "--objective", "linked", "--budget", config.budget]
-    words += ["--workers", str(config.workers), "--build", make, "--build-folder", str(source)]
-    words += ["--folder", str(place / "tune"), "--output", str(place / "tuned.so")]
+    words = tune_words(place, toolchain=toolchain, budget=config.budget, workers=config.workers)
+    words += ["--objective", "linked", "--build", make, "--build-folder", str(source)]
     tuned, _ = call_mlgokit(words, timeout_seconds=_COMMAND_SECONDS)
-    shipped = place / "shipped.so"
-    words = ["export", "plugin", "builtin:Oz", "--llvm", str(toolchain.major), "--output", str(shipped)]
-    exported, _ = call_mlgokit(words, timeout_seconds=_COMMAND_SECONDS)
-    flags = {"plain": "", "shipped": exported["flag"], "tuned": tuned["flag"]}
+    shipped = export_shipped(place / "shipped.so", toolchain=toolchain, timeout_seconds=_COMMAND_SECONDS)
+    flags = {"plain": "", "shipped": shipped, "tuned": tuned["flag"]}
     row: dict[str, Any] = {"bytes": {}, "file": {}, "promised": tuned["built"]["programs"][0]["tuned"]["image"]}
     said: set[bytes] = set()
     for side in SIDES:

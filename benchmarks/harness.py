@@ -30,7 +30,7 @@ from mlgokit.errors import MlgokitError, ToolError, UsageError
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.manifest import digest_value, package_version
 from mlgokit.module import Module
-from mlgokit.policy.pretrained import BUILTIN
+from mlgokit.policy.pretrained import BUILTIN, SHIPPED
 from mlgokit.progress import Report
 
 DATA = Path("docs/data")
@@ -186,6 +186,22 @@ def call_mlgokit(words: Sequence[str], *, timeout_seconds: float) -> tuple[dict[
         how = "did not end" if done.timed_out else f"ended with {done.returncode}"
         raise ToolError(f"mlgokit {shlex.join(words)}: expected success, found that it {how}: {said}")
     return json.loads(done.stdout), said
+
+
+def tune_words(place: Path, *, toolchain: Toolchain, budget: str, workers: int) -> list[str]:
+    """The beginning of a call of `mlgokit tune` that keeps its search and its plugin in the folder ``place``."""
+    words = ["tune", "--llvm", str(toolchain.major), "--budget", budget, "--workers", str(workers)]
+    return [*words, "--folder", str(place / "tune"), "--output", str(place / "tuned.so")]
+
+
+def export_shipped(path: Path, *, toolchain: Toolchain, timeout_seconds: float) -> str:
+    """Write the plugin of the shipped policies, and return the flag that loads it.
+
+    Raises:
+        ToolError: it cannot be linked.
+    """
+    words = ["export", "plugin", SHIPPED, "--llvm", str(toolchain.major), "--output", str(path)]
+    return str(run_mlgokit(words, timeout_seconds=timeout_seconds)["flag"])
 
 
 def draw_modules(modules: Sequence[Module], count: int, rng: np.random.Generator) -> list[Module]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import Setup, check_names, clean_environment, kept_row, run_benchmark, run_mlgokit
+from harness import Setup, check_names, clean_environment, export_shipped, kept_row, run_benchmark, tune_words
 from results import Cell, Result, Table, percent
 
 from mlgokit.compiler import process
@@ -167,16 +167,7 @@ def measure(config: Large, setup: Setup) -> Result:
     for number, side in enumerate(side for side in SIDES if side in config.sides):
         setup.report(number, len(config.sides), f"make {config.project} {side}")
         if side == SHIPPED:
-            words = [
-                "export",
-                "plugin",
-                SHIPPED,
-                "--llvm",
-                str(toolchain.major),
-                "--output",
-                str(place / "policies.so"),
-            ]
-            flags[side] = str(run_mlgokit(words, timeout_seconds=SECONDS)["flag"])
+            flags[side] = export_shipped(place / "policies.so", toolchain=toolchain, timeout_seconds=SECONDS)
         if side == "tuned":
             tuned = tune(config, project, place, toolchain=toolchain, steps=steps)
             flags[side] = str(tuned["flag"])
@@ -241,8 +232,8 @@ def tune(
     """Tune the plain build as its user would; return the result."""
     marks = {"{plain}": str(place / FOLDERS[SIDES[0]]), "{jobs}": str(config.jobs)}
     folder, result = place / "tune", place / "tuned.json"
-    words = [sys.executable, "-m", "mlgokit", "tune", "--llvm", str(toolchain.major), "--budget", config.budget]
-    words += ["--workers", str(config.jobs), "--folder", str(folder), "--output", str(place / "tuned.so"), "--json"]
+    words = tune_words(place, toolchain=toolchain, budget=config.budget, workers=config.jobs)
+    words = [sys.executable, "-m", "mlgokit", *words, "--json"]
     words += [*filled(project.tune, marks), *(["--continue"] if (folder / "search").exists() else [])]
     step = run_step(place, "tune", words, folder=place, hours=config.hours)
     if not result.exists():

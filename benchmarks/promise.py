@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import Setup, call_mlgokit, check_names, kept_row, run_benchmark, run_mlgokit
+from harness import Setup, call_mlgokit, check_names, export_shipped, kept_row, run_benchmark, tune_words
 from promise_projects import BOARDS, MANIFEST, PromisedProject, promised_projects
 from results import Cell, Result, Table, mean_change, percent
 from tuning_builds import filled, run_command, unpacked
@@ -147,8 +147,7 @@ def _tune(
 ) -> dict[str, Any]:
     """Tune, and read what the result promises."""
     shutil.rmtree(place / "tune", ignore_errors=True)
-    words = ["tune", "--llvm", str(toolchain.major), "--budget", f"{config.seconds}s"]
-    words += ["--workers", str(config.workers), "--folder", str(place / "tune"), "--output", str(place / "tuned.so")]
+    words = tune_words(place, toolchain=toolchain, budget=f"{config.seconds}s", workers=config.workers)
     words += ["--link-folder" if project.is_cargo else "--build-folder", str(source)]
     for command in filled(project.build, {**marks, "{plugin}": "", "{link}": ""}):
         words += ["--cargo" if project.is_cargo else "--build", command]
@@ -180,8 +179,7 @@ def _build(
     flags = {"plain": "", "tuned": str(promise["flag"])}
     if any(sides["shipped"] is not None for sides in promise["promised"].values()):
         policies = place / "policies.so"
-        words = ["export", "plugin", SHIPPED, "--llvm", str(toolchain.major), "--output", str(policies)]
-        flags["shipped"] = str(run_mlgokit(words, timeout_seconds=_COMMAND_SECONDS)["flag"])
+        flags["shipped"] = export_shipped(policies, toolchain=toolchain, timeout_seconds=_COMMAND_SECONDS)
     built: dict[str, dict[str, int]] = {}
     outputs: dict[str, list[bytes]] = {}
     for side, flag in flags.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Setup, call_mlgokit, check_names, kept_row, run_benchmark
+from harness import Setup, call_mlgokit, check_names, kept_row, run_benchmark, tune_words
 from promise import measure_each, prepare
 from promise_projects import MANIFEST, PromisedProject, promised_projects
 from results import Cell, Result, Table, mean_change, percent
@@ -132,9 +132,8 @@ def measure_project(project: PromisedProject, *, config: Speed, toolchain: Toolc
     """
     place, workload = config.folder.resolve() / project.name, WORKLOADS[project.name]
     source, marks = prepare(project, place, toolchain=toolchain, workers=config.workers)
-    words = ["tune", "--objective", "instructions", "--llvm", str(toolchain.major), "--budget", f"{config.seconds}s"]
-    words += ["--workers", str(config.workers), "--folder", str(place / "tune"), "--output", str(place / "tuned.so")]
-    words += ["--build-folder", str(source)]
+    words = tune_words(place, toolchain=toolchain, budget=f"{config.seconds}s", workers=config.workers)
+    words += ["--objective", "instructions", "--build-folder", str(source)]
     for command in filled(project.build, {**marks, "{plugin}": "", "{link}": ""}):
         words += ["--build", command.replace("-Oz", "-O2")]
     for option, commands in {"--run": workload.runs, "--held-out": workload.held_out}.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.bench.callgrind import find_callgrind, read_addresses, read_functions, read_profile
+from mlgokit.bench.callgrind import find_callgrind, read_addresses, read_costs, read_functions, read_profile
 from mlgokit.bench.counts import Counts, Execution
 from mlgokit.bench.perf import Perf, find_perf, read_counters
 from mlgokit.compiler import process
@@ -54,6 +54,18 @@ def test_functions_have_what_they_executed_themselves(tmp_path: Path):
     (tmp_path / "profile").write_text(PROFILE.format(image=tmp_path / "libtuned.so") + again)
     found = read_functions(tmp_path / "profile", tmp_path)
     assert found == {"entered": Counts(instructions=50, loads=9, stores=4, branches=3)}
+
+
+def test_costs_are_those_of_the_processes_that_ran_the_build(tmp_path: Path):
+    again = "\nob=(2)\nfn=(3) entered'2\n0 7 1\n"
+    (tmp_path / "profile.1").write_text(PROFILE.format(image=tmp_path / "built" / "libtuned.so") + again)
+    (tmp_path / "profile.2").write_text("events: Ir\nob=(1) /bin/sh\nfn=(1) shell\n1 5\n")
+
+    found = read_costs([tmp_path / "profile.1", tmp_path / "profile.2"], tmp_path / "built")
+
+    assert found.own == {"start": 7, "entered": 50}
+    assert found.calls == {("start", "entered"): 1, ("entered", "start"): 3}
+    assert found.instructions == 57
 
 
 BY_ADDRESS = """# callgrind format

@@ -240,7 +240,7 @@ def opened(
         compiler=compiler, modules=project.modules, output=output, search_folder=place, report=say_nothing
     ) as verifier:
         tuned = finish_inlining(verifier, search)
-        objective = config.objective
+        objective = search.space.objective
         found = open_bytes(verifier, objective=objective, folder=place, start={}, seed=1, report=say_nothing)
 
         def put_together() -> Tuned:

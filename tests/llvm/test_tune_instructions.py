@@ -1,6 +1,7 @@
 """Tuning for executed instructions: a small program that is profiled, searched, counted and published, or not."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,13 +39,20 @@ __attribute__((noinline)) unsigned hottest(unsigned n) {
   return s;
 }
 int main(int count, char **words) {
-  unsigned n = atoi(words[1]);
-  printf("%u %u\\n", sum(n) + hottest(n), n > 7 ? last(n) : mix(n, 3));
+  unsigned n = atoi(words[1]), more = count > 2 ? atoi(words[2]) : 0;
+  printf("%u %u\\n", sum(n + more) + hottest(n), n > 7 ? last(n) : mix(n, 3));
   return 0;
 }
 """
 SLOWER = "#!/bin/sh\necho x >> {log}\nfor i in $(cat {log}); do ./app 900; done\n"
 """Runs the program once more each time."""
+SLOWER_SUM = """#!/bin/sh
+size=$(nm -S app | grep ' sum$' | cut -d ' ' -f 2)
+test -e {known} || echo $size > {known}
+test $size = $(cat {known}) || more=9000
+exec ./app 700 $more
+"""
+"""Lets one function work more where it is another one than in the plain build, which is counted first."""
 
 
 @pytest.fixture(scope="module")
@@ -53,22 +61,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("speed")
     (root / "app").mkdir()
     (root / "app" / "app.c").write_text(SOURCE)
-    slower = root / "app" / "slower.sh"
-    slower.write_text(SLOWER.format(log=root / "log"))
-    slower.chmod(0o755)
+    for name, text in {
+        "slower.sh": SLOWER.format(log=root / "log"),
+        "slower_sum.sh": SLOWER_SUM.format(known=root / "known"),
+    }.items():
+        script = root / "app" / name
+        script.write_text(text)
+        script.chmod(0o755)
     return root
 
 
-def config(folder: Path, toolchain: Toolchain, **options: object) -> Tune:
+def config(place: Path, toolchain: Toolchain, **options: object) -> Tune:
     """The call that tunes the program."""
     given: dict[str, object] = {
-        "built": BuildCommands(build=(f"{toolchain.clang} -O2 app.c -o app",), build_folder=folder / "app"),
+        "built": BuildCommands(build=(f"{toolchain.clang} -O2 app.c -o app",), build_folder=place / "app"),
         "objective": "instructions",
         "run": ("./app 3000",),
         "held_out": ("./app 700",),
         "budget": "2s",
-        "folder": folder / "tune",
-        "output": folder / "tuned.so",
+        "folder": place / "tune",
+        "output": place / "tuned.so",
     }
     return Tune(**given | options)  # pyright: ignore[reportArgumentType]
 
@@ -110,6 +122,16 @@ def test_the_page_has_the_counts(tuned: Tuned) -> None:
     assert "of runs that are not in the profile: " in shown
     assert "| ./app 700 | no |" in shown
     assert Tuned.from_json(json.loads(json.dumps(tuned.to_json()))).runs == tuned.runs
+
+
+def test_a_function_that_executes_more_is_taken_back(folder: Path, toolchain: Toolchain) -> None:
+    place, told = folder / "one", list[str]()
+    again = config(folder, toolchain, held_out=("./slower_sum.sh",), folder=place, output=folder / "one.so")
+
+    # Once the program is the plain one again, the script lets it work as much as before.
+    with pytest.raises(RejectedError, match="found that no run executed fewer instructions with it"):
+        tune(again, report=lambda _done, _total, label: told.append(label))
+    assert any(re.match(r"taken back in \d functions?: `\./slower_sum\.sh` executed", label) for label in told)
 
 
 def test_what_runs_slower_is_not_published(tuned: Tuned, folder: Path, toolchain: Toolchain) -> None:

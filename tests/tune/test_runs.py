@@ -1,5 +1,7 @@
 """The verdict on counted runs: what executes more is not published, nor what helps nothing, nor a program that grew."""
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -8,20 +10,26 @@ from mlgokit.builds.images import LINKED, BuiltImage
 from mlgokit.builds.recorded import TunedProgram
 from mlgokit.builds.site import BuildCommands
 from mlgokit.commands.tune_options import Tune, check_runs
+from mlgokit.compiler.run_costs import FunctionCosts
 from mlgokit.errors import UsageError
 from mlgokit.tune.runs import Runs
 
 RUN, OTHER = "./app a", "./app b"
 
 
-def runs_of(tuned: dict[str, int]) -> Runs:
+def runs_of(tuned: Mapping[str, FunctionCosts]) -> Runs:
     return Runs(
-        plain={RUN: 1000, OTHER: 500},
+        plain={RUN: costs(1000), OTHER: costs(500)},
         held_out=frozenset({OTHER}),
         count=lambda command: tuned[command],
         counter="fake",
         growth=0.01,
     )
+
+
+def costs(main: int, *, f: int = 0) -> FunctionCosts:
+    """A run in which ``main`` calls ``f`` ten times."""
+    return FunctionCosts(own={"main": main, "f": f}, calls={("main", "f"): 10} if f else {})
 
 
 def program(plain: int, tuned: int, status: str = LINKED) -> TunedProgram:
@@ -30,12 +38,14 @@ def program(plain: int, tuned: int, status: str = LINKED) -> TunedProgram:
 
 
 def objection(run: int, other: int, *programs: TunedProgram) -> str:
-    runs = runs_of({RUN: run, OTHER: other})
-    return runs.objection(runs.count_tuned(), programs)
+    runs = runs_of({RUN: costs(run), OTHER: costs(other)})
+    return runs.objection(runs.compare(runs.count_tuned()), programs)
 
 
 def test_runs_are_counted_with_what_the_profile_knows():
-    counted = runs_of({RUN: 900, OTHER: 490}).count_tuned()
+    runs = runs_of({RUN: costs(900), OTHER: costs(490)})
+
+    counted = runs.compare(runs.count_tuned())
 
     assert [(one.command, one.held_out, one.plain, one.tuned) for one in counted] == [
         (RUN, False, 1000, 900),
@@ -64,6 +74,36 @@ def test_a_program_that_grew_too_much_is_not():
     assert objection(900, 400, program(10_000, 10_101)) == (
         "app has 10,101 bytes, 10,000 without it, which is more than 1.0% larger"
     )
+
+
+def slower(plain: Mapping[str, FunctionCosts], tuned: Mapping[str, FunctionCosts]) -> set[str]:
+    return dataclasses.replace(runs_of(tuned), plain=plain).functions_to_take_back(tuned, (), {"main": 0, "f": 0})
+
+
+def test_functions_that_cost_more_over_all_profiled_runs_are_slower():
+    plain = {RUN: costs(1000, f=1000), OTHER: costs(1000, f=1000)}
+
+    assert slower(plain, {RUN: costs(900, f=1010), OTHER: costs(900, f=900)}) == {"f"}
+    # What runs that the profile does not know execute decides only where they would become slower.
+    assert slower(plain, {RUN: costs(900, f=1000), OTHER: costs(990, f=1005)}) == set()
+    assert slower(plain, {RUN: costs(900, f=1000), OTHER: costs(1000, f=1005)}) == {"f"}
+
+
+def test_of_a_slower_run_as_many_functions_are_slower_as_make_it_so():
+    plain = {RUN: costs(1000, f=1000), OTHER: costs(1000, f=1000)}
+
+    assert slower(plain, {RUN: costs(900, f=900), OTHER: costs(1010, f=1030)}) == {"f", "main"}
+    assert slower(plain, {RUN: costs(700, f=900), OTHER: costs(999, f=1030)}) == {"f"}
+
+
+def test_of_a_program_that_grew_too_much_those_functions_go_that_gain_the_least_for_their_bytes():
+    plain = {RUN: costs(1000, f=1000), OTHER: costs(1000, f=1000)}
+    tuned = {RUN: costs(800, f=900), OTHER: costs(1000, f=1000)}
+    runs = dataclasses.replace(runs_of(tuned), plain=plain)
+
+    assert runs.functions_to_take_back(tuned, [program(10_000, 10_130)], {"main": 50, "f": 50}) == {"f"}
+    assert runs.functions_to_take_back(tuned, [program(10_000, 10_190)], {"main": 50, "f": 50}) == {"f", "main"}
+    assert runs.functions_to_take_back(tuned, [program(10_000, 10_100)], {"main": 50, "f": 50}) == set()
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,16 @@
 import functools
 import re
 import shutil
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mlgokit.bench.counts import EVENTS, Counted, Counts, Execution, run_under
 from mlgokit.compiler import process
 from mlgokit.compiler.outcome import first_error
+from mlgokit.compiler.run_costs import FunctionCosts, symbol_of
 from mlgokit.compiler.toolchain import apt_command
 from mlgokit.errors import InputError, ToolError
 
@@ -145,33 +148,80 @@ def read_addresses(path: Path, own: Path) -> dict[int, int]:
         InputError: the file is no callgrind profile, or one without addresses.
     """
     columns, lines = _read(path, own)
+    place = _place_of_instructions(path, columns)
+    found: dict[int, int] = {}
+    for is_own, line in lines:
+        if is_own and len(line.costs) > place:
+            if line.address is None:
+                raise InputError(f"{path}: expected addresses, found none; run callgrind with --dump-instr=yes")
+            found[line.address] = found.get(line.address, 0) + line.costs[place]
+    return found
+
+
+def read_costs(paths: Iterable[Path], own: Path) -> FunctionCosts:
+    """Sum what functions execute and call in the processes that executed a file in the folder ``own``.
+
+    Raises:
+        InputError: a file is no callgrind profile.
+    """
+    instructions, calls = Counter[str](), Counter[tuple[str, str]]()
+    for path in paths:
+        columns, lines = _read(path, own)
+        place = _place_of_instructions(path, columns)
+        its_instructions, its_calls, is_of_build = Counter[str](), Counter[tuple[str, str]](), False
+        for is_own, line in lines:
+            is_of_build |= is_own
+            function = symbol_of(line.function)
+            its_instructions[function] += line.costs[place] if len(line.costs) > place else 0
+            if line.calls:
+                its_calls[function, symbol_of(line.called)] += line.calls
+        if is_of_build:
+            instructions += its_instructions
+            calls += its_calls
+    return FunctionCosts(own=instructions, calls=calls)
+
+
+def _place_of_instructions(path: Path, columns: Sequence[str]) -> int:
     if "Ir" not in columns:
         raise InputError(
             f"{path}: expected counts of instructions (Ir), found {' '.join(columns)}; run callgrind again"
         )
-    place = columns.index("Ir")
-    found: dict[int, int] = {}
-    for is_own, _, address, costs in lines:
-        if is_own and len(costs) > place:
-            if address is None:
-                raise InputError(f"{path}: expected addresses, found none; run callgrind with --dump-instr=yes")
-            found[address] = found.get(address, 0) + costs[place]
-    return found
+    return columns.index("Ir")
 
 
 def _by_function(path: Path, own: Path) -> tuple[list[str], dict[tuple[str, bool], list[int]]]:
     """Read the names of the events, and their totals by function symbol and whether the function is in ``own``."""
     columns, lines = _read(path, own)
     found: dict[tuple[str, bool], list[int]] = {}
-    for is_own, function, _, costs in lines:
-        totals = found.setdefault((function, is_own), [0] * len(columns))
-        for column, cost in enumerate(costs[: len(columns)]):
+    for is_own, line in lines:
+        totals = found.setdefault((line.function, is_own), [0] * len(columns))
+        for column, cost in enumerate(line.costs[: len(columns)]):
             totals[column] += cost
     return columns, found
 
 
-def _read(path: Path, own: Path) -> tuple[list[str], Iterator[tuple[bool, str, int | None, list[int]]]]:
-    """Read the names of the events, and the lines of :func:`_costs`, with whether the object file is in ``own``."""
+class _Line(NamedTuple):
+    """A line of a profile: costs of a function, or calls that it makes.
+
+    Attributes:
+        object_file: path of the file with the function.
+        function: its symbol.
+        address: of the instruction, if the profile has addresses.
+        costs: by event; empty for calls, whose costs are those of the called functions.
+        called: symbol of the called function.
+        calls: number of calls.
+    """
+
+    object_file: str = ""
+    function: str = ""
+    address: int | None = None
+    costs: Sequence[int] = ()
+    called: str = ""
+    calls: int = 0
+
+
+def _read(path: Path, own: Path) -> tuple[list[str], Iterator[tuple[bool, _Line]]]:
+    """Read the names of the events, and the lines of :func:`_lines`, with whether the object file is in ``own``."""
     place = own.resolve()
 
     @functools.cache
@@ -179,41 +229,44 @@ def _read(path: Path, own: Path) -> tuple[list[str], Iterator[tuple[bool, str, i
         resolved = Path(object_file).resolve()
         return resolved == place or place in resolved.parents
 
-    lines = _costs(path)
+    lines = _lines(path)
     first = next(lines, None)
     if first is None:
         raise InputError(f"{path}: expected a profile of callgrind, found no line with events; run callgrind again")
-    return first[0].split(), ((is_own(file), function, address, costs) for file, function, address, costs in lines)
+    return first.called.split(), ((is_own(line.object_file), line) for line in lines)
 
 
-def _costs(path: Path) -> Generator[tuple[str, str, int | None, list[int]]]:
-    """Parse a profile: first yield the names of events; then object file, function, address and costs of each line."""
+def _lines(path: Path) -> Generator[_Line]:
+    """Parse a profile: first yield the names of events, as ``called``; then each line with costs or calls."""
     names: dict[tuple[str, str], str] = {}
-    current = {"ob": "", "fn": ""}
-    skipped, begun = False, False
+    current = {"ob": "", "fn": "", "cfn": ""}
+    begun = False
+    calls: int | None = None
     positions: list[str] = []
     address: int | None = None
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith("events:"):
                 begun = True
-                yield line.partition(":")[2], "", None, []
+                yield _Line(called=line.partition(":")[2])
             elif line.startswith("positions:"):
                 positions = line.split()[1:]
             elif found := _NAMED.match(line):
                 is_called, kind, number, name = found.groups()
                 if name is not None:
                     names.setdefault((kind, number), name)
-                if not is_called:
-                    current[kind] = names.get((kind, number), "")
+                current[is_called + kind] = names.get((kind, number), "")
             elif line.startswith("calls="):
-                skipped = True
+                calls = int(line.partition("=")[2].split()[0])
             elif begun and line[0] in _POSITIONS:
                 words = line.split()
                 address = _address(positions, words[0], address or 0)
-                if not skipped:
-                    yield current["ob"], current["fn"], address, [int(word) for word in words[len(positions) or 1 :]]
-                skipped = False
+                if calls is not None:
+                    yield _Line(current["ob"], current["fn"], called=current["cfn"], calls=calls)
+                else:
+                    costs = [int(word) for word in words[len(positions) or 1 :]]
+                    yield _Line(current["ob"], current["fn"], address, costs)
+                calls = None
 
 
 def _address(positions: Sequence[str], word: str, before: int) -> int | None:

@@ -5,12 +5,13 @@ import functools
 from pathlib import Path
 
 from mlgokit.bench.build import clean_environment
-from mlgokit.bench.callgrind import Callgrind, find_callgrind
+from mlgokit.bench.callgrind import Callgrind, find_callgrind, read_costs
 from mlgokit.bench.counts import Execution
 from mlgokit.builds.profiled import command_in, has_profile, make_profile, profile_options
 from mlgokit.builds.recorded import RecordedBuild, record_plain
 from mlgokit.commands.options import option_words
 from mlgokit.commands.tune_options import Tune
+from mlgokit.compiler.run_costs import FunctionCosts
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write, digest_file, writing
@@ -46,7 +47,7 @@ def record_for_runs(config: Tune, *, toolchain: Toolchain, report: Report) -> tu
     count = functools.partial(
         count_command, callgrind=callgrind, tree=recorded.tree, scratch=scratch, seconds=config.run_seconds
     )
-    plain = dict[str, int]()
+    plain = dict[str, FunctionCosts]()
     commands = (*config.run, *config.held_out)
     for index, command in enumerate(commands):
         report(index, len(commands), "count what the plain build executes")
@@ -61,8 +62,8 @@ def record_for_runs(config: Tune, *, toolchain: Toolchain, report: Report) -> tu
     return recorded, runs
 
 
-def count_command(command: str, *, callgrind: Callgrind, tree: Path, scratch: Path, seconds: float) -> int:
-    """Instructions that the programs of a build execute in a command, with the libraries that they load.
+def count_command(command: str, *, callgrind: Callgrind, tree: Path, scratch: Path, seconds: float) -> FunctionCosts:
+    """What the programs of a build execute in a command, with the libraries that they load.
 
     Raises:
         ToolError: callgrind cannot be started.
@@ -76,12 +77,12 @@ def count_command(command: str, *, callgrind: Callgrind, tree: Path, scratch: Pa
         timeout_seconds=seconds,
     )
     counted = callgrind.count(execution, scratch)
-    if counted.reason or counted.programs is None or counted.programs.instructions is None:
+    if counted.reason:
         raise UsageError(
-            f"--run: expected `{command}` to run a program of the build, found: {counted.reason or 'nothing counted'}; "
+            f"--run: expected `{command}` to run a program of the build, found: {counted.reason}; "
             "correct it, and try it by hand in a built folder"
         )
-    return counted.programs.instructions
+    return read_costs(sorted(scratch.glob("profile.*")), tree)
 
 
 def _mark(config: Tune) -> Path:

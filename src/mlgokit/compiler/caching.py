@@ -13,10 +13,9 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.inputs import has_hidden_inputs, module_facts
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
-from mlgokit.compiler.request import HEURISTIC, PLAIN, Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.request import HEURISTIC, PLAIN, Compiler, CompileRequest, InFront, PluginUse
 from mlgokit.compiler.shared_store import SharedStore
 from mlgokit.compiler.store import decode_compilation, load_compilation, save_compilation
-from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.files import atomic_write, digest_cached
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
@@ -28,7 +27,7 @@ FOLDER = f"version-{KEY_VERSION}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CachingCompiler:
+class CachingCompiler(InFront):
     """Caches another compiler's records in a store.
 
     It caches compilations without the plugin, and those in which one policy decides in the compiler's own plugin and
@@ -47,21 +46,6 @@ class CachingCompiler:
     loaded: Loaded
     recheck: Recheck = NO_RECHECK
     shared: SharedStore | None = None
-
-    @property
-    def toolchain(self) -> Toolchain:
-        """The toolchain of the compiler."""
-        return self.compiler.toolchain
-
-    @property
-    def plugin(self) -> Path | None:
-        """The plugin of requests that name none."""
-        return self.compiler.plugin
-
-    @property
-    def workers(self) -> int:
-        """The best number of simultaneous compilations."""
-        return self.compiler.workers
 
     @property
     def identity(self) -> str:
@@ -151,10 +135,6 @@ class CachingCompiler:
             return
         if save_compilation(path, done) and self.shared is not None:
             self.shared.put(name, path)
-
-    def close(self) -> None:
-        """End resident compilers."""
-        self.compiler.close()
 
     def _key(self, module: Module, request: CompileRequest) -> dict[str, object] | None:
         """Make the fields of the cache key; ``None`` if not all inputs are known, so that nothing is cached."""

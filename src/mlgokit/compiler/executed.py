@@ -9,7 +9,6 @@ build. What then is left to the function itself is how its cost changes, times t
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -17,8 +16,7 @@ from mlgokit.compiler.compilation import Compilation, PassChanges
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.objects.measure import Floats, ObjectSizes, project_image_estimate
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.request import HEURISTIC, PLAIN, Compiler, CompileRequest, PluginUse
-from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.request import HEURISTIC, PLAIN, Compiler, CompileRequest, InFront, PluginUse
 from mlgokit.errors import CorpusError
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
@@ -26,6 +24,8 @@ from mlgokit.progress import Report
 
 INSTRUCTION_WORTH = 2.0
 """Percent by which the image may grow for one percent of the executed instructions."""
+LEAST_BELIEVED = 0.6
+"""Share of what a call executed below which code has rather lost the probabilities of the profile."""
 _DEPTH = 16
 """Calls of functions in COMDAT groups by each other that are followed."""
 _LISTING = PluginUse(policies={INLINE_SIZE.name: HEURISTIC}, list_changes=True)
@@ -115,7 +115,7 @@ def _costs_of_groups(listed: Iterable[tuple[ObjectSizes, PassChanges]]) -> tuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ExecutedCompiler:
+class ExecutedCompiler(InFront):
     """A compiler whose sizes have what functions execute; it decides inlining at any optimization level.
 
     Attributes:
@@ -127,21 +127,6 @@ class ExecutedCompiler:
     compiler: Compiler
     run: PlainRun
     plain: Mapping[str, Compilation] = field(default_factory=dict[str, Compilation])
-
-    @property
-    def toolchain(self) -> Toolchain:
-        """The toolchain of the compiler."""
-        return self.compiler.toolchain
-
-    @property
-    def plugin(self) -> Path | None:
-        """The plugin of requests that name none."""
-        return self.compiler.plugin
-
-    @property
-    def workers(self) -> int:
-        """The best number of simultaneous compilations."""
-        return self.compiler.workers
 
     @property
     def loaded(self) -> Loaded:
@@ -164,10 +149,6 @@ class ExecutedCompiler:
             return done
         run_cost = self.run.run_cost(done.sizes, changes, plain.measured)
         return dataclasses.replace(done, sizes=dataclasses.replace(done.sizes, run_cost=run_cost))
-
-    def close(self) -> None:
-        """End resident compilers."""
-        self.compiler.close()
 
 
 def count_executed(compiler: Compiler, modules: Iterable[Module], *, report: Report) -> ExecutedCompiler:

@@ -182,3 +182,32 @@ class Compiler(Protocol):
     def close(self) -> None:
         """End resident compilers; later requests start new ones."""
         ...
+
+
+class InFront(Protocol):
+    """What a compiler in front of another one has of that one: all but how it compiles.
+
+    Attributes:
+        compiler: the other one.
+    """
+
+    compiler: Compiler
+
+    @property
+    def toolchain(self) -> Toolchain:
+        """The toolchain of the compiler."""
+        return self.compiler.toolchain
+
+    @property
+    def plugin(self) -> Path | None:
+        """The plugin of requests that name none."""
+        return self.compiler.plugin
+
+    @property
+    def workers(self) -> int:
+        """The best number of simultaneous compilations."""
+        return self.compiler.workers
+
+    def close(self) -> None:
+        """End resident compilers."""
+        self.compiler.close()

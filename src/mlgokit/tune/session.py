@@ -22,6 +22,7 @@ from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.compiler.run_costs import FunctionCosts
 from mlgokit.errors import RejectedError
 from mlgokit.files import remove_leftovers
 from mlgokit.manifest import package_version
@@ -41,17 +42,19 @@ from mlgokit.tables.overrides import (
     OverrideTable,
     read_plugin_overrides,
 )
+from mlgokit.terminal import counted
 from mlgokit.tune.judge import Judge, JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.loop import NOT_RECOVERED, YieldRule, run_search
 from mlgokit.tune.page import tuned_page
+from mlgokit.tune.proof import SearchedTables
 from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
 from mlgokit.tune.replay_export import ReplayRequest, export_replay
-from mlgokit.tune.result import CountedRun, Tuned
+from mlgokit.tune.result import Tuned
 from mlgokit.tune.runs import Runs
 from mlgokit.tune.search import Search
 from mlgokit.tune.shipped import add_shipped, shipped_policies
 from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
-from mlgokit.tune.spaces.functions.finish import finish_bytes, finish_costs
+from mlgokit.tune.spaces.functions.finish import finish_costs
 from mlgokit.tune.spaces.functions.opening import open_functions
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import InliningSearch, known_policy, open_inlining, try_whole
@@ -86,6 +89,8 @@ _OBJECTIVES = {
     "instructions": Objective.EXECUTED,
 }
 """What the search counts; for all others the bytes of the image."""
+_MOST_ROUNDS = 6
+"""Times that parts of a plugin are taken back and the runs counted again."""
 SIZES = frozenset({"image", "text", "object", "linked", "compressed"})
 """Objectives that are bytes of what the build makes."""
 
@@ -197,13 +202,13 @@ class Session:
             "them with `pip install 'mlgokit[train]'`"
         )
 
-    def publish(self, verifier: Verifier, tuned: Tuned, before: Mapping[str, Tuned] | None = None) -> Tuned:
+    def publish(self, verifier: Verifier, tuned: Tuned, tables: SearchedTables | None = None) -> Tuned:
         """Put what was verified where the user wants it, with ``tuned.json``; first the user's build tries it.
 
         Args:
             verifier: has verified it.
             tuned: what was verified.
-            before: what was before each table that the runs may speak against, by its kind.
+            tables: those that the runs may speak against.
 
         Raises:
             RejectedError: the build fails with it.
@@ -219,7 +224,7 @@ class Session:
             cargo_programs=dict(proof.programs) or tuned.cargo_programs,
         )
         if self.recorded is not None:
-            tuned = self._try_in_build(self.recorded, verifier, tuned, before or {})
+            tuned = self._try_in_build(self.recorded, verifier, tuned, tables)
             candidate = _candidate(verifier)
         if settings.replay is not None:
             request = dataclasses.replace(settings.replay, plugin=candidate.file)
@@ -245,19 +250,23 @@ class Session:
         return tuned
 
     def _try_in_build(
-        self, recorded: RecordedBuild, verifier: Verifier, tuned: Tuned, before: Mapping[str, Tuned]
+        self, recorded: RecordedBuild, verifier: Verifier, tuned: Tuned, tables: SearchedTables | None
     ) -> Tuned:
-        """Make the user's build with the plugin; where runs do not bear a table out, it leaves the plugin.
+        """Make the user's build with the plugin; what runs do not bear out leaves the plugin.
+
+        First that is what the tables decide about the functions that execute more, a few times over; then one table
+        after the other, the last first.
 
         Raises:
             RejectedError: the build fails with it, or its runs execute more with every table.
         """
         settings, runs = self.settings, self.runs
-        counted: list[CountedRun] = []
+        costs = dict[str, FunctionCosts]()
 
         def count() -> None:
-            counted[:] = [] if runs is None else runs.count_tuned()
+            costs.update({} if runs is None else runs.count_tuned())
 
+        rounds = _MOST_ROUNDS
         while True:
             built = try_plugin(
                 recorded,
@@ -268,25 +277,30 @@ class Session:
                 run=count,
                 report=self.report,
             )
-            tuned = dataclasses.replace(
-                tuned, built=built, runs=tuple(counted), counter="" if runs is None else runs.counter
-            )
-            objection = "" if runs is None else runs.objection(counted, built.programs)
-            if not objection:
+            tuned = dataclasses.replace(tuned, built=built)
+            if runs is None or tables is None:
                 return tuned
-            self.report(1, 1, f"taken back: {objection}")
-            kinds = [kind for kind in verifier.inside if kind in before]
-            if not kinds:
-                raise RejectedError(
-                    f"--objective instructions: expected fewer executed instructions with the plugin, found that "
-                    f"{objection}; no plugin was written, give another --run, or search longer with --continue"
-                )
-            table = verifier.inside.pop(kinds[-1])
-            del verifier.tables[table]
-            verifier.link_again()
-            verifier.check_link()
-            note = f"the {kinds[-1].replace('_', ' ')} that were found left the plugin again: {objection}"
-            tuned = dataclasses.replace(before[kinds[-1]], notes=(*tuned.notes, note))
+            compared = runs.compare(costs)
+            tuned = dataclasses.replace(tuned, runs=compared, counter=runs.counter)
+            objection, rounds = runs.objection(compared, built.programs), rounds - 1
+            taken = runs.functions_to_take_back(costs, built.programs, tables.growth()) if rounds >= 0 else set[str]()
+            notes, left = tuned.notes, tables.take_back(taken) if taken else None
+            if left is not None:
+                why = objection or "functions executed more with it"
+                self.report(1, 1, f"taken back in {counted(len(taken), 'function')}: {why}")
+            elif not objection:
+                return dataclasses.replace(tuned, notes=(*notes, *tables.notes))
+            else:
+                dropped = tables.drop_last()
+                if dropped is None:
+                    raise RejectedError(
+                        f"--objective instructions: expected fewer executed instructions with the plugin, found that "
+                        f"{objection}; no plugin was written, give another --run, or search longer with --continue"
+                    )
+                kind, left = dropped
+                self.report(1, 1, f"taken back: {objection}")
+                notes += (f"the {kind.table.replace('_', ' ')} that were found left the plugin again: {objection}",)
+            tuned = dataclasses.replace(left, notes=notes)
 
 
 def _candidate(verifier: Verifier) -> CandidatePlugin:
@@ -433,9 +447,8 @@ def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[s
     search = open_inlining(
         modules,
         compiler=compiler,
-        config=dataclasses.replace(
-            settings.search, objective=_OBJECTIVES.get(settings.objective, Objective.LINK_AWARE)
-        ),
+        config=settings.search,
+        objective=_OBJECTIVES.get(settings.objective, Objective.LINK_AWARE),
         folder=settings.search_folder,
         report=_announce_early(settings, report, build=_build_seconds(session)),
         keep=objects,
@@ -514,29 +527,26 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
         report=report,
         judge=judge,
     ) as verifier:
-        left, before = end - time.monotonic(), dict[str, Tuned]()
+        left = end - time.monotonic()
         if judge is not None:
             verifier.adopt_plain({one.module.name: one.plain for one in search.space.units}, judge.plain.objects)
-        tuned = finish_inlining(verifier, search)
+        tuned, tables = finish_inlining(verifier, search), SearchedTables(verifier=verifier, inlining=search)
         if by_bytes:
-            searches = dict[OverrideKind, Search[Any]]()
             if not is_large:
-                tuned, searches = _tune_functions(
-                    settings, verifier, search, tuned, left=left, before=before, report=report
-                )
+                tuned = _tune_functions(settings, tables, tuned, left=left, report=report)
             if settings.adds_shipped_policies:
                 space = search.space
                 tuned = add_shipped(
                     verifier,
                     tuned,
-                    searches,
-                    space.config.objective,
+                    tables.on_top,
+                    space.objective,
                     space.account.module_bytes,
                     with_all=is_large,
                 )
                 policies = {problem: load_policy(file) for problem, file in shipped_policies().items()}
                 notes += describe_missing_policies(SHIPPED, policies, architectures_of(session.build.modules))
-        tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)), before)
+        tuned = session.publish(verifier, dataclasses.replace(tuned, notes=(*tuned.notes, *notes)), tables)
     shutil.rmtree(settings.folder.resolve() / _JUDGE, ignore_errors=True)
     return tuned
 
@@ -567,38 +577,23 @@ def _is_too_large(settings: TuneSettings, compiling: float) -> bool:
 
 
 def _tune_functions(
-    settings: TuneSettings,
-    verifier: Verifier,
-    inlining: InliningSearch,
-    tuned: Tuned,
-    *,
-    left: float,
-    before: dict[str, Tuned],
-    report: Report,
-) -> tuple[Tuned, dict[OverrideKind, Search[Any]]]:
+    settings: TuneSettings, tables: SearchedTables, tuned: Tuned, *, left: float, report: Report
+) -> Tuned:
     """Search and verify passes that are left out, first of the optimizer, then register allocations on top of them.
 
     Args:
         settings: shares of the budget, of which registers have theirs at least.
-        verifier: has verified the decisions.
-        inlining: the search for them.
+        tables: the decisions that were verified; what is found on top of them is added.
         tuned: what they gave.
         left: seconds that are left of it; passes have what registers have no share in, and registers what is left then.
-        before: entered here, what was before each table, by its kind.
         report: told what is done.
-
-    Returns:
-        The result, and the searches by the kind of their tables.
     """
-    space, folder, seed = inlining.space, inlining.folder, inlining.seed
-    objective = space.config.objective
-
-    searches: dict[OverrideKind, Search[Any]] = {}
+    verifier, space, folder, seed = tables.verifier, tables.inlining.space, tables.inlining.folder, tables.inlining.seed
+    objective = space.objective
 
     def run(kind: OverrideKind, found: Search[Any], seconds: float) -> Tuned:
-        searches[kind], before[kind.table] = found, tuned
         run_search(found, seconds=seconds, workers=space.compiler, report=report)
-        return finish_bytes(verifier, found, tuned, space.account.module_bytes)
+        return tables.verify(kind, found, tuned)
 
     def earlier(kind: OverrideKind) -> Mapping[int, Overrides]:
         return {} if settings.start is None else read_plugin_overrides(kind, settings.start)
@@ -607,8 +602,6 @@ def _tune_functions(
     policy = _policy_of_passes(folder, verifier.modules) if settings.adds_shipped_policies else None
     optimizer = functools.partial(open_optimizer, policy=policy)
     openings = ((optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
-    if objective is Objective.EXECUTED:
-        openings = openings[:1]
     for index, (open_search, kind) in enumerate(openings):
         begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
         # All workers make steps, if only in one module.
@@ -626,7 +619,7 @@ def _tune_functions(
             verifier, objective=objective, folder=folder, start=earlier(ALLOCATIONS), seed=seed, report=report
         )
         tuned = run(ALLOCATIONS, found, max(kept, left))
-    return tuned, searches
+    return tuned
 
 
 def _policy_of_passes(folder: Path, modules: Sequence[Module]) -> Path:

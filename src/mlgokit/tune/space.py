@@ -17,6 +17,8 @@ from mlgokit.module import Module
 IsOver = Callable[[], bool]
 """Whether the budget is spent."""
 _LEAST_SECONDS = 1e-3
+_EXPECTED = 0.02
+"""Share of its executed instructions that a first step is expected to save in a unit."""
 
 
 def recent_rate(rate: float, gained: float, seconds: float) -> float:
@@ -28,6 +30,16 @@ def recent_rate(rate: float, gained: float, seconds: float) -> float:
     """
     latest = gained / max(seconds, _LEAST_SECONDS)
     return latest if math.isinf(rate) else 0.5 * rate + 0.5 * latest
+
+
+def expected_rate(worth: float, seconds: float) -> float:
+    """The gain per second to expect of a unit before its first step, if its instructions are worth so many bytes.
+
+    Example:
+        >>> expected_rate(1000.0, 2.0)
+        10.0
+    """
+    return _EXPECTED * worth / max(seconds, _LEAST_SECONDS)
 
 
 class Unit(Protocol):

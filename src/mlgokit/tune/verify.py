@@ -172,6 +172,17 @@ class Verifier:
         kinds = [kind for kind in self.inside if kind in self.builds]
         return self.builds[kinds[-1]] if kinds else self.plain
 
+    def forget(self, kinds: Collection[str]) -> None:
+        """Take tables out of the plugin that are to be verified again."""
+        for kind in kinds:
+            self.tables.pop(self.table(kind), None)
+            self.inside.pop(kind, None)
+            self.builds.pop(kind, None)
+
+    def table(self, kind: str) -> Path:
+        """Path of a table until it is published."""
+        return self.folder / f"{kind}.table"
+
     def link_plugin(self) -> None:
         """Link the plugin with all policies and tables in :attr:`inside`.
 
@@ -285,7 +296,7 @@ def verify(verifier: Verifier, candidate: Candidate, destination: Path) -> Verif
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked, or nothing compiles with it.
     """
-    table = verifier.folder / f"{candidate.kind}.table"
+    table = verifier.table(candidate.kind)
     verifier.tables[table] = destination
     below = [kind for kind in verifier.inside if kind in TABLES]
     before = verifier.latest

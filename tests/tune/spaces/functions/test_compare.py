@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.request import Compiler
-from mlgokit.compiler.reuse.trials import IMAGE_BYTES, OVERRIDE, Overrides
+from mlgokit.compiler.reuse.trials import IMAGE_BYTES, OVERRIDE, RUN_COST, Outcome, Overrides
 from mlgokit.module import Module
-from mlgokit.testing import toy_sizes
+from mlgokit.testing import toy_sizes, toy_source
+from mlgokit.traces.log import function_id
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
 from mlgokit.tune.spaces.functions.compare import larger_functions
+from mlgokit.tune.spaces.functions.rounds import record_outcomes
 from mlgokit.tune.spaces.functions.space import FunctionSpace
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions
 
@@ -71,3 +73,34 @@ def test_what_is_decided_for_one_function_holds_for_all_that_are_folded_with_it(
     assert space.chosen() == overrides
     space.twins = [frozenset({1, 2, 3}), frozenset({5, 6}), frozenset({4, 7})]
     assert space.chosen() == {1: overrides[2], 2: overrides[2], 3: overrides[2], 5: overrides[5], 6: overrides[5]}
+
+
+def executing(plain: float, score: float, *, worth: float, name: str = "f", key: int = 7) -> FunctionState:
+    overrides = Overrides(passes=np.zeros(1, OVERRIDE))
+    return FunctionState(key=key, name=name, plain=plain, score=score, overrides=overrides, worth=worth, trials=9)
+
+
+def test_executed_instructions_are_worth_the_entries_of_their_function(tmp_path: Path):
+    # An instruction in a hundred of a function that is called often, and one of another that is called once.
+    often, once = executing(30.0, 29.7, worth=100.0), executing(30.0, 29.7, worth=1e-4, name="g", key=8)
+    unit = ModuleFunctions(module=toy_source("m"), keys={"f": 7, "g": 8}, functions=[often, once], compile_seconds=1.0)
+    config = TrialConfig(weights=RUN_COST)
+    space = FunctionSpace(folder=tmp_path, compiler=cast("Compiler", None), config=config, units=[unit])
+
+    assert space.chosen().keys() == {7}
+    assert unit.sums.before - unit.sums.after == pytest.approx(30.0, rel=1e-3)
+    assert space.take_back({function_id("f")})
+    assert not space.take_back({function_id("f")})
+    assert not space.chosen()
+
+
+@pytest.mark.parametrize(("score", "best"), [(20.0, 20.0), (15.0, 30.0)])
+def test_code_that_seems_to_execute_almost_nothing_has_lost_its_probabilities(score: float, best: float):
+    function = executing(30.0, 30.0, worth=2.0)
+    outcome = Outcome(
+        score=score, seconds=0.1, evictions=0, priorities=0, overrides=Overrides(passes=np.ones(1, OVERRIDE))
+    )
+
+    gain = record_outcomes(function, [outcome], TrialConfig(weights=RUN_COST))
+
+    assert (function.score, gain) == (best, 2.0 * (30.0 - best))

@@ -253,11 +253,13 @@ def search(tmp_path: Path) -> InliningSearch:
 
 def opened(folder: Path, *, changed: str = "") -> InliningSearch:
     compiler = toy_compiler(dict.fromkeys(NAMES, INDEPENDENT))
-    config = SearchConfig(objective=Objective.OBJECT_TEXT, refits=(), restarts=20)
+    config = SearchConfig(refits=(), restarts=20)
     modules = [
         dataclasses.replace(toy_source(name), bitcode_sha256="new" if name == changed else "old") for name in NAMES
     ]
-    return open_inlining(modules, compiler=compiler, config=config, folder=folder, report=say_nothing)
+    return open_inlining(
+        modules, compiler=compiler, config=config, objective=Objective.OBJECT_TEXT, folder=folder, report=say_nothing
+    )
 
 
 def test_all_that_was_composed_is_compiled_before_the_search_ends(search: InliningSearch):
@@ -270,6 +272,21 @@ def test_all_that_was_composed_is_compiled_before_the_search_ends(search: Inlini
         kept = load_progress(progress_path(search.folder, one.module.name))
         assert kept is not None
         assert (kept.decisions, kept.composed) == (BEST, {})
+
+
+def test_inlining_into_functions_that_are_taken_back_is_left_to_llvm(search: InliningSearch):
+    spent = search.user_seconds
+    run_search(search, seconds=1e6, workers=1, report=say_nothing, clock=lambda: search.user_seconds - spent)
+    space, caller = search.space, function_id(CALLERS[1])
+
+    assert space.inlined_with({caller}) == {caller, function_id("callee4")}
+    assert space.take_back({caller})
+    assert not space.take_back({caller})
+    for one in space.units:
+        assert one.build.decisions.by_site == BEST | {4: False}
+        kept = load_progress(progress_path(search.folder, one.module.name))
+        assert kept is not None
+        assert kept.decisions[4] is False
 
 
 def test_a_module_that_changed_between_sessions_is_searched_first_from_the_decisions_that_apply(

@@ -43,8 +43,15 @@ def opened(
         weigh=weigh,
     )
     compiler = dataclasses.replace(toy_compiler({NAME: toy}), workers=workers)
-    config = SearchConfig(objective=Objective.OBJECT_TEXT, refits=(), most=most, restarts=4)
-    return open_inlining([toy_source(NAME)], compiler=compiler, config=config, folder=folder, report=say_nothing)
+    config = SearchConfig(refits=(), most=most, restarts=4)
+    return open_inlining(
+        [toy_source(NAME)],
+        compiler=compiler,
+        config=config,
+        objective=Objective.OBJECT_TEXT,
+        folder=folder,
+        report=say_nothing,
+    )
 
 
 def begun(search: InliningSearch, seed: int) -> Work:

@@ -1,6 +1,7 @@
 """Functions compared in two verified builds: which of them cost more, or are larger, with a table than without."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -8,7 +9,22 @@ from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.lto import folds_code
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes, folded_functions
 from mlgokit.module import Module
+from mlgokit.traces.log import function_id
 from mlgokit.tune.verify import VerifiedBuild, grew
+
+
+class KeyedFunctions(Protocol):
+    """A module with the table keys of its functions."""
+
+    @property
+    def keys(self) -> Mapping[str, int]:
+        """Table keys of its functions, by name."""
+        ...
+
+
+def keys_of(units: Iterable[KeyedFunctions], functions: Collection[int]) -> set[int]:
+    """Table keys of functions of these modules, by the ids of their names."""
+    return {key for unit in units for name, key in unit.keys.items() if function_id(name) in functions}
 
 
 def scores_of(done: Compilation) -> dict[str, float]:

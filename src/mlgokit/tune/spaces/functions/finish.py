@@ -1,7 +1,7 @@
 """The end of a search function by function: the plugin verified with its table, and the result."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from mlgokit.compiler.compilation import Compilation
@@ -66,6 +66,14 @@ class SearchedSpace(Space[Any, Any], Protocol):
     @property
     def candidate(self) -> Candidate:
         """The table of the space."""
+        ...
+
+    def decided_functions(self) -> Collection[str]:
+        """Names of the functions that the table has entries of."""
+        ...
+
+    def take_back(self, functions: Collection[int], /) -> bool:
+        """Leave functions, by their ids, to LLVM; return whether that decides otherwise."""
         ...
 
 

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation
@@ -26,8 +27,8 @@ from mlgokit.tune.spaces.functions.space import FunctionSpace
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, load_functions
 from mlgokit.tune.verify import VerifiedBuild, Verifier
 
-_WORTH_TRIALS = 1e-3
-"""Least share of what a module executes."""
+_WORTH_TRIALS = 3e-4
+"""Least share of what a project executes."""
 FunctionSearch = Search[FunctionSpace]
 
 
@@ -85,6 +86,7 @@ def open_functions(
         begin, modules, workers=compiler, report=report, label=label, cost=lambda module: module.bitcode_bytes
     )
     known: set[int] = set()
+    worth_of = _worth_of_entries(results) if objective is Objective.EXECUTED else None
     for module, done in zip(modules, results, strict=True):
         if not done.ok or (done.regalloc is None and not config.in_bytes):
             space.failures[module.name] = f"{done.status.value}: {done.reason}"
@@ -94,9 +96,10 @@ def open_functions(
             progress_path(folder, module.name), measured_by=space.measured_by.get(module.name, "")
         )
         functions: list[FunctionState] = []
-        executed = _executed_often(done) if objective is Objective.EXECUTED else None
         for one in _functions_of(done, keys):
-            if one.key not in known and (executed is None or one.name in executed):
+            if worth_of is not None:
+                one.worth, one.code_bytes = worth_of.function(done, one.name)
+            if one.key not in known and (worth_of is None or one.code_bytes >= worth_of.least):
                 known.add(one.key)
                 one.start = start.get(one.key)
                 one.recall(progress.get(one.key))
@@ -117,13 +120,37 @@ def open_functions(
     return search
 
 
-def _executed_often(done: Compilation) -> set[str]:
-    """Functions of a module that execute enough in the profiled run for a search of their registers to pay."""
-    sizes = done.measured
-    if sizes.run_cost is None:
-        return set()
-    enough = sizes.run_cost >= max(_WORTH_TRIALS * float(sizes.run_cost.sum()), 1.0)
-    return {name for name, is_enough in zip(sizes.function_names, enough.tolist(), strict=True) if is_enough}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ExecutedWorth:
+    """What executed instructions are worth.
+
+    Attributes:
+        price: bytes that an executed instruction is worth.
+        least: bytes that the instructions of a function must be worth for its trials to pay.
+    """
+
+    price: float
+    least: float
+
+    def function(self, done: Compilation, name: str) -> tuple[float, float]:
+        """What an instruction of each call of a function is worth, and all of them."""
+        if done.changes is None:
+            return 0.0, 0.0
+        worth = self.price * done.changes.entries.get(name, 0.0)
+        return worth, worth * done.changes.executed.get(name, 0.0)
+
+
+def _worth_of_entries(compiled: Sequence[Compilation]) -> _ExecutedWorth:
+    """What executed instructions are worth, by the compilations of all modules.
+
+    The costs of runs leave out the entries of functions in COMDAT groups, whose calls cost their callers.
+    """
+    listed = [(one, one.changes) for one in compiled if one.ok and one.changes is not None]
+    costs = sum(float(one.measured.run_cost.sum()) for one, _ in listed if one.measured.run_cost is not None)
+    executed = sum(
+        count * changes.executed.get(name, 0.0) for _, changes in listed for name, count in changes.entries.items()
+    )
+    return _ExecutedWorth(price=costs / max(executed, 1.0), least=max(_WORTH_TRIALS * costs, 1.0))
 
 
 def _measured_by(compiler: Compiler, modules: Sequence[Module], passes: bytes) -> dict[str, str]:

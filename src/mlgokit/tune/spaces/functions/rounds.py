@@ -11,8 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from mlgokit.compiler.executed import LEAST_BELIEVED
 from mlgokit.compiler.regalloc_cost import OFFSET
-from mlgokit.compiler.reuse.trials import Floats, Outcome, Series, Stage
+from mlgokit.compiler.reuse.trials import RUN_COST, Floats, Outcome, Series, Stage
 from mlgokit.tables.overrides import OverrideKind
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions
 
@@ -159,6 +160,8 @@ def record_outcomes(function: FunctionState, outcomes: Sequence[Outcome], plan: 
         function.evictions = max(function.evictions, outcome.evictions)
         function.priorities = max(function.priorities, outcome.priorities)
         function.passes = max(function.passes, outcome.passes)
+        if plan.weights is RUN_COST and outcome.score < LEAST_BELIEVED * function.plain:
+            continue
         as_good = outcome.score == function.score and len(outcome.overrides) < len(function.overrides)
         if outcome.score < function.score or as_good:
             function.gained = function.trials if outcome.score < function.score else function.gained
@@ -166,8 +169,12 @@ def record_outcomes(function: FunctionState, outcomes: Sequence[Outcome], plan: 
     if outcomes:
         function.seconds = float(np.mean([outcome.seconds for outcome in outcomes]))
     if plan.in_bytes:
-        gain, spent = before - min(function.score, before), sum(one.seconds for one in outcomes)
-        earlier = _usual_rate(function.plain, function.seconds) if math.isinf(function.rate) else function.rate
+        gain, spent = function.worth * (before - min(function.score, before)), sum(one.seconds for one in outcomes)
+        earlier = (
+            _usual_rate(function.worth * function.plain, function.seconds)
+            if math.isinf(function.rate)
+            else function.rate
+        )
         function.rate = 0.5 * earlier + 0.5 * gain / max(spent, 1e-6)
         return gain
     return math.log((before + OFFSET) / (function.score + OFFSET))

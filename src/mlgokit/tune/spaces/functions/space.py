@@ -20,6 +20,7 @@ from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
 from mlgokit.tune.spaces.functions.compare import (
     dearer_functions,
     folded_in,
+    keys_of,
     larger_functions,
     objection_in_bytes,
     slower_functions,
@@ -79,6 +80,7 @@ class FunctionSpace:
         measured_by: digest by module of all that the scores of its functions depend on, except for their code.
         twins: keys of functions in groups that the linker folds into one; a group shares its overrides, so that it
             still folds.
+        withheld: keys of functions that LLVM decides, because runs of the program spoke against what was found.
     """
 
     folder: Path
@@ -93,6 +95,7 @@ class FunctionSpace:
     objective: Objective = Objective.LINK_AWARE
     measured_by: dict[str, str] = field(default_factory=dict[str, str])
     twins: Sequence[frozenset[int]] = ()
+    withheld: set[int] = field(default_factory=set[int])
     _round_seconds: float = ROUND_SECONDS
 
     @property
@@ -193,17 +196,33 @@ class FunctionSpace:
     def chosen(self) -> dict[int, Overrides]:
         """Overrides of the functions that are better with them than as LLVM makes them, by key."""
         least = _LEAST if self.config.in_bytes else 0.0
-        better = {one.key: one.overrides for one in self.functions if one.score < one.plain - least and one.overrides}
+        better = {
+            one.key: one.overrides
+            for one in self.functions
+            if one.worth * one.score < one.worth * one.plain - least and one.overrides
+        }
         if not self.config.in_bytes:
             return better
         # There was no time to try these overrides of an earlier plugin; the verification checks them.
         better |= {one.key: one.start for one in self.functions if one.start and not one.trials}
-        saved = {one.key: one.plain - one.score for one in self.functions if math.isfinite(one.plain)}
+        saved = {one.key: one.worth * (one.plain - one.score) for one in self.functions if math.isfinite(one.plain)}
         for keys in self.twins:
             if alike := sorted(keys & better.keys()):
                 best = max(alike, key=lambda key: saved.get(key, 0.0))
                 better |= dict.fromkeys(keys, better[best])
-        return better
+        return {key: overrides for key, overrides in better.items() if key not in self.withheld}
+
+    def decided_functions(self) -> set[str]:
+        """Names of the functions that the table has entries of."""
+        keys = self.candidate.entries()
+        return {name for unit in self.units for name, key in unit.keys.items() if key in keys}
+
+    def take_back(self, functions: Collection[int]) -> bool:
+        """Leave functions, by their ids, to LLVM; return whether that decides otherwise."""
+        keys = keys_of(self.units, functions)
+        changes = not keys.isdisjoint(self.chosen())
+        self.withheld |= keys
+        return changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -33,7 +33,9 @@ class FunctionState:
         score: its best score so far.
         cost: the part of the plain score that comes from LLVM's costs, if scores are bytes; infinite before it is
             measured.
-        code_bytes: bytes of its code before the search, if scores are bytes; 0 if not known.
+        code_bytes: bytes of its code before the search, or what its executed instructions are worth, if scores are
+            bytes or executed instructions; 0 if not known.
+        worth: bytes that a unit of the score is worth: those of all entries, if scores are executed instructions.
         spills: whether it has other costs than those of copies, most of which cannot be saved.
         overrides: the overrides that gave the best score.
         start: overrides of an earlier plugin, to be tried first.
@@ -51,6 +53,7 @@ class FunctionState:
     plain: float
     score: float
     code_bytes: float = 0.0
+    worth: float = 1.0
     spills: bool = True
     overrides: Overrides = field(default_factory=Overrides)
     start: Overrides | None = None
@@ -133,7 +136,11 @@ class ModuleFunctions:
 
     def add_up(self) -> None:
         """Add up the scores of the functions, after some of them changed."""
-        scores = [(one.plain, min(one.plain, one.score)) for one in self.functions if math.isfinite(one.plain)]
+        scores = [
+            (one.worth * one.plain, one.worth * min(one.plain, one.score))
+            for one in self.functions
+            if math.isfinite(one.plain)
+        ]
         before, after = np.array(scores, np.float64).reshape(-1, 2).T
         self.sums = ScoreSums(
             before=float(before.sum()),

@@ -49,12 +49,12 @@ class InliningTable:
                 at_link=one.module.language == "rust" or (one.module.defers and not is_back_end(one.module)),
                 # A module that is left to LLVM is left to it in the compile steps too.
                 defers=one.module.defers and name in kept,
-                any_level=space.config.objective is Objective.EXECUTED and not one.module.is_for_size,
+                any_level=space.objective is Objective.EXECUTED and not one.module.is_for_size,
             )
             for name, one in space.modules.items()
         ]
         expected = {name: one.build.measured if name in kept else one.plain for name, one in space.modules.items()}
-        objective = space.config.objective
+        objective = space.objective
         summary = TuningSummary(
             llvm=space.compiler.toolchain.major,
             objective=objective.value,
@@ -84,7 +84,7 @@ class InliningTable:
         """Why the whole project is not smaller, by the judge's measure, or else by the link and the account."""
         judged, space = after.judged, self.space
         if judged is None:
-            objective = space.config.objective
+            objective = space.objective
             larger = after.total_bytes(objective) > space.plain_bytes
             # Fewer instructions may take more bytes; the user's own programs are weighed at the end.
             larger |= objective is not Objective.EXECUTED and grew(before.link, after.link)
@@ -112,7 +112,7 @@ def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
     space, candidate = search.space, InliningTable(space=search.space)
     table = search.folder / candidate.kind
     done = verify(verifier, candidate, table)
-    whole, sizes = done.after.total_bytes(space.config.objective), done.after.sizes
+    whole, sizes = done.after.total_bytes(space.objective), done.after.sizes
     if renew_summary(done.table, whole):
         verifier.link_again()
 

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.account import account_of
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.request import HEURISTIC, NEVER, Compiler, CompileRequest
+from mlgokit.compiler.request import ALWAYS, HEURISTIC, NEVER, Compiler, CompileRequest
 from mlgokit.errors import CorpusError, PolicyError
 from mlgokit.files import atomic_write, digest_file, writing
 from mlgokit.manifest import digest_value
@@ -34,6 +35,7 @@ def open_inlining(
     *,
     compiler: Compiler,
     config: SearchConfig,
+    objective: Objective = Objective.LINK_AWARE,
     folder: Path,
     report: Report,
     keep: Mapping[str, Path] | None = None,
@@ -44,6 +46,7 @@ def open_inlining(
         modules: in link order.
         compiler: compiles.
         config: settings.
+        objective: what is counted.
         folder: where progress is kept.
         report: told after every module.
         keep: by module, where its plain object is to be left.
@@ -96,11 +99,11 @@ def open_inlining(
             "run `mlgokit corpus info` on the corpus"
         )
     order = list(ready)
-    plain = account_of(order, {name: one.plain for name, one in ready.items()}, objective=config.objective)
+    plain = account_of(order, {name: one.plain for name, one in ready.items()}, objective=objective)
     account = account_of(
         order,
         {name: one.build.measured for name, one in ready.items()},
-        objective=config.objective,
+        objective=objective,
         existence=config.existence,
     )
     space = InliningSpace(
@@ -116,6 +119,7 @@ def open_inlining(
     )
     for name, real in composed.items():
         space.adopt_if_better(ready[name], real)
+    space.expect_executed()
     search = Search(folder=folder, space=space, seed=config.seed)
     search.count(spent[0], compilations=2 * len(ready) + len(composed))
     search.recall()
@@ -201,7 +205,8 @@ def try_whole(
             # They began with decisions that may not pay any more.
             try_policy(search, HEURISTIC, units=units, report=report)
     if units:
-        try_policy(search, NEVER, units=units, report=report)
+        rule = ALWAYS if space.objective is Objective.EXECUTED else NEVER
+        try_policy(search, rule, units=units, report=report)
         if earlier is not None:
             try_start(search, table_bytes(earlier.entries), units=units, report=report)
         for policy in policies.values():

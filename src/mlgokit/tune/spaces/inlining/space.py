@@ -4,13 +4,14 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from mlgokit.algorithms.config import EffectConfig
+from mlgokit.algorithms.credit import function_ids
 from mlgokit.algorithms.effects import MeasuredEffects, join_effects
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.account import ProjectAccount
@@ -22,7 +23,7 @@ from mlgokit.policy.store import save_policy
 from mlgokit.policy.targets import restrict_to_targets
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tune.search import progress_path
-from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
+from mlgokit.tune.space import IsOver, PendingWork, Score, expected_rate, recent_rate
 from mlgokit.tune.spaces.inlining.restart import ArmStatistics, choose_restart, restart
 from mlgokit.tune.spaces.inlining.state import (
     ModuleState,
@@ -58,6 +59,8 @@ LEAST_MODULES = 4
 take the place of modules."""
 _GROUPS = 8
 """Number of such groups of steps."""
+_HOT_FIRST = 20.0
+"""Bytes by which a decision in a function is tried before one in a function that executes 1/e as much."""
 _MOST_RANKED = 256
 """Number of builds whose ranks are cached."""
 _NOTHING = 0.1
@@ -68,8 +71,6 @@ _NOTHING = 0.1
 class SearchConfig:
     """Settings of the search."""
 
-    objective: Objective = Objective.LINK_AWARE
-    """Measure of size; each COMDAT signature counts once in the whole project."""
     existence: float = 0.0
     """Credit for no longer defining a COMDAT signature that k modules define, as a share of 1/k of its bytes."""
     most: int = 1024
@@ -128,6 +129,11 @@ class InliningSpace:
     _fits: int = 0
 
     @property
+    def objective(self) -> Objective:
+        """What the search counts; each COMDAT signature counts once in the whole project."""
+        return self.account.objective
+
+    @property
     def units(self) -> Sequence[ModuleState]:
         """The modules, in link order."""
         return list(self.modules.values())
@@ -148,9 +154,16 @@ class InliningSpace:
             if build is not None
         ]
 
+    def expect_executed(self) -> None:
+        """Begin with the modules that execute most, if that is what counts."""
+        for unit in self.units if self.objective is Objective.EXECUTED else ():
+            unit.climb.rate = expected_rate(self.bytes_of(unit, unit.build), self.step_seconds(unit))
+
     def prepare(self, spent: float, seconds: float, rng: np.random.Generator) -> float:
         """Fit a policy to the effects so far, if that is due, the framework is installed and labels are enough."""
-        if self._ranked_by is not self.policy:
+        if self.policy is None and self.objective is Objective.EXECUTED:
+            self._rank = hot_first
+        elif self._ranked_by is not self.policy:
             self._rank, self._ranked_by = rank_by(self.policy), self.policy
         early = EARLY_REFITS if self.config.refits and len(self.modules) < LEAST_MODULES else ()
         due = sum(share * seconds <= spent for share in (*self.config.refits, *early))
@@ -330,6 +343,36 @@ class InliningSpace:
             self.save(unit)
         return seconds
 
+    def take_back(self, functions: Collection[int]) -> bool:
+        """Leave inlining into functions, by their ids, to LLVM; return whether that decides otherwise."""
+        changed, ids = False, np.array(sorted(functions), np.int64)
+        for unit in self.units:
+            build = self.best_build(unit)
+            if build is None or not (mine := np.isin(build.decisions.caller, ids)).any():
+                continue
+            kept = {site: build.decisions.by_site[site] for site in build.decisions.sites[~mine].tolist()}
+            without = compile_decided(self.compiler, unit.module, kept, unit.names)
+            if without.ok and without.decisions.by_site != build.decisions.by_site:
+                self.revert(unit, without, build)
+                changed = True
+        return changed
+
+    def inlined_with(self, functions: Collection[int]) -> set[int]:
+        """Functions by their ids, with all that is inlined into them or that they are inlined into."""
+        pairs = {
+            pair
+            for unit in self.units
+            for made in (unit.build.decisions,)
+            for pair in zip(made.caller[made.inlined].tolist(), made.callee[made.inlined].tolist(), strict=True)
+        }
+        found = set(functions)
+        for sources, targets in ((0, 1), (1, 0)):
+            reached = set(functions)
+            while more := {pair[targets] for pair in pairs if pair[sources] in reached} - reached:
+                reached |= more
+            found |= reached
+        return found
+
     def adopt_accepted(self, accepted: Mapping[str, Compilation]) -> None:
         """Use the builds that a judge accepted for the result, all other modules plain; the folder is not changed."""
         self.accepted = frozenset(accepted)
@@ -361,6 +404,15 @@ def rank_by(policy: Policy | None) -> Rank:
         return expected
 
     return rank
+
+
+def hot_first(build: Compilation) -> Floats:
+    """Rank decisions by what the functions with the call sites execute by the profile, those of the hottest first."""
+    cost = build.measured.run_cost
+    if cost is None or not len(build.decisions):
+        return np.zeros(len(build.decisions))
+    by_id = dict(zip(function_ids(build.measured.function_names).tolist(), cost.tolist(), strict=True))
+    return _HOT_FIRST * np.log(np.array([max(1.0, by_id.get(one, 0.0)) for one in build.decisions.caller.tolist()]))
 
 
 def fit_order(

@@ -16,6 +16,7 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
 from mlgokit.tables.overrides import EACH_TIME, LeftOut
 from mlgokit.tune.search import Search, progress_path
+from mlgokit.tune.space import expected_rate
 from mlgokit.tune.spaces.optimizer.space import OptimizerSpace
 from mlgokit.tune.spaces.optimizer.state import PassBuild, PassModule, PassVariant, left_out_of, load_left_out
 from mlgokit.tune.spaces.optimizer.step import (
@@ -127,6 +128,7 @@ def open_optimizer(
         for other, its, _ in group:
             space.account.put(other.name, its.measured)
     space.before_bytes = space.account.image
+    _rank_by_executed(space)
     _restore(space, left_out_of(start), compiled, report)
     if policy is not None:
         _try_policy(space, policy, compiled, report)
@@ -135,6 +137,21 @@ def open_optimizer(
     search.recall()
     search.mark()
     return search
+
+
+def _rank_by_executed(space: OptimizerSpace) -> None:
+    """Let the search begin with the modules and functions that execute most by the profile, if that is what counts."""
+    if space.objective is not Objective.EXECUTED:
+        return
+    executed: list[dict[int, float]] = []
+    for unit in space.units:
+        changes = unit.current.done.changes
+        entries: Mapping[str, float] = {} if changes is None else changes.entries
+        executed.append({key: entries.get(name, 0.0) * unit.executed.get(name, 0.0) for name, key in unit.keys.items()})
+    total = max(sum(sum(one.values()) for one in executed), 1.0)
+    for unit, by_key in zip(space.units, executed, strict=True):
+        unit.shares = {key: count / total for key, count in by_key.items()}
+        unit.climb.rate = expected_rate(sum(unit.shares.values()) * space.before_bytes, space.step_seconds(unit))
 
 
 def _same_code(group: Sequence[_Listed]) -> list[tuple[tuple[str, ...], _Listed]]:

@@ -24,7 +24,7 @@ from mlgokit.tables.overrides import (
 )
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
-from mlgokit.tune.spaces.functions.compare import objection_in_bytes
+from mlgokit.tune.spaces.functions.compare import keys_of, objection_in_bytes
 from mlgokit.tune.spaces.optimizer.state import PassModule, TriedFunction, save_left_out
 from mlgokit.tune.spaces.optimizer.step import PassExploration, PassStep, choose, confirm, explore, outcome_of
 from mlgokit.tune.verify import VerifiedBuild
@@ -45,6 +45,7 @@ class OptimizerSpace:
         slowdown: share by which a function may execute more instructions than with all passes, by LLVM's estimate.
         shared: number of functions that several modules have, other than copies and variants, and that are not
             searched, since a change would affect all of these modules.
+        withheld: keys of functions whose passes run again, because runs of the program spoke against what was found.
         lock: lock of the account and the modules, which steps read while others are accepted.
     """
 
@@ -57,6 +58,7 @@ class OptimizerSpace:
     before_bytes: float
     slowdown: float
     shared: int = 0
+    withheld: set[int] = field(default_factory=set[int])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -181,8 +183,20 @@ class OptimizerSpace:
         self.compiler.close()
 
     def left_out(self) -> frozenset[LeftOut]:
-        """The passes that are left out of the best builds that were compiled."""
-        return frozenset(one for unit in self.units for one in unit.confirmed.left_out)
+        """The passes that are left out of the best builds that were compiled, without what was taken back."""
+        return frozenset(one for unit in self.units for one in unit.confirmed.left_out if one[0] not in self.withheld)
+
+    def decided_functions(self) -> set[str]:
+        """Names of the functions that the table has entries of."""
+        keys = self.candidate.entries()
+        return {name for unit in self.units for name, key in unit.keys.items() if key in keys}
+
+    def take_back(self, functions: Collection[int]) -> bool:
+        """Let all passes run on functions, by their ids; return whether one was left out."""
+        keys = keys_of(self.units, functions)
+        changes = any(key in keys for key, _, _ in self.left_out())
+        self.withheld |= keys
+        return changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -80,6 +80,7 @@ class PassModule:
         current: the build that the search continues from, compiled or composed.
         allowed: keys of the functions that no other module has, except for copies and variants.
         executed: instructions that a call of a function executes with all passes, by LLVM's estimate, by function.
+        shares: share of what the project executes by the profile, by key of the function; empty if bytes count.
         confirmed: the best build that was compiled.
         tried: moves without a gain since the pass over the moves began.
         climb: the state of the search over the moves.
@@ -94,6 +95,7 @@ class PassModule:
     current: PassBuild
     allowed: frozenset[int]
     executed: Mapping[str, float]
+    shares: Mapping[int, float] = field(default_factory=dict[int, float])
     confirmed: PassBuild = field(init=False)
     tried: set[LeftOut] = field(default_factory=set[LeftOut])
     climb: Climb[LeftOut] = field(default_factory=lambda: Climb[LeftOut](most_composed=COMPOSED))

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from mlgokit.algorithms.credit import ScoredBuild, append_changes, function_ids, make_scored_build
 from mlgokit.algorithms.search import independent_moves
 from mlgokit.compiler.compilation import Compilation, PassChanges, no_decisions
+from mlgokit.compiler.executed import LEAST_BELIEVED
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.reuse.trials import pass_number
@@ -30,8 +31,6 @@ MOST_MOVES = 256
 """Maximum number of moves in one compilation."""
 _EVERY = 1.5
 """Guess of how many times more it saves to leave out every run of a pass than to leave out one run."""
-_LEAST_EXECUTED = 0.6
-"""Share of a function's executed instructions below which no pass that is left out can really bring them."""
 _ROUNDING = 1e-6
 """Relative difference up to which two estimates count as equal."""
 
@@ -81,6 +80,12 @@ FIRST: Mapping[str, float] = {
     "EarlyCSEPass": 0.1,
 }
 """Mean number of bytes saved by leaving a pass out of a function that it had changed; the first order of the moves."""
+
+
+_HOT_FIRST = 10.0
+"""Bytes by which a move in a function comes before one in a function that executes 1/e as much."""
+_COLD = 1e-6
+"""Share of what a project executes below which functions are all alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +153,8 @@ def choose(unit: PassModule, account: ProjectAccount, rng: np.random.Generator) 
     """Choose the next moves, of which no two can change the same function; the caller holds the lock."""
     moves, worth = moves_of(unit)
     worth += rng.gumbel(size=len(moves))
+    if unit.shares:
+        worth += _HOT_FIRST * np.log([max(unit.shares.get(key, 0.0), _COLD) for key, _, _ in moves])
     build = unit.current.done
     base = _with_moves(unit, account, moves, build)
     single = [(len(build.decisions) + index,) for index in range(len(moves))]
@@ -366,7 +373,7 @@ def slow_functions(build: Compilation, before: Mapping[str, float], slowdown: fl
 def _doubtful_functions(build: Compilation, before: Mapping[str, float]) -> list[str]:
     """Functions that seem to execute so much less that their code has rather lost the probabilities of the profile."""
     executed: Mapping[str, float] = {} if build.changes is None else build.changes.executed
-    return [name for name, value in executed.items() if value < _LEAST_EXECUTED * before.get(name, 0.0)]
+    return [name for name, value in executed.items() if value < LEAST_BELIEVED * before.get(name, 0.0)]
 
 
 def _compose_build(unit: PassModule, base: Compilation, explored: Compilation, as_before: Ints) -> Compilation:

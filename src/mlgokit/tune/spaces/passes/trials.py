@@ -18,6 +18,7 @@ from mlgokit.compiler.reuse.trials import (
     IMAGE_BYTES,
     MOST_TOGGLES,
     OVERRIDE,
+    RUN_COST,
     TRIAL,
     Floats,
     Overrides,
@@ -189,7 +190,8 @@ def open_passes(
         seed: random seed.
         report: called after every module.
     """
-    weights = executed_weights(CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES)
+    in_bytes = executed_weights(CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES)
+    weights = RUN_COST if objective is Objective.EXECUTED else in_bytes
     return open_verified(
         verifier,
         PassConfig(weights=weights, slowdown=slowdown),
