@@ -3,10 +3,11 @@
 import dataclasses
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import tyro
 from harness import Setup, check_names, kept_row, linker_of, run_benchmark, shown_command
 from public_projects import VERSION, public_projects, split_of
 from public_tables import (
@@ -40,8 +41,7 @@ from mlgokit.errors import MlgokitError, ToolError, UsageError
 from mlgokit.evaluation.compare import compare_builds
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value, plain_json
-from mlgokit.module import Module, architecture_of
-from mlgokit.policy.store import load_policy, save_policy
+from mlgokit.module import Module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,8 @@ class Public:
     """Projects to score on. Each look at the test is written down, and the same policies may look once."""
     target: str | None = None
     """Triple of another processor to compile for; the compiler's own if not given."""
+    option: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Further option of the compiler for all modules on both sides, as in --option=-fno-unwind-tables."""
     projects: tuple[str, ...] = ()
     """Names of the projects, all of the split if none is given; the test is looked at whole."""
     again: bool = False
@@ -89,8 +91,8 @@ def measure(config: Public, setup: Setup) -> Result:
         ToolError: there is no linker.
         UsageError: a project is not in the split, or the policies had their look at the test.
     """
-    if config.against and (config.split == "test" or config.target is not None):
-        raise UsageError("--against: expected none with --split test or --target, which are against -Oz; leave it out")
+    if config.against and config.split == "test":
+        raise UsageError("--against: expected none with --split test, which is against -Oz; leave it out")
     known = public_projects()
     in_split = [name for name in known if config.prepare or split_of(name) == config.split]
     check_names("projects", config.projects, in_split)
@@ -100,7 +102,7 @@ def measure(config: Public, setup: Setup) -> Result:
     setup.inputs[f"list of projects, version {VERSION}"] = digest_value([plain_json(one) for one in known.values()])
     if config.prepare:
         return prepared(chosen, config, setup, toolchain)
-    after = side_of(config)
+    after = make_variant(config.policies)
     digests = policy_digests(make_variant(config.policies))
     others = policy_digests(make_variant(config.against)) if config.against else {}
     setup.inputs.update({f"policy {name}, on the other side": digest for name, digest in others.items()})
@@ -129,22 +131,6 @@ def measure(config: Public, setup: Setup) -> Result:
     return result
 
 
-def side_of(config: Public) -> Variant:
-    """The side that is scored: the policies, made to decide for the target whatever they were trained for."""
-    side = make_variant(config.policies)
-    if config.target is None:
-        return side
-    names: list[str] = []
-    for policy in side.record.policies.values():
-        if policy.startswith(":"):
-            names.append(policy)
-            continue
-        file = config.folder / "policies" / config.target / Path(policy).name
-        save_policy(replace(load_policy(Path(policy)), targets=(architecture_of(config.target),)), file)
-        names.append(str(file))
-    return make_variant(names)
-
-
 def policy_digests(side: Variant) -> dict[str, str]:
     """What the policies of a side are known by: the SHA-256 of a file, or the rule itself.
 
@@ -164,6 +150,11 @@ def place_of(project: Project, config: Public, toolchain: Toolchain) -> Path:
     return config.folder / project.name / digest_value({"project": value, "toolchain": toolchain.describe()})[:12]
 
 
+def build_digest(options: Sequence[str]) -> str:
+    """What further options of a build are known by; empty without any."""
+    return digest_value(list(options))[:8] if options else ""
+
+
 def corpus_of(project: Project, config: Public, setup: Setup, toolchain: Toolchain) -> Corpus:
     """The project's bitcode, made unless it is there.
 
@@ -178,8 +169,9 @@ def corpus_of(project: Project, config: Public, setup: Setup, toolchain: Toolcha
         [project],
         toolchain=toolchain,
         sources_folder=place / "sources",
-        corpus_folder=place / ("corpus" if config.target is None else f"corpus-{config.target}"),
+        corpus_folder=place / "-".join(["corpus", *filter(None, (config.target, build_digest(config.option)))]),
         target=config.target,
+        options=config.option,
         workers=config.workers,
         report=lambda done, total, label: setup.report(done, total, f"{project.name}, front end"),  # noqa: ARG005
     )
@@ -237,6 +229,7 @@ def project_rows(
         "measures": "images, link-aware",
     }
     of |= {} if config.target is None else {"target": config.target}
+    of |= {"options": list(config.option)} if config.option else {}
     against = {"against": policy_digests(make_variant(config.against))} if config.against else {}
     of |= against
     rows: dict[str, dict[str, Any]] = {}
@@ -249,6 +242,7 @@ def project_rows(
             corpus = corpus_of(project, config, setup, toolchain)
             # Plain objects are known by their number, which another list of modules gives to others.
             known = {"modules": [module.name for module in corpus.modules], "target": config.target, **against}
+            known |= {"options": list(config.option)} if config.option else {}
             plain = place / "plain" / digest_value(known)[:12]
             before = make_variant(config.against) if config.against else PLAIN_VARIANT
             row = linked_row(corpus.modules, compiler=compiler, before=before, after=after, plain=plain)

@@ -33,8 +33,9 @@ def test_two_policies_for_one_problem_are_refused(tmp_path: Path):
         export_plugin(NO_TOOLCHAIN, [tmp_path / "a", tmp_path / "b"], tmp_path / "policy.so")
 
     assert str(caught.value) == (
-        f"policies: expected at most one for each problem, found {tmp_path / 'a'} and {tmp_path / 'b'} "
-        "for regalloc-priority; leave one out"
+        f"policies: expected at most one for each problem and architecture, found {tmp_path / 'a'} and "
+        f"{tmp_path / 'b'} for regalloc-priority (targets: expected each architecture in one part, found x86_64 in "
+        "several); leave one out"
     )
     assert not (tmp_path / "policy.so").exists()
 

@@ -270,6 +270,33 @@ def test_a_corpus_of_another_processor_compiles_to_its_code_and_is_verified(tmp_
         extract_projects([bare], toolchain=toolchain, sources_folder=sources, corpus_folder=folder, target="arm --x")
 
 
+def test_a_corpus_has_the_further_options_that_it_was_made_with(tmp_path: Path, toolchain: Toolchain):
+    extract(tmp_path / "one", toolchain)
+    sources, given = tmp_path / "one" / "sources", ["-fno-asynchronous-unwind-tables", "-mno-red-zone"]
+    bare = project("plain", "c", standard="gnu11", sources=("bare/*.c",))
+    corpus = extract_projects(
+        [bare],
+        toolchain=toolchain,
+        sources_folder=sources,
+        corpus_folder=tmp_path / "corpus",
+        options=given,
+    )
+    (module,) = corpus.modules
+    assert "-disable-red-zone" in module.command_line
+    recorded = json.loads((tmp_path / "corpus" / "manifest.json").read_bytes())["config"]["options"]
+    assert recognize_options(recorded) == options_of("Oz", None, given)
+    cross = options_of("Oz", "riscv32-unknown-elf", [*given, "-mabi=ilp32"])
+    assert recognize_options(cross) == cross
+    assert recognize_options([*cross[:-1], "-fplugin=x", cross[-1]]) is None
+    assert recognize_options([*cross[:-1], "other.c", cross[-1]]) is None
+    jobs = project_jobs([bare], toolchain=toolchain, sources_folder=sources, options=recorded)
+    compiler = ClangCompiler(toolchain=toolchain)
+    assert verify_corpus(corpus, compile_in_one_step(jobs), compiler=compiler, rng=np.random.default_rng(1)).verified
+    for wrong in ("-fplugin=x.so", "other.c", "-save-temps"):
+        with pytest.raises(UsageError, match="option: expected an option that decides the code alone, such as"):
+            options_of("Oz", None, [wrong])
+
+
 def test_an_edited_header_makes_its_modules_again_and_a_touched_source_does_not(tmp_path: Path, toolchain: Toolchain):
     folder = tmp_path / "a build"
     (folder / "in clude").mkdir(parents=True)

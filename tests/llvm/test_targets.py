@@ -22,7 +22,7 @@ from mlgokit.learning.baselines import policy_file
 from mlgokit.module import Module, architecture_of
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
-from mlgokit.policy.store import load_policy, save_policy
+from mlgokit.policy.store import join_parts, load_policy, save_policy
 from mlgokit.policy.targets import restrict_to_targets
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
@@ -87,15 +87,19 @@ def test_a_policy_for_another_processor_changes_no_byte(
 ):
     policy, variable = contrary_policy(problem), DECIDED_BY[problem][0]
     listed = dataclasses.replace(policy, targets=("x86_64", architecture_of(target)))
-    for name, one in (("usual", policy), ("listed", listed)):
+    joined = join_parts([policy, dataclasses.replace(policy, targets=(architecture_of(target),))])
+    elsewhere = join_parts([policy, dataclasses.replace(policy, targets=("sparc",))])
+    given = {"usual": policy, "elsewhere": elsewhere, "listed": listed, "joined": joined}
+    for name, one in given.items():
         save_policy(one, tmp_path / f"{name}.policy")
     plain = object_of(toolchain, tmp_path, target)
-    left, decided = (
+    left, also_left, decided, by_part = (
         object_of(toolchain, tmp_path, target, plugin=plugin, **{variable: tmp_path / f"{name}.policy"})
-        for name in ("usual", "listed")
+        for name in given
     )
-    assert left == plain
+    assert left == plain == also_left
     assert decided != plain
+    assert by_part == decided
 
 
 def cross_module(toolchain: Toolchain, folder: Path, target: str) -> Module:
@@ -150,6 +154,16 @@ def test_it_is_said_where_a_policy_leaves_code_alone(toolchain: Toolchain, plugi
 def test_an_exported_plugin_decides_for_the_targets_that_are_named(toolchain: Toolchain, tmp_path: Path):
     save_policy(contrary_policy("inline-size"), tmp_path / "usual.policy")
     plain = object_of(toolchain, tmp_path, "aarch64-linux-gnu")
+    save_policy(dataclasses.replace(contrary_policy("inline-size"), targets=("aarch64",)), tmp_path / "other.policy")
+    joined = export(
+        Export(
+            policies=(tmp_path / "usual.policy", tmp_path / "other.policy"),
+            output=tmp_path / "joined.so",
+            llvm=toolchain.major,
+        )
+    )
+    assert joined.targets == {"inline-size": ("x86_64", "aarch64")}
+    assert object_of(toolchain, tmp_path, "aarch64-linux-gnu", plugin=tmp_path / "joined.so") != plain
     for targets, same in (((), True), (("aarch64", "arm"), False)):
         output = tmp_path / f"{len(targets)}.so"
         done = export(

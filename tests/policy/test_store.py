@@ -12,7 +12,7 @@ import pytest
 from mlgokit.errors import PolicyError
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile, SignedLog
-from mlgokit.policy.store import load_policy, policy_bytes, save_policy
+from mlgokit.policy.store import join_parts, load_policy, policy_bytes, save_policy
 
 PROBLEM_OF = {
     OutputKind.EFFECT_BYTES: "inline-size",
@@ -247,7 +247,11 @@ def rewritten(data: bytes, **changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 7}, "expected format version 1 to 6, found 7"),
+        ({"format_version": 8}, "expected format version 1 to 7, found 8"),
+        ({"format_version": 7}, "expected 1 to 16 descriptions as parts, found 0"),
+        ({"format_version": 7, "parts": [{}, 1]}, "expected 1 to 16 descriptions as parts, found 2"),
+        ({"format_version": 7, "parts": [{}]}, "expected format version 1 to 7, found None"),
+        ({"format_version": 7, "parts": [{"format_version": 7}]}, "expected format version 1 to 7, found 7"),
         ({"format_version": 2}, r"its tensors do not fit its description \('gate_feature'\)"),
         (GATED | {"gate_feature": "c"}, "gate_feature: expected one of the features, found 'c'"),
         (GATED | {"gate_margins": [0, -1]}, r"null or numbers of at least 0, found \[0, -1\]"),
@@ -272,6 +276,38 @@ def test_a_wrong_description_is_named(tmp_path: Path, changes: dict[str, object]
     path.write_bytes(rewritten(policy_bytes(make_policy()), **changes))
     with pytest.raises(PolicyError, match=message):
         load_policy(path)
+
+
+def make_parts() -> tuple[Policy, Policy]:
+    first, second = make_policy(), make_policy(features=("b", "c", "d"))
+    return first, replace(second, targets=("arm", "riscv32"), doubt=0.5)
+
+
+def test_parts_for_other_processors_are_loaded_as_they_were(tmp_path: Path) -> None:
+    first, second = make_parts()
+    joined = join_parts([first, second])
+    save_policy(joined, tmp_path / "p.policy")
+    again = load_policy(tmp_path / "p.policy", problem="inline-size")
+    assert [policy_bytes(part) for part in again.parts] == [policy_bytes(first), policy_bytes(second)]
+    assert policy_bytes(again) == policy_bytes(joined)
+    assert again.all_targets == ("x86_64", "arm", "riscv32")
+    found = {name: again.for_architecture(name) for name in ("", "x86_64", "riscv32", "aarch64")}
+    features = {name: part and part.features for name, part in found.items()}
+    assert features == {"": ("a", "b"), "x86_64": ("a", "b"), "riscv32": ("b", "c", "d"), "aarch64": None}
+
+
+def test_parts_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    first, second = make_parts()
+    with pytest.raises(ValueError, match="expected each architecture in one part, found x86_64 in several"):
+        join_parts([first, replace(second, targets=("x86_64",))])
+    with pytest.raises(ValueError, match="expected one for all parts, found inline-size and regalloc-weight"):
+        join_parts([first, replace(second, problem="regalloc-weight")])
+    with pytest.raises(ValueError, match="expected at most 16, found 17"):
+        join_parts([replace(first, targets=(f"a{number}",)) for number in range(17)])
+    data = policy_bytes(join_parts([first, second]))
+    (tmp_path / "p.policy").write_bytes(data.replace(b"part1.layer0.bias", b"part2.layer0.bias"))
+    with pytest.raises(PolicyError, match=r"its tensors do not fit its description \('layer0.bias'\)"):
+        load_policy(tmp_path / "p.policy")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def _shipped_targets() -> str:
     targets: dict[tuple[str, ...], list[str]] = {}
     for path in policy_files([SHIPPED]):
         policy = load_policy(path)
-        targets.setdefault(policy.targets, []).append(policy.problem)
+        targets.setdefault(policy.all_targets, []).append(policy.problem)
     known = "; ".join(f"{join_names(names)} for {join_names(each)}" for each, names in targets.items())
     return f"{known}; all else, such as wasm32 and riscv32, is left to LLVM, and can be tuned"
 

@@ -19,8 +19,8 @@ class Export:
     """Link policies into a plugin for an unmodified clang: clang -Oz with the -fpass-plugin that it prints."""
 
     policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Policy files, at most one for each problem (such as inline-size); builtin:Oz stands for all that come with
-    mlgokit, builtin:size for its inlining policy."""
+    """Policy files, at most one for each problem (such as inline-size) and architecture; builtin:Oz stands for
+    all that come with mlgokit, builtin:size for its inlining policy."""
     output: Path = Path("policy.so")
     """Plugin to write. It becomes a symbolic link to a file beside it whose name contains a digest; builds load that
     file."""

@@ -227,6 +227,13 @@ COMMANDS = {
         summary="policies as a plugin for clang",
         plugin="output",
     ),
+    "export policy": Command(
+        module="export_policy",
+        kind="ExportPolicy",
+        group=_OTHER_TOOLS,
+        summary="policies for different processors in one file",
+        files=("output",),
+    ),
     "export replay": Command(
         module="export_replay",
         kind="ExportReplay",

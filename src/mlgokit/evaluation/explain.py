@@ -176,7 +176,7 @@ def explain_module(
 
 def _decides(policy: Policy | None, module: Module) -> bool:
     """Whether there is a policy, and it is for the module's architecture."""
-    return policy is not None and module.architecture in ("", *policy.targets)
+    return policy is not None and policy.for_architecture(module.architecture) is not None
 
 
 def _drop_allocations(use: PluginUse) -> PluginUse:

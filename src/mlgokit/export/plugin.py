@@ -14,8 +14,8 @@ from mlgokit.compiler.plugin_name import publish_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import PolicyError, ToolError, UsageError
 from mlgokit.policy.network import OutputKind, Policy
-from mlgokit.policy.store import load_policy, save_policy
-from mlgokit.policy.targets import check_targets
+from mlgokit.policy.store import join_parts, load_policy, save_policy
+from mlgokit.policy.targets import assign_targets, check_targets
 from mlgokit.problems import PROBLEMS
 
 # It has calls to inline and functions to compile, so that every policy in the plugin is asked.
@@ -57,7 +57,7 @@ def export_plugin(
 
     Args:
         toolchain: toolchain whose clang is to load the plugin.
-        policies: policy files, at most one for each problem.
+        policies: policy files, at most one for each problem and architecture.
         output: path of the plugin.
         doubt: doubt of policies that predict effects in bytes, in place of their own; see
             :class:`~mlgokit.policy.network.Policy`.
@@ -65,36 +65,24 @@ def export_plugin(
 
     Raises:
         PolicyError: a policy file is not usable.
-        UsageError: there is no policy, or there are two for one problem; ``doubt`` is negative, not finite, or given
-            without a policy that predicts effects; or a target is not an architecture.
+        UsageError: there is no policy, or two for one problem decide for one architecture; ``doubt`` is negative, not
+            finite, or given without a policy that predicts effects; or a target is not an architecture.
         ToolError: the plugin cannot be built, or clang cannot compile with it.
     """
-    by_problem: dict[str, Path] = {}
     if targets:
         check_targets(targets)
-    decides: dict[str, tuple[str, ...]] = {}
-    for path in policies:
-        policy = load_policy(path)
-        problem = policy.problem
-        decides[problem] = tuple(targets) or policy.targets
-        if problem not in PROBLEMS:
-            raise PolicyError(
-                f"policy {path}: expected a policy for {', '.join(PROBLEMS)}, found one for {problem!r}; "
-                "name a policy for one of them"
-            )
-        if problem in by_problem:
-            raise UsageError(
-                f"policies: expected at most one for each problem, found {by_problem[problem]} and "
-                f"{path} for {problem}; leave one out"
-            )
-        by_problem[problem] = path
+    by_problem = join_by_problem(policies)
     if not by_problem:
         raise UsageError("policies: expected at least one policy file, found none; see `mlgokit export plugin --help`")
+    if doubt is not None:
+        check_doubt(doubt, by_problem.values())
+    edited = {problem: _edit(policy, doubt, targets) for problem, policy in by_problem.items()}
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
-        if doubt is not None or targets:
-            by_problem = _write_edited_policies(by_problem, doubt, tuple(targets), Path(scratch))
+        files = {problem: Path(scratch) / f"{problem}.policy" for problem in edited}
+        for problem, policy in edited.items():
+            save_policy(policy, files[problem])
         source, plugin = Path(scratch) / "check.c", Path(scratch) / "plugin.so"
-        link_policies(toolchain, by_problem, plugin)
+        link_policies(toolchain, files, plugin)
         source.write_text(_CHECK_SOURCE)
         done = process.run(
             [toolchain.clang, "-Oz", f"-fpass-plugin={plugin}", "-c", source, "-o", f"{source}.o"],
@@ -111,23 +99,50 @@ def export_plugin(
         size_bytes=output.stat().st_size,
         versioned=str(versioned),
         flag=f"-fpass-plugin={versioned}",
-        targets=decides,
+        targets={problem: policy.all_targets for problem, policy in edited.items()},
     )
 
 
-def _write_edited_policies(
-    policies: dict[str, Path], doubt: float | None, targets: tuple[str, ...], folder: Path
-) -> dict[str, Path]:
-    """Write copies of the policies into ``folder`` with ``doubt`` and ``targets`` in place of their own, if given."""
-    read = {problem: load_policy(path) for problem, path in policies.items()}
-    if doubt is not None:
-        check_doubt(doubt, read.values())
-    changed: dict[str, Path] = {}
-    for problem, policy in read.items():
-        own = policy.doubt if doubt is None or policy.output is not OutputKind.EFFECT_BYTES else doubt
-        changed[problem] = folder / f"{problem}.policy"
-        save_policy(replace(policy, doubt=own, targets=targets or policy.targets), changed[problem])
-    return changed
+def join_by_problem(files: Sequence[Path]) -> dict[str, Policy]:
+    """Load policies, and join those for one problem and different architectures into one.
+
+    Raises:
+        PolicyError: a file is not usable.
+        UsageError: two policies for one problem decide for one architecture.
+    """
+    found: dict[str, list[tuple[Path, Policy]]] = {}
+    for path in files:
+        policy = load_policy(path)
+        if policy.problem not in PROBLEMS:
+            raise PolicyError(
+                f"policy {path}: expected a policy for {', '.join(PROBLEMS)}, found one for {policy.problem!r}; "
+                "name a policy for one of them"
+            )
+        found.setdefault(policy.problem, []).append((path, policy))
+    return {problem: _join(problem, pairs) for problem, pairs in found.items()}
+
+
+def _join(problem: str, pairs: Sequence[tuple[Path, Policy]]) -> Policy:
+    """Join the policies for one problem."""
+    try:
+        return join_parts([policy for _, policy in pairs])
+    except ValueError as error:
+        names = " and ".join(str(path) for path, _ in pairs)
+        raise UsageError(
+            f"policies: expected at most one for each problem and architecture, found {names} for {problem} ({error}); "
+            "leave one out"
+        ) from error
+
+
+def _edit(policy: Policy, doubt: float | None, targets: Sequence[str]) -> Policy:
+    """Put ``doubt`` and ``targets``, as far as they are given, in place of the policy's own."""
+    edited = assign_targets(policy, targets) if targets else policy
+    if doubt is None:
+        return edited
+    parts = edited.parts
+    return join_parts(
+        [replace(part, doubt=doubt) if part.output is OutputKind.EFFECT_BYTES else part for part in parts]
+    )
 
 
 def check_doubt(doubt: float, policies: Iterable[Policy]) -> None:

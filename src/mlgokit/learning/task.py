@@ -12,6 +12,7 @@ from mlgokit.learning.settings import Learning
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import Normaliser, SignedLog, fit_quantile, fit_signed_log
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.targets import restrict_to_targets
 from mlgokit.policy.vocab import Boundaries, quantile_of, read_vocab
 
 
@@ -107,7 +108,7 @@ def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Polic
         raise UsageError(
             "--start: expected no --vocab with it, as the policy has a normaliser of its own, found both; leave one out"
         )
-    policy = load_policy(config.start, problem=baselines.problem.name)
+    policy = restrict_to_targets(load_policy(config.start, problem=baselines.problem.name), baselines.modules)
     missing = [name for name in policy.features if name not in baselines.available]
     if missing:
         raise PolicyError(

@@ -198,7 +198,8 @@ class Policy:
         gate: margin that an effect must exceed before the policy overrides LLVM's decision (effect-bytes), or which
             live ranges the policy decides about at all (priority, log2-factor).
         targets: architectures that the policy decides for, as :func:`mlgokit.module.architecture_of` names them; for
-            all others every decision is LLVM's.
+            all others every decision is LLVM's, unless one of ``others`` is for them.
+        others: policies for the same problem and further architectures, which are in the same file; they have none.
     """
 
     problem: str
@@ -215,12 +216,31 @@ class Policy:
     mask: str = ""
     gate: Gate | None = None
     targets: tuple[str, ...] = USUAL_TARGETS
+    others: "tuple[Policy, ...]" = ()
     _first: FirstLayer | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def members(self) -> int:
         """Number of networks in the ensemble."""
         return len(self.layers[0].weight)
+
+    @property
+    def parts(self) -> "tuple[Policy, ...]":
+        """This policy and the others of its file, each for architectures of its own."""
+        return (replace(self, others=()), *self.others) if self.others else (self,)
+
+    @property
+    def all_targets(self) -> tuple[str, ...]:
+        """The architectures that any part decides for."""
+        return tuple(target for part in self.parts for target in part.targets)
+
+    def for_architecture(self, architecture: str) -> "Policy | None":
+        """Return the part that decides for an architecture; ``None`` where every decision is LLVM's.
+
+        Modules whose command line names no architecture, the empty one, are decided by the first part.
+        """
+        parts = self.parts
+        return parts[0] if not architecture else next((one for one in parts if architecture in one.targets), None)
 
     def select_members(self, chosen: npt.NDArray[np.bool_]) -> "Policy | None":
         """Make the policy with the ``chosen`` [K] members alone; ``None`` if none is chosen."""

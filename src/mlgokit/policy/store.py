@@ -1,8 +1,11 @@
 """Policy files: safetensors for the numbers, one JSON description in the metadata, no code. See docs/formats.md."""
 
+import dataclasses
 import json
 import math
 import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +33,10 @@ readers would decide for all targets, and take NaN for 0. They may have all fiel
 COST_FORMAT_VERSION = 6
 """Version of files with a cost of the first use of a callee-saved register; earlier readers would leave that cost to
 LLVM. They may have all fields of earlier versions."""
+PARTS_FORMAT_VERSION = 7
+"""Version of files with several parts, each a policy of the same problem for other architectures."""
+MOST_PARTS = 16
+"""Maximum parts of a policy file."""
 MOST_COST = 2**32 - 1
 """Maximum cost of the first use of a callee-saved register; LLVM's option has 32 bits."""
 DEEPEST_JSON = 16
@@ -45,6 +52,20 @@ _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 def policy_bytes(policy: Policy) -> bytes:
     """Encode ``policy`` as a file; equal policies give equal bytes."""
+    if not policy.others:
+        description, tensors = _encode(policy)
+    else:
+        encoded = [_encode(part) for part in policy.parts]
+        description = {"format_version": PARTS_FORMAT_VERSION, "parts": [one for one, _ in encoded]}
+        tensors = {
+            f"part{index}.{name}": tensor for index, (_, of) in enumerate(encoded) for name, tensor in of.items()
+        }
+    contiguous = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
+    return save(contiguous, metadata={_KEY: json.dumps(description, sort_keys=True)})
+
+
+def _encode(policy: Policy) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, np.dtype[np.float32]]]]:
+    """Make the description and the tensors of one part."""
     description: dict[str, Any] = {
         "format_version": FORMAT_VERSION if policy.gate is None else GATED_FORMAT_VERSION,
         "problem": policy.problem,
@@ -70,8 +91,7 @@ def policy_bytes(policy: Policy) -> bytes:
         description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
     for index, layer in enumerate(policy.layers):
         tensors |= {f"layer{index}.weight": layer.weight, f"layer{index}.bias": layer.bias}
-    contiguous = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
-    return save(contiguous, metadata={_KEY: json.dumps(description, sort_keys=True)})
+    return description, tensors
 
 
 def _output_fields(policy: Policy) -> dict[str, Any]:
@@ -155,22 +175,68 @@ def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> 
             f"policy {path}: expected a safetensors file with the metadata {_KEY!r}, found something else "
             f"({error}); name a file that `mlgokit train` wrote"
         ) from error
-    if description.get("format_version") not in range(FORMAT_VERSION, COST_FORMAT_VERSION + 1):
-        raise PolicyError(
-            f"policy {path}: expected format version {FORMAT_VERSION} to {COST_FORMAT_VERSION}, "
-            f"found {description.get('format_version')!r}; use the mlgokit that wrote it or train again"
-        )
-    if problem is not None and description.get("problem") != problem:
-        raise PolicyError(
-            f"policy {path}: expected a policy for {problem}, found one for {description.get('problem')!r}; "
-            "name a policy for this problem"
-        )
+    parts = _described_parts(description, path)
+    wanted = problem or parts[0][0].get("problem")
+    for part, _ in parts:
+        if part.get("format_version") not in range(FORMAT_VERSION, COST_FORMAT_VERSION + 1):
+            raise PolicyError(
+                f"policy {path}: expected format version {FORMAT_VERSION} to {PARTS_FORMAT_VERSION}, "
+                f"found {part.get('format_version')!r}; use the mlgokit that wrote it or train again"
+            )
+        if part.get("problem") != wanted:
+            raise PolicyError(
+                f"policy {path}: expected a policy for {wanted}, found one for {part.get('problem')!r}; "
+                "name a policy for this problem"
+            )
     try:
-        return _build(description, tensors)
+        return join_parts([_build(part, _own_tensors(tensors, prefix)) for part, prefix in parts])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise PolicyError(
             f"policy {path}: its tensors do not fit its description ({error}); train or export it again"
         ) from error
+
+
+def _described_parts(description: dict[str, Any], path: str) -> list[tuple[dict[str, Any], str]]:
+    """List the descriptions in a file, each with the prefix of the names of its tensors."""
+    if description.get("format_version") != PARTS_FORMAT_VERSION:
+        return [(description, "")]
+    parts = description.get("parts")
+    listed = cast("list[object]", parts) if isinstance(parts, list) else []
+    found = [cast("dict[str, Any]", part) for part in listed if isinstance(part, dict)]
+    if not 1 <= len(found) <= MOST_PARTS or len(found) != len(listed):
+        raise PolicyError(
+            f"policy {path}: expected 1 to {MOST_PARTS} descriptions as parts, found {len(listed)}; train or export it "
+            "again"
+        )
+    return [(part, f"part{index}.") for index, part in enumerate(found)]
+
+
+def _own_tensors(tensors: dict[str, np.ndarray[Any, Any]], prefix: str) -> dict[str, np.ndarray[Any, Any]]:
+    """Choose the tensors whose names begin with a prefix, and leave it out."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def join_parts(policies: Sequence[Policy]) -> Policy:
+    """Make one policy of several for the same problem, each of which decides for architectures of its own.
+
+    Raises:
+        ValueError: two are for the same architecture, for different problems, or there are more than a file can have.
+
+    Example:
+        >>> from mlgokit.policy.pretrained import policy_file
+        >>> size = load_policy(policy_file("builtin:size"))
+        >>> join_parts([size]) == size
+        True
+    """
+    parts = [part for policy in policies for part in policy.parts]
+    targets = Counter(target for part in parts for target in part.targets)
+    if twice := [target for target, count in targets.items() if count > 1]:
+        raise ValueError(f"targets: expected each architecture in one part, found {', '.join(twice)} in several")
+    if len(problems := sorted({part.problem for part in parts})) > 1:
+        raise ValueError(f"problem: expected one for all parts, found {' and '.join(problems)}")
+    if len(parts) > MOST_PARTS:
+        raise ValueError(f"parts: expected at most {MOST_PARTS}, found {len(parts)}")
+    return dataclasses.replace(parts[0], others=tuple(parts[1:]))
 
 
 def _check_nesting(text: str) -> None:

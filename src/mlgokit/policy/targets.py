@@ -7,13 +7,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.module import Module, architecture_of
 from mlgokit.policy.network import OutputKind, Policy
+from mlgokit.policy.store import join_parts
 from mlgokit.problems import PROBLEMS
 
 
 def restrict_to_targets(policy: Policy, modules: Iterable[Module]) -> Policy:
-    """Set a policy's targets to the architectures of ``modules``; unchanged if no command line names one."""
-    targets = tuple(sorted(architectures_of(modules)))
-    return dataclasses.replace(policy, targets=targets) if targets else policy
+    """Set a policy's targets to the architectures of ``modules``; unchanged if no command line names one.
+
+    Of a policy with several parts, the one for most of the modules is taken, or the first if none is for them.
+    """
+    architectures = architectures_of(modules)
+    if not architectures:
+        return policy
+    (usual, _), *_ = architectures.most_common(1)
+    part = policy.for_architecture(usual) or policy.parts[0]
+    return dataclasses.replace(part, targets=tuple(sorted(architectures)))
+
+
+def assign_targets(policy: Policy, targets: Sequence[str]) -> Policy:
+    """Make a policy decide for ``targets`` and nothing else: each by the part that is for it, or by the first part."""
+    parts = policy.parts
+    own = [tuple(target for target in targets if target in part.targets) for part in parts]
+    new = tuple(target for target in targets if target not in policy.all_targets)
+    own[0] = tuple(target for target in targets if target in (*own[0], *new))
+    return join_parts([dataclasses.replace(part, targets=of) for part, of in zip(parts, own, strict=True) if of])
 
 
 def check_targets(targets: Sequence[str]) -> None:
@@ -48,12 +65,12 @@ def describe_other_targets(policies: Mapping[str, Policy], architectures: Mappin
         others = {
             architecture: number
             for architecture, number in sorted(architectures.items())
-            if architecture not in policy.targets
+            if architecture not in policy.all_targets
         }
         if others:
             alone = f"{sum(others.values())} of {count} module{'s' * (count != 1)}"
             sentences.append(
-                f"{name} is a policy for {join_names(policy.targets)}, and leaves {alone}, for "
+                f"{name} is a policy for {join_names(policy.all_targets)}, and leaves {alone}, for "
                 f"{join_names(list(others))}, to LLVM."
             )
     return tuple(sentences)
@@ -75,7 +92,7 @@ def describe_missing_policies(
     """
     count, sentences = sum(architectures.values()), list[str]()
     for architecture, number in sorted(architectures.items()):
-        missing = [problem for problem, policy in policies.items() if architecture not in policy.targets]
+        missing = [problem for problem, policy in policies.items() if architecture not in policy.all_targets]
         if missing:
             sentences.append(
                 f"{name} has no policy of {join_names(missing)} for {architecture}: LLVM decides there, in {number} of "
@@ -117,6 +134,11 @@ def check_exportable_to_llvm(policy: Policy, origin: str) -> None:
             f"policy {origin}: expected a policy that chooses by LLVM's features, found one that predicts effects "
             "against the column of LLVM's heuristic, which LLVM does not pass to a model; use it with "
             "`mlgokit export plugin`"
+        )
+    if policy.others:
+        raise PolicyError(
+            f"policy {origin}: expected a policy for one kind of processor, found {len(policy.parts)}, for "
+            f"{join_names(policy.all_targets)}; export one of the files that it was made of"
         )
     known = PROBLEMS[policy.problem].feature_names
     plugins = [name for name in (*policy.features, *filter(None, [policy.mask])) if name not in known]

@@ -477,7 +477,8 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     known = search.folder / POLICY_NAME
     search.space.policy = known_policy(known)
     if search.space.policy is None and INLINE_SIZE.name in settings.policies:
-        search.space.policy = load_policy(settings.policies[INLINE_SIZE.name], problem=INLINE_SIZE.name)
+        given = load_policy(settings.policies[INLINE_SIZE.name], problem=INLINE_SIZE.name)
+        search.space.policy = restrict_to_targets(given, session.build.modules)
     # What a command measures may be anything, and need not become better with fewer bytes.
     by_bytes = settings.objective != "command"
     is_large = by_bytes and _is_too_large(settings, compiling)

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from mlgokit.builds.compilers import open_sandbox_of_front_ends
 from mlgokit.commands.corpus import info
@@ -37,6 +40,8 @@ class Extract:
     target: str | None = None
     """Triple of another processor to compile for, such as aarch64-linux-gnu, whose headers are installed; the
     compiler's own if not given."""
+    option: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Further option of the compiler for all modules, as in --option=-fno-unwind-tables."""
     compiler: Compiling = COMPILER
     """The clang that compiles the sources to bitcode."""
 
@@ -62,6 +67,7 @@ def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
         corpus_folder=config.corpus,
         level=config.level,
         target=config.target,
+        options=config.option,
         workers=config.compiler.workers,
         limits=ExtractionLimits(
             module_seconds=config.compiler.deadline(FRONT_END_SECONDS),

@@ -37,25 +37,41 @@ _TARGET = "--target="
 _TRIPLE = re.compile(r"[a-z0-9][a-z0-9_.]*(-[a-z0-9_.]+){1,3}")
 
 
-def options_of(level: Level, target: str | None = None) -> tuple[str, ...]:
+def options_of(level: Level, target: str | None = None, options: Sequence[str] = ()) -> tuple[str, ...]:
     """Make the options of all projects: :data:`OPTIONS` at a level, and for another target if one is given.
 
+    Args:
+        level: optimization level.
+        target: triple of another processor.
+        options: further options of the driver that decide the code.
+
     Raises:
-        UsageError: the target is no triple that a corpus can have.
+        UsageError: the target is no triple that a corpus can have, or an option does more than to decide the code.
 
     Example:
         >>> options_of("O2")[:2], options_of("Oz", "aarch64-linux-gnu")[-1]
         (('-O2', '-ffunction-sections'), '--target=aarch64-linux-gnu')
-        >>> options_of("Oz", "thumbv7-linux-gnueabihf")[-2:]
-        ('-mthumb', '--target=thumbv7-linux-gnueabihf')
+        >>> options_of("Oz", "thumbv7-linux-gnueabihf", ["-mfloat-abi=soft"])[-3:]
+        ('-mthumb', '-mfloat-abi=soft', '--target=thumbv7-linux-gnueabihf')
     """
+    if (wrong := _unusable_option(options)) is not None:
+        raise UsageError(
+            f"option: expected an option that decides the code alone, such as -fno-exceptions, found {wrong!r}; leave "
+            "it out"
+        )
     if target is None:
-        return (f"-{level}", *OPTIONS[1:])
+        return (f"-{level}", *OPTIONS[1:], *options)
     if _TRIPLE.fullmatch(target) is None or is_accelerator(target):
         raise UsageError(f"target: expected a triple such as aarch64-linux-gnu, found {target!r}; correct it")
     # Where both instruction sets are to be had, the driver takes the longer one whatever the triple says.
     short = ("-mthumb",) if target.startswith("thumb") else ()
-    return (f"-{level}", *OPTIONS[1:], *short, f"{_TARGET}{target}")
+    return (f"-{level}", *OPTIONS[1:], *short, *options, f"{_TARGET}{target}")
+
+
+def _unusable_option(options: Sequence[str]) -> str | None:
+    """Return the first option that a corpus may not be made with: an input, or what may run programs or write files."""
+    units = driver_units(options)
+    return next((" ".join(unit.words) for unit in units if not unit.name or not may_be_run(unit)), None)
 
 
 def recognize_options(recorded: Sequence[str]) -> tuple[str, ...] | None:
@@ -71,8 +87,12 @@ def recognize_options(recorded: Sequence[str]) -> tuple[str, ...] | None:
     target = last.removeprefix(_TARGET) if last.startswith(_TARGET) else None
     if target is not None and _TRIPLE.fullmatch(target) is None:
         return None
-    known = (options_of(level, target) for level in get_args(Level))
-    return next((options for options in known if options == tuple(recorded)), None)
+    for level in get_args(Level):
+        usual = options_of(level, target)
+        own = recorded[len(usual) - (target is not None) : len(recorded) - (target is not None)]
+        if _unusable_option(own) is None and options_of(level, target, own) == tuple(recorded):
+            return tuple(recorded)
+    return None
 
 
 def extract_projects(
@@ -83,6 +103,7 @@ def extract_projects(
     corpus_folder: Path,
     level: Level = "Oz",
     target: str | None = None,
+    options: Sequence[str] = (),
     workers: int = 1,
     limits: ExtractionLimits | None = None,
     report: Report = say_nothing,
@@ -98,6 +119,7 @@ def extract_projects(
         corpus_folder: where the corpus goes.
         level: optimization level of all projects.
         target: triple that all projects are compiled for, whose headers are installed; the compiler's own if left out.
+        options: further options of the driver for all projects, which decide the code alone.
         workers: number of compilers that run at a time.
         limits: resource limits of one module's front end.
         report: called after every module.
@@ -108,13 +130,13 @@ def extract_projects(
         ReuseError: the corpus folder was made from other projects, options or by another compiler.
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
-        UsageError: the target is no triple.
+        UsageError: the target is no triple, or an option does more than to decide the code.
     """
-    options = options_of(level, target)
-    jobs = project_jobs(projects, toolchain=toolchain, sources_folder=sources_folder, options=options)
+    words = options_of(level, target, options)
+    jobs = project_jobs(projects, toolchain=toolchain, sources_folder=sources_folder, options=words)
     inputs = {project.name: _project_digest(project) for project in projects}
     with locked(corpus_folder):
-        claim_corpus(corpus_folder, config={"options": options}, toolchain=toolchain, inputs=inputs)
+        claim_corpus(corpus_folder, config={"options": words}, toolchain=toolchain, inputs=inputs)
         return make_corpus(
             jobs,
             corpus_folder=corpus_folder,

@@ -29,7 +29,7 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   std::vector<size_t> Sources;
   bool LeftToLlvm = false;
   if (!Named) {
-    Expected<Policy> Loaded = loadPolicy(Problem::InlineSize, S);
+    Expected<Policy> Loaded = loadPolicy(Problem::InlineSize, S, M);
     if (!Loaded)
       return Loaded.takeError();
     P.emplace(std::move(*Loaded));

@@ -116,7 +116,7 @@ Expected<std::shared_ptr<PassPolicy>> PassPolicy::open(const Settings &S, const 
 }
 
 Error PassPolicy::connectPolicy(const Module &M) {
-  Expected<Policy> Loaded = loadPolicy(Problem::PassSelection, S);
+  Expected<Policy> Loaded = loadPolicy(Problem::PassSelection, S, M);
   if (!Loaded)
     return Loaded.takeError();
   P.emplace(std::move(*Loaded));

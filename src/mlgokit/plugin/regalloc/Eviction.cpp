@@ -137,7 +137,7 @@ private:
                                                   .Default(std::nullopt);
     const bool OnlyTuned = (Table || hasTrials(Stage::Registers)) && !S.hasPolicy(Problem::RegallocEviction);
     if (!Named && !OnlyTuned)
-      if (Error E = moved(loadPolicy(Problem::RegallocEviction, S), P))
+      if (Error E = moved(loadPolicy(Problem::RegallocEviction, S, Of), P))
         return E;
     if (P && !P->isFor(Of))
       P.reset();

@@ -89,7 +89,7 @@ class Analysis final : public SpillSlots {
   bool doInitialization(Module &M) override {
     Expected<Settings> S = readSettings();
     if (S && isByPolicy(*S)) {
-      Expected<Policy> Loaded = loadPolicy(Problem::RegallocWeight, *S);
+      Expected<Policy> Loaded = loadPolicy(Problem::RegallocWeight, *S, M);
       if (Loaded && Loaded->csrFirstTimeCost()) {
         Option = findOption();
         IsFor = Loaded->isFor(M);

@@ -55,7 +55,7 @@ Error RangeDecider::open(const Settings &S, const Module &M) {
                                                            nameOf(K.Of).str() +
                                                            ", found one; a number has no opposite, give a temperature");
   if (R == Rule::Policy) {
-    if (Error E = decideBy(loadPolicy(K.Of, S)))
+    if (Error E = decideBy(loadPolicy(K.Of, S, M)))
       return E;
     if (!P->isFor(M)) {
       R = Rule::Default;

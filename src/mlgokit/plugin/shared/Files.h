@@ -23,11 +23,13 @@ struct Source {
 /// Reads the file at \p Path, which holds \p What; without a path it is \p Embedded.
 llvm::Expected<Source> readSource(llvm::StringRef What, llvm::StringRef Path, llvm::StringRef Embedded);
 
-/// Reads and parses the policy for \p P: the file that the settings name, else the one inside the plugin.
-llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S);
+/// Reads and parses the policy for \p P: the file that the settings name, else the one inside the plugin; of several
+/// parts the one for the architecture of \p M.
+llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S, const llvm::Module &M);
 
 /// Parses the bytes of a policy for \p P; \p Origin is where they are, for messages.
-llvm::Expected<Policy> parsePolicy(Problem P, llvm::StringRef Bytes, llvm::StringRef Origin);
+llvm::Expected<Policy> parsePolicy(Problem P, llvm::StringRef Bytes, llvm::StringRef Origin,
+                                   llvm::StringRef Architecture = "");
 
 /// Where each of the policy's features is among \p Known.
 llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, const llvm::StringMap<size_t> &Known);

@@ -22,16 +22,19 @@ namespace mlgokit {
 namespace {
 
 constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4,
-                  ExtendedFormatVersion = 5, CostFormatVersion = 6;
+                  ExtendedFormatVersion = 5, CostFormatVersion = 6, PartsFormatVersion = 7;
 constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
 constexpr size_t MostTargets = 64;
+constexpr size_t MostParts = 16;
 constexpr StringLiteral UsualTarget = "x86_64"; // of a policy that says nothing else
 constexpr size_t MostFeatures = 1024;           // each takes 1 kB for its small values
 
 Error failure(StringRef Origin, const Twine &What) {
   return createStringError(inconvertibleErrorCode(), Twine("policy " + Origin + ": " + What).str());
 }
+
+} // namespace
 
 /// One tensor of a safetensors file: always little-endian 32-bit floats here.
 struct Tensor {
@@ -43,12 +46,13 @@ struct Tensor {
 struct TensorFile {
   const json::Object &Header;
   StringRef Data, Origin;
-  size_t Unread; // numbers
+  size_t Unread;      // numbers
+  std::string Prefix; // of the names of a part's tensors
   Expected<Tensor> read(StringRef Name);
 };
 
 Expected<Tensor> TensorFile::read(StringRef Name) {
-  const json::Object *Entry = Header.getObject(Name);
+  const json::Object *Entry = Header.getObject(Prefix + Name.str());
   if (!Entry)
     return failure(Origin, "expected tensor '" + Name + "', found none; export the policy again");
   const json::Array *Shape = Entry->getArray("shape");
@@ -80,6 +84,8 @@ Expected<Tensor> TensorFile::read(StringRef Name) {
   }
   return Result;
 }
+
+namespace {
 
 Error expectShape(const Tensor &T, ArrayRef<size_t> Shape, StringRef Name, StringRef Origin) {
   if (ArrayRef<size_t>(T.Shape) == Shape)
@@ -150,9 +156,36 @@ Error parseRowLengths(const json::Object &Description, PolicyNumbers &N, StringR
   return Error::success();
 }
 
+/// The architectures that a description names; those of older files that name none.
+Expected<std::vector<std::string>> targetsOf(const json::Object &Description, StringRef Origin) {
+  std::vector<std::string> Targets = {UsualTarget.str()};
+  if (Description.getInteger("format_version").value_or(0) >= ExtendedFormatVersion && Description.get("targets"))
+    if (Error E = parseTargets(Description, Targets, Origin))
+      return std::move(E);
+  return Targets;
+}
+
+/// The number of the part that decides for \p Architecture: the first that names it, else the first of all, whose
+/// targets then leave the code to LLVM.
+Expected<size_t> findPart(const json::Array *Parts, StringRef Architecture, StringRef Origin) {
+  if (!Parts || Parts->empty() || Parts->size() > MostParts)
+    return failure(Origin, "expected 1 to " + Twine(MostParts) + " descriptions as 'parts'");
+  for (size_t I = 0; I < Parts->size(); ++I) {
+    const json::Object *Part = (*Parts)[I].getAsObject();
+    if (!Part)
+      return failure(Origin, "expected JSON objects as 'parts'");
+    Expected<std::vector<std::string>> Targets = targetsOf(*Part, Origin);
+    if (!Targets)
+      return Targets.takeError();
+    if (is_contained(*Targets, Architecture))
+      return I;
+  }
+  return 0;
+}
+
 } // namespace
 
-Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
+Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin, StringRef Architecture) {
   if (Bytes.size() < 8)
     return failure(Origin, "expected a safetensors file, found " + Twine(Bytes.size()) + " bytes");
   uint64_t HeaderSize = support::endian::read64le(Bytes.data());
@@ -179,16 +212,29 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   if (!Description)
     return failure(Origin, "its description is not a JSON object");
 
+  TensorFile Tensors{*Header, Data, Origin, Data.size() / sizeof(float), ""};
   const std::optional<int64_t> Version = Description->getInteger("format_version");
+  if (Version == PartsFormatVersion) {
+    const json::Array *Parts = Description->getArray("parts");
+    Expected<size_t> Part = findPart(Parts, Architecture, Origin);
+    if (!Part)
+      return Part.takeError();
+    Tensors.Prefix = ("part" + Twine(*Part) + ".").str();
+    return parsePart(*(*Parts)[*Part].getAsObject(), Tensors, Origin);
+  }
+  return parsePart(*Description, Tensors, Origin);
+}
+
+Expected<Policy> Policy::parsePart(const json::Object &Description, TensorFile &Tensors, StringRef Origin) {
+  const std::optional<int64_t> Version = Description.getInteger("format_version");
   if (!Version || *Version < FormatVersion || *Version > CostFormatVersion)
-    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(CostFormatVersion) +
+    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(PartsFormatVersion) +
                                ", found another; use the mlgokit that wrote it or export it again");
-  TensorFile Tensors{*Header, Data, Origin, Data.size() / sizeof(float)};
   Policy P;
   PolicyNumbers N;
   P.Origin = Origin.str();
-  P.Problem = Description->getString("problem").value_or("").str();
-  const json::Array *Names = Description->getArray("features");
+  P.Problem = Description.getString("problem").value_or("").str();
+  const json::Array *Names = Description.getArray("features");
   if (!Names || Names->empty())
     return failure(Origin, "expected a list of feature names, found none");
   if (Names->size() > MostFeatures)
@@ -196,16 +242,14 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   for (const json::Value &Name : *Names)
     P.Features.push_back(Name.getAsString().value_or("").str());
   const size_t F = N.Features = P.Features.size();
-  P.Targets = {UsualTarget.str()};
-  if (Version >= ExtendedFormatVersion && Description->get("targets"))
-    if (Error E = parseTargets(*Description, P.Targets, Origin))
-      return std::move(E);
+  if (Error E = targetsOf(Description, Origin).moveInto(P.Targets))
+    return std::move(E);
 
-  StringRef Normaliser = Description->getString("normaliser").value_or("");
+  StringRef Normaliser = Description.getString("normaliser").value_or("");
   size_t Width = F;
   if (Normaliser == "signed-log") {
     N.Normaliser = NormaliserKind::SignedLog;
-    N.Clip = Description->getNumber("clip").value_or(0);
+    N.Clip = Description.getNumber("clip").value_or(0);
     if (!(N.Clip > 0))
       return failure(Origin, "expected a positive number as 'clip'");
     for (auto [Name, Target] : {std::pair<StringRef, std::vector<double> *>("normaliser.mean", &N.Mean),
@@ -230,11 +274,11 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
       if (!std::is_sorted(N.Boundaries.begin() + I * N.QuantileCount, N.Boundaries.begin() + (I + 1) * N.QuantileCount))
         return failure(Origin, "tensor 'normaliser.boundaries': expected sorted rows");
     N.RowLengths.assign(F, N.QuantileCount);
-    if (Version == RowsFormatVersion || (Version >= DoubtFormatVersion && Description->get("lengths")))
-      if (Error E = parseRowLengths(*Description, N, Origin))
+    if (Version == RowsFormatVersion || (Version >= DoubtFormatVersion && Description.get("lengths")))
+      if (Error E = parseRowLengths(Description, N, Origin))
         return std::move(E);
-    if (Version >= ExtendedFormatVersion && Description->get("nan")) {
-      N.Nan = Description->getNumber("nan").value_or(std::numeric_limits<double>::infinity());
+    if (Version >= ExtendedFormatVersion && Description.get("nan")) {
+      N.Nan = Description.getNumber("nan").value_or(std::numeric_limits<double>::infinity());
       if (!(std::fabs(N.Nan) <= std::numeric_limits<float>::max()))
         return failure(Origin, "expected a number that a float holds as 'nan'");
     }
@@ -243,40 +287,40 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     return failure(Origin, "expected 'signed-log' or 'quantile' as normaliser, found '" + printable(Normaliser) + "'");
   }
 
-  StringRef Output = Description->getString("output").value_or("");
+  StringRef Output = Description.getString("output").value_or("");
   size_t LastWidth = 1;
   if (Output == "effect-bytes") {
     N.Output = OutputKind::EffectBytes;
-    N.BytesPerUnit = Description->getNumber("bytes_per_unit").value_or(0);
+    N.BytesPerUnit = Description.getNumber("bytes_per_unit").value_or(0);
     if (!(N.BytesPerUnit > 0))
       return failure(Origin, "expected a positive number as 'bytes_per_unit'");
-    if (const json::Value *Caution = Description->get("caution"); Caution && Caution->getAsNumber() != 0)
+    if (const json::Value *Caution = Description.get("caution"); Caution && Caution->getAsNumber() != 0)
       return failure(Origin, "expected no 'caution' other than 0 beside effects, where it leaned to not inlining; "
                              "train it again, with 'doubt'");
     if (Version >= DoubtFormatVersion) {
-      N.Doubt = Description->getNumber("doubt").value_or(-1);
+      N.Doubt = Description.getNumber("doubt").value_or(-1);
       if (!(N.Doubt >= 0) || std::isinf(N.Doubt))
         return failure(Origin, "expected a number that is not negative as 'doubt'");
     }
-    if (Version == GatedFormatVersion || (Version != FormatVersion && Description->get("gate_feature")))
-      if (Error E = parseGate(*Description, P.Features, N, Origin))
+    if (Version == GatedFormatVersion || (Version != FormatVersion && Description.get("gate_feature")))
+      if (Error E = parseGate(Description, P.Features, N, Origin))
         return std::move(E);
   } else if (Output == "logits") {
     N.Output = OutputKind::Logits;
     LastWidth = 2;
   } else if (Output == "column-logit") {
     N.Output = OutputKind::ColumnLogit;
-    P.Mask = Description->getString("mask").value_or("").str();
-    N.Caution = Description->getNumber("caution").value_or(0);
+    P.Mask = Description.getString("mask").value_or("").str();
+    N.Caution = Description.getNumber("caution").value_or(0);
     if (P.Mask.empty())
       return failure(Origin, "expected the name of a feature as 'mask'");
   } else if (Output == "column-effect") {
     N.Output = OutputKind::ColumnEffect;
-    P.Mask = Description->getString("mask").value_or("").str();
-    N.BytesPerUnit = Description->getNumber("bytes_per_unit").value_or(0);
-    N.Margin = Description->getNumber("margin").value_or(-1);
-    N.Doubt = Description->getNumber("doubt").value_or(-1);
-    const int64_t Most = Description->getInteger("most_departures").value_or(-1);
+    P.Mask = Description.getString("mask").value_or("").str();
+    N.BytesPerUnit = Description.getNumber("bytes_per_unit").value_or(0);
+    N.Margin = Description.getNumber("margin").value_or(-1);
+    N.Doubt = Description.getNumber("doubt").value_or(-1);
+    const int64_t Most = Description.getInteger("most_departures").value_or(-1);
     if (P.Mask.empty())
       return failure(Origin, "expected the name of a feature as 'mask'");
     if (Most < 0)
@@ -288,8 +332,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
       return failure(Origin, "expected numbers that are not negative as 'margin' and 'doubt'");
   } else if (Output == "priority" || Output == "log2-factor") {
     N.Output = Output == "priority" ? OutputKind::Priority : OutputKind::Log2Factor;
-    if (Version == GatedFormatVersion || (Version != FormatVersion && Description->get("gate_feature")))
-      if (Error E = parseGate(*Description, P.Features, N, Origin))
+    if (Version == GatedFormatVersion || (Version != FormatVersion && Description.get("gate_feature")))
+      if (Error E = parseGate(Description, P.Features, N, Origin))
         return std::move(E);
   } else {
     return failure(Origin,
@@ -298,15 +342,15 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
                        printable(Output) + "'");
   }
   if (Version >= CostFormatVersion) {
-    const int64_t Cost = Description->getInteger("csr_first_time_cost").value_or(0);
+    const int64_t Cost = Description.getInteger("csr_first_time_cost").value_or(0);
     if (N.Output != OutputKind::Log2Factor || Cost < 1 || Cost > std::numeric_limits<uint32_t>::max())
       return failure(Origin, "expected a whole number from 1 to 4294967295 as 'csr_first_time_cost', beside "
                              "'log2-factor' alone");
     P.CsrFirstTimeCost = unsigned(Cost);
   }
 
-  const size_t Members = size_t(Description->getInteger("members").value_or(0));
-  const int64_t LayerCount = Description->getInteger("layers").value_or(0);
+  const size_t Members = size_t(Description.getInteger("members").value_or(0));
+  const int64_t LayerCount = Description.getInteger("layers").value_or(0);
   if (Members < 1 || Members > 1024 || LayerCount < 1 || LayerCount > 64)
     return failure(Origin, "expected 1 to 1024 members and 1 to 64 layers");
   std::vector<Layer> Layers;
@@ -334,12 +378,12 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   return P;
 }
 
-bool Policy::isFor(const Module &M) const {
-  const Triple Target(M.getTargetTriple());
-  // ARM's two instruction sets are one architecture; `architecture_of` in module.py is the twin.
-  const Triple::ArchType Arch = Target.getArch() == Triple::thumb ? Triple::arm : Target.getArch();
-  return is_contained(Targets, Triple::getArchTypeName(Arch).str());
+StringRef architectureOf(const Module &M) {
+  const Triple::ArchType Arch = Triple(M.getTargetTriple()).getArch();
+  return Triple::getArchTypeName(Arch == Triple::thumb ? Triple::arm : Arch);
 }
+
+bool Policy::isFor(const Module &M) const { return is_contained(Targets, architectureOf(M)); }
 
 double Policy::preference(ArrayRef<double> Values, function_ref<bool()> Heuristic) {
   if (const std::optional<double> Found = Numbers.preference(Values))

@@ -22,10 +22,17 @@ namespace mlgokit {
 /// Units for what LLVM decides: hardly a temperature explores it.
 inline constexpr double HeuristicPreference = 2;
 
+struct TensorFile;
+
+/// The architecture of \p M's code, where ARM's two instruction sets are one; `architecture_of` in module.py is the
+/// twin.
+llvm::StringRef architectureOf(const llvm::Module &M);
+
 class Policy {
 public:
-  /// Reads the bytes of a policy file; every length is checked. \p Origin names the file in messages.
-  static llvm::Expected<Policy> parse(llvm::StringRef Bytes, llvm::StringRef Origin);
+  /// Reads the bytes of a policy file; every length is checked. \p Origin names the file in messages. Of a file with
+  /// several parts, each for other processors, the one for \p Architecture is read, else the first.
+  static llvm::Expected<Policy> parse(llvm::StringRef Bytes, llvm::StringRef Origin, llvm::StringRef Architecture = "");
 
   const std::vector<std::string> &features() const { return Features; }
   const std::string &problem() const { return Problem; }
@@ -57,6 +64,9 @@ public:
   double unit(llvm::ArrayRef<double> Values) { return Numbers.unit(Values); }
 
 private:
+  static llvm::Expected<Policy> parsePart(const llvm::json::Object &Description, TensorFile &Tensors,
+                                          llvm::StringRef Origin);
+
   std::string Problem, Origin, Mask;
   std::vector<std::string> Features, Targets;
   uint64_t MostDepartures = 0;

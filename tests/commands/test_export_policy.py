@@ -1,0 +1,42 @@
+"""Policies for different processors in one file."""
+
+import dataclasses
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from mlgokit.commands.export_policy import ExportPolicy, render, run
+from mlgokit.errors import UsageError
+from mlgokit.policy.pretrained import policy_file
+from mlgokit.policy.store import load_policy, policy_bytes, save_policy
+
+
+def test_the_parts_decide_as_the_files_that_they_were_made_of(tmp_path: Path):
+    own = load_policy(policy_file("builtin:weights-size"))
+    other = dataclasses.replace(own, targets=("riscv32", "riscv64"))
+    save_policy(other, tmp_path / "riscv.policy")
+    config = ExportPolicy(
+        policies=(Path("builtin:weights-size"), tmp_path / "riscv.policy"), output=tmp_path / "joined.policy"
+    )
+    joined = run(config)
+    parts = load_policy(tmp_path / "joined.policy").parts
+    assert [policy_bytes(part) for part in parts] == [policy_bytes(own), policy_bytes(other)]
+    assert joined.targets == (own.targets, other.targets)
+    out = io.StringIO()
+    render(joined, Console(file=out, width=200))
+    assert out.getvalue().splitlines()[1] == "part 2: regalloc-weight for riscv32, riscv64"
+
+
+@pytest.mark.parametrize(
+    ("policies", "message"),
+    [
+        (("builtin:size", "builtin:passes"), "expected policies for one problem, found inline-size and pass-selection"),
+        (("builtin:size", "builtin:size"), "expected at most one for each problem and architecture, found"),
+    ],
+)
+def test_what_cannot_be_joined_is_refused(tmp_path: Path, policies: tuple[str, ...], message: str):
+    with pytest.raises(UsageError, match=message):
+        run(ExportPolicy(policies=tuple(map(Path, policies)), output=tmp_path / "joined.policy"))
+    assert not (tmp_path / "joined.policy").exists()
