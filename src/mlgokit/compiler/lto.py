@@ -15,8 +15,9 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.object_file import Image
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import OtherLinkerError, UsageError
+from mlgokit.errors import OtherLinkerError, ToolError, UsageError
 from mlgokit.module import Module
 
 _LLD = re.compile(r"ld\.lld(-\d+)?")
@@ -210,7 +211,7 @@ def merge_bitcode(call: LinkerCall, scratch: Path, *, timeout_seconds: float) ->
 
 
 def import_bitcode(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> str:
-    """Run a ThinLTO link once; beside each object are then its module with imports, and its part of the index.
+    """Run a ThinLTO link once; beside each object is then its module, with what was imported into it.
 
     Args:
         call: the call of the linker.
@@ -223,8 +224,7 @@ def import_bitcode(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -
     Raises:
         ToolError: the linker cannot be started.
     """
-    kept = ["--save-temps=import", "--thinlto-emit-index-files"]
-    return _link_keeping(call, scratch, kept, timeout_seconds=timeout_seconds)[1]
+    return _link_keeping(call, scratch, ["--save-temps=import"], timeout_seconds=timeout_seconds)[1]
 
 
 def external_functions(bitcode: Path, toolchain: Toolchain, *, timeout_seconds: float) -> tuple[str, ...]:
@@ -244,9 +244,7 @@ def external_functions(bitcode: Path, toolchain: Toolchain, *, timeout_seconds: 
     return tuple(words[0] for words in fields if words[1:2] == ["T"])
 
 
-def _link_keeping(
-    call: LinkerCall, scratch: Path, kept: Sequence[str], *, timeout_seconds: float
-) -> tuple[Path, str]:
+def _link_keeping(call: LinkerCall, scratch: Path, kept: Sequence[str], *, timeout_seconds: float) -> tuple[Path, str]:
     """Run the link once with options that keep bitcode; return the image, and why the link failed."""
     scratch.mkdir(parents=True, exist_ok=True)
     image = scratch.absolute() / "image"

@@ -3,6 +3,8 @@
 A policy for link-time optimization is trained on such modules. The compile steps inline only what must be inlined, so
 that the link decides about all other calls. A library has no ``main``: a share of its external functions is kept, drawn
 by a hash of their names, as a program uses a part of a library. Everything else is internal, and dropped if unused.
+Clang compiles these modules by its own pipeline, with the plugin, which it does not load where it is given the index of
+a ThinLTO link. So the modules have none.
 """
 
 import dataclasses
@@ -20,10 +22,9 @@ from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import NEVER, CompileRequest, Lto, PluginUse
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.files import copy_bytes, explain_write_errors
-from mlgokit.corpus.importers.bitcode_files import IMPORTED_SUFFIX, INDEX_SUFFIX
-from mlgokit.corpus.layout import bitcode_path, encode_command_line, thinlto_index_path
+from mlgokit.corpus.importers.bitcode_files import IMPORTED_SUFFIX
+from mlgokit.corpus.layout import bitcode_path, encode_command_line
 from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer, description_fields
-from mlgokit.errors import ToolError
 from mlgokit.locks import locked, reading
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
@@ -72,14 +73,16 @@ def link_corpus(
         StorageError: the disk is full or not writable.
         ToolError: a program cannot be started.
     """
-    fields = description_fields(has_thinlto=lto == "thin")
     modules = sorted(corpus.modules, key=lambda module: module.project)
     projects = [list(group) for _, group in itertools.groupby(modules, key=lambda module: module.project)]
     with reading(corpus.folder), locked(corpus_folder):
-        with corpus_writer(corpus_folder, fields, remedy="choose projects with functions for others") as writer:
+        with corpus_writer(
+            corpus_folder, description_fields(), remedy="choose projects with functions for others"
+        ) as writer:
             for done, project in enumerate(projects, 1):
                 with tempfile.TemporaryDirectory(prefix="mlgokit-link-") as scratch:
-                    _add_project(writer, project, shares, lto=lto, compiler=compiler, linker=linker, folder=Path(scratch))
+                    place = Path(scratch)
+                    _add_project(writer, project, shares, lto=lto, compiler=compiler, linker=linker, folder=place)
                 report(done, len(projects), "link projects")
         return writer.summarize()
 
@@ -126,9 +129,7 @@ def _add_project(
             writer.add(outcome)
 
 
-def _compile(
-    modules: Sequence[Module], lto: Lto, compiler: ClangCompiler, folder: Path
-) -> list[_Step | ModuleFailure]:
+def _compile(modules: Sequence[Module], lto: Lto, compiler: ClangCompiler, folder: Path) -> list[_Step | ModuleFailure]:
     """Run the compile steps of a project's link, which inline only what must be inlined."""
 
     def compile_step(place: int) -> _Step | ModuleFailure:
@@ -164,7 +165,11 @@ def _link(
     if lto == "thin":
         reason = import_bitcode(call, scratch, timeout_seconds=LINK_SECONDS)
         parts = [
-            (f"{name}/{step.module.name}", step.module, step.path.with_name(f"{step.path.name}{IMPORTED_SUFFIX}"))
+            (
+                f"{name}/{step.module.name.removeprefix(f'{first.project}/')}",
+                step.module,
+                step.path.with_name(f"{step.path.name}{IMPORTED_SUFFIX}"),
+            )
             for step in steps
         ]
     else:
@@ -174,20 +179,16 @@ def _link(
         yield ModuleFailure(name=name, project=first.project, reason=reason)
         return
     for part, module, bitcode in parts:
-        index = bitcode.with_name(bitcode.name.removesuffix(IMPORTED_SUFFIX) + INDEX_SUFFIX)
-        yield _copy(part, module, bitcode, index if lto == "thin" else None, corpus_folder)
+        yield _copy(part, module, bitcode, corpus_folder)
 
 
-def _copy(name: str, module: Module, bitcode: Path, index: Path | None, folder: Path) -> Module:
+def _copy(name: str, module: Module, bitcode: Path, folder: Path) -> Module:
     """Copy a module that the linker compiles into the corpus, with the options of the module that it was made of."""
     path = bitcode_path(folder, name)
     with explain_write_errors(name, folder):
         with bitcode.open("rb") as source:
             digest = copy_bytes(source.fileno(), 0, bitcode.stat().st_size, path)
         path.with_suffix(".cmd").write_bytes(encode_command_line(module.command_line))
-        if index is not None:
-            with index.open("rb") as source:
-                copy_bytes(source.fileno(), 0, index.stat().st_size, thinlto_index_path(folder, name))
     return dataclasses.replace(
         module,
         name=name,
@@ -197,5 +198,4 @@ def _copy(name: str, module: Module, bitcode: Path, index: Path | None, folder: 
         bitcode_sha256=digest,
         front_end_seconds=None,
         text_bytes=None,
-        thinlto_index=None if index is None else thinlto_index_path(folder, name),
     )
