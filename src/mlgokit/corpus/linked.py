@@ -32,8 +32,8 @@ from mlgokit.progress import Report, say_nothing
 
 LINK_SECONDS = 600.0
 """Deadline of a link."""
-_LINK = ("-pie", "--gc-sections", "--icf=all", "--unresolved-symbols=ignore-all")
-"""A program of which only a part is there."""
+_LINK = ("-pie", "--gc-sections", "--icf=all", "--unresolved-symbols=ignore-all", "--noinhibit-exec")
+"""A program of which only a part is there; hidden functions may be missing too."""
 _NOTHING_INLINED = PluginUse(policies={INLINE_SIZE.name: NEVER})
 
 

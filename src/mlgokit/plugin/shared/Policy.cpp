@@ -165,11 +165,21 @@ Expected<std::vector<std::string>> targetsOf(const json::Object &Description, St
   return Targets;
 }
 
-/// The number of the part that decides for \p Architecture: the first that names it, else the first of all, whose
-/// targets then leave the code to LLVM.
-Expected<size_t> findPart(const json::Array *Parts, StringRef Architecture, StringRef Origin) {
+Expected<PolicyStage> stageOf(const json::Object &Description, StringRef Origin) {
+  const json::Value *Named = Description.get("stage");
+  if (!Named)
+    return PolicyStage::Compile;
+  if (Named->getAsString() != "link" || Description.getString("problem") != "inline-size")
+    return failure(Origin, "expected no 'stage' other than 'link', beside the problem inline-size alone");
+  return PolicyStage::Link;
+}
+
+/// The number of the part that decides for \p Architecture in \p Stage: the first that names both, else the first that
+/// names the architecture, else the first of all, whose targets then leave the code to LLVM.
+Expected<size_t> findPart(const json::Array *Parts, StringRef Architecture, PolicyStage Stage, StringRef Origin) {
   if (!Parts || Parts->empty() || Parts->size() > MostParts)
     return failure(Origin, "expected 1 to " + Twine(MostParts) + " descriptions as 'parts'");
+  std::optional<size_t> OfAnotherStage;
   for (size_t I = 0; I < Parts->size(); ++I) {
     const json::Object *Part = (*Parts)[I].getAsObject();
     if (!Part)
@@ -177,15 +187,22 @@ Expected<size_t> findPart(const json::Array *Parts, StringRef Architecture, Stri
     Expected<std::vector<std::string>> Targets = targetsOf(*Part, Origin);
     if (!Targets)
       return Targets.takeError();
-    if (is_contained(*Targets, Architecture))
+    if (!is_contained(*Targets, Architecture))
+      continue;
+    Expected<PolicyStage> Found = stageOf(*Part, Origin);
+    if (!Found)
+      return Found.takeError();
+    if (*Found == Stage)
       return I;
+    if (!OfAnotherStage)
+      OfAnotherStage = I;
   }
-  return 0;
+  return OfAnotherStage.value_or(0);
 }
 
 } // namespace
 
-Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin, StringRef Architecture) {
+Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin, StringRef Architecture, PolicyStage Stage) {
   if (Bytes.size() < 8)
     return failure(Origin, "expected a safetensors file, found " + Twine(Bytes.size()) + " bytes");
   uint64_t HeaderSize = support::endian::read64le(Bytes.data());
@@ -216,7 +233,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin, StringRef Arch
   const std::optional<int64_t> Version = Description->getInteger("format_version");
   if (Version == PartsFormatVersion) {
     const json::Array *Parts = Description->getArray("parts");
-    Expected<size_t> Part = findPart(Parts, Architecture, Origin);
+    Expected<size_t> Part = findPart(Parts, Architecture, Stage, Origin);
     if (!Part)
       return Part.takeError();
     Tensors.Prefix = ("part" + Twine(*Part) + ".").str();
@@ -243,6 +260,8 @@ Expected<Policy> Policy::parsePart(const json::Object &Description, TensorFile &
     P.Features.push_back(Name.getAsString().value_or("").str());
   const size_t F = N.Features = P.Features.size();
   if (Error E = targetsOf(Description, Origin).moveInto(P.Targets))
+    return std::move(E);
+  if (Error E = stageOf(Description, Origin).moveInto(P.Stage))
     return std::move(E);
 
   StringRef Normaliser = Description.getString("normaliser").value_or("");
