@@ -1,18 +1,17 @@
 #include "shared/Policy.h"
 
+#include "shared/PolicyTensors.h"
 #include "shared/Printable.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/Endian.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/TargetParser/Triple.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 using namespace llvm;
@@ -23,69 +22,11 @@ namespace {
 
 constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4,
                   ExtendedFormatVersion = 5, CostFormatVersion = 6, PartsFormatVersion = 7;
-constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
 constexpr size_t MostTargets = 64;
 constexpr size_t MostParts = 16;
 constexpr StringLiteral UsualTarget = "x86_64"; // of a policy that says nothing else
 constexpr size_t MostFeatures = 1024;           // each takes 1 kB for its small values
-
-Error failure(StringRef Origin, const Twine &What) {
-  return createStringError(inconvertibleErrorCode(), Twine("policy " + Origin + ": " + What).str());
-}
-
-} // namespace
-
-/// One tensor of a safetensors file: always little-endian 32-bit floats here.
-struct Tensor {
-  std::vector<size_t> Shape;
-  std::vector<float> Values;
-};
-
-/// The tensors of a file. No two share numbers, so that a file gives no more than it has.
-struct TensorFile {
-  const json::Object &Header;
-  StringRef Data, Origin;
-  size_t Unread;      // numbers
-  std::string Prefix; // of the names of a part's tensors
-  Expected<Tensor> read(StringRef Name);
-};
-
-Expected<Tensor> TensorFile::read(StringRef Name) {
-  const json::Object *Entry = Header.getObject(Prefix + Name.str());
-  if (!Entry)
-    return failure(Origin, "expected tensor '" + Name + "', found none; export the policy again");
-  const json::Array *Shape = Entry->getArray("shape");
-  const json::Array *Offsets = Entry->getArray("data_offsets");
-  if (Entry->getString("dtype") != "F32" || !Shape || !Offsets || Offsets->size() != 2)
-    return failure(Origin, "tensor '" + Name + "': expected dtype F32 with shape and data_offsets");
-  Tensor Result;
-  size_t Elements = 1;
-  for (const json::Value &Dimension : *Shape) {
-    std::optional<int64_t> Size = Dimension.getAsInteger();
-    if (!Size || *Size <= 0 || size_t(*Size) > MostElements || Elements * size_t(*Size) > MostElements)
-      return failure(Origin, "tensor '" + Name + "': impossible shape");
-    Result.Shape.push_back(size_t(*Size));
-    Elements *= size_t(*Size);
-  }
-  std::optional<int64_t> Begin = (*Offsets)[0].getAsInteger(), End = (*Offsets)[1].getAsInteger();
-  if (!Begin || !End || *Begin < 0 || *End < *Begin || size_t(*End) > Data.size() ||
-      size_t(*End - *Begin) != Elements * sizeof(float))
-    return failure(Origin, "tensor '" + Name + "': data offsets do not fit its shape or the file");
-  if (Elements > Unread)
-    return failure(Origin, "tensor '" + Name + "': it shares its numbers with another");
-  Unread -= Elements;
-  Result.Values.resize(Elements);
-  for (size_t I = 0; I < Elements; ++I) {
-    const uint32_t Bits = support::endian::read32le(Data.data() + *Begin + I * sizeof(float));
-    std::memcpy(&Result.Values[I], &Bits, sizeof(float));
-    if (!std::isfinite(Result.Values[I]))
-      return failure(Origin, "tensor '" + Name + "': expected finite numbers only");
-  }
-  return Result;
-}
-
-namespace {
 
 Error expectShape(const Tensor &T, ArrayRef<size_t> Shape, StringRef Name, StringRef Origin) {
   if (ArrayRef<size_t>(T.Shape) == Shape)
