@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.test_size import check_totals
 
 from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.builds.site import BuildCommands
@@ -202,6 +203,7 @@ def test_a_damaged_file_is_refused_or_read_without_other_errors(
             try:
                 measure_object(data)
                 link_roots([data])
+                read_object(data).layout()
             except InputError:
                 refused += 1
     assert refused >= 50
@@ -342,3 +344,4 @@ def test_a_corpus_is_linked_without_a_link_command(
     few = link_image(objects, tmp_path / "few", roots=roots[:1], lld=toolchain.lld, timeout_seconds=60)
     assert 0 < few.text < whole.text
     assert whole.image == whole.text + whole.rodata + whole.eh_frame
+    assert check_totals(toolchain, tmp_path / "whole").sections

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.compiler.objects.object_file import FileSection
 from mlgokit.errors import InputError
-from mlgokit.sizes.binary import Binary, Layer, Section
+from mlgokit.sizes.binary import Binary, Layer
 from mlgokit.sizes.link_map import read_map
 
 LLD = """\
@@ -49,7 +50,7 @@ LOAD main.o
 def program() -> Binary:
     sizes = {".text": (0x1000, 0x40), ".data": (0x2000, 0x8)}
     sections = tuple(
-        Section(name=name, address=address, size=size, file_bytes=size, memory_bytes=size)
+        FileSection(name=name, address=address, size=size, file_bytes=size, memory_bytes=size)
         for name, (address, size) in sizes.items()
     )
     return Binary(kind="", is_linked=True, sections=sections, symbols=Layer(), outside=())

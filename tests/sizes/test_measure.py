@@ -11,8 +11,9 @@ from hypothesis import given, strategies as st
 from tests.compiler.objects.test_measure import NOBITS, A, Section as Written, Symbol, W, X, write_object
 
 from mlgokit.compiler.objects.archive import MAGIC
+from mlgokit.compiler.objects.object_file import FileSection
 from mlgokit.errors import InputError
-from mlgokit.sizes.binary import Binary, Layer, Outside, Section, make_layer, outside_of
+from mlgokit.sizes.binary import Binary, Layer, Outside, make_layer, outside_of
 from mlgokit.sizes.measure import cut_sections, measure_file
 from mlgokit.sizes.record import Sizes, size_limit_json
 
@@ -20,10 +21,10 @@ SIZES = (40, 0, 25)
 OBJECT = 1
 
 
-def sections(sizes: Sequence[int] = SIZES) -> tuple[Section, ...]:
+def sections(sizes: Sequence[int] = SIZES) -> tuple[FileSection, ...]:
     """The last one is in memory alone but for ten bytes."""
     return tuple(
-        Section(
+        FileSection(
             name=f"s{index}",
             address=0,
             size=size,

@@ -264,7 +264,7 @@ def _shipped_targets() -> str:
         policy = load_policy(path)
         targets.setdefault(policy.all_targets, []).append(policy.problem)
     known = "; ".join(f"{join_names(names)} for {join_names(each)}" for each, names in targets.items())
-    return f"{known}; all else, such as wasm32 and riscv32, is left to LLVM, and can be tuned"
+    return f"{known}; all else, such as wasm32, is left to LLVM, and can be tuned"
 
 
 def _available_memory_bytes() -> int:

@@ -121,7 +121,7 @@ def run(config: Size, *, report: Report = say_nothing) -> Shown:  # noqa: ARG001
     Raises:
         UsageError: the call contradicts itself.
         InputError: a file is none that has sizes, or is damaged.
-        ToolError: the file needs LLVM's programs, and there are none.
+        ToolError: ``--why`` needs LLVM's programs, and there are none.
         StorageError: the report cannot be written.
     """
     _check(config)

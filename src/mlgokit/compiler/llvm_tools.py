@@ -11,7 +11,7 @@ _SECONDS = 300.0
 
 
 def find_llvm_tool(name: str) -> Path:
-    """Find a program such as ``llvm-readobj``: the newest in ``PATH``, else beside a clang.
+    """Find a program such as ``llvm-objdump``: the newest in ``PATH``, else beside a clang.
 
     Raises:
         ToolError: there is none.

@@ -1,8 +1,4 @@
-"""A program, a library or an object as sections and symbols, whatever its format is.
-
-A section has bytes in the file, in memory, or both: ``.bss`` takes memory alone, ``.debug_info`` is in the file alone.
-Byte ``i`` of a section is in the file if ``i < file_bytes``, and in memory if ``i < memory_bytes``.
-"""
+"""A program, a library or an object as sections and symbols, whatever its format is."""
 
 import itertools
 from collections.abc import Sequence
@@ -10,37 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """One section.
-
-    Attributes:
-        name: as the file has it.
-        address: where it is loaded; 0 in objects.
-        size: what ``llvm-size -A`` says of it, in bytes.
-        file_bytes: bytes in the file.
-        memory_bytes: bytes in memory.
-        listed: whether ``llvm-size -A`` lists it.
-        member: the member of a static library that it is of, else empty.
-        is_code: whether it holds instructions.
-    """
-
-    name: str
-    address: int
-    size: int
-    file_bytes: int
-    memory_bytes: int
-    listed: bool = True
-    member: str = ""
-    is_code: bool = False
-
-    @property
-    def extent(self) -> int:
-        """Bytes that may have an owner."""
-        return max(self.file_bytes, self.memory_bytes)
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION, FileSection, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +50,7 @@ class Binary:
 
     kind: str
     is_linked: bool
-    sections: tuple[Section, ...]
+    sections: tuple[FileSection, ...]
     symbols: Layer
     outside: tuple[Outside, ...]
 
@@ -115,7 +81,7 @@ def outside_of(file_bytes: int, extents: Sequence[tuple[int, int]]) -> tuple[lis
 
 
 def make_layer(
-    names: Sequence[tuple[str, ...]], section: Ints, begin: Ints, end: Ints, sections: Sequence[Section]
+    names: Sequence[tuple[str, ...]], section: Ints, begin: Ints, end: Ints, sections: Sequence[FileSection]
 ) -> Layer:
     """A layer of ranges that may overlap, or reach beyond their section.
 
@@ -123,7 +89,7 @@ def make_layer(
     those of the one that begins last, so that of nested ranges the inner one has them.
 
     Example:
-        >>> text = Section(name=".text", address=0, size=10, file_bytes=10, memory_bytes=10)
+        >>> text = FileSection(name=".text", address=0, size=10, file_bytes=10, memory_bytes=10)
         >>> found = make_layer(
         ...     [("outer",), ("inner",), ("alias",)], *(np.array(x) for x in ([0, 0, 0], [0, 4, 4], [9, 6, 5])), [text]
         ... )

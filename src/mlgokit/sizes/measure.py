@@ -81,7 +81,6 @@ def measure_file(path: Path, *, link_map: Path | None = None) -> Sizes:
 
     Raises:
         InputError: a file is missing, damaged, or of another kind.
-        ToolError: it needs LLVM's programs, and there are none.
     """
     binary = read_binary(path)
     sources, notes = read_sources(path, binary)

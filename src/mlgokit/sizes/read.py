@@ -1,31 +1,18 @@
 """Files of any format as sections and symbols; the members of a static library together."""
 
 import dataclasses
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 from mlgokit.compiler.objects import archive
-from mlgokit.compiler.objects.object_file import LARGEST_FILE
+from mlgokit.compiler.objects.formats import has_reader, read_object
+from mlgokit.compiler.objects.object_file import LARGEST_FILE, FileSection
 from mlgokit.errors import InputError
 from mlgokit.files import read_bounded
-from mlgokit.sizes.binary import Binary, Layer, Outside, Section
-from mlgokit.sizes.elf_binary import read_elf_binary
-from mlgokit.sizes.readobj import read_by_llvm
+from mlgokit.sizes.binary import Binary, Layer, Outside, make_layer, outside_of
 
-_BY_LLVM = (
-    b"\0asm",
-    b"\x64\x86",
-    b"\x64\xaa",
-    b"\x4c\x01",
-    b"\xc4\x01",
-    b"MZ",
-    b"\xcf\xfa\xed\xfe",
-    b"\xce\xfa\xed\xfe",
-)
-"""First bytes of files that LLVM's programs read: wasm, COFF objects and images, Mach-O."""
 _REFUSED = {
     b"\xca\xfe\xba\xbe": "a universal Mach-O file; give one of its parts, which `llvm-lipo -thin` takes out",
     b"BC\xc0\xde": "LLVM bitcode, which has no sizes yet; link it, or compile it without -flto",
@@ -41,7 +28,6 @@ def read_binary(path: Path) -> Binary:
 
     Raises:
         InputError: there is no such file, it is another kind of file, or it is damaged.
-        ToolError: it is COFF, Mach-O or wasm, and there is no LLVM.
     """
     if archive.is_archive(path):
         return _read_library(path)
@@ -50,18 +36,39 @@ def read_binary(path: Path) -> Binary:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: expected {_WANTED}, found: {reason}; give one") from error
-    return _read_file(path, data, str(path))
+    return _read_file(data, str(path))
 
 
-def _read_file(path: Path, data: bytes, where: str) -> Binary:
-    if data.startswith(b"\x7fELF"):
-        return read_elf_binary(data, where)
-    if data.startswith(_BY_LLVM):
-        return read_by_llvm(path, data, where)
+def _read_file(data: bytes, where: str) -> Binary:
+    if not has_reader(data):
+        raise _refusal(data, where)
+    file = read_object(data, where=where)
+    layout = file.layout()
+    extents = [(one.offset, one.file_bytes) for one in layout.sections]
+    own, rest = outside_of(len(data), [*extents, *((begin, size) for _, begin, size in layout.tables)])
+    sections = tuple(
+        one if one.file_bytes == size else dataclasses.replace(one, file_bytes=size)
+        for one, size in zip(layout.sections, own, strict=False)
+    )
+    tables = zip(layout.tables, own[len(sections) :], strict=True)
+    between = "between sections" if layout.tables else "headers, symbol tables and between sections"
+    return Binary(
+        kind=layout.kind,
+        is_linked=not file.is_object,
+        sections=sections,
+        symbols=make_layer([(name,) for name in layout.names], layout.section, layout.begin, layout.end, sections),
+        outside=(
+            *(Outside(name=name, file_bytes=size) for (name, _, _), size in tables),
+            Outside(name=between, file_bytes=rest),
+        ),
+    )
+
+
+def _refusal(data: bytes, where: str) -> InputError:
     refused = next((words for begin, words in _REFUSED.items() if data.startswith(begin)), None)
     if refused is None:
         refused = f"{len(data)} bytes that begin with {data[:4].hex()}; give one" if data else "an empty file; give one"
-    raise InputError(f"{where}: expected {_WANTED}, found {refused}")
+    return InputError(f"{where}: expected {_WANTED}, found {refused}")
 
 
 def _read_library(path: Path) -> Binary:
@@ -70,16 +77,9 @@ def _read_library(path: Path) -> Binary:
     found: list[tuple[str, Binary]] = []
     others: Counter[str] = Counter()
     for member in members:
-        where = f"{path}({member.name})"
         data = member.data()
-        if data.startswith(_BY_LLVM):
-            # LLVM's programs read a member from a file of its own.
-            with tempfile.TemporaryDirectory(prefix="mlgokit-size-") as folder:
-                alone = Path(folder) / "member.o"
-                alone.write_bytes(data)
-                found.append((member.name, _read_file(alone, data, where)))
-        elif data.startswith(b"\x7fELF"):
-            found.append((member.name, _read_file(path, data, where)))
+        if has_reader(data):
+            found.append((member.name, _read_file(data, f"{path}({member.name})")))
         else:
             others["members that are no objects"] += len(data)
     if not found:
@@ -106,7 +106,7 @@ def _read_library(path: Path) -> Binary:
     )
 
 
-def _join(layers: list[tuple[Layer, tuple[Section, ...]]]) -> Layer:
+def _join(layers: list[tuple[Layer, tuple[FileSection, ...]]]) -> Layer:
     """Layers of several files, whose sections stand one behind the other."""
     owners: list[tuple[str, ...]] = []
     columns: list[list[np.ndarray[tuple[int], np.dtype[np.int64]]]] = [[], [], [], []]

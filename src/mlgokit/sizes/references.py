@@ -13,10 +13,10 @@ import numpy as np
 
 from mlgokit.compiler.llvm_tools import run_llvm_tool
 from mlgokit.compiler.objects import elf as e
-from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints, read_bytes
+from mlgokit.compiler.objects.wasm_object import read_wasm
 from mlgokit.sizes.binary import Binary
 from mlgokit.sizes.measure import owner_at
-from mlgokit.sizes.readobj import parse_blocks
 
 _ADDRESSED_HEAD = re.compile(r"([0-9a-f]+) <(.+)>:\s*")
 _ADDRESS = re.compile(r" *[0-9a-f]+:(?=\s)")
@@ -57,7 +57,9 @@ def find_references(path: Path, binary: Binary) -> References:
     aliases = {name: names[0] for names in binary.symbols.owners for name in names}
     text = run_llvm_tool("llvm-objdump", "-dr", "--no-show-raw-insn", path, where=str(path))
     lines = _without_addresses(text, binary)
-    functions = _wasm_functions(path) if binary.kind.startswith("wasm") and binary.is_linked else {}
+    functions: dict[int, str] = {}
+    if binary.kind.startswith("wasm") and binary.is_linked:
+        functions = dict(read_wasm(*read_bytes(path)).function_names())
     for user, target, is_call in _uses_in_code(lines, functions):
         found.add(aliases.get(user, user), aliases.get(target, target), is_call=is_call)
     pointers = _pointers_of_elf(path, binary) if binary.kind.startswith("ELF") and binary.is_linked else ()
@@ -103,17 +105,6 @@ def _uses_in_code(lines: Iterable[str], functions: dict[int, str]) -> Iterator[t
                 target = functions.get(int(called[1]), "")
     if target:
         yield user, target, is_call
-
-
-def _wasm_functions(path: Path) -> dict[int, str]:
-    """Functions of a wasm program by their number, by which they are called."""
-    top = parse_blocks(run_llvm_tool("llvm-readobj", "--symbols", path, where=str(path)))
-    symbols = (node for group in top.all("Symbols") for node in group.all("Symbol"))
-    return {
-        node.number("ElementIndex"): node.values.get("Name", "")
-        for node in symbols
-        if node.values.get("Type", "")[:8] == "FUNCTION"
-    }
 
 
 def _pointers_of_elf(path: Path, binary: Binary) -> Iterator[tuple[str, str]]:

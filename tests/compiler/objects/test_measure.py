@@ -354,7 +354,10 @@ def with_section(index: int, **changes: object) -> list[Section]:
         (b"BC\xc0\xde" + bytes(100), "expected an ELF file, found LLVM bitcode; give"),
         (b"\0asm\1\0\0\0", "expected a wasm object, found a linked wasm file; give"),
         (b"\x64\x86\5\0" + bytes(100), "expected a table of 200 bytes at 20, found a file of 104 bytes"),
-        (b"\xcf\xfa\xed\xfe" + bytes(100), "expected Mach-O for x86_64 or arm64, found processor 0x0"),
+        (
+            b"\xcf\xfa\xed\xfe" + bytes(100),
+            "expected Mach-O for x86_64, arm64, i386, armv7, arm64_32, found processor 0x0",
+        ),
         (
             write_object(SECTIONS, SYMBOLS, machine=8),
             "expected little-endian ELF for i386, ARM, x86-64, AArch64, RISC-V",

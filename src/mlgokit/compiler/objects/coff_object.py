@@ -19,12 +19,15 @@ from mlgokit.compiler.objects.object_file import (
     NONE,
     RODATA,
     TEXT,
+    FileSection,
     Frames,
     Functions,
     Ints,
+    Layout,
     Parts,
     SectionTotals,
     damage_error,
+    ends_at_next,
     functions_until_next,
     is_in_sections,
     no_frames,
@@ -34,8 +37,8 @@ from mlgokit.compiler.objects.object_file import (
 from mlgokit.errors import InputError
 
 IMAGE = b"MZ"
-OBJECTS = {b"\x64\x86": "x86-64", b"\x64\xaa": "AArch64", b"\x4c\x01": "i386"}
-"""Processors of objects, by the first bytes of their files."""
+OBJECTS = {b"\x64\x86": "x86_64", b"\x64\xaa": "aarch64", b"\x4c\x01": "i386", b"\xc4\x01": "thumb"}
+"""LLVM's names of processors, by the first bytes of objects."""
 _SECTION = np.dtype(
     [
         ("name", "S8"),
@@ -55,6 +58,8 @@ _SYMBOL = np.dtype(
 )
 _RELOCATION = np.dtype([("address", "<u4"), ("symbol", "<u4"), ("type", "<u2")])
 _HEADER = 20
+_IMAGE_BASE = {b"\x0b\x01": (28, 4), b"\x0b\x02": (24, 8)}
+"""Offset and size of an image's base in the optional header, by its first bytes: for 32 and for 64 bits."""
 _CODE, _ZERO, _REMOVED, _COMDAT = 0x20, 0x80, 0x800, 0x1000
 _MANY_RELOCATIONS, _DISCARDABLE, _EXECUTED, _WRITTEN = 0x01000000, 0x02000000, 0x20000000, 0x80000000
 _EXTERNAL, _STATIC = 2, 3
@@ -75,6 +80,7 @@ class CoffObject:
         data: the whole file.
         is_object: whether it is to be linked.
         machine: its processor, as the two bytes of the header.
+        base: where an image is loaded, which addresses of its sections count from.
         sections: [N] of the sections.
         symbols: [S] of the symbol table, auxiliary entries among them.
         strings: the string table, with its length in front.
@@ -84,6 +90,7 @@ class CoffObject:
     data: bytes
     is_object: bool
     machine: bytes
+    base: int
     sections: Table
     symbols: Table
     strings: bytes
@@ -126,6 +133,44 @@ class CoffObject:
     def totals(self) -> SectionTotals:
         """Sum the sections by kind; ``.xdata`` has the unwind codes and the exception tables of functions."""
         return sum_kinds(self._kinds, self._sizes, self._named(".xdata"))
+
+    def layout(self) -> Layout:
+        """Tell where the bytes of the file are.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        sections: list[FileSection] = []
+        for name, row in zip(self.names, self.sections, strict=True):
+            flags, size, virtual = int(row["flags"]), int(row["size"]), int(row["virtual_size"])
+            has_bytes = row["offset"] and (self.is_image or not flags & _ZERO)
+            is_loaded = self.is_image or not flags & (_DISCARDABLE | _REMOVED)
+            sections.append(
+                FileSection(
+                    name=name,
+                    address=self.base + int(row["address"]),
+                    size=min(size, virtual) if self.is_image else size,
+                    offset=int(row["offset"]),
+                    file_bytes=size if has_bytes else 0,
+                    memory_bytes=(virtual if self.is_image else size) if is_loaded else 0,
+                    is_code=bool(flags & _EXECUTED),
+                )
+            )
+        # A static symbol with an auxiliary entry stands for a section.
+        symbols = [
+            one for one in self._main_symbols if one["section"] > 0 and not (one["storage"] == _STATIC and one["more"])
+        ]
+        section = np.array([one["section"] - 1 for one in symbols], np.int64)
+        begin = np.array([one["value"] for one in symbols], np.int64)
+        limit = np.array([one.memory_bytes or one.file_bytes for one in sections], np.int64)
+        return Layout(
+            kind=f"COFF {OBJECTS.get(self.machine, 'unknown')} {'object' if self.is_object else 'program or library'}",
+            sections=tuple(sections),
+            names=[self._text(one["name"]) for one in symbols],
+            section=section,
+            begin=begin,
+            end=ends_at_next(section, begin, limit),
+        )
 
     def parts(self) -> Parts:
         """Divide an object into sections with their owners.
@@ -370,6 +415,8 @@ def read_coff(data: bytes, where: str) -> CoffObject:
     count, table, symbols, optional = (
         int.from_bytes(header[first:last], "little") for first, last in ((2, 4), (8, 12), (12, 16), (16, 18))
     )
+    header_of_image = data[begin + _HEADER : begin + _HEADER + optional] if begin else b""
+    base, base_size = _IMAGE_BASE.get(header_of_image[:2], (0, 0))
     sections = _table(file, _SECTION, begin + _HEADER + optional, count)
     kept = (sections["flags"] & _ZERO) == 0
     outside = kept & (sections["offset"].astype(np.int64) + sections["size"] > len(data))
@@ -388,6 +435,7 @@ def read_coff(data: bytes, where: str) -> CoffObject:
         data=data,
         is_object=begin == 0,
         machine=header[:2],
+        base=int.from_bytes(header_of_image[base : base + base_size], "little"),
         sections=sections,
         symbols=_table(file, _SYMBOL, table, symbols if table else 0),
         strings=strings,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints, damage_error, read_bytes
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints, damage_error, read_bytes, widen
 from mlgokit.errors import InputError
 
 SECTION = np.dtype(
@@ -242,7 +242,7 @@ def read_symbols(elf: Elf, *, kind: int = SHT_SYMTAB) -> Symbols:
     if not len(tables):
         return Symbols(index=0, table=np.empty(0, SYMBOL), section=np.empty(0, np.int64), strings=b"\0")
     index = int(tables[0])
-    table = _widen(read_table(elf, index, _LAYOUTS[elf.bits].symbol), SYMBOL)
+    table = widen(read_table(elf, index, _LAYOUTS[elf.bits].symbol), SYMBOL)
     if elf.machine == ARM:
         # Bit 0 of a function's address says that its code is Thumb.
         table = table.copy()
@@ -280,7 +280,7 @@ def read_relocations(elf: Elf, source: int, symbols: Symbols) -> npt.NDArray[Any
     with_addends = section["type"] == SHT_RELA
     if elf.bits == 64:
         entries = read_table(elf, source, RELOCATION if with_addends else _REL_64)
-        table = _widen(entries, RELOCATION)
+        table = widen(entries, RELOCATION)
     else:
         entries = read_table(elf, source, _RELA_32 if with_addends else _REL_32)
         table = np.zeros(len(entries), RELOCATION)
@@ -314,16 +314,6 @@ def _addends_in_place(elf: Elf, target: int, table: npt.NDArray[Any], where: str
     return value - ((value >> (bits - 1)) << bits)
 
 
-def _widen(table: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Convert a table of 32-bit fields to the 64-bit dtype."""
-    if table.dtype == dtype:
-        return table
-    wide = np.zeros(len(table), dtype)
-    for name in table.dtype.names or ():
-        wide[name] = table[name]
-    return wide
-
-
 def _extended_indices(elf: Elf, symbol_table: int, count: int) -> Ints:
     """Section indices [S] of symbols in a file with more than 65,279 sections."""
     mask = (elf.sections["type"] == SHT_SYMTAB_SHNDX) & (elf.sections["link"] == symbol_table)
@@ -355,7 +345,7 @@ def _section_table(data: bytes, where: str, layout: _Layout) -> npt.NDArray[Any]
         raise damage_error(
             where, f"{count} section headers within {len(data)} bytes", f"an end at {begin + count * entry}"
         )
-    sections = _widen(np.frombuffer(data, layout.section, count, begin), SECTION)
+    sections = widen(np.frombuffer(data, layout.section, count, begin), SECTION)
     size = sections["size"]
     contents = (sections["type"] != SHT_NOBITS) & (sections["type"] != 0)
     outside = contents & ((size > len(data)) | (sections["offset"] > len(data) - np.minimum(size, len(data))))

@@ -14,12 +14,15 @@ from mlgokit.compiler.objects.object_file import (
     BSS,
     DATA,
     EH_FRAME,
+    LARGEST_SECTION,
     NONE,
     RODATA,
     TEXT,
+    FileSection,
     Functions,
     Image,
     Ints,
+    Layout,
     Parts,
     SectionTotals,
     damage_error,
@@ -39,6 +42,10 @@ _SYMBOL = 24 + 2
 _CALLS = {62: (4,), 183: (282, 283)}
 """Relocation types of calls, by machine: ``R_X86_64_PLT32``, ``R_AARCH64_JUMP26`` and ``R_AARCH64_CALL26``."""
 _DEFAULT_VISIBILITY = 0
+_STT_FILE, _STT_TLS = 4, 6
+_SHF_TLS = 0x400
+_LISTED_IF_LOADED = (e.SHT_STRTAB, e.SHT_REL, e.SHT_RELA)
+_ROLES = {e.ET_REL: "object", e.ET_EXEC: "program"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +86,34 @@ class ElfObject:
     def totals(self) -> SectionTotals:
         """Sum the sections by kind."""
         return section_totals(self.elf)
+
+    def layout(self) -> Layout:
+        """Tell where the bytes of the file are.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        elf, symbols = self.elf, self._symbols
+        if not symbols.index:
+            symbols = e.read_symbols(elf, kind=e.SHT_DYNSYM)
+        table, kind = symbols.table, symbols.type
+        size = np.minimum(table["size"], LARGEST_SECTION).astype(np.int64)
+        owns = (symbols.section >= 0) & (size > 0) & (kind != e.STT_SECTION) & (kind != _STT_FILE)
+        # Globals first: of several names of one function these are the ones that people know.
+        chosen = np.flatnonzero(owns)
+        chosen = chosen[np.argsort(symbols.binding[chosen] == e.STB_LOCAL, kind="stable")]
+        section = symbols.section[chosen]
+        begin = table["value"][chosen].astype(np.int64) - _bases(elf, section, kind[chosen])
+        role = _ROLES.get(elf.kind) or ("program" if ".interp" in elf.names else "shared library")
+        return Layout(
+            kind=f"ELF {e.MACHINES[elf.machine]} {role}",
+            sections=tuple(map(_file_section, elf.names, elf.sections.tolist())),
+            tables=[one for one in e.header_extents(elf) if one[2]],
+            names=[e.text_at(symbols.strings, offset) for offset in table["name"][chosen].tolist()],
+            section=section,
+            begin=begin,
+            end=begin + size[chosen],
+        )
 
     def parts(self) -> Parts:
         """Divide an object into sections with their owners.
@@ -221,6 +256,33 @@ def _jump_tables(elf: Elf, kind: Ints, group: Ints, code: Functions) -> list[tup
         if function is not None and group[index] == group[code.section[function]]:
             pairs.append((index, function))
     return pairs
+
+
+def _file_section(name: str, row: tuple[int, ...]) -> FileSection:
+    """A section by its header, a row of ``SECTION``."""
+    _, kind, flags, address, offset, size, *_ = row
+    size, is_loaded = size if kind else 0, bool(flags & e.SHF_ALLOC)
+    return FileSection(
+        name=name,
+        address=address,
+        size=size,
+        offset=offset,
+        file_bytes=0 if kind == e.SHT_NOBITS else size,
+        memory_bytes=size if is_loaded else 0,
+        listed=kind not in {0, e.SHT_SYMTAB} and (is_loaded or kind not in _LISTED_IF_LOADED),
+        is_code=bool(flags & e.SHF_EXECINSTR),
+    )
+
+
+def _bases(elf: Elf, section: Ints, kind: Ints) -> Ints:
+    """What symbols' values [S] count from: in linked files the address of their section is a part of them."""
+    if elf.kind == e.ET_REL:
+        return np.zeros(len(section), np.int64)
+    address = elf.sections["address"].astype(np.int64)
+    threads = np.flatnonzero(elf.sections["flags"] & _SHF_TLS)
+    # Values of thread-local symbols count from the first section of their kind.
+    first = address[threads].min() if len(threads) else 0
+    return address[section] - np.where(kind == _STT_TLS, first, 0)
 
 
 def group_alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_table: Ints) -> Ints:

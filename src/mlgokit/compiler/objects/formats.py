@@ -4,16 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlgokit.compiler.objects.coff_object import IMAGE, OBJECTS, read_coff
-from mlgokit.compiler.objects.elf import read_elf
+from mlgokit.compiler.objects.elf import MAGIC, read_elf
 from mlgokit.compiler.objects.elf_object import ElfObject
-from mlgokit.compiler.objects.macho_object import MACH_O, read_macho
+from mlgokit.compiler.objects.macho_object import MACH_O, MACH_O_32, read_macho
 from mlgokit.compiler.objects.object_file import ObjectFile, SectionTotals, read_bytes
 from mlgokit.compiler.objects.wasm_object import WASM, read_wasm
 
 _READERS: dict[bytes, tuple[str, Callable[[bytes, str], ObjectFile]]] = {
     WASM: ("wasm", read_wasm),
     **dict.fromkeys((IMAGE, *OBJECTS), ("COFF", read_coff)),
-    MACH_O: ("Mach-O", read_macho),
+    **dict.fromkeys((MACH_O, MACH_O_32), ("Mach-O", read_macho)),
 }
 """Names and readers of other formats than ELF, by the first bytes of their files."""
 _LONGEST_MAGIC = 4
@@ -28,6 +28,11 @@ def read_object(source: bytes | Path, *, where: str = "object in memory") -> Obj
     data, where = read_bytes(source, where=where)
     found = next((named for magic, named in _READERS.items() if data.startswith(magic)), None)
     return ElfObject(elf=read_elf(data, where=where)) if found is None else found[1](data, where)
+
+
+def has_reader(data: bytes) -> bool:
+    """Whether a file is of a format that is known, by its first bytes."""
+    return data.startswith((MAGIC, *_READERS))
 
 
 def format_of(path: Path) -> str:

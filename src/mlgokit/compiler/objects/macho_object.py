@@ -18,28 +18,33 @@ from mlgokit.compiler.objects.object_file import (
     BSS,
     DATA,
     EH_FRAME,
+    LARGEST_SECTION,
     NONE,
     RODATA,
     TEXT,
+    FileSection,
     Functions,
     Ints,
+    Layout,
     Parts,
     SectionTotals,
     damage_error,
+    ends_at_next,
     functions_until_next,
     is_in_sections,
     no_frames,
     sum_by_name,
     sum_kinds,
+    widen,
 )
 from mlgokit.errors import InputError
 
-MACH_O = b"\xcf\xfa\xed\xfe"
-_PROCESSORS = {0x01000007: "x86_64", 0x0100000C: "arm64"}
-_HEADER = 32
+MACH_O, MACH_O_32 = b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe"
+_PROCESSORS = {0x01000007: "x86_64", 0x0100000C: "arm64", 0x7: "i386", 0xC: "armv7", 0x0200000C: "arm64_32"}
+_LLVM_NAMES = {"arm64": "aarch64", "armv7": "arm", "arm64_32": "aarch64_32"}
+"""What LLVM calls processors that linkers call otherwise."""
 _OBJECT, _IMAGES = 1, (2, 6, 8)
-_SYMTAB, _SEGMENT = 0x2, 0x19
-_SEGMENT_HEADER = 72
+_SYMTAB = 0x2
 _SECTION = np.dtype(
     [
         ("name", "S16"),
@@ -51,12 +56,18 @@ _SECTION = np.dtype(
         ("relocations", "<u4"),
         ("relocation_count", "<u4"),
         ("flags", "<u4"),
-        ("reserved", "<u4", 3),
+        ("reserved1", "<u4"),
+        ("reserved2", "<u4"),
+        ("reserved3", "<u4"),
     ]
 )
 _SYMBOL = np.dtype([("name", "<u4"), ("type", "u1"), ("section", "u1"), ("description", "<u2"), ("value", "<u8")])
+_SECTION_32, _SYMBOL_32 = (
+    np.dtype([(name, "<u4" if dtype[name] == "<u8" else dtype[name]) for name in names])
+    for dtype, names in ((_SECTION, (_SECTION.names or ())[:-1]), (_SYMBOL, _SYMBOL.names or ()))
+)
 _ZERO_TYPES = (0x1, 0xC, 0x12)
-_INSTRUCTIONS, _DEBUG = 0x80000400, 0x02000000
+_PURE_INSTRUCTIONS, _INSTRUCTIONS, _DEBUG = 0x80000000, 0x80000400, 0x02000000
 _STAB, _PRIVATE, _DEFINED, _EXTERNAL = 0xE0, 0x10, 0x0E, 0x01
 _WEAK = 0x80
 _UNWIND = ("__eh_frame", "__unwind_info")
@@ -150,6 +161,37 @@ class MachObject:
         tables = self.sections["name"] == b"__gcc_except_tab"
         return sum_kinds(self._kinds, self._sizes, tables & (self._kinds == RODATA))
 
+    def layout(self) -> Layout:
+        """Tell where the bytes of the file are.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        sections = tuple(
+            FileSection(
+                name=row["name"].decode("utf-8", "backslashreplace"),
+                address=int(row["address"]),
+                size=int(row["size"]),
+                offset=int(row["offset"]),
+                # A file with debug information alone has the other sections without their bytes.
+                file_bytes=0 if row["flags"] & 0xFF in _ZERO_TYPES or not row["offset"] else int(row["size"]),
+                memory_bytes=0 if row["segment"].startswith(b"__DWARF") else int(row["size"]),
+                is_code=bool(row["flags"] & _PURE_INSTRUCTIONS),
+            )
+            for row in self.sections
+        )
+        section = np.array([one.section for one in self._definitions], np.int64)
+        begin = np.array([one.begin for one in self._definitions], np.int64)
+        processor = _LLVM_NAMES.get(self.architecture, self.architecture)
+        return Layout(
+            kind=f"Mach-O {processor} {'object' if self.is_object else 'program or library'}",
+            sections=sections,
+            names=[one.name for one in self._definitions],
+            section=section,
+            begin=begin,
+            end=ends_at_next(section, begin, self._sizes),
+        )
+
     def parts(self) -> Parts:
         """Divide an object into atoms with their owners.
 
@@ -232,6 +274,11 @@ class _File:
     where: str
     data: bytes
 
+    @property
+    def is_64(self) -> bool:
+        """Whether addresses have 64 bits."""
+        return self.data.startswith(MACH_O)
+
     def number(self, place: int) -> int:
         """A number of 32 bits."""
         return int(self.table(np.dtype("<u4"), place, 1)[0])
@@ -244,7 +291,7 @@ class _File:
 
     def commands(self) -> Iterator[tuple[int, int]]:
         """Kind and place of each load command."""
-        place = _HEADER
+        place = 32 if self.is_64 else 28
         for _ in range(self.number(16)):
             size = self.number(place + 4)
             if size < 8:
@@ -254,28 +301,32 @@ class _File:
 
 
 def read_macho(data: bytes, where: str) -> MachObject:
-    """Read the tables of a 64-bit Mach-O file.
+    """Read the tables of a Mach-O file.
 
     Raises:
-        InputError: it is damaged, or for another processor than x86-64 and AArch64.
+        InputError: it is damaged, or for another processor than x86 and ARM.
     """
     file = _File(where=where, data=data)
     processor = _PROCESSORS.get(file.number(4))
     if processor is None:
         raise InputError(
-            f"{where}: expected Mach-O for {' or '.join(_PROCESSORS.values())}, found processor {file.number(4):#x}; "
+            f"{where}: expected Mach-O for {', '.join(_PROCESSORS.values())}, found processor {file.number(4):#x}; "
             "compile for one of these"
         )
+    # Numbers of the command, the size of its header and the place of the number of its sections.
+    segment, header, count = (0x19, 72, 64) if file.is_64 else (0x1, 56, 48)
+    of_section, of_symbol = (_SECTION, _SYMBOL) if file.is_64 else (_SECTION_32, _SYMBOL_32)
     sections, symbols, strings = [np.empty(0, _SECTION)], np.empty(0, _SYMBOL), b""
     for command, place in file.commands():
-        if command == _SEGMENT:
-            sections.append(file.table(_SECTION, place + _SEGMENT_HEADER, file.number(place + 64)))
+        if command == segment:
+            sections.append(widen(file.table(of_section, place + header, file.number(place + count)), _SECTION))
         elif command == _SYMTAB:
-            symbols = file.table(_SYMBOL, file.number(place + 8), file.number(place + 12))
+            symbols = widen(file.table(of_symbol, file.number(place + 8), file.number(place + 12)), _SYMBOL)
             strings = file.table(np.dtype("u1"), file.number(place + 16), file.number(place + 20)).tobytes()
     found = np.concatenate(sections)
     kept = ~np.isin(found["flags"] & 0xFF, _ZERO_TYPES)
-    if (kept & (found["size"] > len(data) - np.minimum(found["offset"], len(data)))).any():
+    limit = np.where(kept, len(data) - np.minimum(found["offset"].astype(np.int64), len(data)), LARGEST_SECTION)
+    if (found["size"] > limit).any():
         raise damage_error(where, f"sections within {len(data)} bytes", "one that reaches beyond them")
     return MachObject(
         where=where,

@@ -8,7 +8,7 @@ a section of ELF and COFF, a function or a data segment of wasm, an atom of Mach
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -109,6 +109,64 @@ class Parts:
     tables: Sequence[tuple[int, int]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSection:
+    """A section as the file has it.
+
+    It has bytes in the file, in memory, or both: ``.bss`` takes memory alone, ``.debug_info`` is in the file alone.
+    Byte ``i`` of a section is in the file if ``i < file_bytes``, and in memory if ``i < memory_bytes``.
+
+    Attributes:
+        name: as the file has it.
+        address: where it is loaded; 0 in objects.
+        size: what ``llvm-size -A`` says of it, in bytes.
+        offset: where its bytes begin in the file, or in the member of a static library.
+        file_bytes: bytes in the file.
+        memory_bytes: bytes in memory.
+        listed: whether ``llvm-size -A`` lists it.
+        member: the member of a static library that it is of, else empty.
+        is_code: whether it holds instructions.
+    """
+
+    name: str
+    address: int
+    size: int
+    offset: int = 0
+    file_bytes: int
+    memory_bytes: int
+    listed: bool = True
+    member: str = ""
+    is_code: bool = False
+
+    @property
+    def extent(self) -> int:
+        """Bytes that may have an owner."""
+        return max(self.file_bytes, self.memory_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where the bytes of a file are, and which of them its D symbols have.
+
+    Attributes:
+        kind: its format, processor and role, such as ``ELF x86-64 program``.
+        sections: its sections, which may overlap.
+        tables: name, offset and size of what the format has outside of sections, if it is known.
+        names: [D] names of functions and variables; several may be at one place.
+        section: [D] index of the section of each.
+        begin: [D] offset in the section.
+        end: [D] offset behind the last byte, which may be beyond the section.
+    """
+
+    kind: str
+    sections: tuple[FileSection, ...]
+    tables: Sequence[tuple[str, int, int]] = ()
+    names: Sequence[str]
+    section: Ints
+    begin: Ints
+    end: Ints
+
+
 class ObjectFile(Protocol):
     """An object or a linked file whose tables are sound."""
 
@@ -134,6 +192,14 @@ class ObjectFile(Protocol):
 
     def totals(self) -> SectionTotals:
         """Sum the sections by kind."""
+        ...
+
+    def layout(self) -> Layout:
+        """Tell where the bytes of the file are.
+
+        Raises:
+            InputError: it is damaged.
+        """
         ...
 
     def parts(self) -> Parts:
@@ -237,12 +303,27 @@ def functions_until_next(starts: Sequence[tuple[int, int, bool, str]], size: Int
     first: dict[tuple[int, int], str] = {}
     for section, begin, _, name in sorted(starts):
         first.setdefault((section, begin), name)
-    section = np.array([key[0] for key in first], np.int64)
-    begin = np.array([key[1] for key in first], np.int64)
-    end = size[section] if len(section) else section
-    follows = section[1:] == section[:-1]
-    end[:-1] = np.where(follows, begin[1:], end[:-1])
+    section, begin = np.array(list(first), np.int64).reshape(-1, 2).T
+    end = ends_at_next(section, begin, size)
     return Functions(names=tuple(first.values()), section=section, begin=begin, size=end - begin)
+
+
+def ends_at_next(section: Ints, begin: Ints, size: Ints) -> Ints:
+    """Where each symbol [D] of a format without sizes ends: where the next one begins, or its section, of [N], ends."""
+    first = section * LARGEST_SECTION
+    places = np.append(np.unique(first + begin), np.iinfo(np.int64).max)
+    following = places[np.searchsorted(places, first + begin, side="right")]
+    return np.minimum(following - first, size[section]) if len(section) else section
+
+
+def widen(table: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Convert a table of 32-bit fields to the dtype of a 64-bit file."""
+    if table.dtype == dtype:
+        return table
+    wide = np.zeros(len(table), dtype)
+    for name in table.dtype.names or ():
+        wide[name] = table[name]
+    return wide
 
 
 def extents(size: Ints, section: Ints, begin: Ints) -> Ints:

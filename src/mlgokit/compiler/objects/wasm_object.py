@@ -5,7 +5,7 @@ section ``linking`` ("Tool Conventions: Linking"). A function and a data segment
 whole, with and without ``-ffunction-sections``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -17,7 +17,9 @@ from mlgokit.compiler.objects.object_file import (
     NONE,
     RODATA,
     TEXT,
+    FileSection,
     Functions,
+    Layout,
     Parts,
     SectionTotals,
     damage_error,
@@ -29,11 +31,29 @@ from mlgokit.compiler.objects.object_file import (
 from mlgokit.errors import InputError
 
 WASM = b"\0asm"
-_CUSTOM, _IMPORT, _FUNCTION, _CODE, _DATA = 0, 2, 3, 10, 11
+_CUSTOM, _IMPORT, _FUNCTION, _EXPORT, _CODE, _DATA = 0, 2, 3, 7, 10, 11
+_SECTIONS = [
+    "CUSTOM",
+    "TYPE",
+    "IMPORT",
+    "FUNCTION",
+    "TABLE",
+    "MEMORY",
+    "GLOBAL",
+    "EXPORT",
+    "START",
+    "ELEM",
+    "CODE",
+    "DATA",
+    "DATACOUNT",
+    "TAG",
+]
+"""LLVM's names of sections, by their number."""
 _LINKING, _NAME = "linking", "name"
-_FUNCTION_NAMES, _SEGMENTS, _COMDATS, _SYMBOLS = 1, 5, 7, 8
+_FUNCTION_NAMES, _SEGMENT_NAMES = 1, 9
+_SEGMENTS, _COMDATS, _SYMBOLS = 5, 7, 8
 _SYMBOL_FUNCTION, _SYMBOL_DATA, _SYMBOL_SECTION = 0, 1, 3
-_WEAK, _LOCAL, _UNDEFINED, _EXPLICIT_NAME = 0x1, 0x2, 0x10, 0x40
+_WEAK, _LOCAL, _UNDEFINED, _EXPLICIT_NAME, _ABSOLUTE = 0x1, 0x2, 0x10, 0x40, 0x200
 _COMDAT_DATA, _COMDAT_FUNCTION = 0, 1
 _WRITABLE = (".data", ".tdata", ".init_array")
 _ZERO = (".bss", ".tbss")
@@ -101,9 +121,18 @@ class _Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Linking:
-    """What the linker is told: names of functions, of segments, signatures, and strong definitions."""
+    """What the linker is told.
 
-    functions: dict[int, str]
+    Attributes:
+        functions: number and name of each definition.
+        variables: segment, name, offset and size of each definition.
+        segments: names of segments.
+        comdats: signatures, each with kinds and numbers of its members.
+        strong: name, kind and number of the strong definitions.
+    """
+
+    functions: list[tuple[int, str]]
+    variables: list[tuple[int, str, int, int]]
     segments: list[str]
     comdats: list[tuple[str, list[tuple[int, int]]]]
     strong: list[tuple[str, int, int]]
@@ -144,6 +173,66 @@ class WasmObject:
         kind = np.array([kinds.get(section.kind, RODATA) for section in self.sections], np.int64)
         return sum_kinds(kind, np.array([section.size for section in self.sections], np.int64))
 
+    def layout(self) -> Layout:
+        """Tell where the bytes of the file are.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        sections = tuple(
+            FileSection(
+                name=one.name if one.kind == _CUSTOM else _SECTIONS[one.kind],
+                address=0,
+                size=one.size,
+                offset=one.begin,
+                file_bytes=one.size,
+                memory_bytes=0 if one.kind == _CUSTOM else one.size,
+                is_code=one.kind == _CODE,
+            )
+            for one in self.sections
+        )
+        index = {one.kind: number for number, one in enumerate(self.sections)}
+        rows = list(self._symbols())
+        section = np.array([index[row[1]] for row in rows], np.int64)
+        begin, size = np.array([row[2:] for row in rows], np.int64).reshape(-1, 2).T
+        return Layout(
+            kind=f"wasm {'object' if self.is_object else 'program'}",
+            sections=sections,
+            names=[row[0] for row in rows],
+            section=section,
+            begin=begin,
+            end=begin + size,
+        )
+
+    def function_names(self) -> list[tuple[int, str]]:
+        """Functions by their number, with each of their names: in a program those for debuggers, else of exports."""
+        if self.is_object:
+            return self._linking().functions
+        return self._names(_FUNCTION_NAMES) or self._exported_functions()
+
+    def _symbols(self) -> Iterator[tuple[str, int, int, int]]:
+        """Name, kind of section, offset and size of functions, and of variables or, in a program, data segments."""
+        first, bodies, segments = self._imported_functions(), self._bodies(), self._segments()
+        # As llvm-nm sorts them, and with them the names of one function.
+        for index, name in sorted(self.function_names(), key=lambda one: one[1]):
+            if index >= first:
+                yield name, _CODE, *self._place(bodies, index - first)
+        if self.is_object:
+            variables = self._linking().variables
+        else:
+            variables = [(index, name, 0, 0) for index, name in self._names(_SEGMENT_NAMES)]
+        for index, name, begin, size in variables:
+            start, limit = self._place(segments, index)
+            if begin + size > limit:
+                raise damage_error(self.where, f"{name} within the {limit} bytes of segment {index}", f"{size} bytes")
+            yield name, _DATA, start + begin, size or limit
+
+    def _place(self, places: list[tuple[int, int]], index: int) -> tuple[int, int]:
+        """Offset and size of a function or a data segment that a symbol names."""
+        if index >= len(places):
+            raise damage_error(self.where, f"symbols of {len(places)} functions or segments", f"of number {index}")
+        return places[index]
+
     def parts(self) -> Parts:
         """Divide an object into functions, data segments, and what is left of the sections of both.
 
@@ -152,7 +241,8 @@ class WasmObject:
         """
         linking = self._linking()
         first = self._imported_functions()
-        bodies, segments = self._bodies(), self._segments()
+        bodies, segments = ([size for _, size in places] for places in (self._bodies(), self._segments()))
+        functions = dict(reversed(linking.functions))
         names = linking.segments[: len(segments)]
         names += [""] * (len(segments) - len(names))
         kind = [TEXT] * len(bodies) + [_segment_kind(name) for name in names] + [TEXT, RODATA]
@@ -173,7 +263,7 @@ class WasmObject:
             group=np.array(group, np.int64),
             signatures=tuple(name for name, _ in linking.comdats),
             functions=Functions(
-                names=tuple(linking.functions.get(first + index, f"function {index}") for index in range(len(bodies))),
+                names=tuple(functions.get(first + index, f"function {index}") for index in range(len(bodies))),
                 section=count,
                 begin=np.zeros(len(bodies), np.int64),
                 size=np.array(bodies, np.int64),
@@ -190,9 +280,9 @@ class WasmObject:
 
     def function_sizes(self) -> Mapping[str, int]:
         """Bytes of the functions by name, of a file whose names were not stripped."""
-        names = self._linking().functions if self.is_object else self._names()
+        names = dict(reversed(self._linking().functions if self.is_object else self._names(_FUNCTION_NAMES)))
         bodies = enumerate(self._bodies(), self._imported_functions())
-        return sum_by_name((names[index], size) for index, size in bodies if index in names)
+        return sum_by_name((names[index], size) for index, (_, size) in bodies if index in names)
 
     def relocation_bytes(self) -> int:
         """No loader of wasm applies relocations."""
@@ -235,20 +325,27 @@ class WasmObject:
                 raise damage_error(self.where, "imports of kinds 0 to 4", f"kind {kind}")
         return functions
 
-    def _bodies(self) -> list[int]:
-        """Bytes of each defined function, with the number of bytes that comes first."""
+    def _exported_functions(self) -> list[tuple[int, str]]:
+        reader = self._section(_EXPORT)
+        exports = [(reader.text(), reader.byte(), reader.number()) for _ in range(reader.number() if reader.end else 0)]
+        return [(index, name) for name, kind, index in exports if kind == 0]
+
+    def _bodies(self) -> list[tuple[int, int]]:
+        """Offset and size of each defined function, with the number of bytes that comes first."""
         reader = self._section(_CODE)
-        sizes: list[int] = []
+        start = reader.place
+        places: list[tuple[int, int]] = []
         for _ in range(reader.number() if reader.end else 0):
             begin = reader.place
             reader.part()
-            sizes.append(reader.place - begin)
-        return sizes
+            places.append((begin - start, reader.place - begin))
+        return places
 
-    def _segments(self) -> list[int]:
-        """Bytes of each data segment, without where it goes."""
+    def _segments(self) -> list[tuple[int, int]]:
+        """Offset and size of each data segment, without where it goes."""
         reader = self._section(_DATA)
-        sizes: list[int] = []
+        start = reader.place
+        places: list[tuple[int, int]] = []
         for _ in range(reader.number() if reader.end else 0):
             flags = reader.number()
             if flags & 2:
@@ -256,17 +353,17 @@ class WasmObject:
             if not flags & 1:
                 _skip_expression(reader)
             contents = reader.part()
-            sizes.append(contents.end - contents.place)
-        return sizes
+            places.append((contents.place - start, contents.end - contents.place))
+        return places
 
-    def _names(self) -> dict[int, str]:
-        """Names of functions by index, for debuggers."""
+    def _names(self, wanted: int) -> list[tuple[int, str]]:
+        """Functions or data segments by their number, with their names for debuggers."""
         reader = self._section(_CUSTOM, _NAME)
         while reader.place < reader.end:
             kind, part = reader.byte(), reader.part()
-            if kind == _FUNCTION_NAMES:
-                return {part.number(): part.text() for _ in range(part.number())}
-        return {}
+            if kind == wanted:
+                return [(part.number(), part.text()) for _ in range(part.number())]
+        return []
 
     def _linking(self) -> _Linking:
         if not self.is_object:
@@ -274,7 +371,7 @@ class WasmObject:
                 f"{self.where}: expected a wasm object, found a linked wasm file; give an object as clang -c "
                 "writes it, before linking"
             )
-        found = _Linking(functions={}, segments=[], comdats=[], strong=[])
+        found = _Linking(functions=[], variables=[], segments=[], comdats=[], strong=[])
         readers: dict[int, Callable[[_Reader, _Linking], None]] = {
             _SEGMENTS: _read_segment_names,
             _COMDATS: _read_comdats,
@@ -304,6 +401,8 @@ def read_wasm(data: bytes, where: str) -> WasmObject:
         raise InputError(f"{where}: expected a wasm module of version 1, found another; give one that clang made")
     while reader.place < reader.end:
         kind, part = reader.byte(), reader.part()
+        if kind >= len(_SECTIONS):
+            raise damage_error(where, f"sections of kinds 0 to {len(_SECTIONS) - 1}", f"kind {kind}")
         name = part.text() if kind == _CUSTOM else ""
         sections.append(_Section(kind=kind, name=name, begin=part.place, end=part.end))
     return WasmObject(where=where, data=data, sections=tuple(sections))
@@ -349,7 +448,9 @@ def _read_symbols(part: _Reader, found: _Linking) -> None:
         if kind == _SYMBOL_DATA:
             name = part.text()
             if is_defined:
-                segment, _, _ = part.number(), part.number(), part.number()
+                segment, begin, size = part.number(), part.number(), part.number()
+                if size and not flags & _ABSOLUTE:
+                    found.variables.append((segment, name, begin, size))
                 if is_strong:
                     found.strong.append((name, _COMDAT_DATA, segment))
             continue
@@ -358,6 +459,6 @@ def _read_symbols(part: _Reader, found: _Linking) -> None:
             continue
         name = part.text()
         if kind == _SYMBOL_FUNCTION and is_defined:
-            found.functions.setdefault(index, name)
+            found.functions.append((index, name))
             if is_strong:
                 found.strong.append((name, _COMDAT_FUNCTION, index))
