@@ -29,6 +29,21 @@ def test_the_parts_decide_as_the_files_that_they_were_made_of(tmp_path: Path):
     assert out.getvalue().splitlines()[1] == "part 2: regalloc-weight for riscv32, riscv64"
 
 
+def test_a_policy_may_decide_in_links(tmp_path: Path):
+    output = tmp_path / "joined.policy"
+    joined = run(ExportPolicy(policies=(Path("builtin:size"),), link=(Path("builtin:size"),), output=output))
+    size = load_policy(policy_file("builtin:size"))
+    parts = load_policy(output).parts
+    assert [policy_bytes(part) for part in parts] == [
+        policy_bytes(part) for part in (*size.parts, *(dataclasses.replace(part, stage="link") for part in size.parts))
+    ]
+    out = io.StringIO()
+    render(joined, Console(file=out, width=200))
+    assert out.getvalue().splitlines()[len(size.parts)].endswith(", in links")
+    with pytest.raises(UsageError, match=r"--link: expected policies for inline-size, found .*/passes\.policy"):
+        run(ExportPolicy(link=(Path("builtin:passes"),), output=output))
+
+
 @pytest.mark.parametrize(
     ("policies", "message"),
     [

@@ -1,7 +1,8 @@
 """Inlining, and passes that do not run, in ld.lld and in compile steps before it, for full and for thin LTO."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compilation import read_changes
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, Stage, TrialRequest, read_trial_results
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.policy.store import join_parts, load_policy, save_policy
 from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, write_overrides
 from mlgokit.traces import read_log
 from mlgokit.tune.spaces.passes.trials import pass_number
@@ -91,27 +93,72 @@ def test_passes_do_not_run_in_the_linker(link: Callable[..., bytes], tmp_path: P
         assert link("-Oz", **{kind.table: "no"}) != plain, kind.called
 
 
-@pytest.mark.parametrize("kind", ["-flto", "-flto=thin"])
-def test_a_policy_changes_no_compile_step_and_no_link(
-    toolchain: Toolchain, plugin: Path, tmp_path: Path, never_policy: Path, kind: str
-):
-    environment = {**os.environ, "MLGOKIT_POLICY": str(never_policy)}
-    (tmp_path / "a.c").write_text(PART.format(name="one", other="one"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """The compile step of one source in a folder, and the link of its object, under an inlining policy or a rule."""
 
-    def made(*words: str | Path) -> bytes:
+    toolchain: Toolchain
+    plugin: Path
+    folder: Path
+
+    def compiled(self, *words: str, policy: str | Path = "", level: str = "-Oz") -> bytes:
+        """The object of a compile step."""
+        (self.folder / "a.c").write_text(PART.format(name="one", other="one"))
+        load = [f"-fpass-plugin={self.plugin}"] if policy else []
         # The path of the object is in its bitcode's symbol table.
-        argv = [toolchain.clang, "-Oz", "-fPIC", "-c", "a.c", "-o", "a.o", *words]
-        done = process.run(argv, timeout_seconds=60, cwd=tmp_path, env=environment)
-        assert done.returncode == 0, done.stderr
-        return (tmp_path / "a.o").read_bytes()
+        return self._run([self.toolchain.clang, level, "-fPIC", "-c", "a.c", *words, *load], "a.o", policy)
 
-    def image(*words: str) -> bytes:
-        argv = [str(toolchain.lld), "-shared", *words, "a.o", "-o", "image.so"]
-        done = process.run(argv, timeout_seconds=60, cwd=tmp_path, env=environment)
-        assert done.returncode == 0, done.stderr
-        return (tmp_path / "image.so").read_bytes()
+    def linked(self, policy: str | Path = "") -> bytes:
+        """The image of the object of the last compile step."""
+        assert self.toolchain.lld is not None
+        load = [f"--load-pass-plugin={self.plugin}"] if policy else []
+        return self._run([self.toolchain.lld, "-shared", *load, "a.o"], "image.so", policy)
 
-    assert made() != made(f"-fpass-plugin={plugin}"), "without link-time optimization it decides"
-    plain = made(kind)
-    assert made(kind, f"-fpass-plugin={plugin}") == plain
-    assert image() == image(f"--load-pass-plugin={plugin}")
+    def _run(self, words: Sequence[str | Path], output: str, policy: str | Path) -> bytes:
+        """Run a command, and read its output."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
+        environment |= {"MLGOKIT_POLICY": str(policy)} if policy else {}
+        done = process.run([*words, "-o", output], timeout_seconds=60, cwd=self.folder, env=environment)
+        assert done.returncode == 0, done.stderr
+        return (self.folder / output).read_bytes()
+
+
+@pytest.fixture
+def steps(toolchain: Toolchain, plugin: Path, tmp_path: Path) -> Steps:
+    return Steps(toolchain=toolchain, plugin=plugin, folder=tmp_path)
+
+
+KINDS = pytest.mark.parametrize("kind", ["-flto", "-flto=thin"])
+
+
+@KINDS
+def test_a_policy_changes_no_compile_step_and_no_link(steps: Steps, never_policy: Path, kind: str):
+    assert steps.compiled() != steps.compiled(policy=never_policy), "without link-time optimization it decides"
+    plain = steps.compiled(kind)
+    assert steps.compiled(kind, policy=never_policy) == plain
+    assert steps.linked() == steps.linked(never_policy)
+
+
+@KINDS
+def test_a_policy_for_links_decides_there_and_nowhere_else(steps: Steps, never_policy: Path, tmp_path: Path, kind: str):
+    in_links = tmp_path / "links.policy"
+    save_policy(replace(load_policy(never_policy), stage="link"), in_links)
+    assert steps.compiled() == steps.compiled(policy=in_links), "without link-time optimization LLVM decides"
+    # The compile step leaves all calls to the link.
+    assert steps.compiled(kind) != steps.compiled(kind, policy=in_links) == steps.compiled(kind, policy=":never")
+    assert steps.linked(in_links) == steps.linked(":never") != steps.linked()
+    # A link leaves functions to LLVM that are not compiled for size.
+    assert steps.compiled(kind, level="-O2") == steps.compiled(kind, policy=in_links, level="-O2")
+    assert steps.linked(in_links) == steps.linked()
+
+
+@KINDS
+def test_each_stage_has_its_own_part_of_a_file(steps: Steps, never_policy: Path, tmp_path: Path, kind: str):
+    never = load_policy(never_policy)
+    always = replace(never, layers=(replace(never.layers[0], bias=never.layers[0].bias[:, ::-1].copy()),))
+    both, one = tmp_path / "both.policy", tmp_path / "one.policy"
+    save_policy(join_parts([always, replace(never, stage="link")]), both)
+    save_policy(always, one)
+    assert steps.compiled(policy=both) == steps.compiled(policy=one) != steps.compiled(policy=never_policy)
+    steps.compiled(kind)
+    assert steps.linked(both) == steps.linked(":never") != steps.linked(":always")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlgokit.errors import PolicyError
-from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy, Stage
 from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile, SignedLog
 from mlgokit.policy.store import join_parts, load_policy, policy_bytes, save_policy
 
@@ -294,6 +294,40 @@ def test_parts_for_other_processors_are_loaded_as_they_were(tmp_path: Path) -> N
     found = {name: again.for_architecture(name) for name in ("", "x86_64", "riscv32", "aarch64")}
     features = {name: part and part.features for name, part in found.items()}
     assert features == {"": ("a", "b"), "x86_64": ("a", "b"), "riscv32": ("b", "c", "d"), "aarch64": None}
+
+
+def test_a_part_for_links_is_loaded_as_it_was(tmp_path: Path) -> None:
+    first = make_policy()
+    second = replace(make_policy(features=("b", "c", "d")), stage="link")
+    save_policy(second, tmp_path / "links.policy")
+    alone = load_policy(tmp_path / "links.policy")
+    assert (alone.stage, policy_bytes(alone)) == ("link", policy_bytes(second))
+    assert b'"parts"' in policy_bytes(second).replace(b"\\", b""), "earlier readers refuse it"
+    save_policy(join_parts([first, alone]), tmp_path / "both.policy")
+    both = load_policy(tmp_path / "both.policy")
+    assert [policy_bytes(part) for part in both.parts] == [policy_bytes(first), policy_bytes(second)]
+    assert both.all_targets == ("x86_64",)
+    stages: tuple[Stage, ...] = ("compile", "link")
+    found = {stage: both.for_architecture("x86_64", stage) for stage in stages}
+    assert {stage: part and part.features for stage, part in found.items()} == {
+        "compile": first.features,
+        "link": second.features,
+    }
+    assert alone.for_architecture("x86_64") is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"stage": "compile"}, "stage: expected none other than 'link', and only for inline-size, found 'compile'"),
+        ({"stage": "link", "problem": "pass-selection"}, "found 'link' for pass-selection"),
+    ],
+)
+def test_other_stages_are_refused(tmp_path: Path, fields: dict[str, str], message: str) -> None:
+    path = tmp_path / "p.policy"
+    path.write_bytes(rewritten(policy_bytes(make_policy()), **fields))
+    with pytest.raises(PolicyError, match=message):
+        load_policy(path)
 
 
 def test_parts_that_contradict_each_other_are_refused(tmp_path: Path) -> None:

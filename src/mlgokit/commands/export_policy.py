@@ -1,4 +1,4 @@
-"""The command that joins policies for different processors into one file."""
+"""The command that joins policies for different processors, and for links with -flto, into one file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from rich.console import Console
 
 from mlgokit.errors import UsageError
 from mlgokit.export.plugin import join_by_problem
+from mlgokit.policy.network import Stage
 from mlgokit.policy.pretrained import policy_files
 from mlgokit.policy.store import save_policy
 from mlgokit.progress import Report, say_nothing
@@ -17,10 +18,13 @@ from mlgokit.terminal import say
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPolicy:
-    """Join policies for one problem, each for processors of its own, into one policy file."""
+    """Join policies for one problem, each for processors of its own or for links, into one policy file."""
 
-    policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    policies: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """Policy files for one problem; builtin:NAME is one that comes with mlgokit."""
+    link: tuple[Path, ...] = ()
+    """Inlining policies that decide in links with -flto and -flto=thin; the compile steps before them then inline only
+    what must be inlined."""
     output: Path = Path("joined.policy")
     """Policy file to write."""
 
@@ -33,17 +37,19 @@ class JoinedPolicy:
         policy: path of the file.
         problem: name of the problem that it decides.
         targets: for each part, the architectures that it decides for.
+        stages: for each part, whether it decides in whole compilations, or in links.
     """
 
     policy: str
     problem: str
     targets: tuple[tuple[str, ...], ...]
+    stages: tuple[Stage, ...]
 
 
 def render(joined: JoinedPolicy, out: Console) -> None:
     """Print which part decides for what."""
-    for number, targets in enumerate(joined.targets, start=1):
-        say(out, f"part {number}: {joined.problem} for {', '.join(targets)}")
+    for number, (targets, stage) in enumerate(zip(joined.targets, joined.stages, strict=True), start=1):
+        say(out, f"part {number}: {joined.problem} for {', '.join(targets)}{', in links' * (stage == 'link')}")
     say(out, f"policy: {joined.policy}")
 
 
@@ -52,9 +58,10 @@ def run(config: ExportPolicy, *, report: Report = say_nothing) -> JoinedPolicy: 
 
     Raises:
         PolicyError: a file is no usable policy.
-        UsageError: the policies are for several problems, or two decide for one architecture.
+        UsageError: the policies are for several problems, two decide for one architecture, or one for links is not for
+            inlining.
     """
-    found = join_by_problem(policy_files(config.policies))
+    found = join_by_problem(policy_files(config.policies), in_links=policy_files(config.link))
     if len(found) != 1:
         raise UsageError(
             f"policies: expected policies for one problem, found {' and '.join(found) or 'none'}; export those for "
@@ -63,5 +70,8 @@ def run(config: ExportPolicy, *, report: Report = say_nothing) -> JoinedPolicy: 
     ((problem, policy),) = found.items()
     save_policy(policy, config.output)
     return JoinedPolicy(
-        policy=str(config.output), problem=problem, targets=tuple(part.targets for part in policy.parts)
+        policy=str(config.output),
+        problem=problem,
+        targets=tuple(part.targets for part in policy.parts),
+        stages=tuple(part.stage for part in policy.parts),
     )

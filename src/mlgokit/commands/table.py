@@ -160,6 +160,13 @@ COMMANDS = {
         summary="join several corpora",
         folders=("corpus",),
     ),
+    "corpus link": Command(
+        module="corpus.link",
+        kind="Link",
+        group=_LEARNING,
+        summary="make a corpus of what linkers compile with -flto",
+        folders=("corpus",),
+    ),
     "corpus record": Command(
         module="corpus.record",
         kind="Record",

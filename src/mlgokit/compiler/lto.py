@@ -15,8 +15,9 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.object_file import Image
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import OtherLinkerError, UsageError
+from mlgokit.errors import OtherLinkerError, ToolError, UsageError
 from mlgokit.module import Module
 
 _LLD = re.compile(r"ld\.lld(-\d+)?")
@@ -204,16 +205,55 @@ def merge_bitcode(call: LinkerCall, scratch: Path, *, timeout_seconds: float) ->
     Raises:
         ToolError: the linker cannot be started.
     """
+    image, reason = _link_keeping(call, scratch, ["--save-temps=internalize"], timeout_seconds=timeout_seconds)
+    whole = image.with_name("image.0.2.internalize.bc")
+    return Merged(bitcode=whole if whole.is_file() and not reason else None, image=image, reason=reason)
+
+
+def import_bitcode(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> str:
+    """Run a ThinLTO link once; beside each object is then its module, with what was imported into it.
+
+    Args:
+        call: the call of the linker.
+        scratch: an empty folder for the image.
+        timeout_seconds: deadline of the link.
+
+    Returns:
+        Why the link failed; empty for success.
+
+    Raises:
+        ToolError: the linker cannot be started.
+    """
+    return _link_keeping(call, scratch, ["--save-temps=import"], timeout_seconds=timeout_seconds)[1]
+
+
+def external_functions(bitcode: Path, toolchain: Toolchain, *, timeout_seconds: float) -> tuple[str, ...]:
+    """List the functions that a bitcode file defines for others, without those of which it has one copy of several.
+
+    Raises:
+        ToolError: there is no llvm-nm, or it cannot read the file.
+    """
+    nm = toolchain.find_tool("llvm-nm")
+    if nm is None:
+        raise ToolError("expected llvm-nm beside clang, found none; install it")
+    argv = [nm, "--defined-only", "--extern-only", "--format=posix", bitcode]
+    done = process.run(argv, timeout_seconds=timeout_seconds, limits=USERS_LIMITS)
+    if done.returncode != 0 or done.timed_out:
+        raise ToolError(f"{bitcode}: expected {nm.name} to read it, found: {first_error(done.stderr)}; build it again")
+    fields = (line.split() for line in done.stdout.decode("utf-8", "surrogateescape").splitlines())
+    return tuple(words[0] for words in fields if words[1:2] == ["T"])
+
+
+def _link_keeping(call: LinkerCall, scratch: Path, kept: Sequence[str], *, timeout_seconds: float) -> tuple[Path, str]:
+    """Run the link once with options that keep bitcode; return the image, and why the link failed."""
     scratch.mkdir(parents=True, exist_ok=True)
     image = scratch.absolute() / "image"
-    argv = [*call.words, "--threads=1", "--save-temps=internalize", "-o", str(image)]
+    argv = [*call.words, "--threads=1", *kept, "-o", str(image)]
     done = process.run(argv, timeout_seconds=timeout_seconds, cwd=call.folder, limits=USERS_LIMITS)
-    if done.returncode != 0 or done.timed_out:
-        errors = [line for line in done.stderr.splitlines() if "error:" in line] or ["no message"]
-        reason = f"it did not end within {timeout_seconds:.0f} s" if done.timed_out else errors[0]
-        return Merged(bitcode=None, image=image, reason=reason)
-    whole = image.with_name("image.0.2.internalize.bc")
-    return Merged(bitcode=whole if whole.is_file() else None, image=image)
+    if done.timed_out:
+        return image, f"it did not end within {timeout_seconds:.0f} s"
+    errors = [line for line in done.stderr.splitlines() if "error:" in line] or ["no message"]
+    return image, "" if done.returncode == 0 else errors[0]
 
 
 def _drop_outputs(call: Sequence[str], folder: Path) -> LinkerCall:

@@ -16,7 +16,7 @@ from mlgokit.errors import PolicyError, ToolError, UsageError
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import join_parts, load_policy, save_policy
 from mlgokit.policy.targets import assign_targets, check_targets
-from mlgokit.problems import PROBLEMS
+from mlgokit.problems import INLINE_SIZE, PROBLEMS
 
 # It has calls to inline and functions to compile, so that every policy in the plugin is asked.
 _CHECK_SOURCE = "static int twice(int x) { return 2 * x; }\nint four(int x) { return twice(x) + twice(x + 1); }\n"
@@ -103,16 +103,23 @@ def export_plugin(
     )
 
 
-def join_by_problem(files: Sequence[Path]) -> dict[str, Policy]:
-    """Load policies, and join those for one problem and different architectures into one.
+def join_by_problem(files: Sequence[Path], *, in_links: Sequence[Path] = ()) -> dict[str, Policy]:
+    """Load policies, and join those for one problem and different architectures or stages into one.
+
+    Args:
+        files: policy files.
+        in_links: inlining policies that shall decide in links with link-time optimization, and nowhere else.
 
     Raises:
         PolicyError: a file is not usable.
-        UsageError: two policies for one problem decide for one architecture.
+        UsageError: two policies for one problem decide for one architecture, or one of ``in_links`` is not for
+            inlining.
     """
     found: dict[str, list[tuple[Path, Policy]]] = {}
-    for path in files:
+    for path, is_in_links in (*((path, False) for path in files), *((path, True) for path in in_links)):
         policy = load_policy(path)
+        if is_in_links:
+            policy = _decide_in_links(policy, path)
         if policy.problem not in PROBLEMS:
             raise PolicyError(
                 f"policy {path}: expected a policy for {', '.join(PROBLEMS)}, found one for {policy.problem!r}; "
@@ -120,6 +127,16 @@ def join_by_problem(files: Sequence[Path]) -> dict[str, Policy]:
             )
         found.setdefault(policy.problem, []).append((path, policy))
     return {problem: _join(problem, pairs) for problem, pairs in found.items()}
+
+
+def _decide_in_links(policy: Policy, path: Path) -> Policy:
+    """Make all parts of an inlining policy decide in links."""
+    if policy.problem != INLINE_SIZE.name:
+        raise UsageError(
+            f"--link: expected policies for {INLINE_SIZE.name}, found {path} for {policy.problem}, which decides in "
+            "links as elsewhere; give it without --link"
+        )
+    return join_parts([replace(part, stage="link") for part in policy.parts])
 
 
 def _join(problem: str, pairs: Sequence[tuple[Path, Policy]]) -> Policy:

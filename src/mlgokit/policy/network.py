@@ -8,7 +8,7 @@ same order and precision in all others, so a preference, a column's logit or a u
 import enum
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,8 @@ HEURISTIC_PREFERENCE = 2.0
 
 USUAL_TARGETS = ("x86_64",)
 """Targets of a policy whose file names none, as older files do."""
+Stage = Literal["compile", "link"]
+"""Where a policy decides: in whole compilations, or in what a linker compiles with link-time optimization."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -199,7 +201,9 @@ class Policy:
             live ranges the policy decides about at all (priority, log2-factor).
         targets: architectures that the policy decides for, as :func:`mlgokit.module.architecture_of` names them; for
             all others every decision is LLVM's, unless one of ``others`` is for them.
-        others: policies for the same problem and further architectures, which are in the same file; they have none.
+        stage: whether it decides in whole compilations, or in what a linker compiles with link-time optimization.
+        others: policies for the same problem and further architectures or the other stage, which are in the same file;
+            they have none.
     """
 
     problem: str
@@ -216,6 +220,7 @@ class Policy:
     mask: str = ""
     gate: Gate | None = None
     targets: tuple[str, ...] = USUAL_TARGETS
+    stage: Stage = "compile"
     others: "tuple[Policy, ...]" = ()
     _first: FirstLayer | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -226,21 +231,21 @@ class Policy:
 
     @property
     def parts(self) -> "tuple[Policy, ...]":
-        """This policy and the others of its file, each for architectures of its own."""
+        """This policy and the others of its file, each for architectures or a stage of its own."""
         return (replace(self, others=()), *self.others) if self.others else (self,)
 
     @property
     def all_targets(self) -> tuple[str, ...]:
         """The architectures that any part decides for."""
-        return tuple(target for part in self.parts for target in part.targets)
+        return tuple(dict.fromkeys(target for part in self.parts for target in part.targets))
 
-    def for_architecture(self, architecture: str) -> "Policy | None":
-        """Return the part that decides for an architecture; ``None`` where every decision is LLVM's.
+    def for_architecture(self, architecture: str, stage: Stage = "compile") -> "Policy | None":
+        """Return the part that decides for an architecture in a stage; ``None`` where every decision is LLVM's.
 
         Modules whose command line names no architecture, the empty one, are decided by the first part.
         """
-        parts = self.parts
-        return parts[0] if not architecture else next((one for one in parts if architecture in one.targets), None)
+        parts = [part for part in self.parts if part.stage == stage]
+        return next((one for one in parts if not architecture or architecture in one.targets), None)
 
     def select_members(self, chosen: npt.NDArray[np.bool_]) -> "Policy | None":
         """Make the policy with the ``chosen`` [K] members alone; ``None`` if none is chosen."""

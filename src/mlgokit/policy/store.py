@@ -15,9 +15,9 @@ from safetensors.numpy import load, save
 
 from mlgokit.errors import PolicyError
 from mlgokit.files import atomic_write
-from mlgokit.policy.network import USUAL_TARGETS, Gate, Layer, OutputKind, Policy
+from mlgokit.policy.network import USUAL_TARGETS, Gate, Layer, OutputKind, Policy, Stage
 from mlgokit.policy.normaliser import LARGEST, Quantile, SignedLog
-from mlgokit.problems import PROBLEMS
+from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.spec import AdviceKind
 
 FORMAT_VERSION = 1
@@ -34,7 +34,7 @@ COST_FORMAT_VERSION = 6
 """Version of files with a cost of the first use of a callee-saved register; earlier readers would leave that cost to
 LLVM. They may have all fields of earlier versions."""
 PARTS_FORMAT_VERSION = 7
-"""Version of files with several parts, each a policy of the same problem for other architectures."""
+"""Version of files with several parts, each a policy of the same problem for other architectures or another stage."""
 MOST_PARTS = 16
 """Maximum parts of a policy file."""
 MOST_COST = 2**32 - 1
@@ -52,7 +52,7 @@ _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 def policy_bytes(policy: Policy) -> bytes:
     """Encode ``policy`` as a file; equal policies give equal bytes."""
-    if not policy.others:
+    if not policy.others and policy.stage == "compile":
         description, tensors = _encode(policy)
     else:
         encoded = [_encode(part) for part in policy.parts]
@@ -86,6 +86,7 @@ def _encode(policy: Policy) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, n
     description |= _output_fields(policy)
     description |= _optional_fields(policy)
     description |= _cost_fields(policy)
+    description |= {} if policy.stage == "compile" else {"stage": policy.stage}
     if policy.gate is not None:
         margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
         description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
@@ -217,10 +218,11 @@ def _own_tensors(tensors: dict[str, np.ndarray[Any, Any]], prefix: str) -> dict[
 
 
 def join_parts(policies: Sequence[Policy]) -> Policy:
-    """Make one policy of several for the same problem, each of which decides for architectures of its own.
+    """Make one policy of several for the same problem, each of which decides for architectures or a stage of its own.
 
     Raises:
-        ValueError: two are for the same architecture, for different problems, or there are more than a file can have.
+        ValueError: two are for the same architecture and stage, for different problems, or there are more than a file
+            can have.
 
     Example:
         >>> from mlgokit.policy.pretrained import policy_file
@@ -229,8 +231,8 @@ def join_parts(policies: Sequence[Policy]) -> Policy:
         True
     """
     parts = [part for policy in policies for part in policy.parts]
-    targets = Counter(target for part in parts for target in part.targets)
-    if twice := [target for target, count in targets.items() if count > 1]:
+    targets = Counter((target, part.stage) for part in parts for target in part.targets)
+    if twice := [target for (target, _), count in targets.items() if count > 1]:
         raise ValueError(f"targets: expected each architecture in one part, found {', '.join(twice)} in several")
     if len(problems := sorted({part.problem for part in parts})) > 1:
         raise ValueError(f"problem: expected one for all parts, found {' and '.join(problems)}")
@@ -312,6 +314,18 @@ def _targets(description: dict[str, Any]) -> tuple[str, ...]:
     if not 1 <= len(targets) <= _MOST_TARGETS or len(targets) != len(names):
         raise ValueError(f"targets: expected 1 to {_MOST_TARGETS} names of architectures, found {listed!r}")
     return targets
+
+
+def _stage(description: dict[str, Any]) -> Stage:
+    """Read the stage of the description; whole compilations if it names none."""
+    if "stage" not in description:
+        return "compile"
+    if description["stage"] != "link" or description["problem"] != INLINE_SIZE.name:
+        raise ValueError(
+            f"stage: expected none other than 'link', and only for {INLINE_SIZE.name}, found {description['stage']!r} "
+            f"for {description['problem']}"
+        )
+    return "link"
 
 
 def _not_negative(description: dict[str, Any], key: str) -> float:
@@ -422,4 +436,5 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         csr_first_time_cost=_csr_first_time_cost(description, output),
         gate=_gate(description, features) if effect or numbers else None,
         targets=_targets(description),
+        stage=_stage(description),
     )

@@ -140,6 +140,11 @@ def check_exportable_to_llvm(policy: Policy, origin: str) -> None:
             f"policy {origin}: expected a policy for one kind of processor, found {len(policy.parts)}, for "
             f"{join_names(policy.all_targets)}; export one of the files that it was made of"
         )
+    if policy.stage == "link":
+        raise PolicyError(
+            f"policy {origin}: expected a policy for whole compilations, found one for links with -flto, which LLVM "
+            "would also ask elsewhere; use it with `mlgokit export plugin`"
+        )
     known = PROBLEMS[policy.problem].feature_names
     plugins = [name for name in (*policy.features, *filter(None, [policy.mask])) if name not in known]
     if plugins:

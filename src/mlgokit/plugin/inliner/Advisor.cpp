@@ -29,7 +29,8 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   std::vector<size_t> Sources;
   bool LeftToLlvm = false;
   if (!Named) {
-    Expected<Policy> Loaded = loadPolicy(Problem::InlineSize, S, M);
+    const PolicyStage Stage = Phase == ThinOrFullLTOPhase::None ? PolicyStage::Compile : PolicyStage::Link;
+    Expected<Policy> Loaded = loadPolicy(Problem::InlineSize, S, M, Stage);
     if (!Loaded)
       return Loaded.takeError();
     P.emplace(std::move(*Loaded));
@@ -43,14 +44,16 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
       return Found.takeError();
     Sources = std::move(*Found);
     // Copies merge and dead bodies vanish in the link by themselves, and what is imported is gone after it: what a
-    // policy learned of final compilations does harm there. What it learned of another processor is not known to hold.
-    if ((Phase != ThinOrFullLTOPhase::None && !S.InLto) || !P->isFor(M)) {
+    // policy learned of final compilations does harm there, and the other way round. What it learned of another
+    // processor is not known to hold.
+    if ((P->stage() != Stage && !S.InLto) || !P->isFor(M)) {
       P.reset();
       Named = Rule::Default;
       LeftToLlvm = true;
     }
   }
-  const bool Defers = Table && Table->defers(Phase);
+  // What a compile step inlines, the link cannot undo. A policy for the link is taught to decide about every call.
+  const bool Defers = (Table && Table->defers(Phase)) || (P && !S.InLto && isBeforeLink(Phase));
   if (Defers) {
     P.reset();
     Named = Rule::Never;

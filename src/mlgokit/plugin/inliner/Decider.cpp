@@ -45,7 +45,7 @@ bool Decider::decide(CallBase &Call, ArrayRef<int64_t> Known, const BodyCounts &
   if (R == Rule::Policy || Log)
     Observer.observe(Call, Caller, Callee, Extra);
   const uint64_t Site = Keys ? Keys->next(Call) : 0;
-  const bool IsKept = Hot.contains(Call.getCaller()->getName());
+  const bool IsKept = isKept(*Call.getCaller());
   const std::optional<bool> ByTable = Tuned && !IsKept ? DecisionTable::decision(*Tuned, Site) : std::nullopt;
   // The heuristic's own decision costs one more cost analysis.
   const bool Wanted = ByTable ? Log && S.LogDefault : R == Rule::Default || Log || IsKept;
@@ -70,6 +70,12 @@ bool Decider::decide(CallBase &Call, ArrayRef<int64_t> Known, const BodyCounts &
   if (Log && !IsKept)
     record(Call, Known, Site, ByTable.has_value(), Default, Inline, float(LogProbability));
   return Inline;
+}
+
+bool Decider::isKept(const Function &Caller) const {
+  // A link merges what is compiled for size with what is not.
+  return Hot.contains(Caller.getName()) ||
+         (P && P->stage() == PolicyStage::Link && !S.AnyLevel && !Caller.hasOptSize());
 }
 
 int64_t Decider::idOf(const Function &F) {

@@ -45,7 +45,9 @@ public:
   bool decide(llvm::CallBase &Call, llvm::ArrayRef<int64_t> Known, const BodyCounts &Caller, const BodyCounts &Callee,
               llvm::function_ref<bool()> Heuristic);
   /// Whether the module may grow as far as the decisions make it, and not just as far as LLVM lets a policy go.
-  bool mayGrow() const { return S.AnyGrowth || (Tuned && Tuned->AnyLevel); }
+  bool mayGrow() const {
+    return S.AnyGrowth || (Tuned && Tuned->AnyLevel) || (P && P->stage() == PolicyStage::Link);
+  }
   /// Remembers a decision that was taken elsewhere.
   void decided(const llvm::Function &Callee, bool Inline) { Observer.decided(Callee, Inline); }
   /// The inliner comes to other functions.
@@ -57,6 +59,8 @@ public:
   SiteKeys *keys() { return Keys ? &*Keys : nullptr; }
 
 private:
+  /// Whether the calls in \p Caller are left to LLVM's heuristic.
+  bool isKept(const llvm::Function &Caller) const;
   int64_t idOf(const llvm::Function &F);
   void record(llvm::CallBase &Call, llvm::ArrayRef<int64_t> Known, uint64_t Site, int64_t ByTable, int64_t Default,
               int64_t Inline, float LogProbability);

@@ -15,6 +15,11 @@
 
 namespace mlgokit {
 
+/// Whether \p Phase is that of a compile step before a link-time optimization.
+inline bool isBeforeLink(llvm::ThinOrFullLTOPhase Phase) {
+  return Phase == llvm::ThinOrFullLTOPhase::FullLTOPreLink || Phase == llvm::ThinOrFullLTOPhase::ThinLTOPreLink;
+}
+
 /// Decisions for the modules of a project; docs/formats.md has the bytes.
 class DecisionTable {
 public:
@@ -36,8 +41,7 @@ public:
   /// Whether the compile steps before a link-time optimization leave all to it: they inline nothing, and run all
   /// passes.
   bool defers(llvm::ThinOrFullLTOPhase Phase) const {
-    return Defers &&
-           (Phase == llvm::ThinOrFullLTOPhase::FullLTOPreLink || Phase == llvm::ThinOrFullLTOPhase::ThinLTOPreLink);
+    return Defers && isBeforeLink(Phase);
   }
 
 private:

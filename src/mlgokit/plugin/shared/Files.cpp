@@ -51,18 +51,19 @@ Expected<Source> readSource(StringRef What, StringRef Path, StringRef Embedded) 
   return Source{std::move(*Read), Bytes, Path};
 }
 
-Expected<Policy> loadPolicy(Problem Of, const Settings &S, const Module &M) {
+Expected<Policy> loadPolicy(Problem Of, const Settings &S, const Module &M, PolicyStage Stage) {
   Expected<Source> Found = readSource("policy", S.of(Of).Policy, embeddedPolicy(Of));
   if (!Found)
     return Found.takeError();
   if (Found->Bytes.empty())
     return createStringError(inconvertibleErrorCode(),
                              "this plugin has no policy inside; name one with " + policySettingOf(Of));
-  return parsePolicy(Of, Found->Bytes, Found->Origin, architectureOf(M));
+  return parsePolicy(Of, Found->Bytes, Found->Origin, architectureOf(M), Stage);
 }
 
-Expected<Policy> parsePolicy(Problem Of, StringRef Bytes, StringRef Origin, StringRef Architecture) {
-  Expected<Policy> Parsed = Policy::parse(Bytes, Origin, Architecture);
+Expected<Policy> parsePolicy(Problem Of, StringRef Bytes, StringRef Origin, StringRef Architecture,
+                             PolicyStage Stage) {
+  Expected<Policy> Parsed = Policy::parse(Bytes, Origin, Architecture, Stage);
   if (Parsed && Parsed->problem() != nameOf(Of))
     return createStringError(inconvertibleErrorCode(),
                              "policy " + Origin.str() + ": expected the problem " + nameOf(Of).str() + ", found '" +

@@ -24,12 +24,13 @@ struct Source {
 llvm::Expected<Source> readSource(llvm::StringRef What, llvm::StringRef Path, llvm::StringRef Embedded);
 
 /// Reads and parses the policy for \p P: the file that the settings name, else the one inside the plugin; of several
-/// parts the one for the architecture of \p M.
-llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S, const llvm::Module &M);
+/// parts the one for the architecture of \p M and \p Stage.
+llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S, const llvm::Module &M,
+                                  PolicyStage Stage = PolicyStage::Compile);
 
 /// Parses the bytes of a policy for \p P; \p Origin is where they are, for messages.
 llvm::Expected<Policy> parsePolicy(Problem P, llvm::StringRef Bytes, llvm::StringRef Origin,
-                                   llvm::StringRef Architecture = "");
+                                   llvm::StringRef Architecture = "", PolicyStage Stage = PolicyStage::Compile);
 
 /// Where each of the policy's features is among \p Known.
 llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, const llvm::StringMap<size_t> &Known);

@@ -1,18 +1,17 @@
 #include "shared/Policy.h"
 
+#include "shared/PolicyTensors.h"
 #include "shared/Printable.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/Endian.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/TargetParser/Triple.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 using namespace llvm;
@@ -23,69 +22,11 @@ namespace {
 
 constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4,
                   ExtendedFormatVersion = 5, CostFormatVersion = 6, PartsFormatVersion = 7;
-constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
 constexpr size_t MostTargets = 64;
 constexpr size_t MostParts = 16;
 constexpr StringLiteral UsualTarget = "x86_64"; // of a policy that says nothing else
 constexpr size_t MostFeatures = 1024;           // each takes 1 kB for its small values
-
-Error failure(StringRef Origin, const Twine &What) {
-  return createStringError(inconvertibleErrorCode(), Twine("policy " + Origin + ": " + What).str());
-}
-
-} // namespace
-
-/// One tensor of a safetensors file: always little-endian 32-bit floats here.
-struct Tensor {
-  std::vector<size_t> Shape;
-  std::vector<float> Values;
-};
-
-/// The tensors of a file. No two share numbers, so that a file gives no more than it has.
-struct TensorFile {
-  const json::Object &Header;
-  StringRef Data, Origin;
-  size_t Unread;      // numbers
-  std::string Prefix; // of the names of a part's tensors
-  Expected<Tensor> read(StringRef Name);
-};
-
-Expected<Tensor> TensorFile::read(StringRef Name) {
-  const json::Object *Entry = Header.getObject(Prefix + Name.str());
-  if (!Entry)
-    return failure(Origin, "expected tensor '" + Name + "', found none; export the policy again");
-  const json::Array *Shape = Entry->getArray("shape");
-  const json::Array *Offsets = Entry->getArray("data_offsets");
-  if (Entry->getString("dtype") != "F32" || !Shape || !Offsets || Offsets->size() != 2)
-    return failure(Origin, "tensor '" + Name + "': expected dtype F32 with shape and data_offsets");
-  Tensor Result;
-  size_t Elements = 1;
-  for (const json::Value &Dimension : *Shape) {
-    std::optional<int64_t> Size = Dimension.getAsInteger();
-    if (!Size || *Size <= 0 || size_t(*Size) > MostElements || Elements * size_t(*Size) > MostElements)
-      return failure(Origin, "tensor '" + Name + "': impossible shape");
-    Result.Shape.push_back(size_t(*Size));
-    Elements *= size_t(*Size);
-  }
-  std::optional<int64_t> Begin = (*Offsets)[0].getAsInteger(), End = (*Offsets)[1].getAsInteger();
-  if (!Begin || !End || *Begin < 0 || *End < *Begin || size_t(*End) > Data.size() ||
-      size_t(*End - *Begin) != Elements * sizeof(float))
-    return failure(Origin, "tensor '" + Name + "': data offsets do not fit its shape or the file");
-  if (Elements > Unread)
-    return failure(Origin, "tensor '" + Name + "': it shares its numbers with another");
-  Unread -= Elements;
-  Result.Values.resize(Elements);
-  for (size_t I = 0; I < Elements; ++I) {
-    const uint32_t Bits = support::endian::read32le(Data.data() + *Begin + I * sizeof(float));
-    std::memcpy(&Result.Values[I], &Bits, sizeof(float));
-    if (!std::isfinite(Result.Values[I]))
-      return failure(Origin, "tensor '" + Name + "': expected finite numbers only");
-  }
-  return Result;
-}
-
-namespace {
 
 Error expectShape(const Tensor &T, ArrayRef<size_t> Shape, StringRef Name, StringRef Origin) {
   if (ArrayRef<size_t>(T.Shape) == Shape)
@@ -165,11 +106,21 @@ Expected<std::vector<std::string>> targetsOf(const json::Object &Description, St
   return Targets;
 }
 
-/// The number of the part that decides for \p Architecture: the first that names it, else the first of all, whose
-/// targets then leave the code to LLVM.
-Expected<size_t> findPart(const json::Array *Parts, StringRef Architecture, StringRef Origin) {
+Expected<PolicyStage> stageOf(const json::Object &Description, StringRef Origin) {
+  const json::Value *Named = Description.get("stage");
+  if (!Named)
+    return PolicyStage::Compile;
+  if (Named->getAsString() != "link" || Description.getString("problem") != "inline-size")
+    return failure(Origin, "expected no 'stage' other than 'link', beside the problem inline-size alone");
+  return PolicyStage::Link;
+}
+
+/// The number of the part that decides for \p Architecture in \p Stage: the first that names both, else the first that
+/// names the architecture, else the first of all, whose targets then leave the code to LLVM.
+Expected<size_t> findPart(const json::Array *Parts, StringRef Architecture, PolicyStage Stage, StringRef Origin) {
   if (!Parts || Parts->empty() || Parts->size() > MostParts)
     return failure(Origin, "expected 1 to " + Twine(MostParts) + " descriptions as 'parts'");
+  std::optional<size_t> OfAnotherStage;
   for (size_t I = 0; I < Parts->size(); ++I) {
     const json::Object *Part = (*Parts)[I].getAsObject();
     if (!Part)
@@ -177,15 +128,22 @@ Expected<size_t> findPart(const json::Array *Parts, StringRef Architecture, Stri
     Expected<std::vector<std::string>> Targets = targetsOf(*Part, Origin);
     if (!Targets)
       return Targets.takeError();
-    if (is_contained(*Targets, Architecture))
+    if (!is_contained(*Targets, Architecture))
+      continue;
+    Expected<PolicyStage> Found = stageOf(*Part, Origin);
+    if (!Found)
+      return Found.takeError();
+    if (*Found == Stage)
       return I;
+    if (!OfAnotherStage)
+      OfAnotherStage = I;
   }
-  return 0;
+  return OfAnotherStage.value_or(0);
 }
 
 } // namespace
 
-Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin, StringRef Architecture) {
+Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin, StringRef Architecture, PolicyStage Stage) {
   if (Bytes.size() < 8)
     return failure(Origin, "expected a safetensors file, found " + Twine(Bytes.size()) + " bytes");
   uint64_t HeaderSize = support::endian::read64le(Bytes.data());
@@ -216,7 +174,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin, StringRef Arch
   const std::optional<int64_t> Version = Description->getInteger("format_version");
   if (Version == PartsFormatVersion) {
     const json::Array *Parts = Description->getArray("parts");
-    Expected<size_t> Part = findPart(Parts, Architecture, Origin);
+    Expected<size_t> Part = findPart(Parts, Architecture, Stage, Origin);
     if (!Part)
       return Part.takeError();
     Tensors.Prefix = ("part" + Twine(*Part) + ".").str();
@@ -243,6 +201,8 @@ Expected<Policy> Policy::parsePart(const json::Object &Description, TensorFile &
     P.Features.push_back(Name.getAsString().value_or("").str());
   const size_t F = N.Features = P.Features.size();
   if (Error E = targetsOf(Description, Origin).moveInto(P.Targets))
+    return std::move(E);
+  if (Error E = stageOf(Description, Origin).moveInto(P.Stage))
     return std::move(E);
 
   StringRef Normaliser = Description.getString("normaliser").value_or("");

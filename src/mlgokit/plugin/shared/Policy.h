@@ -24,6 +24,9 @@ inline constexpr double HeuristicPreference = 2;
 
 struct TensorFile;
 
+/// What a policy decides about: all of a compilation, or what a linker compiles with link-time optimization.
+enum class PolicyStage { Compile, Link };
+
 /// The architecture of \p M's code, where ARM's two instruction sets are one; `architecture_of` in module.py is the
 /// twin.
 llvm::StringRef architectureOf(const llvm::Module &M);
@@ -31,8 +34,10 @@ llvm::StringRef architectureOf(const llvm::Module &M);
 class Policy {
 public:
   /// Reads the bytes of a policy file; every length is checked. \p Origin names the file in messages. Of a file with
-  /// several parts, each for other processors, the one for \p Architecture is read, else the first.
-  static llvm::Expected<Policy> parse(llvm::StringRef Bytes, llvm::StringRef Origin, llvm::StringRef Architecture = "");
+  /// several parts, each for other processors or another stage, the one for \p Architecture and \p Stage is read, else
+  /// one for \p Architecture, else the first.
+  static llvm::Expected<Policy> parse(llvm::StringRef Bytes, llvm::StringRef Origin, llvm::StringRef Architecture = "",
+                                      PolicyStage Stage = PolicyStage::Compile);
 
   const std::vector<std::string> &features() const { return Features; }
   const std::string &problem() const { return Problem; }
@@ -40,6 +45,7 @@ public:
 
   /// Whether it decides for code of \p M's target; elsewhere every decision is LLVM's.
   bool isFor(const llvm::Module &M) const;
+  PolicyStage stage() const { return Stage; }
 
   OutputKind output() const { return Numbers.output(); }
   /// The feature that is 0 in the columns that may not be chosen, for OutputKind::ColumnLogit.
@@ -69,6 +75,7 @@ private:
 
   std::string Problem, Origin, Mask;
   std::vector<std::string> Features, Targets;
+  PolicyStage Stage = PolicyStage::Compile;
   uint64_t MostDepartures = 0;
   unsigned CsrFirstTimeCost = 0;
   Evaluator Numbers;
