@@ -12,17 +12,21 @@ _ARCHITECTURES = (
     ("aarch64", re.compile(r"aarch64|arm64(e|ec)?")),
     ("armeb", re.compile(r"armeb.*|armv.*eb")),
     ("thumbeb", re.compile(r"thumbeb.*|thumbv.*eb")),
+    ("thumbv6m", re.compile(r"(arm|thumb)v(6s?m|8m\.base)")),
     ("arm", re.compile(r"arm(v.*)?|thumb(v.*)?|xscale")),
 )
-"""Pattern of the names in triples for each architecture, by LLVM's name; Arm's two instruction sets are one."""
+"""Pattern of the names in triples for each architecture, by LLVM's name. Arm's two instruction sets are one, but cores
+that have the 16-bit Thumb instructions alone (Cortex-M0, M0+, M23) are another, as what saves bytes there differs."""
 
 
 def architecture_of(triple: str) -> str:
-    """Determine the architecture of a target triple, by its name in policy files; `Policy::isFor` is the C++ twin.
+    """Determine the architecture of a target triple, by its name in policy files.
+
+    `architectureOf` in `plugin/shared/Policy.cpp` is the C++ twin.
 
     Example:
-        >>> [architecture_of(one) for one in ("thumbv7em-none-eabi", "arm64-apple-macos", "riscv64-linux-gnu", "")]
-        ['arm', 'aarch64', 'riscv64', '']
+        >>> [architecture_of(one) for one in ("thumbv7em-none-eabi", "thumbv6m-none-eabi", "arm64-apple-macos", "")]
+        ['arm', 'thumbv6m', 'aarch64', '']
     """
     first = triple.partition("-")[0].lower()
     return next((name for name, known in _ARCHITECTURES if known.fullmatch(first)), first)

@@ -1,6 +1,7 @@
 """Every command that changes or reads a folder, while another process has it: a sentence, and nothing is changed."""
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -23,6 +24,7 @@ from mlgokit.commands.corpus.extract import Extract
 from mlgokit.commands.corpus.fetch import Fetch
 from mlgokit.commands.corpus.import_build import Import
 from mlgokit.commands.corpus.info import Info
+from mlgokit.commands.corpus.link import Link
 from mlgokit.commands.corpus.override import Override
 from mlgokit.commands.corpus.record import Record
 from mlgokit.commands.corpus.split import Split
@@ -32,12 +34,14 @@ from mlgokit.commands.evaluate import Evaluate
 from mlgokit.commands.explain import Explain
 from mlgokit.commands.export import Export
 from mlgokit.commands.export_llvm import ExportLlvm
+from mlgokit.commands.export_policy import ExportPolicy
 from mlgokit.commands.export_replay import ExportReplay
 from mlgokit.commands.export_tflite import ExportTflite
 from mlgokit.commands.export_tosa import ExportTosa
 from mlgokit.commands.import_policy import ImportPolicy
 from mlgokit.commands.importance import Importance
 from mlgokit.commands.init import Init
+from mlgokit.commands.options import COMPILER
 from mlgokit.commands.quickstart import Quickstart
 from mlgokit.commands.report import MakeReport
 from mlgokit.commands.size import Size
@@ -91,6 +95,9 @@ CHANGING: dict[str, Callable[[Path], Any]] = {
     "corpus extract": lambda corpus: Extract(corpus=corpus),
     "corpus fetch": lambda corpus: Fetch(folder=corpus),
     "corpus combine": lambda corpus: Combine(root=corpus.parent, corpus=corpus.parent / "joined"),
+    "corpus link": lambda corpus: Link(
+        modules=corpus.parent / "other", corpus=corpus, compiler=dataclasses.replace(COMPILER, sandbox="off")
+    ),
     "corpus split": lambda corpus: Split(corpus=corpus),
     "trace": lambda corpus: Trace(corpus=corpus.parent / "other", output=corpus),
     "train": lambda corpus: Train(corpus=corpus.parent / "other", output=corpus),
@@ -178,6 +185,7 @@ def test_each_command_is_thought_of():
         Doctor,
         Importance,
         Export,
+        ExportPolicy,
         ImportPolicy,
         Init,
         MakeReport,

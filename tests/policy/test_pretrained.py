@@ -29,7 +29,7 @@ def test_a_policy_is_the_one_of_its_card_and_leaves_what_it_does_not_know_to_llv
     policy = load_policy(path, problem=problem)
     assert policy.doubt > 0 or policy.gate is not None
     assert digest_file(path) in path.with_suffix(".md").read_text()
-    assert path.stat().st_size < 300_000
+    assert path.stat().st_size < 300_000 * len(policy.parts)
 
 
 def test_a_path_names_a_policy_file():

@@ -16,6 +16,9 @@ from mlgokit.policy.targets import check_targets, describe_missing_policies, des
         ("i686-linux-gnu", "i386"),
         ("arm64-linux-gnu", "aarch64"),
         ("thumbv7em-none-eabi", "arm"),
+        ("thumbv8m.main-none-eabi", "arm"),
+        ("thumbv6m-none-unknown-eabi", "thumbv6m"),
+        ("thumbv8m.base-none-eabi", "thumbv6m"),
         ("armv7-linux-gnueabihf", "arm"),
         ("armeb-linux-gnueabi", "armeb"),
         ("riscv32-unknown-elf", "riscv32"),
@@ -42,7 +45,7 @@ def test_an_unknown_architecture_is_refused(targets: tuple[str, ...], sentence: 
 def test_a_policy_says_which_modules_it_leaves_alone():
     policies = {name: load_policy(policy_file(f"builtin:{name}")) for name in ("size", "passes", "regalloc")}
     assert describe_other_targets(policies, {"riscv64": 2, "x86_64": 3}) == (
-        "passes is a policy for aarch64 and x86_64, and leaves 2 of 5 modules, for riscv64, to LLVM.",
+        "passes is a policy for aarch64, arm, riscv32 and x86_64, and leaves 2 of 5 modules, for riscv64, to LLVM.",
         "regalloc is a policy for x86_64, and leaves 2 of 5 modules, for riscv64, to LLVM.",
     )
     assert describe_other_targets(policies, {"x86_64": 3}) == ()
@@ -52,6 +55,6 @@ def test_a_set_of_policies_says_what_it_leaves_to_llvm():
     policies = {name: load_policy(policy_file(f"builtin:{name}")) for name in ("size", "passes", "regalloc")}
     assert describe_missing_policies("all", policies, {"riscv32": 2, "aarch64": 1, "x86_64": 3}) == (
         "all has no policy of regalloc for aarch64: LLVM decides there, in 1 of 6 modules",
-        "all has no policy of size, passes and regalloc for riscv32: LLVM decides there, in 2 of 6 modules",
+        "all has no policy of regalloc for riscv32: LLVM decides there, in 2 of 6 modules",
     )
     assert describe_missing_policies("all", policies, {"x86_64": 3}) == ()

@@ -70,7 +70,7 @@ def describe_other_targets(policies: Mapping[str, Policy], architectures: Mappin
         if others:
             alone = f"{sum(others.values())} of {count} module{'s' * (count != 1)}"
             sentences.append(
-                f"{name} is a policy for {join_names(policy.all_targets)}, and leaves {alone}, for "
+                f"{name} is a policy for {join_names(sorted(policy.all_targets))}, and leaves {alone}, for "
                 f"{join_names(list(others))}, to LLVM."
             )
     return tuple(sentences)

@@ -15,6 +15,7 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.linked import link_corpus
 from mlgokit.corpus.origin import is_made_here
 from mlgokit.errors import ToolError, UsageError
+from mlgokit.locks import locked
 from mlgokit.progress import Report, say_nothing
 
 
@@ -53,6 +54,12 @@ def run(config: Link, *, report: Report = say_nothing) -> dict[str, Any]:
             f"{config.modules}: expected a corpus that was made here, as a linker does not run in a sandbox; make it "
             "here, or give --sandbox off if you trust its bitcode"
         )
+    with locked(config.corpus):
+        return _link(config, report)
+
+
+def _link(config: Link, report: Report) -> dict[str, Any]:
+    """Link the projects of a corpus, in a folder that no other process uses."""
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     if toolchain.lld is None:
         raise ToolError("corpus link: expected ld.lld beside clang, found none; install it")

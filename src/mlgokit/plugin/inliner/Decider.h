@@ -45,9 +45,7 @@ public:
   bool decide(llvm::CallBase &Call, llvm::ArrayRef<int64_t> Known, const BodyCounts &Caller, const BodyCounts &Callee,
               llvm::function_ref<bool()> Heuristic);
   /// Whether the module may grow as far as the decisions make it, and not just as far as LLVM lets a policy go.
-  bool mayGrow() const {
-    return S.AnyGrowth || (Tuned && Tuned->AnyLevel) || (P && P->stage() == PolicyStage::Link);
-  }
+  bool mayGrow() const { return S.AnyGrowth || (Tuned && Tuned->AnyLevel) || (P && P->stage() == PolicyStage::Link); }
   /// Remembers a decision that was taken elsewhere.
   void decided(const llvm::Function &Callee, bool Inline) { Observer.decided(Callee, Inline); }
   /// The inliner comes to other functions.

@@ -40,9 +40,7 @@ public:
 
   /// Whether the compile steps before a link-time optimization leave all to it: they inline nothing, and run all
   /// passes.
-  bool defers(llvm::ThinOrFullLTOPhase Phase) const {
-    return Defers && isBeforeLink(Phase);
-  }
+  bool defers(llvm::ThinOrFullLTOPhase Phase) const { return Defers && isBeforeLink(Phase); }
 
 private:
   bool Defers = false;

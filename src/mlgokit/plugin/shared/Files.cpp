@@ -61,8 +61,7 @@ Expected<Policy> loadPolicy(Problem Of, const Settings &S, const Module &M, Poli
   return parsePolicy(Of, Found->Bytes, Found->Origin, architectureOf(M), Stage);
 }
 
-Expected<Policy> parsePolicy(Problem Of, StringRef Bytes, StringRef Origin, StringRef Architecture,
-                             PolicyStage Stage) {
+Expected<Policy> parsePolicy(Problem Of, StringRef Bytes, StringRef Origin, StringRef Architecture, PolicyStage Stage) {
   Expected<Policy> Parsed = Policy::parse(Bytes, Origin, Architecture, Stage);
   if (Parsed && Parsed->problem() != nameOf(Of))
     return createStringError(inconvertibleErrorCode(),

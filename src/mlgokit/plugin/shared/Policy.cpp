@@ -339,8 +339,11 @@ Expected<Policy> Policy::parsePart(const json::Object &Description, TensorFile &
 }
 
 StringRef architectureOf(const Module &M) {
-  const Triple::ArchType Arch = Triple(M.getTargetTriple()).getArch();
-  return Triple::getArchTypeName(Arch == Triple::thumb ? Triple::arm : Arch);
+  const Triple Target(M.getTargetTriple());
+  if (Target.getArch() != Triple::arm && Target.getArch() != Triple::thumb)
+    return Triple::getArchTypeName(Target.getArch());
+  const Triple::SubArchType Core = Target.getSubArch();
+  return Core == Triple::ARMSubArch_v6m || Core == Triple::ARMSubArch_v8m_baseline ? "thumbv6m" : "arm";
 }
 
 bool Policy::isFor(const Module &M) const { return is_contained(Targets, architectureOf(M)); }

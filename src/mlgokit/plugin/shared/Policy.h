@@ -27,8 +27,8 @@ struct TensorFile;
 /// What a policy decides about: all of a compilation, or what a linker compiles with link-time optimization.
 enum class PolicyStage { Compile, Link };
 
-/// The architecture of \p M's code, where ARM's two instruction sets are one; `architecture_of` in module.py is the
-/// twin.
+/// The architecture of \p M's code, where ARM's two instruction sets are one, but not cores without Thumb-2;
+/// `architecture_of` in module.py is the twin.
 llvm::StringRef architectureOf(const llvm::Module &M);
 
 class Policy {
