@@ -38,8 +38,12 @@ def listening(process: int) -> list[tuple[Address, int]]:
 
 
 def children_of(process: int) -> list[int]:
-    threads = Path(f"/proc/{process}/task").iterdir()
-    return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+    found: list[int] = []
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        # A thread may end meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            found += [int(child) for child in (thread / "children").read_text().split()]
+    return found
 
 
 def wait_until(there: Callable[[], bool], what: str) -> None:

@@ -92,7 +92,7 @@ def keeps_function(name: str, share: float, draw: int) -> bool:
 
     Example:
         >>> sum(keeps_function(f"f{number}", 0.25, 1) for number in range(1000))
-        254
+        256
     """
     digest = hashlib.sha256(f"{draw}:{name}".encode("utf-8", "surrogateescape")).digest()
     return name == "main" or int.from_bytes(digest[:4], "big") < share * 2**32
