@@ -13,14 +13,10 @@ from public_tables import (
     change,
     check_look,
     failures_said,
-    figures,
-    kept_small,
-    log_of,
-    look,
-    percent_of,
     read_looks,
+    write_look,
 )
-from results import Cell, Result, Table, mean_change, percent, write_result
+from results import Cell, Result, Table, mean_change, percent
 
 from mlgokit.builds.variant import make_variant
 from mlgokit.errors import UsageError
@@ -149,11 +145,18 @@ def measure(config: Careful, setup: Setup) -> Result:
         found[name], missing = public.project_rows(chosen, after, one, setup, toolchain)
         failed += [f"{baseline.title}: {text}" for text in missing]
         if config.split == "test" and found[name]:
-            numbers = [None if value is None else percent(value) for value in figures(found[name]).values()]
-            cells = [len(found[name]), len(missing), *numbers, percent_of(kept_small(found[name]))]
-            looks = [*looks, look(cells, of, llvm=toolchain.major, again=config.again)]
             words = ["--split", "test", "--baselines", name, "--policies", *config.policies]
-            write_result(log_of(looks), config.looks, command=shown_command("careful", words, cwd=Path.cwd()))
+            command = shown_command("careful", words, cwd=Path.cwd())
+            looks = write_look(
+                looks,
+                found[name],
+                missing,
+                of,
+                config.looks,
+                llvm=toolchain.major,
+                again=config.again,
+                command=command,
+            )
     return summarise(found, failed, config.policies, config.split, complete=not config.projects)
 
 
@@ -168,15 +171,22 @@ def summarise(
     """The tables, and whether the bars were reached."""
     means: list[tuple[Cell, ...]] = []
     reached: list[bool] = []
+    grown: list[str] = []
     largest = 0.0
-    for name, rows in found.items():
+    judged = {
+        name: {project: with_memory(row, BASELINES[name].link) for project, row in rows.items()}
+        for name, rows in found.items()
+    }
+    for name, rows in judged.items():
         baseline = BASELINES[name]
-        flash = {project: with_flash(row, baseline.link) for project, row in rows.items()}
+        for project, row in rows.items():
+            before, after = row["images"][baseline.link]
+            grown += [f"{project} on {name}"] if after["ram"] > before["ram"] else []
         for language in LANGUAGES:
             mine = [project for project, row in rows.items() if row["language"] == language]
             if not mine:
                 continue
-            changes = {project: change(flash[project], baseline.link, "flash") for project in mine}
+            changes = {project: change(rows[project], baseline.link, "flash") for project in mine}
             worst = max(changes, key=lambda project: changes[project])
             largest = max(largest, changes[worst])
             mean, bar = mean_change(list(changes.values())), baseline.bars[language]
@@ -184,18 +194,11 @@ def summarise(
             means.append(
                 (
                     baseline.title, language, len(mine), percent(mean),
-                    *(percent(mean_change([change(flash[project], baseline.link, part) for project in mine]))
+                    *(percent(mean_change([change(rows[project], baseline.link, part) for project in mine]))
                       for part in ("image", "text")),
                     f"{percent(changes[worst])}, {worst}", percent(bar), "yes" if reached[-1] else "no",
                 )
             )  # fmt: skip
-    grown = [
-        f"{project} on {name}"
-        for name, rows in found.items()
-        for project, row in rows.items()
-        if sum(row["images"][BASELINES[name].link][1][part] for part in ("data", "bss"))
-        > sum(row["images"][BASELINES[name].link][0][part] for part in ("data", "bss"))
-    ]
     broken = sum(row["failures"] for rows in found.values() for row in rows.values())
     return Result(
         benchmark="careful",
@@ -225,9 +228,9 @@ def summarise(
                          "modules not larger", "fail under the policies"),
                 rows=tuple(
                     (BASELINES[name].title, project, row["language"], row["modules"],
-                     *(percent(change(with_flash(row, link), link, part)) for part in ("flash", "image", "text")),
+                     *(percent(change(row, link, part)) for part in ("flash", "image", "text")),
                      row["modules"] - row["larger_modules"], row["failures"])
-                    for name, rows in found.items()
+                    for name, rows in judged.items()
                     for link in (BASELINES[name].link,)
                     for project, row in rows.items()
                 ),
@@ -236,9 +239,12 @@ def summarise(
     )  # fmt: skip
 
 
-def with_flash(row: Mapping[str, Any], link: str) -> dict[str, Any]:
-    """A row whose image has a measure more, what it takes of read-only memory."""
-    sides = [{**side, "flash": side["image"] + side["data"]} for side in row["images"][link]]
+def with_memory(row: Mapping[str, Any], link: str) -> dict[str, Any]:
+    """A row whose image has two measures more, what it takes of read-only and of writable memory."""
+    sides = [
+        {**side, "flash": side["image"] + side["data"], "ram": side["data"] + side["bss"]}
+        for side in row["images"][link]
+    ]
     return {**row, "images": {link: sides}}
 
 

@@ -15,15 +15,11 @@ from public_tables import (
     LINKS,
     check_look,
     failures_said,
-    figures,
-    kept_small,
-    log_of,
-    look,
-    percent_of,
     read_looks,
     summarise,
+    write_look,
 )
-from results import Cell, Result, Table, percent, write_result
+from results import Cell, Result, Table
 
 from mlgokit.builds.compiled import compile_projects
 from mlgokit.builds.images import static_link
@@ -123,11 +119,10 @@ def measure(config: Public, setup: Setup) -> Result:
         seed=config.seed,
     )
     if config.split == "test" and rows:
-        numbers = [None if value is None else percent(value) for value in figures(rows).values()]
-        cells = [len(rows), len(failed), *numbers, percent_of(kept_small(rows))]
-        row = look(cells, digests, llvm=toolchain.major, again=config.again)
-        words = ["--split", "test", "--policies", *config.policies]
-        write_result(log_of([*looks, row]), config.looks, command=shown_command("public", words, cwd=Path.cwd()))
+        command = shown_command("public", ["--split", "test", "--policies", *config.policies], cwd=Path.cwd())
+        write_look(
+            looks, rows, failed, digests, config.looks, llvm=toolchain.major, again=config.again, command=command
+        )
     return result
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from public_projects import VERSION
-from results import Cell, Result, Table, interval_of, mean_change, percent, today
+from results import Cell, Result, Table, interval_of, mean_change, percent, today, write_result
 
 from mlgokit.errors import InputError, UsageError
 
@@ -258,6 +258,25 @@ def check_look(looks: Sequence[tuple[Cell, ...]], digests: Mapping[str, str], *,
 def look(numbers: Sequence[Cell], digests: Mapping[str, str], *, llvm: int, again: bool) -> tuple[Cell, ...]:
     """A look as a row of the log, with ``numbers`` for its columns from ``projects`` on."""
     return (today(), VERSION, ", ".join(digests), _digests(digests), llvm, *numbers, "yes" if again else "no")
+
+
+def write_look(
+    looks: Sequence[tuple[Cell, ...]],
+    rows: Mapping[str, Mapping[str, Any]],
+    failed: Sequence[str],
+    digests: Mapping[str, str],
+    path: Path,
+    *,
+    llvm: int,
+    again: bool,
+    command: str,
+) -> list[tuple[Cell, ...]]:
+    """Add a look with these rows to the log in the file ``path``; the looks with it."""
+    numbers = [None if value is None else percent(value) for value in figures(rows).values()]
+    cells = [len(rows), len(failed), *numbers, percent_of(kept_small(rows))]
+    longer = [*looks, look(cells, digests, llvm=llvm, again=again)]
+    write_result(log_of(longer), path, command=command)
+    return longer
 
 
 def log_of(looks: Sequence[tuple[Cell, ...]]) -> Result:
