@@ -44,11 +44,11 @@ class ForeignLearner:
     """A Python with stable-baselines3 and gymnasium."""
     path: str = ""
     """PYTHONPATH of that Python, by which it finds mlgokit."""
-    checkpoints: tuple[int, ...] = (64, 256, 512)
+    checkpoints: tuple[int, ...] = (64, 128, 256)
     """Compilations after which policies are tested."""
     seeds: tuple[int, ...] = (1, 2, 3)
     """Random seeds of the training."""
-    modules: int = 24
+    modules: int = 12
     """Held-out modules to compile, drawn at random among those with decisions; 0 for all."""
     folder: Path = Path("build/foreign_learner")
     """Folder of the trainings; a run goes on where the last one stopped."""
@@ -112,7 +112,8 @@ def _foreign_rewards(
     atomic_write(names, "\n".join(module.name for module in tested))
     words = [str(config.python), str(AGENT), str(config.corpus), "--held-out", str(names), "--seed", str(seed)]
     words += ["--llvm", str(toolchain.major), "--checkpoints", "0", *map(str, config.checkpoints)]
-    environment = clean_environment() | ({"PYTHONPATH": config.path} if config.path else {})
+    # One decision at a time has nothing for a second thread.
+    environment = clean_environment() | {"OMP_NUM_THREADS": "1"} | ({"PYTHONPATH": config.path} if config.path else {})
     done = process.run(words, timeout_seconds=_SECONDS, env=environment)
     if done.returncode:
         raise ToolError(f"{AGENT}: expected it to train, found: {done.stderr[-600:]}")
