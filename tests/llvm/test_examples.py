@@ -31,7 +31,7 @@ std::string NAME_list(int n) { std::string r; for (int i = 0; i < n; ++i) r += s
 """
 
 
-def run_example(toolchain: Toolchain, name: str, *arguments: Path) -> process.Completed:
+def run_example(toolchain: Toolchain, name: str, *arguments: Path | str) -> process.Completed:
     environment = {
         **os.environ,
         LOCATION_VARIABLE: str(toolchain.clang.parent.parent),
@@ -118,3 +118,16 @@ def test_own_learner_searches_and_own_advisor_shows_every_module(
     lines = run_example(toolchain, "own_advisor.py", folder).stdout.decode().splitlines()
     assert len(lines) == 4
     assert all(re.fullmatch(r"m\d: \d+ bytes plainly, \d+ with the advisor", line) for line in lines)
+
+
+@pytest.mark.slow
+def test_a_learner_from_elsewhere_trains_on_the_environment(
+    toolchain: Toolchain, small_corpus: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("stable_baselines3", reason="stable-baselines3 needs PyTorch, which takes 6 GB with CUDA")
+    (tmp_path / "held-out").write_text("m0\nm1\n")
+    words = ("--held-out", tmp_path / "held-out", "--checkpoints", "0", "4", "8")
+    text = run_example(toolchain, "foreign_learner.py", small_corpus, *words).stdout.decode()
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [row["compilations"] for row in rows] == [0, 4, 8]
+    assert all(-1 < row["reward"] < 1 for row in rows)
