@@ -230,8 +230,8 @@ def time_starts(config: SizePeers) -> Table:
         "python -c pass": PASS,
         "python -c 'import numpy'": (sys.executable, "-c", "import numpy"),
         "mlgokit --version": (*OURS[:-1], "--version"),
-        "puncover --version": (str(config.python.with_name("puncover")), "--version"),
-        "membrowse --version": (str(config.python.with_name("membrowse")), "--version"),
+        "puncover --help": (str(config.python.with_name("puncover")), "--help"),
+        "membrowse --help": (str(config.python.with_name("membrowse")), "--help"),
         "bloaty --version": (str(config.bloaty), "--version"),
     }
     spent = _spent(list(starts.values()), config.repetitions)
