@@ -155,8 +155,8 @@ def test_what_inlining_gave_is_told_beside_what_else_gave_something() -> None:
 
 def test_modules_that_are_paths_are_shown_without_the_folder_that_all_are_in() -> None:
     modules = (
-        module("/home/you/project/build/a.o", 500, 400),
-        module("/home/you/project/lib/b.o", 500, 500, note="larger in the link"),
+        module("/work/project/build/a.o", 500, 400),
+        module("/work/project/lib/b.o", 500, 500, note="larger in the link"),
     )
     page = tuned_page(dataclasses.replace(TUNED, modules=modules))
 
@@ -166,7 +166,7 @@ def test_modules_that_are_paths_are_shown_without_the_folder_that_all_are_in() -
     alone = tuned_page(dataclasses.replace(TUNED, modules=modules[:1]))
     assert part(alone, "Modules, by bytes saved", Table).texts()[0][0] == "a.o"
     mixed = tuned_page(dataclasses.replace(TUNED, modules=(*modules, module("c.o", 9, 8))))
-    assert part(mixed, "Modules, by bytes saved", Table).texts()[0][0] == "/home/you/project/build/a.o"
+    assert part(mixed, "Modules, by bytes saved", Table).texts()[0][0] == "/work/project/build/a.o"
 
 
 def test_the_time_of_a_continued_tuning_is_that_of_all_sessions() -> None:
