@@ -310,19 +310,48 @@ def test_sizes_that_peers_have_otherwise_are_told_unless_padding_explains_them(b
         section(".text", 0, 30),
         section(".tbss", 64, 16),
         section(".init_array", 64, 8),
+        section(".fini_array", 72, 16),
         section(".data", 96, 9),
     ]
-    theirs = {".text": (32, 32), ".tbss": (16, 16), ".init_array": (8, 0), ".data": (4, 4)}
-    assert peers.compare_sections({"sections": sections}, theirs) == (1, 2, [(".data", "9, 9", "4, 4")])
+    theirs = {
+        ".text": (32, 32),
+        ".tbss": (16, 16),
+        ".init_array": (8, 0),
+        ".fini_array": (16, 7),
+        ".data": (4, 4),
+    }
+    unlike = [(".fini_array", "16, 16", "16, 7"), (".data", "9, 9", "4, 4")]
+    assert peers.compare_sections({"sections": sections}, theirs) == (1, 2, unlike)
 
-    def symbol(*names: str, address: int, memory: int) -> dict[str, Any]:
-        return {"names": names, "section": ".text", "address": address, "memory": memory}
+    def symbol(*names: str, address: int, memory: int, section: str = ".text") -> dict[str, Any]:
+        return {"names": names, "section": section, "address": address, "memory": memory}
 
-    symbols = [
-        symbol("f", address=0, memory=10),
-        symbol("folded", "g", address=16, memory=4),
-        symbol("wrong", address=20, memory=10),
-    ]
-    known = {".text": {"f": 16, "other": 4, "wrong": 3}}
-    found = peers.compare_symbols({"symbols": symbols, "sections": sections}, known)
-    assert found == (0, 1, 1, [("wrong", "10", "3")])
+    def compared(symbols: list[dict[str, Any]], known: dict[str, dict[str, int]], *ranges: tuple[int, int]) -> Any:
+        counts, different = peers.compare_symbols({"symbols": symbols, "sections": sections}, known, ranges)
+        return dict(counts), different
+
+    padded = [symbol("f", address=0, memory=10), symbol("folded", "g", address=16, memory=4)]
+    wrong = symbol("wrong", address=20, memory=10)
+    assert compared([*padded, wrong], {".text": {"f": 16, "folded": 4, "wrong": 3}}) == (
+        {"with padding": 1, "": 1},
+        [("wrong", "10", "3")],
+    )
+    # Another name of the place is none of ours.
+    assert compared(padded, {".text": {"f": 16, "other": 4}})[1] == [("folded, g", "4", "none")]
+    # Bytes up to the symbol may be its own too, and no more of them.
+    known = {"f": 10, "g": 10, "wrong": 10}
+    assert compared([*padded, wrong], {".text": known}) == ({"": 2, "in the padding before": 1}, [])
+    known["g"] = 11
+    assert compared([*padded, wrong], {".text": known})[1] == [("folded, g", "4", "11")]
+    # Two symbols of one name count together, and so do two that overlap, but only if they do.
+    twice = [symbol("f", address=0, memory=8), symbol("f", address=8, memory=8)]
+    assert compared(twice, {".text": {"f": 16}}) == ({"together": 2}, [])
+    overlapping = [symbol("outer", address=0, memory=8), symbol("inner", address=8, memory=8)]
+    assert compared(overlapping, {".text": {"outer": 16}}, (0, 16)) == ({"together": 2}, [])
+    assert len(compared(overlapping, {".text": {"outer": 16}}, (0, 8))[1]) == 2
+    # What is at addresses of .tbss lacks the bytes that are there, and no more.
+    there = [symbol("first", address=72, memory=16, section=".fini_array")]
+    assert compared(there, {".fini_array": {"first": 8}}) == ({"at addresses of .tbss": 1}, [])
+    assert compared(there, {".fini_array": {"first": 7}})[1] == [("first", "16", "7")]
+    local = [symbol("local", address=64, memory=8, section=".tbss")]
+    assert compared(local, {}) == ({"thread-local": 1}, [])

@@ -42,7 +42,7 @@ def test_the_files_that_the_page_names_exist():
     assert [name for name in ours if not any((folder / name).is_file() for folder in folders)] == []
 
 
-@pytest.mark.parametrize("path", ["scripts/bootstrap.sh", "src/mlgokit/compiler/toolchain.py"])
+@pytest.mark.parametrize("path", ["scripts/bootstrap.sh", "src/mlgokit/compiler/majors.py"])
 def test_lists_of_majors_agree(path: str):
     text = (ROOT / path).read_text()
     (found,) = re.findall(r"^SUPPORTED_MAJORS ?= ?['(]([\d, ]+)[')]$", text, flags=re.MULTILINE)

@@ -31,6 +31,8 @@ _SHORTAGES = {
 }
 """What a process asks the system for and does not get, and what to do, by the system's number."""
 _AGAIN = "run the same command again"
+_QUICK = ("size",)
+"""Commands that often take less time than tyro takes to be imported."""
 _OLD_PREFIXES = ("--effects.", "--cloning.", "--training.")
 """What options of older versions begin with."""
 
@@ -41,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     try:
-        parsed = _parse(words)
+        configuration, as_json = _parse(words)
     except BrokenPipeError:
         sys.exit(_silence_output())
-    sys.exit(run(parsed.command, as_json=parsed.json))
+    sys.exit(run(configuration, as_json=as_json))
 
 
 def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
@@ -67,7 +69,6 @@ def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
 
 def _check_outputs(command: Command, configuration: Any) -> None:
     """Check before the work that a command's files, folders and plugin can be written after it."""
-    from mlgokit.compiler.plugin_name import check_plugin_output
     from mlgokit.files import check_writable
 
     for name in filter(None, (command.folder, *command.folders)):
@@ -77,6 +78,8 @@ def _check_outputs(command: Command, configuration: Any) -> None:
         if (file := getattr(configuration, name)) is not None:
             check_writable(file)
     if command.plugin:
+        from mlgokit.compiler.plugin_name import check_plugin_output
+
         check_plugin_output(getattr(configuration, command.plugin))
 
 
@@ -138,8 +141,8 @@ def _add_continue(configuration: Any, sentence: str) -> str:
     return sentence if getattr(configuration, "go_on", True) else sentence.replace(_AGAIN, f"{_AGAIN} with --continue")
 
 
-def _parse(words: Sequence[str]) -> Any:
-    """Parse a call to ``command``, which is the configuration, and ``json``; help and errors end the process."""
+def _parse(words: Sequence[str]) -> tuple[Any, bool]:
+    """Parse a call to its configuration, and whether JSON is asked for; help and errors end the process."""
     if any(word.startswith(_OLD_PREFIXES) for word in words):
         from mlgokit.learning.settings import find_replaced_option
 
@@ -152,6 +155,13 @@ def _parse(words: Sequence[str]) -> Any:
         _end(*answer)
     if call.wants("--help-all"):
         return _ask_tyro([*call.named, "--help"], [call.name])
+    if call.name in _QUICK:
+        from mlgokit.commands.plain import read_plain
+
+        # numpy starts threads for products of matrices, of which these commands have none.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        if (plain := read_plain(COMMANDS[call.name], (*call.flags, *call.rest))) is not None:
+            return plain
     rest = _add_project_settings(call.name, call.rest) if call.name in ("tune", "check") else call.rest
     return _ask_tyro([*call.flags, *call.named, *rest], [call.name])
 
@@ -172,8 +182,8 @@ def _add_project_settings(name: str, words: Sequence[str]) -> Sequence[str]:
     return words
 
 
-def _ask_tyro(words: Sequence[str], names: Iterable[str]) -> Any:
-    """Let tyro parse the words of one of the named commands to ``command``, the configuration, and ``json``."""
+def _ask_tyro(words: Sequence[str], names: Iterable[str]) -> tuple[Any, bool]:
+    """Let tyro parse the words of one of the named commands to its configuration, and whether JSON is asked for."""
     from mlgokit.commands.parser import parse
 
     try:
@@ -182,7 +192,7 @@ def _ask_tyro(words: Sequence[str], names: Iterable[str]) -> Any:
         sys.stdout.flush()
     if left:
         _end(unexpected_word(" ".join(names), left[0]), UsageError.exit_code)
-    return parsed
+    return parsed.command, parsed.json
 
 
 def _end(text: str, code: int) -> NoReturn:
@@ -223,12 +233,12 @@ def _carry_out(configuration: Any, *, as_json: bool) -> int:
 
 def _tell_disk(command: Command, configuration: Any) -> None:
     """Say on standard error what the run's folder takes now, and what is left."""
-    from mlgokit.builds.outside import outside_path
-    from mlgokit.disk import folder_bytes, free_bytes
-    from mlgokit.terminal import open_console
-
     folder = getattr(configuration, command.folder) if command.folder else None
     if folder is not None and folder.is_dir():
+        from mlgokit.builds.outside import outside_path
+        from mlgokit.disk import folder_bytes, free_bytes
+        from mlgokit.terminal import open_console
+
         taken, free = folder_bytes(folder) / 2**20, free_bytes(folder) / 2**30
         errors = open_console(sys.stderr, soft_wrap=True)
         errors.print(f"{folder}: {taken:,.1f} MiB on disk, {free:,.1f} GiB free", markup=False, highlight=False)

@@ -2,13 +2,11 @@
 
 import contextlib
 import errno
-import hashlib
 import os
 import re
 import shutil
 import stat
 import time
-import uuid
 from collections.abc import Generator
 from pathlib import Path
 from typing import IO
@@ -79,7 +77,7 @@ def check_writable(path: Path, *, is_folder: bool = False, least_bytes: int = 1 
 
 def temporary_beside(path: Path) -> Path:
     """Make a temporary name in the folder of ``path``, for a later rename; :func:`remove_leftovers` recognises it."""
-    return path.with_name(f".mlgokit-{os.getpid()}-{uuid.uuid4().hex}.tmp")
+    return path.with_name(f".mlgokit-{os.getpid()}-{os.urandom(16).hex()}.tmp")
 
 
 @contextlib.contextmanager
@@ -255,6 +253,8 @@ def _is_alive(process: int) -> bool:
 def digest_file(path: Path) -> str:
     """Compute the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
+        import hashlib
+
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

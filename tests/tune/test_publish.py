@@ -90,6 +90,17 @@ def test_a_result_has_its_place_and_the_digest_of_its_plugin(tmp_path: Path):
     assert not complete_publishing(tmp_path / "tune" / "search", tmp_path / "out" / "tuned.so", tmp_path / "tune")
 
 
+def test_the_time_of_earlier_sessions_adds_up(tmp_path: Path):
+    folder = tmp_path / "tune"
+    said = dataclasses.replace(tuned(tmp_path, 1.0), wall_seconds=10.0)
+
+    sums = [publish(verifier(tmp_path, "older"), said, folder).earlier_seconds for _ in range(3)]
+    assert sums == [0.0, 10.0, 20.0]
+    assert json.loads((folder / "tuned.json").read_text())["earlier_seconds"] == 20.0
+    (folder / "tuned.json").write_text("{")
+    assert publish(verifier(tmp_path, "newer"), said, folder).earlier_seconds == 0.0
+
+
 # Ends itself at the n-th thing that it does with files, for each n, in a copy of the process.
 KILLED = """
 import os, signal, sys

@@ -121,7 +121,8 @@ def test_what_passes_gave_is_shown() -> None:
     )
     page = tuned_page(Tuned.from_json(json.loads(json.dumps(tuned.to_json()))))
 
-    assert [row[:3] for row in part(page, "Sums", Table).texts()[1:3]] == [
+    assert [row[:3] for row in part(page, "Sums", Table).texts()[1:4]] == [
+        ("Of that by inlining", "1,000", "950"),
         ("Of that by passes of the optimizer left out", "950", "920"),
         ("Of that by passes of the code generator left out", "920", "900"),
     ]
@@ -133,6 +134,49 @@ def test_what_passes_gave_is_shown() -> None:
     row = next(line for line in shown.getvalue().splitlines() if "passes of the optimizer left out" in line)
     assert row.split()[-8:] == ["950", "920", "-30", "-3.16", "%", "1", "of", "4"]
     assert "Passes of the code generator: none could be tried in the time that was left" in shown.getvalue()
+
+
+def test_what_inlining_gave_is_told_beside_what_else_gave_something() -> None:
+    def told(tuned: Tuned) -> list[tuple[str, ...]]:
+        rows = part(tuned_page(tuned), "Sums", Table).texts()
+        return [row[:4] for row in rows if row[0].startswith("Of that by")]
+
+    assert told(TUNED) == []
+    shipped = dataclasses.replace(TUNED, shipped=ShippedPolicies(name="builtin:Oz", bytes=930, before_bytes=900))
+    assert told(shipped) == [
+        ("Of that by inlining", "1,000", "900", "-100"),
+        ("Of that by builtin:Oz in the plugin", "900", "880.5", "-20"),
+    ]
+    without = tuple(dataclasses.replace(one, decisions=0) for one in TUNED.modules)
+    assert [row[0] for row in told(dataclasses.replace(shipped, modules=without))] == [
+        "Of that by builtin:Oz in the plugin"
+    ]
+
+
+def test_modules_that_are_paths_are_shown_without_the_folder_that_all_are_in() -> None:
+    modules = (
+        module("/work/project/build/a.o", 500, 400),
+        module("/work/project/lib/b.o", 500, 500, note="larger in the link"),
+    )
+    page = tuned_page(dataclasses.replace(TUNED, modules=modules))
+
+    assert [row[0] for row in part(page, "Modules, by bytes saved", Table).texts()] == ["build/a.o", "lib/b.o"]
+    assert next(bar.name for bar in part(page, "What each module adds", Bars).bars) == "build/a.o"
+    assert part(page, "Modules that were reverted, and why", Table).texts() == (("lib/b.o", "larger in the link"),)
+    alone = tuned_page(dataclasses.replace(TUNED, modules=modules[:1]))
+    assert part(alone, "Modules, by bytes saved", Table).texts()[0][0] == "a.o"
+    mixed = tuned_page(dataclasses.replace(TUNED, modules=(*modules, module("c.o", 9, 8))))
+    assert part(mixed, "Modules, by bytes saved", Table).texts()[0][0] == "/work/project/build/a.o"
+
+
+def test_the_time_of_a_continued_tuning_is_that_of_all_sessions() -> None:
+    def time_of(tuned: Tuned) -> str:
+        return next(one for one in tuned_page(tuned).sentences if "minutes of processor time" in one)
+
+    once = dataclasses.replace(TUNED, wall_seconds=90.0)
+    assert "processor time, 1.5 minutes in all; the budget" in time_of(once)
+    again = dataclasses.replace(once, earlier_seconds=600.0)
+    assert "processor time, 11.5 minutes in all, 1.5 of them in the last session; the budget" in time_of(again)
 
 
 def test_programs_of_the_build_are_shown() -> None:

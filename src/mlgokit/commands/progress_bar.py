@@ -4,20 +4,15 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from mlgokit.progress import Report
 from mlgokit.terminal import open_console, printable
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 QUIET_SECONDS = 60.0
 NEWS = " · "
@@ -33,6 +28,15 @@ def show_progress(console: Console | None = None) -> Generator[Report]:
     if not console.is_terminal:
         yield _lines(console)
         return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
-from mlgokit.compiler.sandbox import end_abandoned_sandboxes
 from mlgokit.files import writing
 
 _PREFIX = "mlgokit-run-"
@@ -64,6 +63,8 @@ def _remove_abandoned(base: Path) -> None:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                from mlgokit.compiler.sandbox import end_abandoned_sandboxes
+
                 end_abandoned_sandboxes(folder)
                 shutil.rmtree(folder, ignore_errors=True)
             finally:

@@ -1,30 +1,36 @@
 """The command that tells where the bytes of a program are."""
 
+# The annotations of a plain call are not evaluated, so that tyro is not imported.
+from __future__ import annotations
+
 import dataclasses
 import json
 import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
 from rich.console import Console
 
 from mlgokit.basic import Basic
-from mlgokit.commands.options import Paths
+from mlgokit.commands.plain import import_lazily
 from mlgokit.errors import InputError, MlgokitError, UsageError
 from mlgokit.files import atomic_write
-from mlgokit.pages.html import check_json_name, write_page
-from mlgokit.pages.markdown import render_markdown
 from mlgokit.pages.model import Page
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
-from mlgokit.sizes.compare import SizeDifference, compare_sizes
-from mlgokit.sizes.measure import measure_file
-from mlgokit.sizes.page import DEFAULT_GROUPINGS, Grouping, difference_page, reasons_page, size_page
-from mlgokit.sizes.record import Sizes, size_limit_json
-from mlgokit.sizes.why import Reasons, find_reasons
+from mlgokit.sizes.measure import Measured, find_owners, measure_file, tell_sizes
+from mlgokit.sizes.page import difference_page, reasons_page, size_page
+from mlgokit.sizes.record import DEFAULT_GROUPINGS, Grouping, Sizes, size_limit_json
+
+if TYPE_CHECKING:
+    import tyro
+
+    from mlgokit.sizes.compare import SizeDifference
+    from mlgokit.sizes.why import Reasons
+else:
+    tyro = import_lazily("tyro")
 
 _LINES_AROUND = 17
 """Lines that two tables, the sentences below them and the prompt take beside the rows."""
@@ -55,7 +61,7 @@ class Size:
     """Number of rows of each table, in the terminal and in Markdown; by default as many as fit on one screen."""
     why: Annotated[str | None, Basic.WORK] = None
     """Symbol, mangled or demangled: shows what calls it or refers to it, and where it was inlined."""
-    map: Annotated[Paths, Basic.INPUT] = ()
+    map: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, Basic.INPUT] = ()
     """Linker map of the file (-Wl,-Map=), which tells the libraries that its parts come from; a second one is that of
     the second file."""
     format: Annotated[Literal["table", "markdown", "size-limit"], Basic.RESULT] = "table"
@@ -70,23 +76,24 @@ class Shown:
     """What was found, and how it is to be shown."""
 
     config: Size
-    found: Sizes | SizeDifference | Reasons
+    found: Measured | Sizes | SizeDifference | Reasons
 
     def to_json(self) -> dict[str, Any]:
         """All that was found, and with limits what exceeds them."""
-        return self.found.to_json() | ({"violations": self.violations()} if _has_limits(self.config) else {})
+        return _all(self.found).to_json() | ({"violations": self.violations()} if _has_limits(self.config) else {})
 
     def violations(self) -> list[str]:
         """A sentence for each limit that is exceeded."""
         most, growth, before = self.config.max_bytes, self.config.max_growth, 0
-        match self.found:
-            case SizeDifference():
-                path, size = self.found.after.path, self.found.after.loaded_bytes or 0
-                before = self.found.before.loaded_bytes or 0
-            case Sizes():
-                path, size = self.found.path, self.found.loaded_bytes
-            case _:
+        if isinstance(self.found, (Measured, Sizes)):
+            path, size = self.found.path, self.found.loaded_bytes
+        else:
+            from mlgokit.sizes.compare import SizeDifference
+
+            if not isinstance(self.found, SizeDifference):
                 return []
+            path, size = self.found.after.path, self.found.after.loaded_bytes or 0
+            before = self.found.before.loaded_bytes or 0
         found: list[str] = []
         if most is not None and size > most:
             found.append(f"{path}: {size:,} bytes are loaded, {size - most:,} more than --max-bytes {most:,}")
@@ -100,19 +107,26 @@ class Shown:
 
     def page(self, *, top: int | None = None, width: int | None = None) -> Page:
         """The page of it."""
-        shown, command = self.config.by, _command(self.config)
-        match self.found:
-            case SizeDifference():
-                page = difference_page(self.found, shown=shown, top=top, width=width, command=command)
-            case Reasons():
-                page = reasons_page(self.found, top=self.config.top, width=width, command=command)
-            case _:
-                page = size_page(self.found, shown=shown, top=top, width=width, command=command)
+        found, shown, command = self.found, self.config.by, _command(self.config)
+        if isinstance(found, Measured):
+            sizes = tell_sizes(found, largest=top)
+            page = size_page(sizes, shown=shown, top=top, width=width, command=command, symbols=found.symbols)
+        elif isinstance(found, Sizes):
+            page = size_page(found, shown=shown, top=top, width=width, command=command)
+        else:
+            page = self._other_page(found, top=top, width=width, command=command)
         if not (violations := self.violations()):
             return page
         return dataclasses.replace(
             page, answer="Over its limit", good=False, sentences=(*(f"{one}." for one in violations), *page.sentences)
         )
+
+    def _other_page(self, found: SizeDifference | Reasons, *, top: int | None, width: int | None, command: str) -> Page:
+        from mlgokit.sizes.compare import SizeDifference
+
+        if isinstance(found, SizeDifference):
+            return difference_page(found, shown=self.config.by, top=top, width=width, command=command)
+        return reasons_page(found, top=self.config.top, width=width, command=command)
 
 
 def run(config: Size, *, report: Report = say_nothing) -> Shown:  # noqa: ARG001  (as of other commands)
@@ -127,21 +141,37 @@ def run(config: Size, *, report: Report = say_nothing) -> Shown:  # noqa: ARG001
     _check(config)
     shown = Shown(config=config, found=_find(config))
     if config.output is not None:
-        atomic_write(config.output, json.dumps(shown.found.to_json(), indent=1) + "\n")
+        from mlgokit.pages.html import write_page
+
+        atomic_write(config.output, json.dumps(_all(shown.found).to_json(), indent=1) + "\n")
         write_page(shown.page(), config.output)
     return shown
 
 
-def _find(config: Size) -> Sizes | SizeDifference | Reasons:
+def _find(config: Size) -> Measured | Sizes | SizeDifference | Reasons:
+    # What the other forms of a call need takes longer to import than a small file takes to read.
     if config.why is not None:
+        from mlgokit.sizes.why import find_reasons
+
         return find_reasons(config.file, config.why)
-    files = [config.file] if config.after is None else [config.file, config.after]
-    maps = [*config.map, None, None]
-    found: list[Sizes] = []
-    for place, path in enumerate(files):
-        is_record = path.suffix == ".json" and place + 1 < len(files)
-        found.append(_read_record(path) if is_record else measure_file(path, link_map=maps[place]))
-    return compare_sizes(found[0], found[1]) if len(found) > 1 else found[0]
+    first, second, *_ = (*config.map, None, None)
+    if config.after is None:
+        measured = find_owners(config.file, link_map=first)
+        return tell_sizes(measured) if _needs_all(config) else measured
+    from mlgokit.sizes.compare import compare_sizes
+
+    is_record = config.file.suffix == ".json"
+    before = _read_record(config.file) if is_record else measure_file(config.file, link_map=first)
+    return compare_sizes(before, measure_file(config.after, link_map=second))
+
+
+def _all(found: Measured | Sizes | SizeDifference | Reasons) -> Sizes | SizeDifference | Reasons:
+    return tell_sizes(found) if isinstance(found, Measured) else found
+
+
+def _needs_all(config: Size) -> bool:
+    """Whether more is shown than the largest symbols, whatever the terminal."""
+    return config.output is not None or config.format != "table" or not {"template", "crate"}.isdisjoint(config.by)
 
 
 def _read_record(path: Path) -> Sizes:
@@ -178,6 +208,8 @@ def _check(config: Size) -> None:
             "--why: expected one file without --map, limits and --format size-limit, found more; remove the others"
         )
     if config.output is not None:
+        from mlgokit.pages.html import check_json_name
+
         check_json_name(config.output)
 
 
@@ -192,6 +224,8 @@ def render(shown: Shown, console: Console) -> None:
     """Print tables of at most one screen, or what was asked for in their place."""
     config = shown.config
     if config.format == "markdown":
+        from mlgokit.pages.markdown import render_markdown
+
         # As it is: a console would fold and colour it.
         sys.stdout.write(render_markdown(shown.page(top=config.top or _MARKDOWN_ROWS, width=_MARKDOWN_NAMES)))
         return
@@ -202,7 +236,7 @@ def render(shown: Shown, console: Console) -> None:
         return
     tables = max(1, len(config.by))
     rows = config.top or max(_LEAST_ROWS, (console.height - _LINES_AROUND) // tables)
-    beside = _BESIDE_NAMES if not isinstance(shown.found, SizeDifference) else _BESIDE_CHANGES
+    beside = _BESIDE_NAMES if config.after is None else _BESIDE_CHANGES
     page = shown.page(top=rows, width=max(24, console.width - beside))
     report = "" if config.output is None else str(config.output.with_suffix(".html"))
     print_page(page, console, report=report)

@@ -4,17 +4,21 @@ import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlgokit.compiler import process
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.compiler.majors import SUPPORTED_MAJORS
 from mlgokit.errors import ToolError
+
+if TYPE_CHECKING:
+    from mlgokit.compiler.toolchain import Toolchain
 
 _PROGRAMS = ("llvm-cxxfilt", *(f"llvm-cxxfilt-{major}" for major in reversed(SUPPORTED_MAJORS)), "c++filt")
 _MANGLED = re.compile(r"_[ZR][\w.$@]+")
 _SECONDS = 20.0
 
 
-def find_demangler(toolchain: Toolchain | None = None) -> Path | None:
+def find_demangler(toolchain: "Toolchain | None" = None) -> Path | None:
     """Find the toolchain's llvm-cxxfilt, else one or c++filt in PATH."""
     if toolchain is not None:
         folder = toolchain.clang.parent

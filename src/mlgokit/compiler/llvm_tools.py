@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, apt_command, find_toolchains
+from mlgokit.compiler.majors import SUPPORTED_MAJORS
 from mlgokit.errors import InputError, ToolError
 
 _SECONDS = 300.0
@@ -20,6 +20,9 @@ def find_llvm_tool(name: str) -> Path:
     for candidate in (*(f"{name}-{major}" for major in majors), name):
         if found := shutil.which(candidate):
             return Path(found)
+    # Its imports take longer than most programs do.
+    from mlgokit.compiler.toolchain import apt_command, find_toolchains
+
     for toolchain in find_toolchains():
         if path := toolchain.find_tool(name):
             return path

@@ -12,15 +12,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from mlgokit.compiler import limits as limiting
 from mlgokit.compiler.limits import Limits
-from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.errors import ToolError, UsageError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 TAIL_BYTES = 8192
 STANDARD_ERROR = 2
@@ -102,11 +103,13 @@ def kill_running() -> None:
             os.killpg(leader, signal.SIGKILL)
 
 
-def kill_pool(pool: Executor, futures: Collection[Future[Any]]) -> None:
+def kill_pool(pool: "Executor", futures: "Collection[Future[Any]]") -> None:
     """Cancel ``futures`` that have not started, and kill the children of the others until all have ended.
 
     For stopping a pool early. One round of killing is not enough: a thread may be between two child processes.
     """
+    from concurrent.futures import wait
+
     pool.shutdown(wait=False, cancel_futures=True)
     while unfinished := [future for future in futures if not future.done()]:
         kill_running()
@@ -186,7 +189,12 @@ def require_checked_line(argv: Sequence[str | os.PathLike[str]]) -> None:
     Raises:
         UsageError: the words are a ``-cc1`` command line that was not checked.
     """
-    if _is_cc1(argv) and not isinstance(argv, Cc1Line):
+    if not _is_cc1(argv):
+        return
+    # Its table of options is large, and most children are no compilers.
+    from mlgokit.compiler.options.cc1 import Cc1Line
+
+    if not isinstance(argv, Cc1Line):
         raise UsageError(
             f"{os.fspath(argv[0])}: a `-cc1` command line must be passed as a Cc1Line, found plain words "
             f"({argv[1]!s}); make a Cc1Line of them, or call the driver"

@@ -17,13 +17,15 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import Limits
-from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 from mlgokit.files import writing
-from mlgokit.problems import PROBLEMS
+
+if TYPE_CHECKING:
+    from mlgokit.compiler.toolchain import Toolchain
 
 BUBBLEWRAP = "bwrap"
 TRIAL_SECONDS = 20.0
@@ -94,6 +96,8 @@ class Sandbox:
 
     def settings(self, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
         """Copy policies to ``folder``, which the sandbox can read; return the plugin's settings with their paths."""
+        from mlgokit.problems import PROBLEMS
+
         copied: dict[str, str] = {}
         for problem in PROBLEMS.values():
             name = problem.policy_variable
@@ -114,7 +118,7 @@ def inside_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if _KEPT_VARIABLE.fullmatch(name)}
 
 
-def open_front_end_sandbox(toolchain: Toolchain) -> Sandbox:
+def open_front_end_sandbox(toolchain: "Toolchain") -> Sandbox:
     """Make a sandbox for front ends, which can read all files that the user can, as sources may include any.
 
     There is no network, no write access except for one folder, and no access to sockets of other processes: those are
@@ -137,7 +141,7 @@ def expose_to_front_end(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(exposed)
 
 
-def open_sandbox(toolchain: Toolchain, readable: Sequence[Path] = ()) -> Sandbox:
+def open_sandbox(toolchain: "Toolchain", readable: Sequence[Path] = ()) -> Sandbox:
     """Make a sandbox for a compiler, after trying it.
 
     Args:
@@ -155,7 +159,7 @@ def open_sandbox(toolchain: Toolchain, readable: Sequence[Path] = ()) -> Sandbox
 
 
 @functools.cache
-def try_sandbox(toolchain: Toolchain) -> tuple[Path, tuple[str, ...]] | str:
+def try_sandbox(toolchain: "Toolchain") -> tuple[Path, tuple[str, ...]] | str:
     """Try whether bubblewrap works for this compiler; return its path and options, or why it does not.
 
     It must start the compiler, hide a file outside, refuse to write outside the compiler's folder, and have no network.
@@ -206,7 +210,7 @@ def end_abandoned_sandboxes(folder: Path) -> int:
     return ended
 
 
-def _system_words(toolchain: Toolchain) -> Iterator[str]:
+def _system_words(toolchain: "Toolchain") -> Iterator[str]:
     """Make the options of bubblewrap that mount the system and the compiler read-only."""
     shown: list[Path] = []
     for top in map(Path, _SYSTEM):

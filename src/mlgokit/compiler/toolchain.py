@@ -11,15 +11,11 @@ import platformdirs
 
 from mlgokit.compiler import process
 from mlgokit.compiler.cxx_library import LIBSTDCXX, cxx_library_of
+from mlgokit.compiler.majors import ADVISED_MAJOR, SUPPORTED_MAJORS
 from mlgokit.compiler.plugin_loading import replay_sentence, why_no_plugin_loads
 from mlgokit.compiler.prebuilt import find_prebuilt
 from mlgokit.compiler.program_version import VERSION_SECONDS, program_version
 from mlgokit.errors import ToolError
-
-SUPPORTED_MAJORS = (19, 21, 22, 23)
-"""The LLVM majors that the plugin is written and tested for."""
-ADVISED_MAJOR = 22
-"""The newest of them that ``apt-get`` installs on Debian."""
 
 LOCATION_VARIABLE = "MLGOKIT_LLVM"
 """The one environment variable: the folder of an LLVM installation, or its ``bin``.

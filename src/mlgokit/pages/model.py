@@ -63,6 +63,7 @@ class Table:
         note: what has to be known to read it.
         symbols: whether the first column has symbols, which are shown by the names of :attr:`Page.names`.
         terminal_rows: how many rows the terminal shows, by default all; 0 leaves the table to documents.
+        left_out: how many more rows there would be if it were not for the terminal alone.
     """
 
     title: str
@@ -72,6 +73,7 @@ class Table:
     note: str = ""
     symbols: bool = False
     terminal_rows: int | None = None
+    left_out: int = 0
 
     @property
     def words(self) -> int:

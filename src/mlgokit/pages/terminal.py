@@ -42,7 +42,7 @@ def _print_list(table: Table, console: Console) -> None:
     rows = table.rows[: table.terminal_rows]
     for row in rows:
         say(console, f"  {': '.join(text for index in indexes if (text := str(row[index])))}")
-    _say_more(len(table.rows) - len(rows), console)
+    _say_more(len(table.rows) + table.left_out - len(rows), console)
     say(console, "")
 
 
@@ -67,7 +67,7 @@ def _print_table(table: Table, console: Console) -> None:
     # A title of rich's own is folded at the width of the table.
     say(console, table.title, style="bold")
     console.print(made)
-    _say_more(len(table.rows) - len(rows), console)
+    _say_more(len(table.rows) + table.left_out - len(rows), console)
 
 
 def _indexes(columns: Sequence[Column], where: str) -> list[int]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.llvm_tools import run_llvm_tool
 from mlgokit.errors import MlgokitError
 from mlgokit.sizes.binary import Binary, Layer, make_layer
 
@@ -36,6 +35,9 @@ def read_sources(path: Path, binary: Binary) -> tuple[Layer, tuple[str, ...]]:
     """The compilation units of a file as owners of its bytes, and sentences about what is not known of them."""
     if not any(one.name in _INFO for one in binary.sections):
         return Layer(), ("No debug information, so sources are not known: compile with -g to have them.",)
+    # What starts processes takes longer to import than a small file takes to read.
+    from mlgokit.compiler.llvm_tools import run_llvm_tool
+
     try:
         text = run_llvm_tool("llvm-dwarfdump", "--debug-info", "--recurse-depth=0", path, where=str(path))
     except MlgokitError as error:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints, distinct
 from mlgokit.sizes.binary import Binary, Layer
 from mlgokit.sizes.dwarf import read_sources
-from mlgokit.sizes.link_map import read_map
 from mlgokit.sizes.names import crate_of, read_names, template_of
 from mlgokit.sizes.read import read_binary
 from mlgokit.sizes.record import GroupSize, OutsideSize, SectionSize, Sizes, SymbolSize, sum_by
@@ -44,7 +43,7 @@ def cut_sections(binary: Binary, layers: Sequence[Layer]) -> Pieces:
     starts = np.arange(len(binary.sections), dtype=np.int64) * LARGEST_SECTION
     cuts = [starts, starts + file, starts + memory]
     cuts += [layer.section * LARGEST_SECTION + place for layer in layers for place in (layer.begin, layer.end)]
-    keys = np.unique(np.concatenate(cuts))
+    keys = distinct(np.concatenate(cuts))
     section, begin = keys // LARGEST_SECTION, keys % LARGEST_SECTION
     end = np.append(keys[1:], 0) - section * LARGEST_SECTION
     end = np.minimum(end, np.maximum(file, memory)[section])
@@ -72,8 +71,45 @@ def owner_at(layer: Layer, keys: Ints) -> Ints:
     return np.where(inside, owner[place], NOBODY)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A file whose bytes have their owners, of which all or some can be told.
+
+    Attributes:
+        path: the file.
+        binary: its sections and symbols.
+        sources: its compilation units.
+        libraries: its archive members, or the objects of its link.
+        pieces: its sections, cut by symbols, sources and libraries.
+        notes: sentences about what could not be told.
+    """
+
+    path: str
+    binary: Binary
+    sources: Layer
+    libraries: Layer
+    pieces: Pieces
+    notes: tuple[str, ...]
+
+    @property
+    def symbols(self) -> int:
+        """How many symbols own bytes."""
+        owner = self.pieces.owners[0]
+        return int(np.count_nonzero(np.bincount(owner[owner >= 0])))
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the file that are loaded; see :attr:`Sizes.loaded_bytes`."""
+        return sum(one.file_bytes for one in self.binary.sections if one.memory_bytes)
+
+
 def measure_file(path: Path, *, link_map: Path | None = None) -> Sizes:
-    """Tell where the bytes of a program, a library or an object are.
+    """Tell where the bytes of a program, a library or an object are; see :func:`find_owners`."""
+    return tell_sizes(find_owners(path, link_map=link_map))
+
+
+def find_owners(path: Path, *, link_map: Path | None = None) -> Measured:
+    """Find who owns the bytes of a program, a library or an object.
 
     Args:
         path: the file.
@@ -84,23 +120,38 @@ def measure_file(path: Path, *, link_map: Path | None = None) -> Sizes:
     """
     binary = read_binary(path)
     sources, notes = read_sources(path, binary)
-    libraries = _members(binary) if link_map is None else read_map(link_map, binary)
+    if link_map is None:
+        libraries = _members(binary)
+    else:
+        from mlgokit.sizes.link_map import read_map
+
+        libraries = read_map(link_map, binary)
     pieces = cut_sections(binary, (binary.symbols, sources, libraries))
-    sections = _sections(binary, pieces)
-    symbols = _symbols(binary, pieces, sources, libraries)
+    return Measured(path=str(path), binary=binary, sources=sources, libraries=libraries, pieces=pieces, notes=notes)
+
+
+def tell_sizes(measured: Measured, *, largest: int | None = None) -> Sizes:
+    """Tell who owns the bytes of a file.
+
+    Args:
+        measured: the file.
+        largest: how many symbols are told, the largest; templates and crates are told of these alone. By default all.
+    """
+    binary, pieces = measured.binary, measured.pieces
+    symbols = _symbols(measured, largest)
     return Sizes(
-        path=str(path),
+        path=measured.path,
         kind=binary.kind,
         file_bytes=binary.file_bytes,
         memory_bytes=int(pieces.memory.sum()),
-        sections=sections,
+        sections=_sections(binary, pieces),
         outside=tuple(OutsideSize(name=one.name, file=one.file_bytes) for one in binary.outside if one.file_bytes),
         symbols=symbols,
-        sources=_groups(sources, pieces, 1),
-        libraries=_groups(libraries, pieces, 2),
+        sources=_groups(measured.sources, pieces, 1),
+        libraries=_groups(measured.libraries, pieces, 2),
         templates=sum_by((one.template, one.file, one.memory) for one in symbols),
         crates=sum_by((one.crate, one.file, one.memory) for one in symbols),
-        notes=notes,
+        notes=measured.notes,
     )
 
 
@@ -119,18 +170,19 @@ def _members(binary: Binary) -> Layer:
     )
 
 
-def _sums(pieces: Pieces, keys: Ints, count: int) -> tuple[list[int], list[int]]:
-    """Bytes of each key in file and in memory."""
-    sums = [np.zeros(count, np.int64), np.zeros(count, np.int64)]
-    for total, values in zip(sums, (pieces.file, pieces.memory), strict=True):
-        np.add.at(total, keys, values)
-    return sums[0].tolist(), sums[1].tolist()
+def _sums(pieces: Pieces, keys: Ints, count: int) -> tuple[Ints, Ints]:
+    """Bytes [count] of each key in file and in memory."""
+    file, memory = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    np.add.at(file, keys, pieces.file)
+    np.add.at(memory, keys, pieces.memory)
+    return file, memory
 
 
 def _sections(binary: Binary, pieces: Pieces) -> tuple[SectionSize, ...]:
     owned = pieces.owners[0] >= 0
     # What symbols own goes behind the last section.
-    file, memory = _sums(pieces, np.where(owned, len(binary.sections), pieces.section), len(binary.sections) + 1)
+    sums = _sums(pieces, np.where(owned, len(binary.sections), pieces.section), len(binary.sections) + 1)
+    file, memory = (one.tolist() for one in sums)
     return tuple(
         SectionSize(
             name=one.name,
@@ -148,41 +200,48 @@ def _sections(binary: Binary, pieces: Pieces) -> tuple[SectionSize, ...]:
     )
 
 
-def _symbols(binary: Binary, pieces: Pieces, sources: Layer, libraries: Layer) -> tuple[SymbolSize, ...]:
-    owners = binary.symbols.owners
-    owner = pieces.owners[0]
+def _symbols(measured: Measured, largest: int | None) -> tuple[SymbolSize, ...]:
+    binary, pieces = measured.binary, measured.pieces
+    owners, owner = binary.symbols.owners, pieces.owners[0]
     places = np.flatnonzero(owner >= 0)
     file, memory = _sums(pieces, np.where(owner >= 0, owner, len(owners)), len(owners) + 1)
     first = np.full(len(owners), NOBODY, np.int64)
     first[owner[places[::-1]]] = places[::-1]
-    readable = read_names({names[0] for names in owners})
+    told = np.flatnonzero(first >= 0)
+    if largest is not None and largest < len(told):
+        size = np.maximum(file, memory)[told]
+        # Names decide between symbols of one size, so that all of the last one's size are read.
+        told = told[size >= np.partition(size, -max(1, largest))[-max(1, largest)]]
+    readable = read_names({owners[index][0] for index in told.tolist()})
+    places = first[told]
+    columns = (
+        told,
+        file[told],
+        memory[told],
+        *(one[places] for one in (pieces.section, pieces.begin, *pieces.owners[1:])),
+    )
+    rows: list[list[int]] = np.stack(columns, axis=1).tolist()
     found: list[SymbolSize] = []
-    columns: list[list[int]] = [
-        one.tolist() for one in (pieces.section, pieces.begin, pieces.owners[1], pieces.owners[2])
-    ]
-    sections, begins, of_source, of_library = columns
-    for index, piece in enumerate(first.tolist()):
-        if piece < 0:
-            continue
+    for index, in_file, in_memory, of_section, begin, of_source, of_library in rows:
         symbol = owners[index][0]
         name = readable.get(symbol, symbol)
-        section = binary.sections[sections[piece]]
+        section = binary.sections[of_section]
         found.append(
             SymbolSize(
                 names=owners[index],
                 readable=name,
                 section=section.name,
                 member=section.member,
-                address=section.address + begins[piece],
-                file=file[index],
-                memory=memory[index],
-                source=_name(sources, of_source[piece]),
-                library=_name(libraries, of_library[piece]),
+                address=section.address + begin,
+                file=in_file,
+                memory=in_memory,
+                source=_name(measured.sources, of_source),
+                library=_name(measured.libraries, of_library),
                 template=template_of(name),
                 crate=crate_of(symbol, name),
             )
         )
-    return tuple(sorted(found, key=lambda one: (-one.size, one.names)))
+    return tuple(sorted(found, key=lambda one: (-one.size, one.names))[:largest])
 
 
 def _name(layer: Layer, owner: int) -> str:
@@ -197,9 +256,10 @@ def _groups(layer: Layer, pieces: Pieces, kind: int) -> tuple[GroupSize, ...]:
     place = {name: index for index, name in enumerate(names)}
     group = np.array([place[owner[0]] for owner in layer.owners] + [len(names)], np.int64)
     keys = group[pieces.owners[kind]]
-    file, memory = _sums(pieces, keys, len(names) + 1)
-    pairs = np.unique(np.stack([keys, pieces.owners[0]]), axis=1)
-    counts = np.bincount(pairs[0][pairs[1] >= 0], minlength=len(names) + 1).tolist()
+    file, memory = (one.tolist() for one in _sums(pieces, keys, len(names) + 1))
+    owned = pieces.owners[0] >= 0
+    pairs = distinct(keys[owned] * LARGEST_SECTION + pieces.owners[0][owned])
+    counts = np.bincount(pairs // LARGEST_SECTION, minlength=len(names) + 1).tolist()
     groups = [
         GroupSize(name=name, symbols=counts[index], file=file[index], memory=memory[index])
         for index, name in enumerate([*names, ""])

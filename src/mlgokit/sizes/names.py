@@ -6,8 +6,6 @@ Names are only shown and summed up by; a symbol stays known by the name that the
 import re
 from collections.abc import Iterable
 
-from mlgokit.compiler.demangle import find_demangler, readable_names
-
 _LLVM_SUFFIX = re.compile(r"\.llvm\.\d+")
 _HASH = re.compile(r"::h[0-9a-f]{16}$")
 _LEGACY_RUST = re.compile(r"_?_ZN.*17h[0-9a-f]{16}E(?:\.|$)")
@@ -24,6 +22,7 @@ _ESCAPES = {
     "..": "::",
 }
 _ESCAPED = re.compile(r"\$(?:LT|GT|RF|BP|C|LP|RP|SP)\$|\$u(?P<number>[0-9a-f]{1,5})\$|\.\.")
+_MANGLED = ("_Z", "_R", "__Z", "__R")
 _CRATE = re.compile(r"[A-Za-z_]\w*(?=::|\[)")
 _OPERATOR = re.compile(r"\boperator\s*(?:<=>|<<=|>>=|->\*?|<<|>>|<=|>=|<|>|\(\))")
 _ANONYMOUS = "(anonymous namespace)"
@@ -47,8 +46,14 @@ def is_rust(symbol: str) -> bool:
 
 def read_names(symbols: Iterable[str]) -> dict[str, str]:
     """Readable names by symbol; those that need none are left out, and all of them if there is no demangler."""
+    # What starts processes takes longer to import than a file of C takes to read.
+    mangled = [symbol for symbol in symbols if symbol.startswith(_MANGLED)]
+    if not mangled:
+        return {}
+    from mlgokit.compiler.demangle import find_demangler, readable_names
+
     # Mach-O puts an underscore in front of each symbol.
-    asked = {symbol: symbol[1:] if symbol.startswith(("__Z", "__R")) else symbol for symbol in symbols}
+    asked = {symbol: symbol[1:] if symbol.startswith(("__Z", "__R")) else symbol for symbol in mangled}
     plain = {symbol: _LLVM_SUFFIX.sub("", text) for symbol, text in asked.items()}
     found = readable_names(plain.values(), find_demangler())
     return {symbol: _tidy(symbol, found[text]) for symbol, text in plain.items() if text in found}

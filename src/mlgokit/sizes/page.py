@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from mlgokit.pages.model import (
     Branch,
@@ -25,14 +25,13 @@ from mlgokit.pages.model import (
     relative_change,
     text_columns,
 )
-from mlgokit.sizes.compare import Changed, SizeDifference
-from mlgokit.sizes.record import GroupSize, SectionSize, Sizes, SymbolSize
-from mlgokit.sizes.why import Reasons, User
+from mlgokit.sizes.record import DEFAULT_GROUPINGS, GROUPINGS, Grouping, GroupSize, SectionSize, Sizes, SymbolSize
 from mlgokit.terminal import counted
 
-Grouping = Literal["section", "symbol", "source", "library", "template", "crate"]
-GROUPINGS: tuple[Grouping, ...] = ("section", "symbol", "source", "library", "template", "crate")
-DEFAULT_GROUPINGS: tuple[Grouping, ...] = ("section", "symbol")
+if TYPE_CHECKING:
+    from mlgokit.sizes.compare import Changed, SizeDifference
+    from mlgokit.sizes.why import Reasons, User
+
 MOST_ROWS = 5000
 """Symbols that the table of a document has."""
 MOST_TILES = 3000
@@ -82,6 +81,7 @@ def size_page(
     top: int | None = None,
     width: int | None = None,
     command: str = "",
+    symbols: int | None = None,
 ) -> Page:
     """The page of one file.
 
@@ -91,17 +91,19 @@ def size_page(
         top: rows of each table in the terminal, by default all.
         width: longest name in the terminal; longer ones lose their middle. Documents have whole names.
         command: what was typed.
+        symbols: number of all symbols if ``sizes`` tells the largest alone; the page then has what the terminal shows.
     """
     family = _family_of(sizes)
     no_symbol = sum(one.no_symbol_file for one in sizes.sections) + sum(one.file for one in sizes.outside)
     name = Path(sizes.path).name
+    count = len(sizes.symbols) if symbols is None else symbols
     tables: dict[Grouping, Table] = {
         "section": _section_table(sizes, family),
-        "symbol": _symbol_table(sizes, width),
-        "source": _group_table("source", sizes.sources, sizes, width),
-        "library": _group_table("library", sizes.libraries, sizes, width),
-        "template": _group_table("template", sizes.templates, sizes, width),
-        "crate": _group_table("crate", sizes.crates, sizes, width),
+        "symbol": _symbol_table(sizes, width, count),
+        "source": _group_table("source", sizes.sources, sizes, width, count),
+        "library": _group_table("library", sizes.libraries, sizes, width, count),
+        "template": _group_table("template", sizes.templates, sizes, width, count),
+        "crate": _group_table("crate", sizes.crates, sizes, width, count),
     }
     parts = _arrange(tables, shown, top)
     return Page(
@@ -109,7 +111,7 @@ def size_page(
         headline=f"{name}: {sizes.file_bytes:,} bytes in the file, {sizes.memory_bytes:,} in memory; "
         f"symbols own {sizes.file_bytes - no_symbol:,} bytes of the file.",
         sentences=sizes.notes,
-        parts=(*size_treemap(sizes), *parts),
+        parts=(*(size_treemap(sizes) if symbols is None else ()), *parts),
         command=command,
         facts=(("file", sizes.path), ("kind", sizes.kind)),
         names={one.names[0]: one.readable for one in sizes.symbols[:MOST_ROWS]} if width is None else {},
@@ -131,6 +133,7 @@ def _with_rows(table: Table, rows: int | None) -> Table:
         note=table.note,
         symbols=table.symbols,
         terminal_rows=rows,
+        left_out=table.left_out,
     )
 
 
@@ -189,7 +192,7 @@ def _number(cell: object) -> int:
     return cell if isinstance(cell, int) else 0
 
 
-def _symbol_table(sizes: Sizes, width: int | None) -> Table:
+def _symbol_table(sizes: Sizes, width: int | None, count: int) -> Table:
     kept = sizes.symbols[: MOST_ROWS if width is None else None]
     rows: list[Row] = [
         (
@@ -214,10 +217,11 @@ def _symbol_table(sizes: Sizes, width: int | None) -> Table:
         note="Functions and variables; each byte counts once, for one symbol."
         + (f" The largest {len(kept):,} of {len(sizes.symbols):,}." if more else ""),
         symbols=width is None,
+        left_out=count - len(sizes.symbols),
     )
 
 
-def _group_table(grouping: Grouping, groups: Sequence[GroupSize], sizes: Sizes, width: int | None) -> Table:
+def _group_table(grouping: Grouping, groups: Sequence[GroupSize], sizes: Sizes, width: int | None, count: int) -> Table:
     whole = grouping in {"source", "library"}
     cut = _shorten_path if whole else shorten
     rows: list[Row] = [
@@ -236,7 +240,7 @@ def _group_table(grouping: Grouping, groups: Sequence[GroupSize], sizes: Sizes, 
         title=_TITLES[grouping],
         columns=(*text_columns(grouping), *count_columns("symbols", "file", "memory")),
         rows=tuple(rows),
-        total=("all", len(sizes.symbols), sizes.file_bytes, sizes.memory_bytes) if whole and rows else (),
+        total=("all", count, sizes.file_bytes, sizes.memory_bytes) if whole and rows else (),
         note=notes[grouping],
     )
 
@@ -303,7 +307,7 @@ def _symbol_tiles(symbols: Sequence[SymbolSize], least: int) -> list[Tile]:
 
 
 def difference_page(
-    found: SizeDifference,
+    found: "SizeDifference",
     *,
     shown: Sequence[Grouping] = DEFAULT_GROUPINGS,
     top: int | None = None,
@@ -343,7 +347,7 @@ def difference_page(
     )
 
 
-def _changed_sections(found: SizeDifference) -> Table:
+def _changed_sections(found: "SizeDifference") -> Table:
     # As in the table of one file, what is loaded comes first.
     order = sorted(found.sections, key=lambda one: (-abs(one.memory_after - one.memory_before), -abs(one.difference)))
     rows: list[Row] = [
@@ -365,14 +369,14 @@ def _changed_sections(found: SizeDifference) -> Table:
 
 
 def symbol_changes(
-    found: SizeDifference, *, title: str = "Symbols", most: int = MOST_ROWS, width: int | None = None
+    found: "SizeDifference", *, title: str = "Symbols", most: int = MOST_ROWS, width: int | None = None
 ) -> Table:
     """The table of the symbols that differ, the ``most`` largest differences first; see :func:`size_page`."""
     return _changed_table(title, "symbol", found.symbols[:most], width, is_symbols=True)
 
 
 def _changed_table(
-    title: str, what: Grouping, changes: Sequence[Changed], width: int | None, *, is_symbols: bool = False
+    title: str, what: Grouping, changes: "Sequence[Changed]", width: int | None, *, is_symbols: bool = False
 ) -> Table:
     in_document = is_symbols and width is None
     rows: list[Row] = [
@@ -392,7 +396,7 @@ def _changed_table(
     )
 
 
-def reasons_page(found: Reasons, *, top: int | None = None, width: int | None = None, command: str = "") -> Page:
+def reasons_page(found: "Reasons", *, top: int | None = None, width: int | None = None, command: str = "") -> Page:
     """The page about one symbol; see :func:`size_page`."""
     name = shorten(found.readable, width)
     in_section = f"{found.size:,} bytes in {found.section}" if found.size else "no code of its own"
@@ -431,7 +435,7 @@ def reasons_page(found: Reasons, *, top: int | None = None, width: int | None = 
     )
 
 
-def _branch(user: User, width: int | None) -> Branch:
+def _branch(user: "User", width: int | None) -> Branch:
     more = (f"{counted(user.others, 'more user')}",) if user.others else ()
     return Branch(
         how="called by" if user.calls else "referred to by",

@@ -4,12 +4,16 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mlgokit.decode import check_format, decode
 
 FORMAT = "mlgokit sizes"
 FORMAT_VERSION = 1
+
+Grouping = Literal["section", "symbol", "source", "library", "template", "crate"]
+GROUPINGS: tuple[Grouping, ...] = ("section", "symbol", "source", "library", "template", "crate")
+DEFAULT_GROUPINGS: tuple[Grouping, ...] = ("section", "symbol")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

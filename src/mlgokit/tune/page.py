@@ -1,5 +1,6 @@
 """What a tuning and a replay of its decisions gave, as pages: sums, modules, programs, and what to do now."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,7 +236,7 @@ def _sentences(tuned: Tuned) -> Iterable[str]:
     trials = "" if tuned.allocated is None or tuned.costs is None else f" with {tuned.allocated.trials:,} trials"
     yield (
         f"{tuned.compilations:,} compilations{trials}, {tuned.user_seconds / 60:.1f} minutes of processor time"
-        f"{f', {tuned.wall_seconds / 60:.1f} minutes in all' if tuned.wall_seconds else ''}"
+        f"{_elapsed(tuned)}"
         f"{f'; {tuned.ended}' if tuned.ended else ''}."
     )
     yield from tuned.notes
@@ -249,6 +250,14 @@ def _sentences(tuned: Tuned) -> Iterable[str]:
         yield from filter(None, (tuned.built.tests, *tuned.built.notes))
     if tuned.replay is not None:
         yield from (*_replay_sentences(tuned.replay), _replay_headline(tuned.replay))
+
+
+def _elapsed(tuned: Tuned) -> str:
+    """How long the user waited, behind the processor time."""
+    if not tuned.wall_seconds:
+        return ""
+    last = f", {tuned.wall_seconds / 60:.1f} of them in the last session" if tuned.earlier_seconds else ""
+    return f", {(tuned.earlier_seconds + tuned.wall_seconds) / 60:.1f} minutes in all{last}"
 
 
 def _search_sentences(tuned: Tuned) -> Iterable[str]:
@@ -296,16 +305,8 @@ def _sum_table(tuned: Tuned) -> Table:
         add(_ESTIMATE if tuned.runs else "Objects, each COMDAT once", tuned.plain_bytes, tuned.tuned_bytes)
         if tuned.shipped is not None:
             add(f"The same by {tuned.shipped.name}", tuned.plain_bytes, tuned.shipped.bytes)
-        for what, found in (
-            ("passes of the optimizer left out", tuned.optimizer_passes),
-            ("passes of the code generator left out", tuned.passes),
-            ("register allocation", tuned.allocated),
-        ):
-            if found is not None:
-                changed = f"{found.changed:,} of {found.functions:,}"
-                add(f"Of that by {what}", found.before_bytes, found.after_bytes, changed)
-        if tuned.shipped is not None and tuned.shipped.before_bytes is not None:
-            add(f"Of that by {tuned.shipped.name} in the plugin", tuned.shipped.before_bytes, tuned.tuned_bytes)
+        for what, before, after, functions in _shares(tuned):
+            add(f"Of that by {what}", before, after, functions)
     plain, linked = tuned.plain_link, tuned.tuned_link
     if plain is not None and linked is not None and plain.status is linked.status is LinkStatus.LINKED:
         add("Linked image", plain.image, linked.image)
@@ -325,6 +326,25 @@ def _sum_table(tuned: Tuned) -> Table:
         rows=tuple(rows),
         note="Measured on objects that were compiled with the finished plugin.",
     )
+
+
+def _shares(tuned: Tuned) -> Iterable[tuple[str, float, float, str | None]]:
+    """What each search gave, one on top of the other: its name, the account before and after, functions changed."""
+    found = [
+        (what, searched.before_bytes, searched.after_bytes, f"{searched.changed:,} of {searched.functions:,}")
+        for what, searched in (
+            ("passes of the optimizer left out", tuned.optimizer_passes),
+            ("passes of the code generator left out", tuned.passes),
+            ("register allocation", tuned.allocated),
+        )
+        if searched is not None
+    ]
+    if tuned.shipped is not None and tuned.shipped.before_bytes is not None:
+        found.append((f"{tuned.shipped.name} in the plugin", tuned.shipped.before_bytes, tuned.tuned_bytes, None))
+    # Alone, inlining is all of it; and a plugin without its decisions has nothing of what its search found.
+    if found and any(one.decisions for one in tuned.modules):
+        yield "inlining", tuned.plain_bytes, found[0][1], None
+    yield from found
 
 
 def _won_bars(tuned: Tuned) -> Bars | None:
@@ -416,8 +436,9 @@ def _sizes(one: TunedModule) -> tuple[float, float]:
 
 
 def _waterfall(tuned: Tuned) -> Bars | None:
+    short = _short_names(tuned)
     steps = [
-        (one.name, after - before, relative_change(before, after))
+        (short[one.name], after - before, relative_change(before, after))
         for one in tuned.modules
         for before, after in (_sizes(one),)
         if after != before
@@ -438,6 +459,7 @@ def _module_parts(tuned: Tuned) -> Sequence[Part]:
     listed = [pair for pair in zip(order, pairs, strict=True) if not (is_long and pair[0].plain)]
     unlisted = len(order) - len(listed)
     note = f" {unlisted:,} modules that stay as the plain build has them are not listed." if unlisted else ""
+    short = _short_names(tuned)
     table = Table(
         title=BY_COSTS if by_costs else BY_BYTES,
         columns=(
@@ -452,7 +474,7 @@ def _module_parts(tuned: Tuned) -> Sequence[Part]:
         ),
         rows=tuple(
             (
-                one.name,
+                short[one.name],
                 "as plain, byte for byte" if one.plain else "tuned",
                 *before_after_cells(before, after),
                 *_module_cells(one),
@@ -475,6 +497,15 @@ def _module_parts(tuned: Tuned) -> Sequence[Part]:
     return [scatter, table]
 
 
+def _short_names(tuned: Tuned) -> dict[str, str]:
+    """The modules' names for tables: absolute paths without the folder that all of them are in."""
+    names = [one.name for one in tuned.modules]
+    if not names or not all(map(os.path.isabs, names)):
+        return {name: name for name in names}
+    folder = os.path.commonpath([Path(name).parent for name in names])
+    return {name: os.path.relpath(name, folder) for name in names}
+
+
 def _module_cells(one: TunedModule) -> tuple[Cell, ...]:
     if one.costs is None:
         return one.decisions, one.optimizer_passes + one.passes, one.allocated
@@ -482,7 +513,8 @@ def _module_cells(one: TunedModule) -> tuple[Cell, ...]:
 
 
 def _reverted_table(tuned: Tuned) -> Table:
-    rows = tuple((one.name, one.note) for one in tuned.modules if one.note)
+    short = _short_names(tuned)
+    rows = tuple((short[one.name], one.note) for one in tuned.modules if one.note)
     title = "Modules that were reverted, and why"
     return Table(title=title, columns=text_columns("module", "reason"), rows=rows)
 

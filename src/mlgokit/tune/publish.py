@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 
 from mlgokit.compiler.plugin_name import publish_plugin, versioned_path
+from mlgokit.errors import InputError
 from mlgokit.files import atomic_write, digest_file, move_into_place, writing
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.verify import Verifier
@@ -29,7 +30,8 @@ def publish(verifier: Verifier, tuned: Tuned, folder: Path) -> Tuned:
         folder: folder of the tuning, where ``tuned.json`` goes.
 
     Returns:
-        ``tuned`` with the digest and the versioned path of the plugin, and with the flag that loads it.
+        ``tuned`` with the digest and the versioned path of the plugin, with the flag that loads it, and with the time
+        of the sessions whose result it takes the place of.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -42,6 +44,7 @@ def publish(verifier: Verifier, tuned: Tuned, folder: Path) -> Tuned:
             plugin_sha256=digest_file(verifier.plugin),
             versioned=str(versioned),
             flag=tuned.flag or f"-fpass-plugin={versioned}",
+            earlier_seconds=_seconds_in(folder / RESULT_NAME),
         )
     with writing(finished):
         shutil.rmtree(finished, ignore_errors=True)
@@ -88,6 +91,15 @@ def _move_finished(finished: Path, folder: Path) -> None:
             if not path.name.endswith(".tmp"):
                 move_into_place(path, folder / path.relative_to(finished), durable=True)
     shutil.rmtree(finished, ignore_errors=True)
+
+
+def _seconds_in(path: Path) -> float:
+    """Elapsed time of the sessions that made a result; 0 if there is none that can be read."""
+    try:
+        earlier = Tuned.from_json(json.loads(path.read_bytes()))
+    except (OSError, ValueError, RecursionError, InputError):
+        return 0.0
+    return earlier.wall_seconds + earlier.earlier_seconds
 
 
 def _digest_in(path: Path) -> str:

@@ -164,6 +164,7 @@ class Tuned:
         user_seconds: processor time of all compilations.
         compilations: number of compilations.
         wall_seconds: elapsed time of the whole command, with the user's builds; 0 if not known.
+        earlier_seconds: elapsed time of the earlier sessions that it continues, of those that ended with a result.
         objective: name of the objective that was minimised.
         baseline: description of the baseline: compiler, version and optimization levels.
         seed: random seed of the search.
@@ -202,6 +203,7 @@ class Tuned:
     versioned: str = ""
     built: TunedBuild | None = None
     wall_seconds: float = 0.0
+    earlier_seconds: float = 0.0
     objective: str = ""
     baseline: str = ""
     seed: int | None = None

@@ -10,11 +10,13 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mlgokit.compiler import process
-from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ToolError
 from mlgokit.files import open_regular
+
+if TYPE_CHECKING:
+    from mlgokit.compiler.toolchain import Toolchain
 
 MAGIC, THIN_MAGIC = b"!<arch>\n", b"!<thin>\n"
 _HEADER_BYTES = 60
@@ -123,7 +125,7 @@ def _name_and_size(header: bytes, path: Path, position: int) -> tuple[str, int]:
     return header[:16].decode("latin-1").rstrip(), int(digits)
 
 
-def find_ar(toolchain: Toolchain) -> Path:
+def find_ar(toolchain: "Toolchain") -> Path:
     """Find a program that makes static libraries: ``llvm-ar`` beside clang, else one in ``PATH``.
 
     Raises:
@@ -139,6 +141,9 @@ def find_ar(toolchain: Toolchain) -> Path:
 def write_archive(ar: Path, output: Path, objects: Sequence[Path], *, timeout_seconds: float) -> str:
     """Make a static library with an index from objects; return the error, or an empty string."""
     output.unlink(missing_ok=True)
+    # Whoever reads a library starts no process.
+    from mlgokit.compiler import process
+
     done = process.run([ar, "qcs", output, *objects], timeout_seconds=timeout_seconds)
     if done.timed_out:
         return f"{ar} did not end within {timeout_seconds:.0f} s"

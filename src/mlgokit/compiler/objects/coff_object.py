@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.compiler.objects.magic import COFF_IMAGE, COFF_OBJECTS
 from mlgokit.compiler.objects.object_file import (
     BSS,
     DATA,
@@ -36,9 +37,6 @@ from mlgokit.compiler.objects.object_file import (
 )
 from mlgokit.errors import InputError
 
-IMAGE = b"MZ"
-OBJECTS = {b"\x64\x86": "x86_64", b"\x64\xaa": "aarch64", b"\x4c\x01": "i386", b"\xc4\x01": "thumb"}
-"""LLVM's names of processors, by the first bytes of objects."""
 _SECTION = np.dtype(
     [
         ("name", "S8"),
@@ -163,8 +161,9 @@ class CoffObject:
         section = np.array([one["section"] - 1 for one in symbols], np.int64)
         begin = np.array([one["value"] for one in symbols], np.int64)
         limit = np.array([one.memory_bytes or one.file_bytes for one in sections], np.int64)
+        role = "object" if self.is_object else "program or library"
         return Layout(
-            kind=f"COFF {OBJECTS.get(self.machine, 'unknown')} {'object' if self.is_object else 'program or library'}",
+            kind=f"COFF {COFF_OBJECTS.get(self.machine, 'unknown')} {role}",
             sections=tuple(sections),
             names=[self._text(one["name"]) for one in symbols],
             section=section,
@@ -405,7 +404,7 @@ def read_coff(data: bytes, where: str) -> CoffObject:
     """
     file = _File(where=where, data=data)
     begin = 0
-    if data.startswith(IMAGE):
+    if data.startswith(COFF_IMAGE):
         begin = int.from_bytes(data[60:64], "little") + 4
         if data[begin - 4 : begin] != b"PE\0\0":
             raise InputError(f"{where}: expected a program for Windows, found one for MS-DOS; give another file")

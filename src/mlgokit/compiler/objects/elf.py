@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.compiler.objects.magic import ELF
 from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints, damage_error, read_bytes, widen
 from mlgokit.errors import InputError
 
@@ -43,7 +44,6 @@ _REL_32 = np.dtype([("offset", "<u4"), ("info", "<u4")])
 _RELA_32 = np.dtype([("offset", "<u4"), ("info", "<u4"), ("addend", "<i4")])
 _REL_64 = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4")])
 
-MAGIC = b"\x7fELF"
 ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 ARM, RISCV = 40, 243
 MACHINES = {3: "i386", ARM: "ARM", 62: "x86-64", 183: "AArch64", RISCV: "RISC-V"}
@@ -182,7 +182,7 @@ def read_elf(source: bytes | Path, *, where: str = "object in memory") -> Elf:
     """
     data, where = read_bytes(source, where=where)
     bits = _BITS.get(data[4], 64) if len(data) > 4 else 64
-    if len(data) < _LAYOUTS[bits].header or data[:4] != MAGIC:
+    if len(data) < _LAYOUTS[bits].header or data[:4] != ELF:
         raise InputError(
             f"{where}: expected an ELF file, found {_describe(data)}; give an object that clang wrote for a target "
             "with ELF"

@@ -3,19 +3,42 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from mlgokit.compiler.objects.coff_object import IMAGE, OBJECTS, read_coff
-from mlgokit.compiler.objects.elf import MAGIC, read_elf
-from mlgokit.compiler.objects.elf_object import ElfObject
-from mlgokit.compiler.objects.macho_object import MACH_O, MACH_O_32, read_macho
+from mlgokit.compiler.objects.magic import COFF_IMAGE, COFF_OBJECTS, ELF, MACH_O, MACH_O_32, WASM
 from mlgokit.compiler.objects.object_file import ObjectFile, SectionTotals, read_bytes
-from mlgokit.compiler.objects.wasm_object import WASM, read_wasm
+
+
+def _read_elf(data: bytes, where: str) -> ObjectFile:
+    from mlgokit.compiler.objects.elf import read_elf
+    from mlgokit.compiler.objects.elf_object import ElfObject
+
+    return ElfObject(elf=read_elf(data, where=where))
+
+
+def _read_wasm(data: bytes, where: str) -> ObjectFile:
+    from mlgokit.compiler.objects.wasm_object import read_wasm
+
+    return read_wasm(data, where)
+
+
+def _read_coff(data: bytes, where: str) -> ObjectFile:
+    from mlgokit.compiler.objects.coff_object import read_coff
+
+    return read_coff(data, where)
+
+
+def _read_macho(data: bytes, where: str) -> ObjectFile:
+    from mlgokit.compiler.objects.macho_object import read_macho
+
+    return read_macho(data, where)
+
 
 _READERS: dict[bytes, tuple[str, Callable[[bytes, str], ObjectFile]]] = {
-    WASM: ("wasm", read_wasm),
-    **dict.fromkeys((IMAGE, *OBJECTS), ("COFF", read_coff)),
-    **dict.fromkeys((MACH_O, MACH_O_32), ("Mach-O", read_macho)),
+    WASM: ("wasm", _read_wasm),
+    **dict.fromkeys((COFF_IMAGE, *COFF_OBJECTS), ("COFF", _read_coff)),
+    **dict.fromkeys((MACH_O, MACH_O_32), ("Mach-O", _read_macho)),
 }
-"""Names and readers of other formats than ELF, by the first bytes of their files."""
+"""Names and readers of other formats than ELF, by the first bytes of their files. A reader takes as long to import as
+most files take to read, so that only the one that is needed is."""
 _LONGEST_MAGIC = 4
 
 
@@ -27,12 +50,12 @@ def read_object(source: bytes | Path, *, where: str = "object in memory") -> Obj
     """
     data, where = read_bytes(source, where=where)
     found = next((named for magic, named in _READERS.items() if data.startswith(magic)), None)
-    return ElfObject(elf=read_elf(data, where=where)) if found is None else found[1](data, where)
+    return (_read_elf if found is None else found[1])(data, where)
 
 
 def has_reader(data: bytes) -> bool:
     """Whether a file is of a format that is known, by its first bytes."""
-    return data.startswith((MAGIC, *_READERS))
+    return data.startswith((ELF, *_READERS))
 
 
 def format_of(path: Path) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.compiler.objects.magic import MACH_O
 from mlgokit.compiler.objects.object_file import (
     BSS,
     DATA,
@@ -39,7 +40,6 @@ from mlgokit.compiler.objects.object_file import (
 )
 from mlgokit.errors import InputError
 
-MACH_O, MACH_O_32 = b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe"
 _PROCESSORS = {0x01000007: "x86_64", 0x0100000C: "arm64", 0x7: "i386", 0xC: "armv7", 0x0200000C: "arm64_32"}
 _LLVM_NAMES = {"arm64": "aarch64", "armv7": "arm", "arm64_32": "aarch64_32"}
 """What LLVM calls processors that linkers call otherwise."""

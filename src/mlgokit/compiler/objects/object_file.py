@@ -308,10 +308,16 @@ def functions_until_next(starts: Sequence[tuple[int, int, bool, str]], size: Int
     return Functions(names=tuple(first.values()), section=section, begin=begin, size=end - begin)
 
 
+def distinct(values: Ints) -> Ints:
+    """The values [V] without repetitions, in order; ``np.unique`` imports a package that takes longer than a file."""
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+
+
 def ends_at_next(section: Ints, begin: Ints, size: Ints) -> Ints:
     """Where each symbol [D] of a format without sizes ends: where the next one begins, or its section, of [N], ends."""
     first = section * LARGEST_SECTION
-    places = np.append(np.unique(first + begin), np.iinfo(np.int64).max)
+    places = np.append(distinct(first + begin), np.iinfo(np.int64).max)
     following = places[np.searchsorted(places, first + begin, side="right")]
     return np.minimum(following - first, size[section]) if len(section) else section
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from mlgokit.compiler.objects.magic import WASM
 from mlgokit.compiler.objects.object_file import (
     BSS,
     DATA,
@@ -30,7 +31,6 @@ from mlgokit.compiler.objects.object_file import (
 )
 from mlgokit.errors import InputError
 
-WASM = b"\0asm"
 _CUSTOM, _IMPORT, _FUNCTION, _EXPORT, _CODE, _DATA = 0, 2, 3, 7, 10, 11
 _SECTIONS = [
     "CUSTOM",

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects import elf as e, magic
 from mlgokit.compiler.objects.elf import Elf, Symbols
 from mlgokit.compiler.objects.frames import FrameTable, read_frame_table
 from mlgokit.compiler.objects.measure import COLUMNS, ObjectSizes, measure_object
@@ -159,7 +159,7 @@ class KnownFunctions:
         if not listed:
             return measure_object(path)
         data, where = read_bytes(path)
-        if not data.startswith(e.MAGIC):
+        if not data.startswith(magic.ELF):
             self.refused = "its object is not ELF, whose sections alone are put together from parts"
             return None
         elf = e.read_elf(data, where=where)
