@@ -152,7 +152,7 @@ def _parse(words: Sequence[str]) -> Any:
         _end(*answer)
     if call.wants("--help-all"):
         return _ask_tyro([*call.named, "--help"], [call.name])
-    rest = _add_project_settings(call.name, call.rest) if call.name in ("tune", "check") else call.rest
+    rest = _add_project_settings(call.name, call.rest) if COMMANDS[call.name].run_folders else call.rest
     return _ask_tyro([*call.flags, *call.named, *rest], [call.name])
 
 

@@ -92,6 +92,13 @@ def test_cargo_without_fat_lto_is_told(tmp_path: Path):
     assert kind.notes == ('add lto = "fat" to [profile.release] of Cargo.toml: tune changes programs with fat LTO',)
 
 
+def test_cargo_that_is_not_built_for_size_is_told(tmp_path: Path):
+    (tmp_path / "Cargo.toml").write_text("[package]\nname = 'a'\n[profile.release]\nlto = true\n")
+    kind = recognize_project(tmp_path, jobs=1)
+    assert kind is not None
+    assert kind.notes == ('add opt-level = "z" to [profile.release] of Cargo.toml: level "z" builds for size',)
+
+
 def test_a_folder_of_nothing_is_refused(tmp_path: Path):
     (tmp_path / ".git").mkdir()
     with pytest.raises(UsageError, match=r"expected CMakeLists.txt, meson.build, .*, found none"):

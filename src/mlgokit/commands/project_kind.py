@@ -121,8 +121,9 @@ def _cargo(folder: Path, jobs: int) -> ProjectKind | None:  # noqa: ARG001  (as 
     if not manifest.keys() & {"package", "workspace"}:
         return None
     profile = manifest.get("profile", {}).get("release", {})
-    missing = [line for line in ('lto = "fat"', 'opt-level = "z"') if not _says(profile, line)]
-    note = f"add {' and '.join(missing)} to [profile.release] of Cargo.toml: tune changes programs with fat LTO"
+    reasons = {'lto = "fat"': "tune changes programs with fat LTO", 'opt-level = "z"': 'level "z" builds for size'}
+    missing = {line: why for line, why in reasons.items() if not _says(profile, line)}
+    note = f"add {' and '.join(missing)} to [profile.release] of Cargo.toml: {', and '.join(missing.values())}"
     return ProjectKind(
         name="cargo (Cargo.toml)",
         cargo="cargo build --release",
