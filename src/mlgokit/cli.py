@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from mlgokit.commands.help import answer_at_once, shown, split_call, unexpected_word
+from mlgokit.commands.help import answer_at_once, shown, split_call, unexpected_word, wrong_words
 from mlgokit.commands.table import COMMANDS, Command, find_command
 from mlgokit.errors import InputError, MlgokitError, StorageError, UsageError
 from mlgokit.progress import Report, say_nothing
@@ -153,6 +153,8 @@ def _parse(words: Sequence[str]) -> Any:
     if call.wants("--help-all"):
         return _ask_tyro([*call.named, "--help"], [call.name])
     rest = _add_project_settings(call.name, call.rest) if COMMANDS[call.name].run_folders else call.rest
+    if (wrong := wrong_words(call.name, rest)) is not None:
+        _end(wrong, UsageError.exit_code)
     return _ask_tyro([*call.flags, *call.named, *rest], [call.name])
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from mlgokit.commands.call_words import sort_words
 from mlgokit.commands.declared_options import Option
 from mlgokit.commands.help import options_of
 from mlgokit.commands.table import COMMANDS
@@ -117,24 +118,11 @@ def say_settings(settings: Settings, added: Sequence[str]) -> str:
 
 def given_options(options: Sequence[Option], words: Sequence[str]) -> set[str]:
     """The options that words of a command line give, each by its last name; positional ones by theirs."""
-    by_name = {name: one for one in options if not one.is_positional for name in one.names}
-    positional = [one.names[-1] for one in options if one.is_positional]
-    found, rest = set[str](), list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, _ = word.partition("=")
-        option = by_name.get(name.replace("_", "-") if name.startswith("--") else name)
-        if word == "--" or not word.startswith("-"):
-            found |= {*positional}
-        elif option is not None:
-            found.add(option.names[-1])
-            if option.value and not equals:
-                rest = rest[1:] if not option.takes_many else rest[_values(rest) :]
+    positional = {one.names[-1] for one in options if one.is_positional}
+    found = set[str]()
+    for option, _ in sort_words(options, words):
+        found |= positional if option is None else {option.names[-1]}
     return found
-
-
-def _values(words: Sequence[str]) -> int:
-    return next((number for number, word in enumerate(words) if word.startswith("-")), len(words))
 
 
 def _from_here(path: Path) -> str:
