@@ -58,6 +58,10 @@ CTEST = ["ctest --test-dir build-mlgokit --output-on-failure"]
             {"Makefile": MAKE},
             {"build": ["make clean", "make -j4 'CFLAGS=-Os -Wall'"], "test": ["make test 'CFLAGS=-Os -Wall'"]},
         ),
+        (
+            {"makefile": "CFLAGS ?= -g\n#CFLAGS += -O2\nCFLAGS+=-O3 -std=c11\nall: a\n"},
+            {"build": ["make -j4 'CFLAGS=-g -Os -std=c11'"]},
+        ),
         ({"GNUmakefile": "CFLAGS = -Oz\nall:\n"}, {"build": ["make -j4"]}),
         ({"Makefile": "all: a\n"}, {"build": ["make -j4 CFLAGS=-Os CXXFLAGS=-Os"]}),
         ({"out/compile_commands.json": "[]"}, {"compile-commands": "out/compile_commands.json"}),
