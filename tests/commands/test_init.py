@@ -101,6 +101,11 @@ def test_cargo_that_is_not_built_for_size_is_told(tmp_path: Path):
     kind = recognize_project(tmp_path, jobs=1)
     assert kind is not None
     assert kind.notes == ('add opt-level = "z" to [profile.release] of Cargo.toml: level "z" builds for size',)
+    (tmp_path / ".cargo").mkdir()
+    (tmp_path / ".cargo/config.toml").write_text("[profile.release]\nopt-level = 's'\n")
+    kind = recognize_project(tmp_path, jobs=1)
+    assert kind is not None
+    assert kind.notes == ()
 
 
 def test_a_folder_of_nothing_is_refused(tmp_path: Path):

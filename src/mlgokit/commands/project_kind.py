@@ -115,12 +115,15 @@ def _meson(folder: Path, jobs: int) -> ProjectKind | None:
 
 def _cargo(folder: Path, jobs: int) -> ProjectKind | None:  # noqa: ARG001  (as of other kinds)
     try:
-        manifest = tomllib.loads(_text(folder / "Cargo.toml"))
+        manifest, configured = (tomllib.loads(_text(folder / name)) for name in ("Cargo.toml", ".cargo/config.toml"))
     except tomllib.TOMLDecodeError:
         return None
     if not manifest.keys() & {"package", "workspace"}:
         return None
-    profile = manifest.get("profile", {}).get("release", {})
+    # What the configuration says of a profile takes precedence.
+    profile: dict[str, Any] = {}
+    for one in (manifest, configured):
+        profile |= one.get("profile", {}).get("release", {})
     reasons = {'lto = "fat"': "tune changes programs with fat LTO", 'opt-level = "z"': 'level "z" builds for size'}
     missing = {line: why for line, why in reasons.items() if not _says(profile, line)}
     note = f"add {' and '.join(missing)} to [profile.release] of Cargo.toml: {', and '.join(missing.values())}"
