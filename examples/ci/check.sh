@@ -6,7 +6,7 @@
 #
 # It runs in the project's folder, and leaves in the folder $MLGOKIT_REPORTS (mlgokit-reports):
 #   check.json  the result; `--against` of a later call reads it
-#   check.md    what is different, for a comment on the change
+#   check.md   what is different, for a comment on the change; it is printed, too
 # Its exit code is that of `mlgokit check`: 0, or 1 for a program over its limit and for decisions that are stale.
 set -eu
 
@@ -50,4 +50,5 @@ print(f"\n{found['kept']} of {found['decisions']} decisions still apply.")
 for sentence in found.get("violations", []):
     print(f"- {cell(sentence)}")
 PYTHON
+cat "$reports/check.md"
 exit "$code"

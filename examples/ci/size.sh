@@ -8,7 +8,7 @@
 # reports in the folder $MLGOKIT_BASELINE, which an earlier call left; a program without one there is new.
 # It runs after the build, and leaves in the folder $MLGOKIT_REPORTS (mlgokit-reports):
 #   NAME.json  where the bytes of a program are; the baseline of later calls
-#   size.md    what is different, for a comment on the change
+#   size.md    what is different, for a comment on the change; it is printed, too
 # Its exit code is 0, or 1 if a program is over a limit.
 set -eu
 
@@ -32,4 +32,5 @@ for one; do
     mlgokit size "$@" >>"$reports/size.md" || code=$?
     mlgokit size "$program" --output "$reports/$name.json" >/dev/null || code=$?
 done
+cat "$reports/size.md"
 exit "$code"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from mlgokit.commands.help import answer_at_once, shown, split_call, unexpected_word
+from mlgokit.commands.help import answer_at_once, shown, split_call, unexpected_word, wrong_words
 from mlgokit.commands.table import COMMANDS, Command, find_command
 from mlgokit.errors import InputError, MlgokitError, StorageError, UsageError
 from mlgokit.progress import Report, say_nothing
@@ -155,6 +155,9 @@ def _parse(words: Sequence[str]) -> tuple[Any, bool]:
         _end(*answer)
     if call.wants("--help-all"):
         return _ask_tyro([*call.named, "--help"], [call.name])
+    rest = _add_project_settings(call.name, call.rest) if COMMANDS[call.name].run_folders else call.rest
+    if (wrong := wrong_words(call.name, rest)) is not None:
+        _end(wrong, UsageError.exit_code)
     if call.name in _QUICK:
         from mlgokit.commands.plain import read_plain
 
@@ -162,7 +165,6 @@ def _parse(words: Sequence[str]) -> tuple[Any, bool]:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if (plain := read_plain(COMMANDS[call.name], (*call.flags, *call.rest))) is not None:
             return plain
-    rest = _add_project_settings(call.name, call.rest) if call.name in ("tune", "check") else call.rest
     return _ask_tyro([*call.flags, *call.named, *rest], [call.name])
 
 

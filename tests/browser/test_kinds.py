@@ -18,6 +18,8 @@ from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench
 from mlgokit.compiler import process
 from mlgokit.evaluation.run import RunReport, run_page
+from mlgokit.flags.page import advice_page
+from mlgokit.flags.record import FlagAdvice
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import TrainingRecord
 from mlgokit.pages.html import render_html
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.browser
 GOLDEN = Path(__file__).parents[1] / "golden"
 AXE = "axe-core@4.10.2"
 AXE_DIGEST = "sha512-RE3mdQ7P3FRSe7eqCWoeQ/Z9QXrtniSjp1wUjt5nRC3WIpz5rSCve6o3fsZ2aCpJtrZjSZgjwXAoTO5k4tEI0w=="
-KINDS = {"size", "evaluate", "bench", "train", "tune", "importance", "quickstart"}
+KINDS = {"size", "advise", "evaluate", "bench", "train", "tune", "importance", "quickstart"}
 
 PROBE = """
 "use strict";
@@ -79,6 +81,7 @@ def pages() -> dict[str, str]:
     )  # fmt: skip
     return {
         "size": render_html(treemap_page()),
+        "advise": render_html(advice_page(FlagAdvice.from_json(golden("advice.json")))),
         "evaluate": render_html(made_page(made_evaluation(200, 5))),
         "bench": render_html(bench_page(Bench.from_json(golden("bench.json"), "bench.json"))),
         "train": render_html(training_page(TrainingRecord.from_json(golden("metrics.json")))),
@@ -103,7 +106,9 @@ def look(
 
 
 @pytest.mark.parametrize(
-    ("options", "width", "dark"), [((), 1200, False), ((DARK,), 360, True)], ids=["light", "dark-and-narrow"]
+    ("options", "width", "dark"),
+    [((), 1280, False), ((DARK,), 768, True), ((), 390, False), ((DARK,), 360, True)],
+    ids=["wide", "dark-tablet", "phone", "dark-small-phone"],
 )
 def test_every_kind_of_report_fits(
     browser: Callable[..., str],
@@ -125,9 +130,9 @@ def test_every_kind_of_report_fits(
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("options", [(), (DARK,)], ids=["light", "dark"])
+@pytest.mark.parametrize(("options", "width"), [((), 390), ((DARK,), 1280)], ids=["light-phone", "dark-wide"])
 def test_axe_finds_nothing(
-    browser: Callable[..., str], pages: dict[str, str], tmp_path: Path, options: tuple[str, ...]
+    browser: Callable[..., str], pages: dict[str, str], tmp_path: Path, options: tuple[str, ...], width: int
 ) -> None:
     npm = shutil.which("npm")
     if npm is None:
@@ -140,7 +145,7 @@ def test_axe_finds_nothing(
         member = opened.extractfile("package/axe.min.js")
         assert member is not None
         axe = member.read().decode().replace("</script", "")
-    seen = look(browser, pages, tmp_path, *options, "--virtual-time-budget=60000", width=1200, also=axe)
+    seen = look(browser, pages, tmp_path, *options, "--virtual-time-budget=60000", width=width, also=axe)
 
     assert seen.keys() == KINDS
     assert all(page["passed"] > 10 for page in seen.values())

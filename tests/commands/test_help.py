@@ -114,6 +114,30 @@ ALL = "All options: mlgokit"
         ),
         ("trace -q", "mlgokit trace: -q is not an option", f"{ALL} trace --help-all"),
         ("check a.so b.so", "mlgokit check: expected no further word, found b.so", f"{ALL} check --help-all"),
+        ("check", "mlgokit check: expected PLUGIN, found none", f"{ALL} check --help"),
+        ("--json size", "mlgokit size: expected FILE, found none", f"{ALL} size --help"),
+        ("build -- make", "mlgokit build: expected --plugin PATH, found none", f"{ALL} build --help"),
+        ("advise --seconds", "mlgokit advise: --seconds: expected a value, found none", f"{ALL} advise --help"),
+        (
+            "advise --seconds --llvm 9",
+            "mlgokit advise: --seconds: expected a value, found none",
+            f"{ALL} advise --help",
+        ),
+        ("advise --seconds=5s", "mlgokit advise: --seconds: expected a number, found 5s", f"{ALL} advise --help"),
+        ("tune --workers 1.5", "mlgokit tune: --workers: expected a whole number, found 1.5", f"{ALL} tune --help"),
+        (
+            "completion fsh",
+            "mlgokit completion: shell: expected one of bash, zsh, fish, found fsh; did you mean fish?",
+            f"{ALL} completion --help",
+        ),
+        (
+            "size --by symbol app",
+            (
+                "mlgokit size: --by: expected one of section, symbol, source, library, template, crate, found app; its "
+                "values go on to the next option, so put other words before it"
+            ),
+            f"{ALL} size --help",
+        ),
         ("tune\x1b[2J", r"mlgokit: tune\x1b[2J is not a command", "All commands: mlgokit --help"),
     ],
 )
@@ -141,7 +165,7 @@ HEAVY = ("numpy", "tyro", "rich", "yaml", "asyncio", "requests", "mlgokit.builds
     "words",
     [
         "--help", "--help-all", "--version", "tun", "corpus", "corpus --help", "tune --help", "check --help",
-        "train --help", "tune --bugdet 5m", "evaluate --plugn x",
+        "train --help", "tune --bugdet 5m", "evaluate --plugn x", "tune --workers x", "size",
     ],
 )  # fmt: skip
 def test_nothing_that_runs_a_command_is_imported_for(words: str):

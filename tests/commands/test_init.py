@@ -58,6 +58,10 @@ CTEST = ["ctest --test-dir build-mlgokit --output-on-failure"]
             {"Makefile": MAKE},
             {"build": ["make clean", "make -j4 'CFLAGS=-Os -Wall'"], "test": ["make test 'CFLAGS=-Os -Wall'"]},
         ),
+        (
+            {"makefile": "CFLAGS ?= -g\n#CFLAGS += -O2\nCFLAGS+=-O3 -std=c11\nall: a\n"},
+            {"build": ["make -j4 'CFLAGS=-g -Os -std=c11'"]},
+        ),
         ({"GNUmakefile": "CFLAGS = -Oz\nall:\n"}, {"build": ["make -j4"]}),
         ({"Makefile": "all: a\n"}, {"build": ["make -j4 CFLAGS=-Os CXXFLAGS=-Os"]}),
         ({"out/compile_commands.json": "[]"}, {"compile-commands": "out/compile_commands.json"}),
@@ -90,6 +94,18 @@ def test_cargo_without_fat_lto_is_told(tmp_path: Path):
     kind = recognize_project(tmp_path, jobs=1)
     assert kind is not None
     assert kind.notes == ('add lto = "fat" to [profile.release] of Cargo.toml: tune changes programs with fat LTO',)
+
+
+def test_cargo_that_is_not_built_for_size_is_told(tmp_path: Path):
+    (tmp_path / "Cargo.toml").write_text("[package]\nname = 'a'\n[profile.release]\nlto = true\n")
+    kind = recognize_project(tmp_path, jobs=1)
+    assert kind is not None
+    assert kind.notes == ('add opt-level = "z" to [profile.release] of Cargo.toml: level "z" builds for size',)
+    (tmp_path / ".cargo").mkdir()
+    (tmp_path / ".cargo/config.toml").write_text("[profile.release]\nopt-level = 's'\n")
+    kind = recognize_project(tmp_path, jobs=1)
+    assert kind is not None
+    assert kind.notes == ()
 
 
 def test_a_folder_of_nothing_is_refused(tmp_path: Path):

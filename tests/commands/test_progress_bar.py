@@ -65,12 +65,12 @@ def test_work_under_a_label_that_was_seen_before_has_a_time_of_its_own(clock: Cl
         report(3, 3, "front end")
 
     assert shown(console) == [
-        "front end: 1 of 2 after 0 s, about 0 s left",
+        "front end: 1 of 2 after 0 s",
         "front end: 2 of 2 after 0 s",
         "search: 0 of 180 after 0 s",
         "search: 60 of 180 after 70 s, about 140 s left",
         "search: 0 of 90 after 0 s",
-        "front end: 1 of 3 after 0 s, about 0 s left",
+        "front end: 1 of 3 after 0 s",
         "front end: 3 of 3 after 1 s",
     ]
 
@@ -118,6 +118,13 @@ def test_labels_are_not_markup(clock: Clock, console: Console):
         report(0, 1, "[bold]alpha[/bold]")
 
     assert shown(console) == ["[bold]alpha[/bold]: 0 of 1 after 0 s"]
+
+
+def test_a_long_label_is_one_line(clock: Clock, console: Console):
+    with show_progress(console) as report:
+        report(0, 1, "a label of several words " * 10)
+
+    assert len(shown(console)) == 1
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from mlgokit import cli
 from mlgokit.cli import main
 from mlgokit.commands import settings
+from mlgokit.commands.advise import Advise
 from mlgokit.commands.check import Check
 from mlgokit.commands.settings import find_settings
 from mlgokit.commands.tune_options import Tune
@@ -103,6 +104,18 @@ def test_paths_are_those_of_the_file(project: Path, monkeypatch: pytest.MonkeyPa
     assert called("check", monkeypatch=monkeypatch).plugin == Path("../out/tuned.so")
 
 
+def test_advise_has_them_too(project: Path, monkeypatch: pytest.MonkeyPatch):
+    with (project / "mlgokit.toml").open("a") as file:
+        file.write('[advise]\nseconds = 5\nwithout = ["lto", "strip"]\n')
+    monkeypatch.chdir(project / "sub")
+    advise = called("advise", monkeypatch=monkeypatch)
+    assert isinstance(advise, Advise)
+    assert (advise.built.build, advise.built.test) == (("make clean", "make -j2"), ("make check",))
+    assert (advise.built.build_folder, advise.seconds, advise.without) == (Path(".."), 5.0, ("lto", "strip"))
+    advise = called("advise", "--cargo", "cargo build --release", monkeypatch=monkeypatch)
+    assert (advise.built.build, advise.built.test, advise.seconds) == ((), (), 5.0)
+
+
 def test_other_commands_have_no_settings(project: Path, monkeypatch: pytest.MonkeyPatch):
     assert called("build", "--plugin", "x.so", "--", "make", monkeypatch=monkeypatch).command == ("make",)
 
@@ -132,10 +145,13 @@ def test_pyproject_may_have_them(project: Path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('bugdet = "1m"', "bugdet is not an option of tune or check; did you mean budget?"),
-        ("[tune]\nbuild_folder = '.'", "tune.build_folder is not an option of tune or check; did you mean build-fo"),
-        ("[check]\nbudget = '1m'", "check.budget is not an option of tune or check"),
-        ("zzzzz = 1", "zzzzz is not an option of tune or check; remove it"),
+        ('bugdet = "1m"', "bugdet is not an option of tune, advise or check; did you mean budget?"),
+        (
+            "[tune]\nbuild_folder = '.'",
+            "tune.build_folder is not an option of tune, advise or check; did you mean build-fo",
+        ),
+        ("[check]\nbudget = '1m'", "check.budget is not an option of tune, advise or check"),
+        ("zzzzz = 1", "zzzzz is not an option of tune, advise or check; remove it"),
         ("tune = 1", "tune: expected a table [tune], found a value; correct it"),
         ("[tune.budget]\na = 1", "tune.budget: expected a value, found a table; correct it"),
         ("[check.max-bytes]\na = 'x'", "check.max-bytes: expected a value, found a table; correct it"),

@@ -115,7 +115,10 @@ def _check(config: Advise) -> tuple[str, ...]:
         found = "both" if built.build else "none of them"
         raise UsageError(f"advise: expected --build with the command of a build, or --cargo, found {found}; give one")
     if built.clean:
-        raise UsageError("--clean: advise builds in copies of the folder alone, which are always clean; leave it out")
+        raise UsageError(
+            "--clean: advise builds in copies of the folder alone, which are always clean; leave it out (clean of "
+            "mlgokit.toml belongs into its table [tune])"
+        )
     if config.seconds < 0:
         raise UsageError(f"--seconds: expected a time of 0 or more, found {config.seconds:g}; correct it")
     check_names(config.without, FLAGS if config.cargo is None else RUST_FLAGS)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlgokit.basic import Basic
+from mlgokit.commands.call_words import find_wrong_words
 from mlgokit.commands.declared_options import Option, declared_options, docstring_of
 from mlgokit.commands.table import COMMANDS, GROUPS, Command, Group
 from mlgokit.errors import UsageError
@@ -233,6 +234,12 @@ def unexpected_word(name: str, word: str) -> str:
         return unknown_option(name, word)
     first = f"mlgokit {name}: expected no further word, found {shown(word)}"
     return f"{first}\n{_help_line('options', f'mlgokit {name}', '--help-all')}"
+
+
+def wrong_words(name: str, words: Sequence[str]) -> str | None:
+    """The two lines about a word that an option of the command cannot take, or that is missing."""
+    found = find_wrong_words(options_of(COMMANDS[name]), words)
+    return None if found is None else f"mlgokit {name}: {shown(found)}\n{_help_line('options', f'mlgokit {name}')}"
 
 
 def find_unknown_option(name: str, words: Sequence[str]) -> str | None:

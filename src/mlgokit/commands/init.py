@@ -12,6 +12,7 @@ from rich.console import Console
 
 from mlgokit.commands.project_kind import ProjectKind, recognize_project
 from mlgokit.commands.settings import FILE, WITH_SETTINGS, find_settings
+from mlgokit.commands.table import COMMANDS
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.progress import Report, say_nothing
@@ -23,7 +24,7 @@ PLUGIN = "tuned.so"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Init:
-    """Look at a project, and write mlgokit.toml: how it is built for size and tested, so that tune and check know."""
+    """Look at a project, and write mlgokit.toml: how it is built for size and tested, for advise, tune and check."""
 
     folder: Path = Path()
     """Folder of the project."""
@@ -95,7 +96,7 @@ def render(result: Initialized, console: Console) -> None:
         say(console, f"  {note}")
     say(console, "Look at the file: its commands will run. Then:")
     for name in WITH_SETTINGS:
-        say(console, f"  mlgokit {name}")
+        say(console, f"  mlgokit {name:<7} {COMMANDS[name].summary}")
 
 
 def settings_text(kind: ProjectKind) -> str:
@@ -104,7 +105,7 @@ def settings_text(kind: ProjectKind) -> str:
 
 
 def _lines(kind: ProjectKind) -> Iterator[str]:
-    yield "# Options of `mlgokit tune` and `mlgokit check`; the command line wins. Written by `mlgokit init`."
+    yield "# Options of `mlgokit advise`, `tune` and `check`; the command line wins. Written by `mlgokit init`."
     if kind.build:
         yield f"build = {_listed(kind.build)}"
     if kind.test:

@@ -88,11 +88,13 @@ def _lines(console: Console) -> Report:
             return
         said[label] = now
         passed = now - began[label]
-        left = f", about {passed * (total - done) / done:.0f} s left" if 0 < done < total else ""
+        # The first moments say nothing about the rest.
+        left = f", about {passed * (total - done) / done:.0f} s left" if passed >= 1 and 0 < done < total else ""
         console.print(
             f"{text}: {done} of {total if done <= total else 'unknown'} after {passed:.0f} s{left}",
             markup=False,
             highlight=False,
+            soft_wrap=True,
         )
 
     return report

@@ -13,7 +13,7 @@ BUILD = "build-mlgokit"
 """The build folder, in the copy in which a build runs."""
 _LARGEST = 4 << 20
 _LEVEL = re.compile(r"-O(?:[0-3]|fast|g)?(?![\w-])")
-_FLAGS = re.compile(r"^(C(?:XX)?FLAGS)[ \t]*[?:]{0,2}=[ \t]*([^#\n]*?)[ \t]*(?:#.*)?$", re.MULTILINE)
+_FLAGS = re.compile(r"^(C(?:XX)?FLAGS)[ \t]*([?:+]{0,2})=[ \t]*([^#\n]*?)[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +115,18 @@ def _meson(folder: Path, jobs: int) -> ProjectKind | None:
 
 def _cargo(folder: Path, jobs: int) -> ProjectKind | None:  # noqa: ARG001  (as of other kinds)
     try:
-        manifest = tomllib.loads(_text(folder / "Cargo.toml"))
+        manifest, configured = (tomllib.loads(_text(folder / name)) for name in ("Cargo.toml", ".cargo/config.toml"))
     except tomllib.TOMLDecodeError:
         return None
     if not manifest.keys() & {"package", "workspace"}:
         return None
-    profile = manifest.get("profile", {}).get("release", {})
-    missing = [line for line in ('lto = "fat"', 'opt-level = "z"') if not _says(profile, line)]
-    note = f"add {' and '.join(missing)} to [profile.release] of Cargo.toml: tune changes programs with fat LTO"
+    # What the configuration says of a profile takes precedence.
+    profile: dict[str, Any] = {}
+    for one in (manifest, configured):
+        profile |= one.get("profile", {}).get("release", {})
+    reasons = {'lto = "fat"': "tune changes programs with fat LTO", 'opt-level = "z"': 'level "z" builds for size'}
+    missing = {line: why for line, why in reasons.items() if not _says(profile, line)}
+    note = f"add {' and '.join(missing)} to [profile.release] of Cargo.toml: {', and '.join(missing.values())}"
     return ProjectKind(
         name="cargo (Cargo.toml)",
         cargo="cargo build --release",
@@ -158,7 +162,7 @@ def _make(folder: Path, jobs: int) -> ProjectKind | None:
     text = _text(folder / name)
     targets = set(re.findall(r"^([\w.-]+)[ \t]*:(?!=)", text, re.MULTILINE))
     is_for_size = re.search(r"-O[sz]\b", text)
-    flags = {} if is_for_size else dict(_FLAGS.findall(text))
+    flags = {} if is_for_size else _flags_of(text)
     said = {one: _LEVEL.sub("-Os", value) for one, value in flags.items() if _LEVEL.search(value)}
     if not is_for_size and not said:
         said = {one: f"{flags.get(one, '')} -Os".strip() for one in ("CFLAGS", "CXXFLAGS")}
@@ -173,6 +177,14 @@ def _make(folder: Path, jobs: int) -> ProjectKind | None:
         if is_for_size
         else (f"tune needs -Os or -Oz, and {name} has neither: look at the flags in the build",),
     )
+
+
+def _flags_of(text: str) -> dict[str, str]:
+    """The values of CFLAGS and CXXFLAGS in a Makefile; one on the command line takes the place of all of them."""
+    flags = dict[str, str]()
+    for name, operator, value in _FLAGS.findall(text):
+        flags[name] = f"{flags.get(name, '')} {value}".strip() if operator == "+" else value
+    return flags
 
 
 def _database(folder: Path, jobs: int) -> ProjectKind | None:  # noqa: ARG001  (as of other kinds)

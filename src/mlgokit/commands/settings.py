@@ -1,4 +1,4 @@
-"""A project's settings: options of ``tune`` and ``check`` that a file of the project says.
+"""A project's settings: options of ``advise``, ``tune`` and ``check`` that a file of the project says.
 
 The file is ``mlgokit.toml``, or the table ``[tool.mlgokit]`` of ``pyproject.toml``, in the working folder or one above
 it in the same project. It names commands that are run, so only a file that nobody but the user (or root) can have
@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from mlgokit.commands.call_words import sort_words
 from mlgokit.commands.declared_options import Option
 from mlgokit.commands.help import options_of
 from mlgokit.commands.table import COMMANDS
 from mlgokit.errors import UsageError
 
 FILE = "mlgokit.toml"
-WITH_SETTINGS = ("tune", "check")
+WITH_SETTINGS = tuple(name for name, command in COMMANDS.items() if command.run_folders)
 """The commands that the file has options of."""
 _SOURCES = ("--build", "--compile-commands", "--corpus", "--cargo")
 _OF_SOURCES = frozenset(
@@ -35,9 +36,7 @@ _OF_SOURCES = frozenset(
 """What a source on the command line stands in place of."""
 _PER_PROGRAM = {"max-bytes": "program-bytes", "max-growth": "program-growth"}
 """Limits that may be a table of programs, and the options that take one of them."""
-_FOLDERS = {"tune": {"--build": "--build-folder", "--cargo": "--link-folder"},
-            "check": {"--build": "--build-folder", "--cargo": "--cargo-folder"}}  # fmt: skip
-"""By command, the option of the folder in which the commands of another option run."""
+_COMMANDS = f"{', '.join(WITH_SETTINGS[:-1])} or {WITH_SETTINGS[-1]}"
 _LARGEST = 1 << 20
 
 
@@ -47,7 +46,7 @@ class Settings:
 
     Attributes:
         file: that was read.
-        values: by key; tables for ``tune`` and ``check``.
+        values: by key; tables for the commands that have settings.
     """
 
     file: Path
@@ -104,7 +103,7 @@ def add_settings(name: str, words: Sequence[str], settings: Settings) -> tuple[l
         else:
             added += [f"{option.names[-1]}={text}" for text in texts]
     home = settings.file.parent
-    for option, place in _FOLDERS[name].items():
+    for option, place in COMMANDS[name].run_folders.items():
         runs = any(word.startswith(f"{option}=") for word in added)
         if runs and place not in given and not any(word.startswith(f"{place}=") for word in added):
             added += [f"{place}={_from_here(home)}"] if home != Path.cwd() else []
@@ -119,24 +118,11 @@ def say_settings(settings: Settings, added: Sequence[str]) -> str:
 
 def given_options(options: Sequence[Option], words: Sequence[str]) -> set[str]:
     """The options that words of a command line give, each by its last name; positional ones by theirs."""
-    by_name = {name: one for one in options if not one.is_positional for name in one.names}
-    positional = [one.names[-1] for one in options if one.is_positional]
-    found, rest = set[str](), list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, _ = word.partition("=")
-        option = by_name.get(name.replace("_", "-") if name.startswith("--") else name)
-        if word == "--" or not word.startswith("-"):
-            found |= {*positional}
-        elif option is not None:
-            found.add(option.names[-1])
-            if option.value and not equals:
-                rest = rest[1:] if not option.takes_many else rest[_values(rest) :]
+    positional = {one.names[-1] for one in options if one.is_positional}
+    found = set[str]()
+    for option, _ in sort_words(options, words):
+        found |= positional if option is None else {option.names[-1]}
     return found
-
-
-def _values(words: Sequence[str]) -> int:
-    return next((number for number, word in enumerate(words) if word.startswith("-")), len(words))
 
 
 def _from_here(path: Path) -> str:
@@ -199,7 +185,7 @@ def _check_owner(path: Path, about: Sequence[os.stat_result]) -> None:
 def _check_keys(settings: Settings) -> None:
     """Refuse keys that are no options, and tables that are no commands."""
     known = {name: [one.names[-1].removeprefix("--") for one in options_of(COMMANDS[name])] for name in WITH_SETTINGS}
-    shared = sorted({*known["tune"], *known["check"]})
+    shared = sorted({key for keys in known.values() for key in keys})
     for key, value in settings.values.items():
         if key not in WITH_SETTINGS:
             _check_key(settings, key, key, value, [*WITH_SETTINGS, *shared])
@@ -214,7 +200,7 @@ def _check_key(settings: Settings, place: str, key: str, value: Any, known: Sequ
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
         advice = f"did you mean {near[0]}?" if near else "remove it"
-        raise UsageError(f"{settings.file}: {place} is not an option of {' or '.join(WITH_SETTINGS)}; {advice}")
+        raise UsageError(f"{settings.file}: {place} is not an option of {_COMMANDS}; {advice}")
     if isinstance(value, dict):
         limits = cast("dict[str, Any]", value).values()
         if key not in _PER_PROGRAM or not all(_is_number(limit) for limit in limits):

@@ -2,8 +2,8 @@
 
 import enum
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class Command:
         plugin: the option that names the plugin that it writes.
         files: options that name other files that it writes.
         folders: options that name further folders that it writes into.
+        run_folders: options that name commands, and for each the option of the folder where these run. A command with
+            them has settings: ``mlgokit.toml`` may say any of its options.
     """
 
     module: str
@@ -46,6 +48,7 @@ class Command:
     plugin: str = ""
     files: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    run_folders: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def place(self) -> str:
@@ -80,7 +83,7 @@ COMMANDS = {
         module="init",
         kind="Init",
         group=_DAILY,
-        summary="write the settings of a project, for tune and check",
+        summary="write a project's settings, for advise, tune and check",
         folders=("folder",),
     ),
     "tune": Command(
@@ -90,6 +93,7 @@ COMMANDS = {
         summary="search one project for its smallest build",
         folder="folder",
         plugin="output",
+        run_folders={"--build": "--build-folder", "--cargo": "--link-folder"},
     ),
     "advise": Command(
         module="advise",
@@ -97,6 +101,7 @@ COMMANDS = {
         group=_DAILY,
         summary="which free flags would make a build smaller",
         folder="folder",
+        run_folders={"--build": "--build-folder", "--cargo": "--cargo-folder"},
     ),
     "size": Command(
         module="size",
@@ -107,7 +112,11 @@ COMMANDS = {
     ),
     "build": Command(module="build", kind="Build", group=_DAILY, summary="run a build with a plugin in its compilers"),
     "check": Command(
-        module="check", kind="Check", group=_DAILY, summary="what a plugin still saves today; budgets in CI"
+        module="check",
+        kind="Check",
+        group=_DAILY,
+        summary="what a plugin still saves today; budgets in CI",
+        run_folders={"--build": "--build-folder", "--cargo": "--cargo-folder"},
     ),
     "evaluate": Command(
         module="evaluate",

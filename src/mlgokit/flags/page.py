@@ -38,6 +38,7 @@ def advice_page(advice: FlagAdvice) -> Page:
         title=f"Free flags for {'; '.join(advice.build)}",
         answer="Smaller" if advice.advised else "Nothing was found",
         good=bool(advice.advised),
+        number=percent(relative_change(before, after)) if advice.advised else "",
         headline=_headline(advice, before, after),
         sentences=(f"{advice.tests[:1].upper()}{advice.tests[1:]}.", *(f"{note}." for note in advice.notes)),
         advice=tuple(_next_steps(advice)),

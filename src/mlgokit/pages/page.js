@@ -77,6 +77,7 @@
           const cell = column ? make("td", text) : make("th", symbols ? "" : text, { scope: "row" });
           if (symbols && !column) cell.append(named(text));
           if (column) cell.className = column < words ? "words" : tone(text);
+          if (column < words && text.length > 24) cell.classList.add("wide");
           row.append(cell);
         });
         body.append(row);
