@@ -13,7 +13,9 @@ import pytest
 from tests.llvm.searching import INLINING_ALONE
 
 from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.commands.tune import open_build, run as tune
+from mlgokit.builds.corpus import Database
+from mlgokit.builds.opening import BuildRequest, open_build
+from mlgokit.commands.tune import run as tune
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
@@ -210,8 +212,21 @@ def test_hot_functions_of_a_link_are_no_questions_of_a_search(
 ):
     _, asked = put_lto_build(tmp_path / "app", profiled, toolchain, lto)
     asked = dataclasses.replace(asked, keep_hot=99.0)
+    assert asked.compile_commands is not None
+    request = BuildRequest(
+        scratch=asked.folder,
+        objective=asked.objective,
+        timeout_seconds=60,
+        error=0.05,
+        database=Database(path=asked.compile_commands),
+        link=asked.link_command,
+        link_folder=asked.link_folder,
+        keep_hot=asked.keep_hot,
+        may_defer=False,
+        compiler=asked.compiler,
+    )
     with contextlib.ExitStack() as stack:
-        _, found = open_build(asked, None, toolchain, stack=stack, report=say_nothing)
+        _, found = open_build(request, toolchain, stack=stack, report=say_nothing)
     assert [note for note in found.notes if "functions in the hottest 99 %" in note]
     (module,) = found.modules
     listed: dict[float, set[str]] = {}

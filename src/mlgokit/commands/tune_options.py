@@ -24,6 +24,7 @@ from mlgokit.commands.options import (
     Reusing,
     Texts,
     WholeBuild,
+    check_module_source,
     reject_with_cargo,
 )
 from mlgokit.compiler.toolchain import Toolchain
@@ -181,6 +182,53 @@ class Tune:
         return min(self.pass_share, 1 - self.allocation_share)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call that does not contradict itself, and the values of its texts.
+
+    Attributes:
+        options: the options, with the shares of what is searched.
+        seconds: budget of the search.
+        policies: the policy to start from, by its problem.
+        cargo: words of the cargo command; empty without one.
+        measuring: words of the command that prints a number; empty without one.
+    """
+
+    options: Tune
+    seconds: float
+    policies: dict[str, Path]
+    cargo: tuple[str, ...]
+    measuring: tuple[str, ...]
+
+
+def check_call(config: Tune) -> Call:
+    """Check a call.
+
+    Raises:
+        ReuseError: the folder has a search of a build, which is not to be resumed.
+        StorageError: the list of ``--artifact replay`` cannot be written.
+        UsageError: the call contradicts itself, or a text cannot be parsed.
+    """
+    seconds = seconds_of(config.budget)
+    check_runs(config)
+    check_links(config)
+    check_shares(config)
+    check_keep_hot(config)
+    measuring = check_objective(config)
+    check_build(config)
+    cargo = () if config.cargo is None else check_cargo(config)
+    if not config.built.build and not cargo:
+        check_module_source(
+            "tune",
+            compile_commands=config.compile_commands,
+            corpus=config.corpus,
+            database=config.database,
+            others="--build (a build command), --cargo, ",
+        )
+    options = for_replay(config)
+    return Call(options=options, seconds=seconds, policies=policies_of(options), cargo=cargo, measuring=measuring)
+
+
 def seconds_of(budget: str) -> float:
     """Convert a budget such as ``30m`` to seconds.
 
@@ -197,8 +245,11 @@ def seconds_of(budget: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def check_objective(config: Tune) -> None:
+def check_objective(config: Tune) -> tuple[str, ...]:
     """Refuse commands that the objective has no use for, and an objective without its commands.
+
+    Returns:
+        The words of the command that prints a number; none without one.
 
     Raises:
         UsageError: such a call.
@@ -233,20 +284,19 @@ def check_objective(config: Tune) -> None:
         )
     if config.link_command is not None:
         link_words(config.link_command)
-    if config.objective == "command":
-        if config.command is None:
-            raise UsageError(
-                "--objective command: expected --command with a command that prints a number, found none; add it, "
-                "as in --command './measure.sh {output}'"
-            )
-        if (
-            any(OUTPUT in word for word in measuring_words(config.command))
-            and config.link_command is None
-            and not is_recorded
-        ):
-            raise UsageError(
-                f"--command: expected --link-command to make {OUTPUT}, found none; add it, or measure {{objects}}"
-            )
+    if config.objective != "command":
+        return ()
+    if config.command is None:
+        raise UsageError(
+            "--objective command: expected --command with a command that prints a number, found none; add it, "
+            "as in --command './measure.sh {output}'"
+        )
+    words = measuring_words(config.command)
+    if any(OUTPUT in word for word in words) and config.link_command is None and not is_recorded:
+        raise UsageError(
+            f"--command: expected --link-command to make {OUTPUT}, found none; add it, or measure {{objects}}"
+        )
+    return words
 
 
 def check_runs(config: Tune) -> None:
@@ -320,42 +370,40 @@ def check_keep_hot(config: Tune) -> None:
         )
 
 
-def policy_to_start_from(config: Tune) -> Path | None:
-    """The policy file that is named, else that of the package where inlining is searched.
-
-    Raises:
-        UsageError: no such policy comes with the package.
-    """
-    if config.policy is not None:
-        return None if str(config.policy) == NO_POLICY else policy_file(config.policy)
-    inlines = config.objective != "spill-cost" and config.cargo is None
-    return policy_file(STARTS_FROM) if inlines else None
-
-
 def policies_of(config: Tune) -> dict[str, Path]:
     """The policy to start from, by its problem.
 
     Raises:
-        UsageError: it decides something else than what is searched, or is missing where it is to decide the rest.
+        UsageError: it decides something else than what is searched, or is missing where it is to decide the rest; or no
+            such policy comes with the package.
     """
+    path = _policy_to_start_from(config)
     if config.objective != "spill-cost":
-        if config.policy is not None:
-            load_policy(config.policy, problem=INLINE_SIZE.name)
-        return {} if config.policy is None else {INLINE_SIZE.name: config.policy}
-    if config.policy is None:
+        if path is not None:
+            load_policy(path, problem=INLINE_SIZE.name)
+        return {} if path is None else {INLINE_SIZE.name: path}
+    if path is None:
         if config.fallback == "policy":
             raise UsageError(
                 "--fallback policy: expected --policy with --objective spill-cost, as this search fits no policy; "
                 "add it"
             )
         return {}
-    problem = load_policy(config.policy).problem
+    problem = load_policy(path).problem
     if problem not in (REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name):
         raise UsageError(
-            f"--policy {config.policy}: expected a policy for {REGALLOC_EVICTION.name} or {REGALLOC_PRIORITY.name} "
+            f"--policy {path}: expected a policy for {REGALLOC_EVICTION.name} or {REGALLOC_PRIORITY.name} "
             f"with --objective spill-cost, found one for {problem}; name another"
         )
-    return {problem: config.policy}
+    return {problem: path}
+
+
+def _policy_to_start_from(config: Tune) -> Path | None:
+    """The policy file that is named, else that of the package where inlining is searched."""
+    if config.policy is not None:
+        return None if str(config.policy) == NO_POLICY else policy_file(config.policy)
+    inlines = config.objective != "spill-cost" and config.cargo is None
+    return policy_file(STARTS_FROM) if inlines else None
 
 
 def earlier_table(config: Tune, toolchain: Toolchain) -> DecisionTable | OverrideTable | None:
