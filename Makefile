@@ -51,7 +51,8 @@ lint: environment ## ruff
 	$(BIN)/ruff check
 
 types: environment ## pyright
-	$(BIN)/pyright --warnings
+	@# By default what node throws away soon has 16 MiB, and collecting it takes a fifth of pyright's time.
+	NODE_OPTIONS="$$NODE_OPTIONS --max-semi-space-size=128" $(BIN)/pyright --warnings
 
 imports: environment ## the import ladder
 	$(BIN)/lint-imports

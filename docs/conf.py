@@ -88,6 +88,13 @@ def draw_dashes(_app: Sphinx, document: nodes.document) -> None:
             text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
 
 
+def collapse_sidebar(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _document: Any) -> None:
+    """Gives the sidebar only the branch of its own page: furo lays out all pages in each page, half of the build."""
+    if "toctree" in context:
+        toctree = context["toctree"]
+        context["toctree"] = lambda **options: toctree(**{**options, "collapse": True})
+
+
 def look_up(target: str) -> tuple[object] | None:
     """The object of a dotted name, in a tuple; None if there is none."""
     words = target.split(".")
@@ -114,5 +121,6 @@ def setup(app: Sphinx) -> None:
             field.label = "Attributes"
     app.add_lexer("ninja", TextLexer)  # Pygments has none
     app.connect("source-read", read)
+    app.connect("html-page-context", collapse_sidebar, priority=400)  # before furo
     app.connect("doctree-read", draw_dashes)
     app.connect("missing-reference", resolve)

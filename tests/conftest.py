@@ -103,6 +103,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("toolchain", majors, indirect=True, scope="session")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Put what has the mark ``first_major`` into the slow half, but for its tests with that major."""
+    if item.get_closest_marker("first_major") is not None and f"llvm-{first_installed()}" not in item.name:
+        item.add_marker("slow")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin on every worker with what takes long, so that none ends with it.

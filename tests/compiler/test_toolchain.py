@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,18 @@ def test_an_asked_major_that_is_not_there(tmp_path: Path, bare_machine: Path, mo
     ):
         find_toolchain(22)
     assert find_toolchain(19).major == 19
+
+
+def test_tools_of_a_major_that_is_not_asked_for_are_not_started(
+    tmp_path: Path, bare_machine: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for major in (19, 22):
+        root = installation(tmp_path / f"llvm-{major}", f"{major}.1.0")
+        for tool in (root / "bin").iterdir():
+            program(tool, f": > {tmp_path}/{tool.name}-{major}-started\n{tool.read_text()}")
+        monkeypatch.setenv("PATH", str(root / "bin"), prepend=os.pathsep)
+    assert find_toolchain(22).major == 22
+    assert {path.name for path in tmp_path.glob("*-19-started")} == {"clang-19-started"}
 
 
 def test_an_unsupported_major_compiles_but_takes_no_plugin(tmp_path: Path):

@@ -1,21 +1,11 @@
 // Asks a model that `mlgokit export llvm` wrote through LLVM's own ReleaseModeModelRunner, and times it.
 //
-//   clang++ -include InlinerSizeModel.h -DMODEL=InlinerSizeModel -DDECISION=int64_t ...
+//   clang++ -include-pch embedded_model.pch -include InlinerSizeModel.h -DMODEL=InlinerSizeModel -DDECISION=int64_t ...
 //   embedded_model <decision> <selector> <observations> <repetitions> <answers> <feature>:<type>:<elements>...
 //
 // An observation is all tensors in the order of the words, as a training log has them. Writes all answers to <answers>
 // and one line of JSON to standard output. A selector that is empty asks for none.
-#include "llvm/Analysis/ReleaseModeModelRunner.h"
-#include "llvm/IR/LLVMContext.h"
-#include "llvm/Support/Format.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/raw_ostream.h"
-
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <string>
-#include <vector>
+#include "embedded_model.h"
 
 using namespace llvm;
 

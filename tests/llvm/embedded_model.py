@@ -1,6 +1,7 @@
 """Asks a model of ``mlgokit export llvm`` through LLVM's own ``ReleaseModeModelRunner``, as a build of LLVM does."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,31 +33,52 @@ class Answers:
     nanoseconds: tuple[float, ...]
 
 
-def build_driver(toolchain: Toolchain, model: Path, problem: Problem, output: Path) -> Path:
+def compile_headers(toolchain: Toolchain, output: Path) -> Path:
+    """Write what the driver includes, compiled, to ``output``.
+
+    Raises:
+        ToolError: it does not compile.
+    """
+    words = ["-fpch-instantiate-templates", "-x", "c++-header", SOURCE.with_suffix(".h"), "-o", output]
+    _compile(toolchain, [*_dialect(toolchain), *words])
+    return output
+
+
+def build_driver(toolchain: Toolchain, headers: Path, model: Path, problem: Problem, output: Path) -> Path:
     """Link the driver with the object beside the header ``model`` and with LLVM's library.
+
+    ``headers`` is from :func:`compile_headers`.
 
     Raises:
         ToolError: it does not compile.
     """
     asked = [toolchain.clangxx, f"-print-file-name={toolchain.cxx_library}.so"]
     standard = Path(process.run(asked, timeout_seconds=60).stdout.decode().strip()).parent
-    done = process.run(
+    _compile(
+        toolchain,
         [
-            toolchain.clangxx, *cxx_library_options(toolchain.cxx_library), f"-Wl,-rpath,{standard}",
-            "-std=c++17", "-fno-rtti", "-fno-exceptions", "-isystem",
-            str(toolchain.include_dir), "-include", model, f"-DMODEL={model.stem}",
-            f"-DDECISION={'float' if problem.advice_kind is AdviceKind.REAL else 'int64_t'}", SOURCE,
-            model.with_suffix(".o"), f"-L{toolchain.library_dir}", f"-Wl,-rpath,{toolchain.library_dir}",
+            *_dialect(toolchain), f"-Wl,-rpath,{standard}", "-include-pch", headers, "-include", model,
+            f"-DMODEL={model.stem}", f"-DDECISION={'float' if problem.advice_kind is AdviceKind.REAL else 'int64_t'}",
+            SOURCE, model.with_suffix(".o"), f"-L{toolchain.library_dir}", f"-Wl,-rpath,{toolchain.library_dir}",
             f"-lLLVM-{toolchain.major}", f"--ld-path={toolchain.lld}", "-o", output,
         ],
-        timeout_seconds=300,
     )  # fmt: skip
+    return output
+
+
+def _dialect(toolchain: Toolchain) -> tuple[str, ...]:
+    """As LLVM's library was compiled."""
+    library = cxx_library_options(toolchain.cxx_library)
+    return (*library, "-std=c++17", "-fno-rtti", "-fno-exceptions", "-isystem", str(toolchain.include_dir))
+
+
+def _compile(toolchain: Toolchain, words: Sequence[str | Path]) -> None:
+    done = process.run([toolchain.clangxx, *words], timeout_seconds=300)
     if done.returncode != 0:
         raise ToolError(
             f"{SOURCE.name}: expected {toolchain.clangxx} to build it, found exit code {done.returncode} "
             f"({done.stderr.strip().splitlines()[:1]}); install llvm-{toolchain.major}-dev"
         )
-    return output
 
 
 def ask_model(

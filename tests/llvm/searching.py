@@ -2,12 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mlgokit.commands import tune
 from mlgokit.tune.result import Tuned
 
 MOST_SESSIONS = 30
+INLINING_ALONE: dict[str, Any] = {"allocation_share": 0.0, "pass_share": 0.0, "shipped_policies": "off"}
+"""For tests of what is around a search: how a build is recorded, linked, tested and published, and how a session ends.
+Each of the other kinds takes as long as inlining; whole searches are in the tests of what is found."""
+INLINING_ALONE_WORDS = ("--allocation-share", "0", "--pass-share", "0", "--shipped-policies", "off")
 Result = TypeVar("Result")
 
 

@@ -43,14 +43,14 @@ DRIVER = """
 #include <cstdlib>
 using namespace llvm;
 using namespace mlgokit;
-int main(int, char **Words) {
-  auto File = MemoryBuffer::getFile(Words[1], false, false), RowsFile = MemoryBuffer::getFile(Words[2], false, false);
-  Expected<Policy> P = Policy::parse((*File)->getBuffer(), Words[1]);
+bool evaluate(char **Words) {
+  auto File = MemoryBuffer::getFile(Words[0], false, false), RowsFile = MemoryBuffer::getFile(Words[1], false, false);
+  Expected<Policy> P = Policy::parse((*File)->getBuffer(), Words[0]);
   if (!P) {
     errs() << toString(P.takeError());
-    return 1;
+    return false;
   }
-  const Spread S = {std::atof(Words[3]), std::atof(Words[4])};
+  const Spread S = {std::atof(Words[2]), std::atof(Words[3])};
   const size_t F = P->features().size(), Rows = (*RowsFile)->getBufferSize() / sizeof(double) / F;
   const double *Values = reinterpret_cast<const double *>((*RowsFile)->getBufferStart());
   std::vector<double> Out, Logits;
@@ -89,6 +89,12 @@ int main(int, char **Words) {
     }
   }
   outs().write(reinterpret_cast<const char *>(Out.data()), Out.size() * sizeof(double));
+  return true;
+}
+int main(int Count, char **Words) {
+  for (int I = 1; I < Count; I += 4)
+    if (!evaluate(Words + I))
+      return 1;
 }
 """
 
@@ -178,7 +184,9 @@ def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: Ou
     rng = np.random.default_rng(5)
     explorations = [(0.0, 0.0), (0.5, 0.0), (3.0, 0.3), (1e-3, 1.0)]
     effects = output is OutputKind.EFFECT_BYTES
-    left: set[float] = set()
+    words: list[str | Path] = []
+    wanted: list[list[float]] = []
+    may_leave: list[bool] = []
     for weight, (temperature, flip), quantile, gated, doubt in itertools.product(
         (1.0, 1e18, 1e37),
         explorations,
@@ -192,15 +200,23 @@ def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: Ou
         shape = (ROWS, len(policy.features))
         usual = rng.normal(size=shape) * 10.0 ** rng.integers(-3, 9, shape)
         rows = np.where(rng.random(shape) < 0.4, rng.choice(SPECIAL, shape), usual)
-        save_policy(policy, tmp_path / "p.policy")
-        rows.tofile(tmp_path / "rows")
-        done = process.run(
-            [driver, tmp_path / "p.policy", tmp_path / "rows", repr(temperature), repr(flip_probability)],
-            timeout_seconds=60,
-        )
-        assert done.returncode == 0, done.stderr
-        found = np.frombuffer(done.stdout)
-        np.testing.assert_array_equal(found, evaluated(policy, rows, exploration))
-        if effects and doubt and not gated and policy.members > 1:
+        policy_file, rows_file = tmp_path / f"{len(wanted)}.policy", tmp_path / f"{len(wanted)}.rows"
+        save_policy(policy, policy_file)
+        rows.tofile(rows_file)
+        words += [policy_file, rows_file, repr(temperature), repr(flip_probability)]
+        wanted.append(evaluated(policy, rows, exploration))
+        may_leave.append(effects and bool(doubt) and not gated and policy.members > 1)
+
+    # All in one process: to start it takes longer than to evaluate a policy.
+    done = process.run([driver, *words], timeout_seconds=120)
+
+    assert done.returncode == 0, done.stderr
+    left: set[float] = set()
+    values = np.frombuffer(done.stdout)
+    assert len(values) == sum(map(len, wanted))
+    for expected, leaves in zip(wanted, may_leave, strict=True):
+        found, values = values[: len(expected)], values[len(expected) :]
+        np.testing.assert_array_equal(found, expected)
+        if leaves:
             left |= set(found[::3].tolist()) & {2.0, -2.0}
     assert left == ({2.0, -2.0} if effects else set())

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.llvm.searching import INLINING_ALONE
 
 from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.builds.corpus import Database
@@ -183,6 +184,7 @@ def put_lto_build(folder: Path, profiled: Path, toolchain: Toolchain, lto: str) 
         folder=folder.with_name("t"),
         output=folder.with_name("t") / "tuned.so",
         compiler=CompilerOptions(llvm=toolchain.major, workers=1),
+        **INLINING_ALONE,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.llvm.embedded_model import ask_model, build_driver
+from tests.llvm.embedded_model import ask_model, build_driver, compile_headers
 from tests.llvm.pressure import MIX
 
 from mlgokit.compiler import process
@@ -56,6 +56,12 @@ OUTPUTS = {
     REGALLOC_EVICTION.name: OutputKind.COLUMN_LOGIT,
     REGALLOC_PRIORITY.name: OutputKind.PRIORITY,
 }
+
+
+@pytest.fixture(scope="module")
+def headers(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """LLVM's headers for all models."""
+    return compile_headers(toolchain, tmp_path_factory.mktemp("headers") / "embedded_model.pch")
 
 
 def logs(
@@ -122,17 +128,22 @@ def decided_by_numpy(policy: Policy, log: Log) -> Any:
 
 
 @pytest.mark.every_major
-def test_a_model_in_llvm_decides_as_plugin_and_numpy_do(toolchain: Toolchain, plugin: Path, tmp_path: Path):
-    """A model of each problem, compiled and linked with LLVM: several seconds."""
-    check_models(toolchain, plugin, tmp_path, quantile=False)
+def test_a_model_in_llvm_decides_as_plugin_and_numpy_do(
+    toolchain: Toolchain, plugin: Path, headers: Path, tmp_path: Path
+):
+    """A model of each problem, compiled and linked with LLVM."""
+    check_models(toolchain, plugin, headers, tmp_path, quantile=False)
 
 
-def test_a_model_with_quantiles_decides_as_plugin_and_numpy_do(toolchain: Toolchain, plugin: Path, tmp_path: Path):
+@pytest.mark.slow  # In the fast half the next two tests have quantiles, and test_policy_arithmetic.py all outputs.
+def test_a_model_with_quantiles_decides_as_plugin_and_numpy_do(
+    toolchain: Toolchain, plugin: Path, headers: Path, tmp_path: Path
+):
     """As with logarithms; the arithmetic is our own, so one LLVM major shows it."""
-    check_models(toolchain, plugin, tmp_path, quantile=True)
+    check_models(toolchain, plugin, headers, tmp_path, quantile=True)
 
 
-def check_models(toolchain: Toolchain, plugin: Path, tmp_path: Path, *, quantile: bool) -> None:
+def check_models(toolchain: Toolchain, plugin: Path, headers: Path, tmp_path: Path, *, quantile: bool) -> None:
     seen = logs(toolchain, plugin, tmp_path / "seen", dict.fromkeys(VARIABLES, ":default"))
     policies = {
         name: some_policy(PROBLEMS[name], log, output=OUTPUTS[name], quantile=quantile, seed=3)
@@ -151,7 +162,7 @@ def check_models(toolchain: Toolchain, plugin: Path, tmp_path: Path, *, quantile
     for name, log in decided.items():
         made = export_release(toolchain, [tmp_path / f"{name}.policy"], tmp_path / "models")
         assert made.header == str(tmp_path / "models" / f"{CLASSES[name]}.h")
-        program = build_driver(toolchain, Path(made.header), PROBLEMS[name], tmp_path / name)
+        program = build_driver(toolchain, headers, Path(made.header), PROBLEMS[name], tmp_path / name)
         found = ask_model(program, PROBLEMS[name], log, tmp_path).decisions
 
         assert len(np.unique(found)) > 1
@@ -161,7 +172,7 @@ def check_models(toolchain: Toolchain, plugin: Path, tmp_path: Path, *, quantile
 
 @pytest.mark.every_major
 def test_what_a_policy_leaves_to_llvm_is_decided_as_by_its_heuristic(
-    toolchain: Toolchain, plugin: Path, tmp_path: Path
+    toolchain: Toolchain, plugin: Path, headers: Path, tmp_path: Path
 ):
     (log,) = logs(toolchain, plugin, tmp_path / "seen", {INLINE_SIZE.name: ":never"}, DIRECT).values()
     wanted = log.columns["inlining_default"][:, 0]
@@ -171,7 +182,7 @@ def test_what_a_policy_leaves_to_llvm_is_decided_as_by_its_heuristic(
     unsure = replace(some_policy(INLINE_SIZE, log, output=OutputKind.EFFECT_BYTES, quantile=True, seed=5), doubt=1e30)
     save_policy(unsure, tmp_path / "policy")
     made = export_release(toolchain, [tmp_path / "policy"], tmp_path)
-    program = build_driver(toolchain, Path(made.header), INLINE_SIZE, tmp_path / "unsure")
+    program = build_driver(toolchain, headers, Path(made.header), INLINE_SIZE, tmp_path / "unsure")
 
     found = ask_model(program, INLINE_SIZE, log, tmp_path).decisions
 
@@ -179,7 +190,7 @@ def test_what_a_policy_leaves_to_llvm_is_decided_as_by_its_heuristic(
 
 
 @pytest.mark.every_major
-def test_llvms_selector_chooses_among_policies(toolchain: Toolchain, plugin: Path, tmp_path: Path):
+def test_llvms_selector_chooses_among_policies(toolchain: Toolchain, plugin: Path, headers: Path, tmp_path: Path):
     (log,) = logs(toolchain, plugin, tmp_path / "seen", {INLINE_SIZE.name: ":default"}).values()
     kinds = {"first": OutputKind.EFFECT_BYTES, "second": OutputKind.LOGITS}
     policies = {
@@ -189,7 +200,7 @@ def test_llvms_selector_chooses_among_policies(toolchain: Toolchain, plugin: Pat
     for name, policy in policies.items():
         save_policy(policy, tmp_path / name)
     made = export_release(toolchain, [tmp_path / name for name in kinds], tmp_path, names=list(kinds), name="Both")
-    program = build_driver(toolchain, Path(made.header), INLINE_SIZE, tmp_path / "both")
+    program = build_driver(toolchain, headers, Path(made.header), INLINE_SIZE, tmp_path / "both")
 
     answers = {name: ask_model(program, INLINE_SIZE, log, tmp_path, selector=name).decisions for name in policies}
 

@@ -39,6 +39,10 @@ __attribute__((noinline)) unsigned hottest(unsigned n) {
   return s;
 }
 int main(int count, char **words) {
+  if (count < 2) {
+    printf("%ld\\n", (long)last - (long)sum); // the size of `sum`
+    return 0;
+  }
   unsigned n = atoi(words[1]), more = count > 2 ? atoi(words[2]) : 0;
   printf("%u %u\\n", sum(n + more) + hottest(n), n > 7 ? last(n) : mix(n, 3));
   return 0;
@@ -47,7 +51,7 @@ int main(int count, char **words) {
 SLOWER = "#!/bin/sh\necho x >> {log}\nfor i in $(cat {log}); do ./app 900; done\n"
 """Runs the program once more each time."""
 SLOWER_SUM = """#!/bin/sh
-size=$(nm -S app | grep ' sum$' | cut -d ' ' -f 2)
+size=$(./app)
 test -e {known} || echo $size > {known}
 test $size = $(cat {known}) || more=9000
 exec ./app 700 $more

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.llvm.searching import INLINING_ALONE_WORDS
 
 from mlgokit.cli import main
 from mlgokit.compiler.toolchain import Toolchain
@@ -148,7 +149,7 @@ def test_a_kill_leaves_the_plugin_that_was_proved_until_a_newer_one_is(toolchain
     database = put_project(tmp_path / "source")
     folder, output = tmp_path / "tune", tmp_path / "tuned.so"
     words = ["tune", "--compile-commands", str(database), "--folder", str(folder), "--output", str(output)]
-    words += ["--llvm", str(toolchain.major), "--workers", "2", "--continue", "--budget"]
+    words += ["--llvm", str(toolchain.major), "--workers", "2", "--continue", *INLINING_ALONE_WORDS, "--budget"]
     kill_when([*words, "1s"], (folder / "search" / "proof" / "plugin.so").exists)
     assert not output.exists()
     assert not (folder / "tuned.json").exists()

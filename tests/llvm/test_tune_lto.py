@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.llvm.searching import search_until
+from tests.llvm.searching import INLINING_ALONE_WORDS, search_until
 
 from mlgokit.cli import main
 from mlgokit.compiler import process
@@ -73,11 +73,18 @@ def link_words(toolchain: Toolchain, *, output: str = "tool", lto: str = "-flto"
     return [*words, "main.c.o", "part1.c.o", "part2.c.o", "-o", output]
 
 
-def tune(toolchain: Toolchain, build: Path, place: Path, *words: str, objective: str = "linked") -> int:
+def tune(
+    toolchain: Toolchain,
+    build: Path,
+    place: Path,
+    *words: str,
+    objective: str = "linked",
+    kinds: Sequence[str] = INLINING_ALONE_WORDS,
+) -> int:
     given = ["--compile-commands", str(build / "compile_commands.json"), "--llvm", str(toolchain.major)]
     given += ["--folder", str(place), "--output", str(place / "tuned.so"), "--workers", "1", "--objective", objective]
     with pytest.raises(SystemExit) as ended:
-        main(["tune", *given, *words])
+        main(["tune", *given, *kinds, *words])
     return int(ended.value.code or 0)
 
 
@@ -96,7 +103,7 @@ def test_the_link_with_the_plugin_is_as_small_as_promised(
     # A third of it is the time in which the link has to become smaller than that of the build.
     def session(go_on: bool) -> dict[str, Any]:
         more = ["--continue"] if go_on else []
-        assert tune(toolchain, build, place, "--budget", "4s", *command, *more) == 0
+        assert tune(toolchain, build, place, "--budget", "4s", *command, *more, kinds=()) == 0
         return result_of(place)["judged"]
 
     judged = search_until(lambda found: found["after"] < found["before"], session)
@@ -242,7 +249,7 @@ def tune_words(toolchain: Toolchain, build: Path, place: Path, *words: str) -> l
     """The call as a process of its own."""
     given = ["--compile-commands", str(build / "compile_commands.json"), "--llvm", str(toolchain.major)]
     given += ["--folder", str(place), "--output", str(place / "tuned.so"), "--objective", "linked", "--workers", "1"]
-    return [sys.executable, "-m", "mlgokit", "tune", *given, *words]
+    return [sys.executable, "-m", "mlgokit", "tune", *given, *INLINING_ALONE_WORDS, *words]
 
 
 @contextlib.contextmanager

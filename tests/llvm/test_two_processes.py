@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.llvm.searching import INLINING_ALONE_WORDS
 
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
@@ -99,7 +100,7 @@ def database(tmp_path: Path) -> Path:
 def test_one_tunes_in_a_folder_and_one_goes_on(toolchain: Toolchain, count: int, database: Path, tmp_path: Path):
     folder, output = tmp_path / "tune", tmp_path / "tuned.so"
     words = ["tune", "--compile-commands", database, "--folder", folder, "--output", output, "--budget", "0s"]
-    words += ["--llvm", str(toolchain.major), "--workers", "1"]
+    words += ["--llvm", str(toolchain.major), "--workers", "1", *INLINING_ALONE_WORDS]
     for more in ([], ["--continue"]):
         one_did_it(all_at_once([[*words, *more]] * count), folder)
         table = read_table(output)
@@ -113,7 +114,8 @@ def test_one_tunes_in_a_folder_and_one_goes_on(toolchain: Toolchain, count: int,
 def test_one_makes_an_output_and_two_make_two(toolchain: Toolchain, database: Path, tmp_path: Path):
     def words(folder: str, output: str) -> list[str | Path]:
         given = ["tune", "--compile-commands", database, "--folder", tmp_path / folder, "--output", tmp_path / output]
-        return [*given, "--budget", "0s", "--llvm", str(toolchain.major), "--workers", "1"]
+        given += ["--budget", "0s", "--llvm", str(toolchain.major), "--workers", "1"]
+        return [*given, *INLINING_ALONE_WORDS]
 
     one_did_it(all_at_once([words("a", "one.so"), words("b", "one.so")]), tmp_path / "one.so")
     ended = all_at_once([words("c", "two.so"), words("d", "three.so")])

@@ -139,33 +139,36 @@ def apt_packages(major: int) -> tuple[str, ...]:
     return (f"clang-{major}", f"llvm-{major}-dev", f"lld-{major}")
 
 
-def find_toolchains(search: Sequence[Path] | None = None) -> tuple[Toolchain, ...]:
-    """List all usable compilers, the best first; ``search`` replaces the folders that are looked through."""
-    return survey(search).toolchains
+def find_toolchains(search: Sequence[Path] | None = None, *, major: int | None = None) -> tuple[Toolchain, ...]:
+    """List all usable compilers, the best first; see :func:`survey` for the arguments."""
+    return survey(search, major=major).toolchains
 
 
-def survey(search: Sequence[Path] | None = None) -> Survey:
+def survey(search: Sequence[Path] | None = None, *, major: int | None = None) -> Survey:
     """Look for compilers where users have them, or only in the folders of ``search``.
 
+    With ``major``, those of another LLVM major are left out, and asked for nothing but their version.
     Users have them in MLGOKIT_LLVM, PATH, ``/usr/lib/llvm-*/bin`` and the cache folder that ``make test`` fills.
     """
     folders = tuple(_add_bin_folders(search if search is not None else _default_folders()))
-    usable: dict[Path, Toolchain] = {}
-    unusable: dict[Path, UnusableProgram] = {}
+    usable: list[Toolchain] = []
+    unusable: list[UnusableProgram] = []
+    programs: dict[Path, Path] = {}
     for folder in folders:
         for program in _find_clangs(folder):
-            identity = program.resolve()
-            if identity in usable or identity in unusable:
-                continue
-            answer = _inspect_folder(program, folders)
-            if isinstance(answer, Toolchain):
-                usable[identity] = answer
-            else:
-                unusable[identity] = answer
+            programs.setdefault(program.resolve(), program)
+    for program in programs.values():
+        if major not in {None, program_version(program).major}:
+            continue
+        answer = _inspect_folder(program, folders)
+        if isinstance(answer, Toolchain):
+            usable.append(answer)
+        else:
+            unusable.append(answer)
     wanted = _wanted_folder() if search is None else None
     fetched = _fetched_folders()
-    ranked = sorted(usable.values(), key=lambda toolchain: _rank(toolchain, wanted, fetched))
-    return Survey(toolchains=tuple(ranked), unusable=tuple(unusable.values()))
+    ranked = sorted(usable, key=lambda toolchain: _rank(toolchain, wanted, fetched))
+    return Survey(toolchains=tuple(ranked), unusable=tuple(unusable))
 
 
 def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_plugin: bool = False) -> Toolchain:
@@ -193,7 +196,7 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
                 f"clang {clang}: expected major {major}, found {answer.version}; give another path or another major"
             )
         return _choose_for_plugin((answer,)) if need_plugin else answer
-    toolchains = find_toolchains()
+    toolchains = find_toolchains(major=major)
     wanted = _wanted_folder()
     preferred = () if wanted is None else tuple(toolchain for toolchain in toolchains if _is_in(toolchain, wanted))
     if major is None:
@@ -210,15 +213,14 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
             )
         return _choose_for_plugin(toolchains) if need_plugin else toolchains[0]
     if need_plugin and major not in SUPPORTED_MAJORS:
-        installed = [toolchain for toolchain in toolchains if toolchain.supported]
+        installed = [toolchain for toolchain in find_toolchains() if toolchain.supported]
         remedy = _install_remedy()
         if installed:
             remedy = f"give --llvm {installed[0].major}, which is installed, or leave it out"
         raise ToolError(f"clang {major}: expected LLVM major {known_majors('or')} for the plugin; {remedy}")
-    matching = tuple(toolchain for toolchain in preferred if toolchain.major == major)
-    matching = matching or tuple(toolchain for toolchain in toolchains if toolchain.major == major)
+    matching = preferred or toolchains
     if not matching:
-        others = ", ".join(toolchain.version for toolchain in toolchains) or "none"
+        others = ", ".join(toolchain.version for toolchain in find_toolchains()) or "none"
         raise ToolError(
             f"clang {major}: expected an installed clang of that major, found {others}; "
             f"run `{apt_command(*apt_packages(major))}` or ask for another major"
