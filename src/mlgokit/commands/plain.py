@@ -12,11 +12,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from mlgokit.commands.call_words import sort_words
 from mlgokit.commands.declared_options import Option
 from mlgokit.commands.help import options_of
 from mlgokit.commands.table import Command
 
-_JSON = "--json"
+_JSON = "json"
+_JSON_OPTION = Option(
+    names=("--json",),
+    value="",
+    default="",
+    help="",
+    group="",
+    section="",
+    is_positional=False,
+    is_required=False,
+    is_repeatable=False,
+    takes_many=False,
+)
 _KINDS = {
     "PATH": (Path, re.compile(r"(?s).+")),
     "STR": (str, re.compile(r"(?s).*")),
@@ -56,34 +69,30 @@ def _field(option: Option) -> str:
     return option.names[-1].removeprefix("--").replace("-", "_")
 
 
-def _words_by_field(options: Sequence[Option], words: Sequence[str]) -> dict[str, Sequence[str]] | None:
+def _words_by_field(options: Sequence[Option], words: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
     """The words of each option, by its field, and ``--json``; ``None`` for what may be more than options and values."""
-    by_name = {name: option for option in options if not option.is_positional for name in option.names}
-    given: dict[str, Sequence[str]] = {}
-    begins = [place for place, word in enumerate(words) if word.startswith("-")]
-    unnamed = [words[: begins[0]] if begins else words]
-    for begin, end in itertools.pairwise([*begins, len(words)]):
-        word, behind = words[begin], words[begin + 1 : end]
-        if word == _JSON:
-            given[_JSON] = ()
-            unnamed.append(behind)
-            continue
-        name, has_value, value = word.partition("=")
-        option = by_name.get(name)
-        if option is None or option.section:
-            return None
-        taken = [value] if has_value else behind if option.takes_many else behind[:1]
-        unnamed.append(behind if has_value else behind[len(taken) :])
-        before = given.get(_field(option), ())
-        if not taken or (before and not option.is_repeatable):
-            return None
-        given[_field(option)] = (*before, *taken)
-    fields = [_field(option) for option in options if option.is_positional]
-    found = [one for one in unnamed if one]
-    # argparse takes words without a name only where the first of them is.
-    if len(found) > 1 or (found and len(found[0]) > len(fields)):
+    declared = [*options, _JSON_OPTION]
+    names = {name for option in declared if not option.is_positional for name in option.names}
+    if any(word.startswith("-") and word.partition("=")[0] not in names for word in words):
         return None
-    return given | {field: (word,) for field, word in zip(fields, *found, strict=False)} if found else given
+    given: dict[str, tuple[str, ...]] = {}
+    alone: list[list[str]] = []
+    for is_alone, group in itertools.groupby(sort_words(declared, words), key=lambda one: one[0] is None):
+        found = list(group)
+        if is_alone:
+            alone.append([word for _, (word,) in found])
+        for option, values in [] if is_alone else found:
+            if option is None or option.section or bool(values) != bool(option.value):
+                return None
+            before = given.get(_field(option), ())
+            if before and not option.is_repeatable:
+                return None
+            given[_field(option)] = (*before, *values)
+    fields = [_field(option) for option in options if option.is_positional]
+    # argparse takes words without a name only where the first of them is.
+    if len(alone) > 1 or (alone and len(alone[0]) > len(fields)):
+        return None
+    return given | {field: (word,) for field, word in zip(fields, *alone, strict=False)} if alone else given
 
 
 def _value(option: Option, words: Sequence[str]) -> Any:
