@@ -156,9 +156,9 @@ def measure(config: SizePeers, setup: Setup) -> Result:
         answer=f"Of {len(rows)} programs {len(told)} sections and symbols differ for a reason that is not named below; "
         f"the command takes {whole:.2f} times bloaty's processor time in the median, {everything:.2f} times if all "
         f"symbols are told, and {memory:.2f} times its memory; it takes {of_puncover:.2f} times the processor time of "
-        f"puncover's command, and {of_membrowse:.2f} times that of membrowse's. It takes {_span(at_once)} times that of "
-        f"bloaty for the {len(at_once)} programs that bloaty reads before Python has started, and {_span(beyond)} times "
-        "for the others",
+        f"puncover's command, and {of_membrowse:.2f} times that of membrowse's. It takes {_span(at_once)} times that "
+        f"of bloaty for the {len(at_once)} programs that bloaty reads before Python has started, and {_span(beyond)} "
+        "times that for the others",
         bar="nothing differs for another reason, and in the median at most the time of each",
         passed=not told and max(whole, of_puncover, of_membrowse) <= 1,
         seed=0,
