@@ -1,5 +1,7 @@
 """Every byte of a file has one section, and at most one owner of each kind; other files are refused in a sentence."""
 
+import dataclasses
+import io
 import itertools
 import json
 from collections.abc import Sequence
@@ -8,13 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from rich.console import Console
 from tests.compiler.objects.test_measure import NOBITS, A, Section as Written, Symbol, W, X, write_object
 
 from mlgokit.compiler.objects.archive import MAGIC
 from mlgokit.compiler.objects.object_file import FileSection
 from mlgokit.errors import InputError
+from mlgokit.pages.terminal import print_page
 from mlgokit.sizes.binary import Binary, Layer, Outside, make_layer, outside_of
-from mlgokit.sizes.measure import cut_sections, measure_file
+from mlgokit.sizes.measure import cut_sections, find_owners, measure_file, tell_sizes
+from mlgokit.sizes.page import size_page
 from mlgokit.sizes.record import Sizes, size_limit_json
 
 SIZES = (40, 0, 25)
@@ -142,6 +147,38 @@ def test_a_symbol_counts_once_with_all_its_names(tmp_path: Path) -> None:
     assert (text.size, text.file, text.memory, text.no_symbol_file) == (64, 64, 64, 64 - 36)
     assert found.notes
     assert "-g" in found.notes[0]
+
+
+@pytest.mark.parametrize("largest", range(8))
+def test_the_largest_symbols_are_the_first_of_all(tmp_path: Path, largest: int) -> None:
+    # Names decide between symbols of one size, and the table of the file has them in another order.
+    sizes = {"b": 4, "d": 8, "c": 8, "a": 4, "e": 8}
+    places = itertools.count(0, 8)
+    path = write(
+        tmp_path / "a.o", *(Symbol(name=name, section=3, value=next(places), size=size) for name, size in sizes.items())
+    )
+    measured = find_owners(path)
+    whole, told = tell_sizes(measured), tell_sizes(measured, largest=largest)
+
+    assert [one.names[0] for one in whole.symbols] == ["c", "d", "e", "a", "b"]
+    assert told.symbols == whole.symbols[:largest]
+    assert measured.symbols == len(whole.symbols)
+    assert measured.loaded_bytes == whole.loaded_bytes
+    assert dataclasses.replace(told, symbols=whole.symbols) == whole
+
+
+@pytest.mark.parametrize("top", [1, 3, 40])
+def test_the_terminal_shows_the_same_of_the_largest_as_of_all(tmp_path: Path, top: int) -> None:
+    symbols = [Symbol(name=f"f{index}", section=3, value=4 * index, size=1 + index % 4) for index in range(12)]
+    measured = find_owners(write(tmp_path / "a.o", *symbols))
+    whole = size_page(tell_sizes(measured), top=top, width=30)
+    told = size_page(tell_sizes(measured, largest=top), top=top, width=30, symbols=measured.symbols)
+
+    shown = [io.StringIO(), io.StringIO()]
+    for page, file in zip((whole, told), shown, strict=True):
+        print_page(page, Console(file=file, width=100))
+    assert shown[0].getvalue() == shown[1].getvalue()
+    assert ("9 more; --json has all" in shown[1].getvalue()) == (top == 3)
 
 
 def test_a_record_is_read_again(tmp_path: Path) -> None:

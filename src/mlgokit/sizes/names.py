@@ -25,6 +25,7 @@ _ESCAPED = re.compile(r"\$(?:LT|GT|RF|BP|C|LP|RP|SP)\$|\$u(?P<number>[0-9a-f]{1,
 _MANGLED = ("_Z", "_R", "__Z", "__R")
 _CRATE = re.compile(r"[A-Za-z_]\w*(?=::|\[)")
 _OPERATOR = re.compile(r"\boperator\s*(?:<=>|<<=|>>=|->\*?|<<|>>|<=|>=|<|>|\(\))")
+_BRACKET = re.compile("([<>(])")
 _ANONYMOUS = "(anonymous namespace)"
 
 
@@ -36,12 +37,17 @@ def stable_name(symbol: str) -> str:
         ('helper', '_ZN4core3fmt5writeE')
     """
     symbol = _LLVM_SUFFIX.sub("", symbol)
-    return re.sub(r"17h[0-9a-f]{16}E", "E", symbol) if _LEGACY_RUST.match(symbol) else symbol
+    return re.sub(r"17h[0-9a-f]{16}E", "E", symbol) if _is_legacy_rust(symbol) else symbol
 
 
 def is_rust(symbol: str) -> bool:
     """Whether rustc mangled a symbol, in either of its ways."""
-    return bool(_RUST.match(symbol) or _LEGACY_RUST.match(symbol))
+    return bool(_RUST.match(symbol)) or _is_legacy_rust(symbol)
+
+
+def _is_legacy_rust(symbol: str) -> bool:
+    # The pattern goes back and forth over each name of C++.
+    return "17h" in symbol and bool(_LEGACY_RUST.match(symbol))
 
 
 def read_names(symbols: Iterable[str]) -> dict[str, str]:
@@ -61,7 +67,7 @@ def read_names(symbols: Iterable[str]) -> dict[str, str]:
 
 def _tidy(symbol: str, name: str) -> str:
     """Rust's first mangling is C++'s with escapes of its own."""
-    if not _LEGACY_RUST.match(symbol):
+    if not _is_legacy_rust(symbol):
         return name
     name = _HASH.sub("", name)
     name = _ESCAPED.sub(lambda found: chr(int(found["number"], 16)) if found["number"] else _ESCAPES[found[0]], name)
@@ -99,23 +105,23 @@ def template_of(name: str) -> str:
     if "<" not in name:
         return ""
     kept = name.replace(_ANONYMOUS, "\0")
-    operators = list(_OPERATOR.finditer(kept))
-    kept = _OPERATOR.sub("\1", kept)
+    operators = list(_OPERATOR.finditer(kept)) if "operator" in kept else []
+    kept = _OPERATOR.sub("\1", kept) if operators else kept
     text: list[str] = []
     depth = 0
     has_arguments = False
-    for letter in kept:
-        if letter == "<":
+    for part in _BRACKET.split(kept):
+        if part == "<":
             if depth == 0:
                 text.append("<>")
                 has_arguments = True
             depth += 1
-        elif letter == ">":
+        elif part == ">":
             depth = max(0, depth - 1)
         elif depth == 0:
-            if letter == "(":
+            if part == "(":
                 break
-            text.append(letter)
+            text.append(part)
     if not has_arguments:
         return ""
     words = re.split(r" (?!<>)", "".join(text).strip())

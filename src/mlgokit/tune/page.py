@@ -330,7 +330,7 @@ def _sum_table(tuned: Tuned) -> Table:
 
 def _shares(tuned: Tuned) -> Iterable[tuple[str, float, float, str | None]]:
     """What each search gave, one on top of the other: its name, the account before and after, functions changed."""
-    found = [
+    found: list[tuple[str, float, float, str | None]] = [
         (what, searched.before_bytes, searched.after_bytes, f"{searched.changed:,} of {searched.functions:,}")
         for what, searched in (
             ("passes of the optimizer left out", tuned.optimizer_passes),
