@@ -1,6 +1,7 @@
 """Every kind of report in a real browser: nothing fails or is fetched, it fits on a phone, and axe finds nothing."""
 
 import base64
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -25,6 +26,10 @@ from mlgokit.learning.record import TrainingRecord
 from mlgokit.pages.html import render_html
 from mlgokit.policy.importance import Importance, importance_page
 from mlgokit.policy.network import OutputKind
+from mlgokit.sizes.compare import compare_sizes
+from mlgokit.sizes.page import difference_page, reasons_page
+from mlgokit.sizes.record import Sizes
+from mlgokit.sizes.why import Reasons, User
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.result import Tuned
 
@@ -33,7 +38,7 @@ pytestmark = pytest.mark.browser
 GOLDEN = Path(__file__).parents[1] / "golden"
 AXE = "axe-core@4.10.2"
 AXE_DIGEST = "sha512-RE3mdQ7P3FRSe7eqCWoeQ/Z9QXrtniSjp1wUjt5nRC3WIpz5rSCve6o3fsZ2aCpJtrZjSZgjwXAoTO5k4tEI0w=="
-KINDS = {"size", "advise", "evaluate", "bench", "train", "tune", "importance", "quickstart"}
+KINDS = {"size", "difference", "why", "advise", "evaluate", "bench", "train", "tune", "importance", "quickstart"}
 
 PROBE = """
 "use strict";
@@ -79,8 +84,18 @@ def pages() -> dict[str, str]:
         problem="inline-size", features=names, observations=20,
         changed=(0.2, 0.1, 0.0), shapley=(0.5, 0.25, 0.0), direction=(0.9, -0.8, 0.0),
     )  # fmt: skip
+    sizes = Sizes.from_json(golden("sizes.json"))
+    fewer = dataclasses.replace(sizes, symbols=sizes.symbols[1:], memory_bytes=sizes.memory_bytes - 100)
+    user = User(symbol="main", readable="main", calls=True, size=300)
+    reasons = Reasons(
+        path="app", names=("_Z4emitv",), readable="emit()", size=20, section=".text", others=2,
+        chain=("main", "emit()"),
+        users=(dataclasses.replace(user, symbol="_Z3sayv", readable="say()", users=(user,)),), inlined=(),
+    )  # fmt: skip
     return {
         "size": render_html(treemap_page()),
+        "difference": render_html(difference_page(compare_sizes(sizes, fewer))),
+        "why": render_html(reasons_page(reasons)),
         "advise": render_html(advice_page(FlagAdvice.from_json(golden("advice.json")))),
         "evaluate": render_html(made_page(made_evaluation(200, 5))),
         "bench": render_html(bench_page(Bench.from_json(golden("bench.json"), "bench.json"))),

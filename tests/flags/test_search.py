@@ -14,7 +14,7 @@ from mlgokit.flags.advise import AdviceOptions, Search, search_flags
 from mlgokit.flags.page import advice_page
 from mlgokit.flags.record import FlagAdvice, Trial
 from mlgokit.flags.reviewed import Flag
-from mlgokit.flags.search import Budget, check_names, describe_budget
+from mlgokit.flags.search import Budget, check_names, describe_budget, try_alone
 from mlgokit.flags.trials import ALREADY
 from mlgokit.pages.markdown import render_markdown
 from mlgokit.progress import say_nothing
@@ -189,6 +189,21 @@ def test_time_ends_trials_and_the_reason_says_so(ask: Ask):
     )
     budget = Budget(seconds=60.0, build_seconds=100.0)
     assert describe_budget(trials, (), budget) == "6 flags, each build about 100.0 s: at most 60 s (--seconds)"
+
+
+def test_what_a_trial_takes_is_learned(monkeypatch: pytest.MonkeyPatch):
+    """The plain build had a busy machine, on which no compilation but the first would fit."""
+    trials = FakeTrials(saves={"a": 20, "strong": 50}, wall=1.0)
+    budget = Budget(seconds=60.0, build_seconds=100.0)
+    plain = trials.make_plain()
+    assert not budget.allows(trials, [STRONG])
+    assert budget.learn(trials, [trials.make([B]), trial([A], 0, reason="no")]) == budget
+    assert budget.learn(trials, [trials.make([A])]).allows(trials, [STRONG])
+    # Each trial takes a second, and there is time for one that takes as long as the plain build.
+    begun = len(trials.made)
+    monkeypatch.setattr("mlgokit.flags.search.time.monotonic", lambda: float(len(trials.made) - begun))
+    rows = try_alone(trials, plain, (), Budget(seconds=200.0, build_seconds=119.5, began=0.0), say_nothing)
+    assert [row.name for row in rows if row.trial is None] == []
 
 
 def test_names_of_without_are_those_of_the_list(ask: Ask):

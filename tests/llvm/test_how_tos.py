@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.toolchain import LOCATION_VARIABLE, Toolchain
+from mlgokit.policy.pretrained import policy_files
 
 pytestmark = pytest.mark.llvm
 
@@ -76,6 +77,7 @@ def project(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (programs / "mlgokit").write_text(f'#!/bin/sh\nexec {sys.executable} -m mlgokit "$@"\n')
     (programs / "mlgokit").chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    monkeypatch.setenv(LOCATION_VARIABLE, str(toolchain.clang.parent.parent))
     monkeypatch.chdir(folder)
     return folder
 
@@ -116,7 +118,28 @@ def test_the_readme_tunes_one_project(project: Path):
     assert "still apply" in run(check, project)
 
 
-def test_a_plugin_is_tried_in_a_build(project: Path):
+@pytest.mark.slow  # a dozen exports and compilations; those of the README are a short form
+def test_policies_are_deployed(project: Path, toolchain: Toolchain):
+    if toolchain.opt is None:
+        pytest.skip(f"LLVM {toolchain.major}: there is no opt")
+    (project.parent / "bin" / "opt-22").symlink_to(toolchain.opt)
+    (project / "quickstart/train").mkdir(parents=True)
+    shutil.copy(policy_files(["builtin:size"])[0], project / "quickstart/train/final.policy")
+    run("clang++-22 -Oz -Xclang -disable-llvm-passes -emit-llvm -c file.cpp -o file.bc", project)
+    exports, compilations, settings = (
+        lines_of("docs/how-to/deploy.md", f"## {title}") for title in ("Export", "Compile", "Settings")
+    )
+    for line in (*exports, *compilations):
+        run(line.replace("default<Oz>", f"default<{'O2' if toolchain.major >= 23 else 'Oz'}>"), project)
+    assert {"policy.so", "two.so", "careful.so", "program", "file.opt.bc"} <= {path.name for path in project.iterdir()}
+    # clang 19 knows options only of a plugin that is loaded early, as the last line does with a plugin of its own.
+    early = "-Xclang -load -Xclang ./policy.so " if toolchain.major == 19 else ""
+    for line in settings[:2]:
+        run(line.replace("-mllvm", f"{early}-mllvm"), project)
+    assert (project / "file.log").exists()
+
+
+def test_a_plugin_is_tried_in_a_build(project: Path, toolchain: Toolchain):
     run("mlgokit export plugin builtin:Oz --output policy.so", project)
     (project / "tuned.so").symlink_to((project / "policy.so").resolve())
     run("cmake -S . -B build -DCMAKE_C_COMPILER=clang-22 -DCMAKE_C_FLAGS=-Oz", project)
@@ -128,7 +151,7 @@ def test_a_plugin_is_tried_in_a_build(project: Path):
     assert len(lines) == 3
     for line in lines:
         run("make clean", project)
-        run(line, project)
+        run(line.replace("--llvm 22", f"--llvm {toolchain.major}"), project)
         assert (project / ("build/app" if "cmake" in line else "app")).exists()
 
 

@@ -90,7 +90,7 @@ def _next_steps(advice: FlagAdvice) -> Iterator[str]:
             f"({before:,} to {after:,} bytes): {advice.shipped_line}"
         )
     elif advice.shipped_reason:
-        yield f"{advice.shipped_name} is no gain on top: {advice.shipped_reason}"
+        yield f"{advice.shipped_name} is left out: {advice.shipped_reason}"
     if advice.tune:
         once = ", with the flags in the build" if advice.advised else ""
         yield f"A search finds more{once}: {advice.tune}"

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mlgokit.errors import UsageError
@@ -38,6 +38,16 @@ class Budget:
             return True
         needed = self.build_seconds * (_LINK_SHARE if trials.only_links(flags) else 1.0)
         return time.monotonic() - self.began + needed <= share * self.seconds
+
+    def learn(self, trials: Trials, made: Iterable[Trial]) -> "Budget":
+        """Lower the estimate to the fastest trial that compiled, as the plain build may have had a busy machine."""
+        by_name = {flag.name: flag for flag in trials.flags}
+        seconds = [
+            trial.wall_seconds
+            for trial in made
+            if not trial.reason and not trials.only_links([by_name[name] for name in trial.flags])
+        ]
+        return dataclasses.replace(self, build_seconds=min([self.build_seconds, *seconds]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +110,8 @@ def try_alone(
         elif not budget.allows(trials, [flag], SINGLES_SHARE):
             row = dataclasses.replace(row, reason=_OUT_OF_TIME)
         else:
-            row = _add_result(row, plain, trials.make([flag]))
+            trial = trials.make([flag])
+            row, budget = _add_result(row, plain, trial), budget.learn(trials, [trial])
         found.append(row)
     report(len(trials.flags), len(trials.flags), "flags alone")
     return found
@@ -134,6 +145,7 @@ def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Bu
         ToolError: a command cannot be started.
     """
     by_name = {flag.name: flag for flag in trials.flags}
+    budget = budget.learn(trials, [row.trial for row in tried if row.trial is not None])
     working = [row for row in tried if row.state in {"smaller", "no smaller"}]
     ordered = [by_name[row.name] for row in sorted(working, key=lambda row: (row.counts == "file", -row.saved))]
     found = Combination(flags=(), steps=(), trial=plain)

@@ -77,10 +77,11 @@ def verdict(check: CheckResult) -> str:
     share, change = f"{100 * check.share:.0f} %", f"changes by {100 * check.change:+.1f} %{promised}"
     if check.costs is not None:
         return f"{allocations} ({share}) are as they were, the sum of costs {change}: {advice}"
-    parts = [allocations] if check.allocations else []
+    parts = [f"{check.kept:,} of {check.decisions:,} decisions ({share})"]
+    parts += [allocations] if check.allocations else []
     parts += [f"{check.passes_kept:,} of {check.passes:,} functions with passes left out"] if check.passes else []
-    also = "".join(f" and {part}" for part in parts)
-    return f"{check.kept:,} of {check.decisions:,} decisions ({share}){also} still apply, the build {change}: {advice}"
+    kept = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    return f"{kept} still apply, the build {change}: {advice}"
 
 
 def _check_sentences(check: CheckResult, changed: int) -> Iterable[str]:
