@@ -14,7 +14,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import size_score
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.request import CompileRequest, PluginUse
+from mlgokit.compiler.request import ALWAYS, HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.identity import digest_modules
 from mlgokit.errors import ToolError
@@ -73,10 +73,10 @@ def measure(config: ForeignLearner, setup: Setup) -> Result:
     setup.inputs[AGENT.name] = digest_file(AGENT)
     setup.tools["stable-baselines3"] = _version(config)
     held_out = [module for module in corpus.modules if module.held_out]
-    plain = _text_bytes(held_out, toolchain, {})
-    always = _text_bytes(held_out, toolchain, {INLINE_SIZE.name: ":always"})
+    plain = _text_bytes(held_out, toolchain, {INLINE_SIZE.name: HEURISTIC})
+    always = _text_bytes(held_out, toolchain, {INLINE_SIZE.name: ALWAYS})
     # A module without a decision says nothing.
-    deciding = [module for module in held_out if plain.get(module.name) != always.get(module.name)]
+    deciding = [module for module in held_out if plain[module.name] != always[module.name]]
     tested = draw_modules(deciding, config.modules, np.random.default_rng(1))
     claim = {"modules": digest_modules(tested), "checkpoints": config.checkpoints, "corpus": setup.inputs["corpus"]}
     rows: list[dict[str, Any]] = []
@@ -145,11 +145,15 @@ def _our_rewards(
 
 
 def _text_bytes(modules: Sequence[Module], toolchain: Toolchain, policies: Mapping[str, str]) -> dict[str, float]:
-    """Text of the objects of modules, by name, as the environment scores it; without those that fail to compile."""
+    """Text of the objects of modules, by name, as the environment scores it."""
     compiler = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=_COMPILE_SECONDS)
-    use = PluginUse(policies=policies)
-    done = {module.name: compiler.compile(module, CompileRequest(use=use)) for module in modules}
-    return {name: size_score(one.sizes, {}) for name, one in done.items() if one.ok and one.sizes is not None}
+    texts: dict[str, float] = {}
+    for module in modules:
+        done = compiler.compile(module, CompileRequest(use=PluginUse(policies=policies)))
+        if done.sizes is None:
+            raise ToolError(f"{module.name}: expected it to compile by {dict(policies)}, found: {done.reason}")
+        texts[module.name] = size_score(done.sizes, {})
+    return texts
 
 
 def result_of(rows: Sequence[Mapping[str, Any]], *, checkpoints: Sequence[int], modules: int) -> Result:
