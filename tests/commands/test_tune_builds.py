@@ -120,6 +120,8 @@ CMAKE = "in CMakeLists.txt, behind project() and before the targets:"
     ("build", "files", "line"),
     [
         ("make -j2", "Makefile", "at the end of CFLAGS and CXXFLAGS of the Makefile: -fpass-plugin=/p.so"),
+        ("make -f arm.mk CC=clang", "arm.mk CMakeLists.txt", "at the end of CFLAGS and CXXFLAGS of arm.mk: -f"),
+        ("make -C b", "CMakeLists.txt", f"{CMAKE} add_compile_options(-fpass-plugin=/p.so)"),
         ("make", "Makefile CMakeLists.txt configure", "at the end of CFLAGS and CXXFLAGS of configure: -f"),
         (
             "make 'CXXFLAGS=-Oz -g' LDFLAGS=-s",
@@ -140,6 +142,20 @@ def test_the_line_for_good_is_in_the_words_of_the_build_system(build: str, files
     assert "-Wl,--load-pass-plugin=/p.so" in format_plugin_line(
         BuildCommands(build=(build,)), tmp_path, Path("/p.so"), is_link=True
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("app: main.o\n\t$(CC) main.o -o app\n", "to the link command in the Makefile: "),
+        ("app: main.o\n\t$(CC) $(LDFLAGS) main.o -o app\n", "at the end of LDFLAGS of the Makefile: "),
+        ("app: main.o\n%.o: %.c\n\t$(CC) -c $< -o $@\n", "at the end of LDFLAGS of the Makefile: "),
+    ],
+)
+def test_a_makefile_whose_link_has_no_ldflags_gets_the_option_in_its_command(text: str, place: str, tmp_path: Path):
+    (tmp_path / "Makefile").write_text(text)
+    line = format_plugin_line(BuildCommands(build=("make",)), tmp_path, Path("/p.so"), is_link=True)
+    assert line == f"{place}-Wl,--load-pass-plugin=/p.so"
 
 
 def test_a_tuned_build_is_shown_with_its_programs_and_tests():

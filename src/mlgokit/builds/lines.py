@@ -1,6 +1,8 @@
 """Lines that add options to a build for good, in the words of its build system."""
 
+import itertools
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +12,8 @@ from mlgokit.builds.site import BuildCommands
 from mlgokit.builds.variant import PluginPlace, plugin_link_option
 from mlgokit.corpus.importers.compile_commands import split_command
 
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+_LINK_RECIPE = re.compile(r"^\t(?!.* -c\b).* -o ", re.MULTILINE)
 BuildSystem = Literal["cargo", "Meson", "CMake", "Ninja", "Make"]
 
 
@@ -64,9 +68,19 @@ def format_option_line(commands: BuildCommands, tree: Path, options: Sequence[st
     if given := {name: value for name in names if (value := _find_variable(name, commands.build)) is not None}:
         words = " ".join(f'{name}="{value} {flags}"' for name, value in given.items())
         return f"in the build command, replacing what is there: {words}"
-    programs = " ".join(commands.build)
-    where = "configure" if "configure" in programs or (tree / "configure").exists() else "the Makefile"
-    return f"at the end of {' and '.join(names)} of {where}: {flags}"
+    return f"{_makefile_place(commands, tree, names, is_link=is_link)}: {flags}"
+
+
+def _makefile_place(commands: BuildCommands, tree: Path, names: Sequence[str], *, is_link: bool) -> str:
+    """Where a build by make has variables of these names, or its link if that reads none."""
+    if "configure" in " ".join(commands.build) or (tree / "configure").exists():
+        return f"at the end of {' and '.join(names)} of configure"
+    makefile = _find_makefile(commands, tree)
+    where = "the Makefile" if makefile is None or makefile.name == "Makefile" else makefile.name
+    text = "" if makefile is None else makefile.read_text(errors="replace")
+    if is_link and "LDFLAGS" not in text and _LINK_RECIPE.search(text):
+        return f"to the link command in {where}"
+    return f"at the end of {' and '.join(names)} of {where}"
 
 
 def format_system_line(system: BuildSystem, options: Sequence[str], *, is_link: bool) -> str:
@@ -104,9 +118,22 @@ def system_of(commands: BuildCommands, tree: Path) -> BuildSystem:
         return "cargo"
     if "meson" in programs or (has("meson.build") and not has("CMakeLists.txt", "Makefile")):
         return "Meson"
-    if "cmake" in programs or (has("CMakeLists.txt") and not has("Makefile", "configure")):
+    if "cmake" in programs or (has("CMakeLists.txt") and not has("configure") and not _find_makefile(commands, tree)):
         return "CMake"
     return "Ninja" if "ninja" in programs and has("build.ninja") else "Make"
+
+
+def _find_makefile(commands: BuildCommands, tree: Path) -> Path | None:
+    """Find the makefile that the commands name with ``-f``, else the one that make would take in the tree."""
+    calls = [split_command(command) for command in commands.build]
+    named = [
+        after
+        for words in calls
+        if any(Path(word).name in {"make", "gmake"} for word in words)
+        for word, after in itertools.pairwise(words)
+        if word == "-f"
+    ]
+    return next((tree / name for name in (*named, *_MAKEFILES) if (tree / name).is_file()), None)
 
 
 def _cmake_words(options: Sequence[str]) -> list[str]:
