@@ -137,6 +137,27 @@ def put_package(folder: Path, manifest: str = MANIFEST) -> Path:
     return folder
 
 
+def put_dependency(package: Path) -> None:
+    """Have the package call another one, which a program of its own writes a table for in each target folder."""
+    parts = package / "parts"
+    (parts / "src").mkdir(parents=True)
+    (parts / "Cargo.toml").write_text('[package]\nname = "parts"\nversion = "0.1.0"\nedition = "2021"\n')
+    (parts / "build.rs").write_text(
+        """
+        fn main() {
+            let rows: Vec<String> = (0u32..64).map(|row| (row * row % 61).to_string()).collect();
+            let table = format!("pub static ROWS: [u32; 64] = [{}];", rows.join(", "));
+            std::fs::write(format!("{}/rows.rs", std::env::var("OUT_DIR").unwrap()), table).unwrap();
+        }
+        """
+    )
+    (parts / "src" / "lib.rs").write_text('#![no_std]\ninclude!(concat!(env!("OUT_DIR"), "/rows.rs"));\n')
+    with (package / "Cargo.toml").open("a") as manifest:
+        manifest.write('[dependencies]\nparts = { path = "parts" }\n')
+    with (package / "src" / "lib.rs").open("a") as source:
+        source.write('#[no_mangle]\npub extern "C" fn part(place: usize) -> u32 { parts::ROWS[place & 63] }\n')
+
+
 def tune(package: Path, place: Path, *words: str) -> int:
     given = ["--cargo", "cargo build --release --offline", "--link-folder", str(package), "--workers", "1"]
     with pytest.raises(SystemExit) as ended:
@@ -157,6 +178,7 @@ def test_doctor_tries_the_rustc_in_path(major: int):
 def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Several builds by cargo, and a search between them: ten seconds and more."""
     package, place = put_package(tmp_path / "toy"), tmp_path / "t"
+    put_dependency(package)
     before = sorted(path for path in package.rglob("*") if path.name != "Cargo.lock")
 
     def session(go_on: bool) -> list[int]:
