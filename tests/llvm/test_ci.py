@@ -223,3 +223,29 @@ def test_github_tells_the_difference_of_sizes(runner: Runner, toolchain: Toolcha
     assert not runner.job(job["steps"], values=GITHUB, variables=variables)
     assert runner.started()[-1].startswith("gh pr comment 7 ")
     assert "--max-growth is 0 %" in (runner.workspace / "mlgokit-reports/size.md").read_text()
+
+
+def test_gitlab_tells_the_difference_of_sizes(runner: Runner, toolchain: Toolchain):
+    (job,) = yaml.safe_load((CI / "gitlab-size.yml").read_text()).values()
+    project = runner.workspace / "project"
+    shutil.copytree(runner.sides["before"], project)
+    git = "git -c user.name=me -c user.email=me@example.com"
+    commit = f"{git} add . && {git} commit -q -m one"
+    assert runner.start(["sh", "-ec", f"git init -q && {commit} && git rev-parse HEAD > ../base"], project, {}, {})
+    shutil.copytree(runner.sides[""], project, dirs_exist_ok=True)
+    put(project, "ci", "size.sh")
+    assert runner.start(["sh", "-ec", commit], project, {}, {})
+    variables = {
+        **job["variables"], "CI_PROJECT_DIR": project, "CI_API_V4_URL": "https://gitlab.example/api/v4",
+        "CI_PROJECT_ID": "3", "CI_MERGE_REQUEST_IID": "7", "MLGOKIT_TOKEN": "secret", "PROGRAMS": "app=250000",
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": (runner.workspace / "base").read_text().strip(), "CC": toolchain.clang,
+    }  # fmt: skip
+    for growth, succeeds in (("50", True), ("0", False)):
+        variables["MLGOKIT_MAX_GROWTH"] = growth
+        said = runner.start(["sh", "-ec", "\n".join(job["script"])], project, {}, variables)
+        assert said is succeeds
+        assert runner.start(["sh", "-ec", "\n".join(job["after_script"])], project, {}, variables)
+    assert "--max-growth is 0 %" in (project / "mlgokit-reports/size.md").read_text()
+    comments = runner.started()
+    assert len(comments) == 2
+    assert "--data-urlencode body@mlgokit-reports/size.md" in comments[0]
