@@ -195,7 +195,8 @@ def run_step(step: Step, exports: str, work: Path, environment: Mapping[str, str
     calls = sum(line.startswith("mlgokit ") for line in step.commands.splitlines())
     made = sorted({path.name for path in work.iterdir()} - before)
     found = [facts_of(result, work) for result in results]
-    found += [] if calls else [", ".join(made) or f"{len(printed.splitlines())} lines"]
+    if not calls:
+        found.append(", ".join(made) or (f"{len(printed.splitlines())} lines" if printed else ""))
     reason = f"expected {calls} results, found {len(results)}" if len(results) != calls else ""
     if not all(found) or not found:
         reason = reason or f"a command gave nothing: {printed[-_SHOWN:]}"
