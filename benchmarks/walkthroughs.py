@@ -57,7 +57,7 @@ class Walkthroughs:
     written."""
     folder: Path = Path("build/walkthroughs")
     """Folder of sources and runs; walkthroughs that are finished there are not run again."""
-    llvm_sources: tuple[str, ...] = ("lib/Analysis/[A-C]*.cpp",)
+    llvm_sources: tuple[str, ...] = ("lib/Support/[A-D]*.cpp",)
     """Globs of LLVM's sources that are the corpus."""
     cloning_steps: int = 1000
     """Steps of behavioural cloning."""
@@ -353,8 +353,10 @@ def walk(name: str, config: Walkthroughs, toolchain: Toolchain, report: Report) 
         rows = run_walkthrough(walkthrough, variables, folder, seconds=config.seconds, report=report)
         return {"rows": [asdict(row) for row in rows]}
 
-    of = {"walkthrough": asdict(walkthrough), "options": {**asdict(config), "names": "", "folder": ""}}
-    rows = tuple(Row(**row) for row in kept_row(kept, run, of=json.loads(json.dumps(of, default=str)))["rows"])
+    others = {"names", "folder"} if name == "llvm" else {"names", "folder", "llvm_sources"}
+    options = {option: value for option, value in asdict(config).items() if option not in others}
+    of = json.loads(json.dumps({"walkthrough": asdict(walkthrough), "options": options}, default=str))
+    rows = tuple(Row(**row) for row in kept_row(kept, run, of=of)["rows"])
     if any(row.reason for row in rows):
         kept.unlink()
     return rows

@@ -75,7 +75,7 @@ def put_archive(source: Path, cache: Path) -> str:
     return digest
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES[:2], pytest.param("thinlto", marks=pytest.mark.slow), "tools"])
 def test_all_steps_work(
     name: str,
     walkthroughs: ModuleType,
