@@ -28,7 +28,8 @@ DOCUMENTS = [
     ),
 ]
 COMPILERS = re.compile(
-    r"(clang|clang\+\+|opt)(-\d+)?|cmake|mlgokit|make|cargo|dask|helm|kubectl|openssl|python|cat|umask|export"
+    r"(clang|clang\+\+|opt|llvm-profdata)(-\d+)?|cmake|ninja|mlgokit|make|cargo|dask|helm|kubectl|openssl|python|cat"
+    r"|umask|export"
 )
 
 
@@ -51,7 +52,9 @@ def commands(path: Path) -> Iterator[list[str]]:
 
 
 ALL_COMMANDS = [
-    pytest.param(words, id=f"{path.stem}-{shlex.join(words)}") for path in DOCUMENTS for words in commands(path)
+    pytest.param(shlex.split(line), id=f"{path.stem}-{line}")
+    for path in DOCUMENTS
+    for line in dict.fromkeys(shlex.join(words) for words in commands(path))
 ]
 
 

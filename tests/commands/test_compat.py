@@ -48,6 +48,14 @@ def test_extract_ir_passes_filters_and_names_of_sections_on():
     assert "--command-filter=None" not in words(*call, "--cmd_filter=None")
 
 
+def test_a_local_thinlto_build_is_not_filtered():
+    call = ["extract_ir", "--thinlto_build=local", "--output_dir=o", "--cmd_filter=^-O2", "--llvm_objcopy_path=/x"]
+    assert plan_call(call).notes == (
+        "--cmd_filter has no effect with --thinlto_build=local, there either",
+        "--llvm_objcopy_path has no effect with --thinlto_build=local, there either",
+    )
+
+
 def test_a_script_is_named_by_its_path_and_options_of_ours_follow_a_dash():
     path = "compiler_opt/tools/combine_training_corpus.py"
     assert words(path, "--root_dir=r", "--", "--corpus=all") == ["corpus", "combine", "r", "--corpus=all"]
@@ -70,6 +78,31 @@ def test_a_default_trace(tmp_path: Path):
         ),
     )  # fmt: skip
     assert plan.names_corpus == (Path("t.corpus"), Path("c"))
+
+
+def test_flags_of_earlier_versions():
+    call = ["generate_default_trace", "--data_path=c", "--output_path=t", "--clang_path=/c", "--llvm_size_path=/s"]
+    plan = plan_call([*call, "--compile_task=inlining"])
+    assert "--problem=inline-size" in plan.commands[0]
+    assert plan.notes == ("--clang_path has no effect here", "--llvm_size_path has no effect here")
+    assert "--problem=regalloc-eviction" in words(*call, "--compile_task=regalloc")
+    gin = ("train_eval.agent_config_type=@agents.PPOAgentConfig", "train_eval.num_modules=100")
+    given = (f"--gin_bindings={binding}" for binding in gin)
+    trained = words("train_locally", "--root_dir=r", "--data_path=c", "--num_modules=9", *given)
+    assert trained.index("--setting=modules=9") > trained.index("--setting=modules=100")
+    assert words("sparse_bucket_generator", "--input=t", "--output_dir=v") == ["vocab", "--tfrecord=t", "--output=v"]
+
+
+def test_a_vocabulary_is_that_of_the_working_folder_or_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    here, checkout = tmp_path / "here", tmp_path / "checkout"
+    (checkout / "rl/vocab").mkdir(parents=True)
+    here.mkdir()
+    monkeypatch.chdir(here)
+    (checkout / "rl/g.gin").write_text("get_observation_processing_layer_creator.quantile_file_dir='rl/vocab'")
+    call = ["train_locally", "--root_dir=r", "--data_path=c", f"--gin_files={checkout}/rl/g.gin"]
+    assert f"--vocab={checkout}/rl/vocab" in words(*call)
+    (here / "rl/vocab").mkdir(parents=True)
+    assert "--vocab=rl/vocab" in words(*call)
 
 
 def test_a_folder_with_a_model_is_imported_and_a_policy_of_ours_stands_for_a_saved_one(tmp_path: Path):
@@ -144,6 +177,7 @@ def test_vocabularies_and_importance():
         (["extract_ir", "--output_dir=o", "--thinlto_build=all"], "expected local or distributed, found 'all'"),
         (["extract_ir", "--output_dir=o", "--input=i", "--input_type=x"], "--input_type: expected one of json, params"),
         (["generate_default_trace", "--data_path=c"], "expected --output_path or --output_performance_path"),
+        (["generate_default_trace", "--data_path=c", "--output_path=t", "--compile_task=x"], "one of inlining"),
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_refused(call: list[str], sentence: str):

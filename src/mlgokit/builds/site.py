@@ -32,7 +32,7 @@ class BuildCommands:
     """The commands of the user's own build, in the place of a compilation database."""
 
     build: Annotated[tuple[str, ...], Basic.INPUT] = ()
-    """Command of the build, in place of --compile-commands; several run one after the other."""
+    """Command of the build; several run one after the other."""
     test: Annotated[tuple[str, ...], Basic.INPUT] = ()
     """With --build or --cargo: test command, run on the plain build and on the tuned one. With --cargo the built
     programs are first in PATH, and both runs must print the same."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
-from mlgokit.commands.gin import read_gin
+from mlgokit.commands.gin import read_gin, search_folders
 from mlgokit.commands.gin_settings import GinSettings, preset_of, settings_of_gin
 from mlgokit.errors import UsageError
 
@@ -15,9 +15,11 @@ CORPUS_SUFFIX = ".corpus"
 """Suffix of the file beside a training set that names the corpus which it was made from."""
 TRACES_SUFFIX = ".traces"
 """Suffix of the folder beside a training set that has its logs."""
-_WITHOUT_EFFECT = ("verbosity", "logtostderr", "alsologtostderr", "quiet")
+_WITHOUT_EFFECT = ("verbosity", "logtostderr", "alsologtostderr", "quiet", "clang_path", "llvm_size_path")
 _COMMON = ("gin_files", "gin_bindings", "compilation_timeout", *_WITHOUT_EFFECT)
 _BOOLEAN = frozenset({"logtostderr", "alsologtostderr", "quiet"})
+_TASKS = {"inlining": "inline-size", "regalloc": "regalloc-eviction"}
+"""Problems by ``--compile_task``, which earlier versions of the reference have in place of gin files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +145,9 @@ def _options(flags: Flags, **names: str) -> tuple[str, ...]:
 
 
 def _gin(flags: Flags, *, tool: str = "") -> _Gin:
-    bindings = read_gin([Path(name) for name in flags.get("gin_files", ())], flags.get("gin_bindings", ()))
-    settings = settings_of_gin(bindings, tool=tool)
+    files = [Path(name) for name in flags.get("gin_files", ())]
+    bindings = read_gin(files, flags.get("gin_bindings", ()))
+    settings = settings_of_gin(bindings, tool=tool, folders=search_folders(files))
     return _Gin(settings=settings, notes=[f"no counterpart: {one}" for one in settings.left_out])
 
 
@@ -168,7 +171,14 @@ def _extract_ir(flags: Flags) -> Plan:
     base = _last(flags, "obj_base_dir")
     target = f"--corpus={_last(flags, 'output_dir')}"
     if thin == "local":
-        return Plan(commands=(("corpus", "import", f"--thinlto={base or '.'}", target, *_workers(flags)),))
+        return Plan(
+            commands=(("corpus", "import", f"--thinlto={base or '.'}", target, *_workers(flags)),),
+            notes=tuple(
+                f"--{flag} has no effect with --thinlto_build=local, there either"
+                for flag in ("cmd_filter", "llvm_objcopy_path")
+                if flags.get(flag)
+            ),
+        )
     kind = _last(flags, "input_type", "json")
     sources = {
         "json": (f"--compile-commands={given}", "--embedded"),
@@ -238,7 +248,14 @@ def _default_trace(flags: Flags) -> Plan:
         flags, output_path="tfrecord", output_performance_path="performance", sampling_rate="sampling-rate",
         module_filter="module-filter", key_filter="key-filter", keys_file="keys-file",
     )  # fmt: skip
-    words += [f"--problem={gin.settings.problem}"] if gin.settings.problem else []
+    task = _last(flags, "compile_task")
+    if task and task not in _TASKS:
+        raise UsageError(
+            f"compat generate_default_trace: --compile_task: expected one of {', '.join(_TASKS)}, found {task!r:.100}; "
+            "correct it"
+        )
+    problem = gin.settings.problem or _TASKS.get(task, "")
+    words += [f"--problem={problem}"] if problem else []
     before: tuple[tuple[str, ...], ...] = ()
     if folder := _last(flags, "policy_path"):
         policy, before = _policy(folder, beside)
@@ -278,7 +295,12 @@ def _train(flags: Flags, gin: _Gin, *, corpus: str, output: str, start: str, mor
 def _train_locally(flags: Flags) -> Plan:
     gin = _gin(flags)
     return _train(
-        flags, gin, corpus=_last(flags, "data_path"), output=_last(flags, "root_dir"), start=gin.settings.start
+        flags,
+        gin,
+        corpus=_last(flags, "data_path"),
+        output=_last(flags, "root_dir"),
+        start=gin.settings.start,
+        more=_options(flags, num_modules="setting=modules"),
     )
 
 
@@ -348,6 +370,11 @@ def _toml(text: str) -> str:
     return text if text.isdecimal() else f'"{escaped}"'
 
 
+_VOCAB = Tool(
+    flags=("input", "output_dir", "sampling_fraction", "parallelism", "num_buckets"),
+    plan=_vocab,
+    required=("input", "output_dir"),
+)
 TOOLS: Mapping[str, Tool] = {
     "extract_ir": Tool(
         flags=(
@@ -368,19 +395,18 @@ TOOLS: Mapping[str, Tool] = {
     "generate_default_trace": Tool(
         flags=(
             "data_path", "policy_path", "output_path", "output_performance_path", "num_workers", "sampling_rate",
-            "module_filter", "key_filter", "keys_file",
+            "module_filter", "key_filter", "keys_file", "compile_task",
         ),
         plan=_default_trace,
         required=("data_path",),
     ),
-    "generate_vocab": Tool(
-        flags=("input", "output_dir", "sampling_fraction", "parallelism", "num_buckets"),
-        plan=_vocab,
-        required=("input", "output_dir"),
-    ),
+    "generate_vocab": _VOCAB,
+    "sparse_bucket_generator": _VOCAB,
     "train_bc": Tool(flags=("root_dir", "data_path"), plan=_train_bc, required=("root_dir", "data_path")),
     "train_locally": Tool(
-        flags=("root_dir", "data_path", "num_workers"), plan=_train_locally, required=("root_dir", "data_path")
+        flags=("root_dir", "data_path", "num_workers", "num_modules"),
+        plan=_train_locally,
+        required=("root_dir", "data_path"),
     ),
     "es_trainer": Tool(
         flags=(

@@ -169,11 +169,18 @@ def _resolve(value: Value, macros: Mapping[str, Value], depth: int = 0) -> Value
     return value
 
 
+def search_folders(files: Sequence[Path]) -> tuple[Path, ...]:
+    """Where relative paths in gin files are looked for: the working folder, then the folders above the files.
+
+    They are relative to the top of a checkout, in which the reference's tools run.
+    """
+    return (Path(), *(folder for file in files for folder in file.resolve().parents))
+
+
 def _find_included(name: str, path: Path | None, where: str) -> Path:
     """Where an included file is; its name is relative to the folder that the reference's tools run in."""
-    folders = [Path(), *(() if path is None else path.resolve().parents)]
     try:
-        for folder in folders:
+        for folder in search_folders(() if path is None else (path,)):
             if (folder / name).is_file():
                 return folder / name
     except (OSError, ValueError) as error:

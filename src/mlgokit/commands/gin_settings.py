@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -138,12 +138,13 @@ class GinSettings:
     left_out: tuple[str, ...] = ()
 
 
-def settings_of_gin(bindings: Bindings, *, tool: str = "") -> GinSettings:
+def settings_of_gin(bindings: Bindings, *, tool: str = "", folders: Sequence[Path] = (Path(),)) -> GinSettings:
     """Translate bindings from :func:`mlgokit.commands.gin.read_gin`.
 
     Args:
         bindings: the bindings.
         tool: algorithm of the tool that is given them; empty if they name it.
+        folders: where the folder of a vocabulary is looked for, the first one that has it.
 
     Example:
         >>> found = settings_of_gin({"train_eval.agent_config_type": Reference("agents.PPOAgentConfig"),
@@ -169,7 +170,7 @@ def settings_of_gin(bindings: Bindings, *, tool: str = "") -> GinSettings:
     ):
         if name in rest:
             options.append(f"--{option}={rest.pop(name)}")
-    options += _vocabulary(rest)
+    options += _vocabulary(rest, folders)
     start = rest.pop("train_eval.warmstart_policy_dir", "")
     changes = _changes(rest)
     return GinSettings(
@@ -270,14 +271,17 @@ _OF_ES: Mapping[str, Callable[[Value], dict[str, str] | None]] = {
 }
 
 
-def _vocabulary(rest: dict[str, Value]) -> list[str]:
+def _vocabulary(rest: dict[str, Value], folders: Sequence[Path]) -> list[str]:
     """The folder of the vocabulary, if it is there; without it a normaliser is fitted to a trace."""
     name = "get_observation_processing_layer_creator.quantile_file_dir"
     folder = rest.get(name)
-    if isinstance(folder, str) and folder and Path(folder).is_dir():
-        del rest[name]
-        return [f"--vocab={folder}"]
-    return []
+    if not isinstance(folder, str) or not folder:
+        return []
+    found = next((above / folder for above in folders if (above / folder).is_dir()), None)
+    if found is None:
+        return []
+    del rest[name]
+    return [f"--vocab={found}"]
 
 
 def _changes(rest: dict[str, Value]) -> list[str]:

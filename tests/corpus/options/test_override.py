@@ -1,3 +1,4 @@
+import hashlib
 import json
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from mlgokit.corpus.options.override import (
     link_options,
     split_link_command,
 )
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import CorpusError, InputError, UsageError
 
 NOBODY = Toolchain(major=19, version="19", clang=Path("/no/clang"), clangxx=Path("/no/clang++"), version_text="none")
 ALWAYS = ("-ffunction-sections", "-fdata-sections", "-faddrsig")
@@ -116,15 +117,15 @@ def test_options_are_written_where_they_are_waited_for(tmp_path: Path):
     description = {"global_command_override": [UNSPECIFIED], "has_thinlto": False, "modules": ["a.o"]}
     (tmp_path / "corpus_description.json").write_text(json.dumps(description))
     options = translate_linker(["-pie"]).options
-    fill_override(tmp_path, options)
+    fill_override(tmp_path, options, build=tmp_path)
     assert load_corpus(tmp_path).modules[0].command_line == options
     with pytest.raises(CorpusError, match=r"expected global_command_override to be \['<UNSPECIFIED>'\], found \['-cc1"):
-        fill_override(tmp_path, options)
+        fill_override(tmp_path, options, build=tmp_path)
     with pytest.raises(CorpusError, match=r"expected a corpus's description, found: .*No such file"):
-        fill_override(tmp_path / "nowhere", options)
+        fill_override(tmp_path / "nowhere", options, build=tmp_path)
     (tmp_path / "corpus_description.json").write_text("[" * 100_000)
     with pytest.raises(CorpusError, match=r"expected a corpus's description, found: maximum recursion"):
-        fill_override(tmp_path, options)
+        fill_override(tmp_path, options, build=tmp_path)
 
 
 def test_a_response_file_without_words_is_refused(tmp_path: Path):
@@ -135,3 +136,22 @@ def test_a_response_file_without_words_is_refused(tmp_path: Path):
         link_options(["ld.lld", "@a.rsp"], toolchain=NOBODY, folder=tmp_path)
     found = link_options(["ld.lld", "@gone.rsp", "@", "--lto-O3"], toolchain=NOBODY, folder=tmp_path)
     assert "-O3" in found.options
+
+
+def test_the_profile_of_a_link_is_copied_into_the_corpus(tmp_path: Path):
+    build, corpus = tmp_path / "build", tmp_path / "corpus"
+    for folder in (build, corpus):
+        folder.mkdir()
+    content = b"\xfflprofi\x81" + bytes(8)
+    (build / "cs.profdata").write_bytes(content)
+    (corpus / "corpus_description.json").write_text('{"global_command_override": ["<UNSPECIFIED>"], "modules": []}')
+    options = ["-cc1", "-O2", "-fprofile-instrument-use-path=cs.profdata", "-fprofile-instrument-use=csllvm"]
+
+    with pytest.raises(InputError, match=r"found no file .*/cs\.profdata; make it with llvm-profdata"):
+        fill_override(corpus, options, build=tmp_path)
+    fill_override(corpus, options, build=build)
+
+    place = f"profiles/{hashlib.sha256(content).hexdigest()}"
+    assert (corpus / place).read_bytes() == content
+    written = json.loads((corpus / "corpus_description.json").read_bytes())["global_command_override"]
+    assert written == [*options[:2], f"-fprofile-instrument-use-path={place}", options[3]]

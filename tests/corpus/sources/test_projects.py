@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.corpus.options.driver import driver_units, may_be_run
 from mlgokit.corpus.sources.projects import Archive, GeneratedFile, Program, ProgramRun, Project, load_projects
 from mlgokit.errors import CorpusError
 
@@ -168,3 +169,4 @@ def test_the_list_of_llvms_own_sources_is_one():
     (project,) = load_projects(Path(__file__).parents[3] / "examples/llvm-19.toml")
     assert project.name == "llvm"
     assert project.archive.registry == "debian"
+    assert [unit.words for unit in driver_units(project.options) if not may_be_run(unit)] == []

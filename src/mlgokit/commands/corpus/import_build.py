@@ -25,7 +25,7 @@ from mlgokit.corpus.importers.object_lists import (
 )
 from mlgokit.corpus.importers.objects import import_objects
 from mlgokit.corpus.layout import check_project
-from mlgokit.corpus.options.override import LinkOptions, link_options, read_link_command
+from mlgokit.corpus.options.override import LinkOptions, fill_override, link_options, read_link_command
 from mlgokit.corpus.writer import Imported
 from mlgokit.disk import Room
 from mlgokit.errors import UsageError
@@ -268,11 +268,10 @@ def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
     if config.options is not None and config.link_command is not None:
         raise UsageError("import: expected --options or --link-command, found both; leave one out")
     understood: LinkOptions | None = None
-    override: Sequence[str] = _words_of_options(config)
+    override = _words_of_options(config)
     if config.link_command is not None:
         words = read_link_command(config.link_command)
         understood = link_options(words, toolchain=find_toolchain(config.llvm), folder=folder)
-        override = understood.options
     imported = import_local_thinlto(
         folder,
         corpus_folder=config.corpus,
@@ -282,12 +281,10 @@ def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
         room=_room(config),
         report=_relabel(report, "ThinLTO modules"),
     )
-    link_facts = {} if understood is None else {"link_command": understood.to_json()}
-    return {
-        **counts(imported),
-        **link_facts,
-        **_next_step(override, "give the options with --options or --link-command"),
-    }
+    if understood is not None:
+        fill_override(config.corpus, understood.options, build=folder)
+        return {**counts(imported), "link_command": understood.to_json()}
+    return {**counts(imported), **_next_step(override, "give the options with --options or --link-command")}
 
 
 def _next_step(options: Sequence[str], remedy: str) -> dict[str, str]:

@@ -30,9 +30,10 @@ def run(config: Override, *, report: Report = say_nothing) -> LinkOptions:  # no
 
     Raises:
         CorpusError: the corpus has options already.
+        InputError: the command names a profile, and there is none.
         UsageError: the file has no command that links.
     """
     words = read_link_command(config.link_command)
     found = link_options(words, toolchain=find_toolchain(config.llvm), folder=config.build)
-    fill_override(config.corpus, found.options)
+    fill_override(config.corpus, found.options, build=config.build or Path())
     return found

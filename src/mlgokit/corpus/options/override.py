@@ -19,6 +19,7 @@ from mlgokit.corpus.layout import UNSPECIFIED
 from mlgokit.corpus.options.command_line import ask_driver, printed_words
 from mlgokit.corpus.options.driver import driver_units, may_be_asked, may_be_left_out
 from mlgokit.corpus.options.linker_words import LinkOptions, Words, translate_linker, word_set
+from mlgokit.corpus.profiles import ProfileCopies, replace_profiles
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.files import atomic_write
@@ -208,12 +209,18 @@ def _is_for_cc1(option: Option) -> bool:
     return known and option.name != "-O"
 
 
-def fill_override(folder: Path, options: Sequence[str]) -> None:
-    """Write the options into a corpus whose description has a placeholder for them.
+def fill_override(folder: Path, options: Sequence[str], *, build: Path) -> None:
+    """Write the options into a corpus whose description has a placeholder for them, and copy the profiles they name.
+
+    Args:
+        folder: folder of the corpus.
+        options: words for clang, from :func:`link_options`.
+        build: folder that paths of profiles are relative to.
 
     Raises:
         BusyError: another process uses the corpus.
         CorpusError: there is no description, or it has no place for them.
+        InputError: an option names a profile, and there is none.
         StorageError: the disk is full or not writable.
     """
     with locked(folder, make=False):
@@ -231,7 +238,8 @@ def fill_override(folder: Path, options: Sequence[str]) -> None:
                 f"{path}: expected global_command_override to be {[UNSPECIFIED]}, found {current!r:.200}; "
                 "the corpus has its options: change them with --add-options, --delete-options and --replace-options"
             )
-        fields["global_command_override"] = list(options)
+        copies = ProfileCopies(corpus_folder=folder)
+        fields["global_command_override"] = list(replace_profiles(options, lambda option: copies(option, build)))
         atomic_write(path, json.dumps(fields, indent=2) + "\n")
 
 
