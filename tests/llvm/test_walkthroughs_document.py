@@ -1,7 +1,7 @@
 """The walkthroughs of docs/how-to/walkthroughs.md, word for word: all steps work on a project of five files.
 
 Each command is a process of its own, as a user starts it, and trainings import JAX: a walkthrough takes more than 10 s.
-The two that are not slow have every tool of the reference between them, for inlining and for registers.
+The two that are not slow have traces, vocabularies and both trainings between them, for inlining and for registers.
 """
 
 import hashlib
