@@ -259,14 +259,14 @@ def _read_link_command(data: bytes, source: Path, output: Path) -> None:
     translate_linker(words[1:])
     found = link_options(["ld.lld", *words[1:]], toolchain=TOOLCHAIN, folder=source)
     _put_corpus(output, {DESCRIPTION_NAME: WAITING})
-    fill_override(output, found.options)
+    fill_override(output, found.options, build=source)
     load_corpus(output)
 
 
 def _read_link_description(data: bytes, source: Path, output: Path) -> None:
     del source
     _put_corpus(output, {DESCRIPTION_NAME: data})
-    fill_override(output, ["-cc1", "-O2"])
+    fill_override(output, ["-cc1", "-O2"], build=output)
     load_corpus(output)
 
 

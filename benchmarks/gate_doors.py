@@ -159,7 +159,7 @@ def by_link(lines: Sequence[Line], place: Place, toolchain: Toolchain, rng: np.r
             shutil.copyfile(place.build / "good.bc", corpus / "a.o.bc")
             waiting = {"global_command_override": ["<UNSPECIFIED>"], "has_thinlto": False, "modules": ["a.o"]}
             (corpus / "corpus_description.json").write_text(json.dumps(waiting))
-            fill_override(corpus, found.options)
+            fill_override(corpus, found.options, build=place.build)
             taken += _compile_all(corpus, toolchain)
     return taken
 

@@ -67,6 +67,8 @@ class Walkthroughs:
     """Modules compiled in each of them."""
     seconds: float = 3600.0
     """Deadline of each step."""
+    remark: str = ""
+    """Sentence for the result, such as what else the machine did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +355,7 @@ def walk(name: str, config: Walkthroughs, toolchain: Toolchain, report: Report) 
         rows = run_walkthrough(walkthrough, variables, folder, seconds=config.seconds, report=report)
         return {"rows": [asdict(row) for row in rows]}
 
-    others = {"names", "folder"} if name == "llvm" else {"names", "folder", "llvm_sources"}
+    others = {"names", "folder", "remark"} | ({"llvm_sources"} if name != "llvm" else set())
     options = {option: value for option, value in asdict(config).items() if option not in others}
     of = json.loads(json.dumps({"walkthrough": asdict(walkthrough), "options": options}, default=str))
     rows = tuple(Row(**row) for row in kept_row(kept, run, of=of)["rows"])
@@ -402,8 +404,8 @@ def measure(config: Walkthroughs, setup: Setup) -> Result:
                     for name, rows in found.items()
                 ),
                 note=f"{config.cloning_steps} steps of cloning, {config.iterations} iterations of PPO with "
-                f"{config.modules} compilations each, with {gin}. So little trains no policy that is worth having; it "
-                "shows that all steps work.",
+                f"{config.modules} compilations each, with {gin}. So little trains no policy worth having; it "
+                f"shows that all steps work. Seconds are wall time. {config.remark}".strip(),
             ),
             *(
                 Table(

@@ -156,7 +156,7 @@ def test_an_import_leaves_alone_what_another_process_uses(corpus: Path):
     with held(corpus / LOCK_NAME), pytest.raises(BusyError, match=BUSY):
         import_commands(corpus.parents[1] / "compile_commands.json", toolchain=toolchain, corpus_folder=corpus)
     with held(corpus / LOCK_NAME), pytest.raises(BusyError, match=BUSY):
-        fill_override(corpus, ["-cc1"])
+        fill_override(corpus, ["-cc1"], build=corpus)
 
 
 @pytest.mark.parametrize("name", ["tune", "corpus record"])

@@ -152,7 +152,7 @@ def test_a_link_command_gives_the_code_of_the_link(toolchain: Toolchain, tmp_pat
     }
     (corpus / "corpus_description.json").write_text(json.dumps(description))
     found = link_options(split_link_command(f"ninja: entering\n: && {command} && :"), toolchain=toolchain)
-    fill_override(corpus, found.options)
+    fill_override(corpus, found.options, build=build)
 
     result = verify(corpus, objects_of_build(build), toolchain)
     assert [(module.verdict, module.reason) for module in result.modules] == [(Verdict.SAME, "")] * 3, found.to_json()

@@ -1,4 +1,8 @@
-"""The walkthroughs of docs/how-to/walkthroughs.md, word for word: all steps work on a project of five files."""
+"""The walkthroughs of docs/how-to/walkthroughs.md, word for word: all steps work on a project of five files.
+
+Each command is a process of its own, as a user starts it, and trainings import JAX: a walkthrough takes more than 10 s.
+The two that are not slow have traces, vocabularies and both trainings between them, for inlining and for registers.
+"""
 
 import hashlib
 import importlib
@@ -17,7 +21,7 @@ from mlgokit.progress import say_nothing
 pytestmark = pytest.mark.llvm
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("inlining", "llvm", "thinlto", "tools")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("thinlto", "tools")]
 MAIN = """
 #include <cstdio>
 #include <cstdlib>
@@ -75,7 +79,7 @@ def put_archive(source: Path, cache: Path) -> str:
     return digest
 
 
-@pytest.mark.parametrize("name", [*NAMES[:2], pytest.param("thinlto", marks=pytest.mark.slow), "tools"])
+@pytest.mark.parametrize("name", ["inlining", "llvm", *SLOW])
 def test_all_steps_work(
     name: str,
     walkthroughs: ModuleType,
