@@ -181,6 +181,7 @@ def test_github_checks_a_tuned_plugin(runner: Runner, tuned: Path):
     assert "more than --max-bytes 10" in (runner.workspace / "mlgokit-reports/check.md").read_text()
 
 
+@pytest.mark.slow  # the same script as on GitHub, whose test is above
 def test_gitlab_checks_a_tuned_plugin(runner: Runner, tuned: Path):
     put(tuned, "ci", "gitlab.yml", "check.sh")
     (job,) = yaml.safe_load((CI / "gitlab.yml").read_text()).values()

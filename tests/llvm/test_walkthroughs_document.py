@@ -21,7 +21,7 @@ from mlgokit.progress import say_nothing
 pytestmark = pytest.mark.llvm
 
 ROOT = Path(__file__).parents[2]
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("thinlto", "tools")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("inlining", "thinlto", "tools")]
 MAIN = """
 #include <cstdio>
 #include <cstdlib>
@@ -79,7 +79,7 @@ def put_archive(source: Path, cache: Path) -> str:
     return digest
 
 
-@pytest.mark.parametrize("name", ["inlining", "llvm", *SLOW])
+@pytest.mark.parametrize("name", ["llvm", *SLOW])
 def test_all_steps_work(
     name: str,
     walkthroughs: ModuleType,
