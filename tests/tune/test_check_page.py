@@ -132,6 +132,20 @@ def built_of(**sizes: int) -> TunedBuild:
     return TunedBuild(programs=programs, tests="", notes=(), line="")
 
 
+def test_programs_that_are_linked_say_what_grew_and_their_modules_do_not():
+    grown = kept(tuned=930.0, module=501.0)
+    assert grown.larger == ("a/one.o",)
+    assert verdict(dataclasses.replace(grown, built=built_of(app=990, broken=0))).endswith("tuning again can wait")
+    larger = dataclasses.replace(grown, built=built_of(app=1001, tool=1000))
+    assert larger.larger == ("app",)
+    assert "1 program grew: `mlgokit tune --start tuned.so --budget 0s` reverts it" in verdict(larger)
+
+
+def test_a_plugin_without_decisions_has_none_that_apply():
+    policies = dataclasses.replace(kept(tuned=930.0, decisions=0), kept=0)
+    assert verdict(policies).startswith("its policies alone decide, the build changes by -7.0 %")
+
+
 def test_a_program_may_have_a_limit_of_its_own():
     built = built_of(app=900, tool=1010)
     earlier = {"app": 800, "tool": 1000}

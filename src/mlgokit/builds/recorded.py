@@ -387,6 +387,11 @@ class TunedProgram:
     plain: BuiltImage
     tuned: BuiltImage
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether the program was linked in both builds."""
+        return self.plain.status == self.tuned.status == LINKED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedBuild:

@@ -136,7 +136,9 @@ class CheckResult:
 
     @property
     def larger(self) -> tuple[str, ...]:
-        """Modules that are larger with the plugin than plain, if bytes count."""
+        """Programs that are larger with the plugin than plain; without their links, such modules, if bytes count."""
+        if linked := [] if self.built is None else [one for one in self.built.programs if one.is_linked]:
+            return tuple(one.program for one in linked if one.tuned.image > one.plain.image)
         return tuple(one.name for one in self.modules if one.costs is None and one.tuned_bytes > one.plain_bytes)
 
     @property

@@ -25,7 +25,6 @@ from mlgokit.tune.page import (
     TEXT_BYTES,
     costs_differ,
     format_bytes,
-    is_linked,
     left_out_table,
 )
 
@@ -54,7 +53,7 @@ def _checked_programs(check: CheckResult) -> Table | None:
         rows=tuple(
             (one.program, *before_after_cells(one.plain.image, one.tuned.image))
             for one in check.built.programs
-            if is_linked(one)
+            if one.is_linked
         ),
         note=f"{TEXT_BYTES}, of today's code.",
     )
@@ -67,7 +66,8 @@ def verdict(check: CheckResult) -> str:
     if check.violations:
         advice = f"{counted(len(check.violations), 'program')} over the limit"
     elif check.larger:
-        grew, them = counted(len(check.larger), "module"), "it" if len(check.larger) == 1 else "them"
+        kind = "module" if check.larger[0] in {one.name for one in check.modules} else "program"
+        grew, them = counted(len(check.larger), kind), "it" if len(check.larger) == 1 else "them"
         advice = f"{grew} grew: `{start} --budget 0s` reverts {them}, a larger budget finds more"
     elif check.tune_again:
         advice = f"tuning again is worth it: `{start}`"
@@ -77,11 +77,12 @@ def verdict(check: CheckResult) -> str:
     share, change = f"{100 * check.share:.0f} %", f"changes by {100 * check.change:+.1f} %{promised}"
     if check.costs is not None:
         return f"{allocations} ({share}) are as they were, the sum of costs {change}: {advice}"
-    parts = [f"{check.kept:,} of {check.decisions:,} decisions ({share})"]
+    parts = [f"{check.kept:,} of {check.decisions:,} decisions ({share})"] if check.decisions else []
     parts += [allocations] if check.allocations else []
     parts += [f"{check.passes_kept:,} of {check.passes:,} functions with passes left out"] if check.passes else []
-    kept = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
-    return f"{kept} still apply, the build {change}: {advice}"
+    kept = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+    applies = f"{kept} still apply" if kept else "its policies alone decide"
+    return f"{applies}, the build {change}: {advice}"
 
 
 def _check_sentences(check: CheckResult, changed: int) -> Iterable[str]:

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.builds.images import LINKED, PART_BYTES, BuiltImage
-from mlgokit.builds.recorded import TunedProgram
+from mlgokit.builds.images import PART_BYTES, BuiltImage
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.pages.model import (
     Bar,
@@ -127,7 +126,7 @@ def _programs(tuned: Tuned) -> list[_Program]:
         sizes = {
             one.program: (_counted(tuned, one.plain), _counted(tuned, one.tuned))
             for one in tuned.built.programs
-            if is_linked(one)
+            if one.is_linked
         }
     else:
         sizes = dict(tuned.cargo_programs or ({} if tuned.judged is None else tuned.judged.programs))
@@ -243,7 +242,7 @@ def _sentences(tuned: Tuned) -> Iterable[str]:
     if tuned.built is not None:
         for one in tuned.built.programs:
             reason = one.plain.reason or one.tuned.reason
-            if not is_linked(one):
+            if not one.is_linked:
                 yield f"{one.program}: cannot be compared: {reason}."
             elif reason:
                 yield f"{one.program}: {reason}."
@@ -381,7 +380,7 @@ def _program_table(tuned: Tuned) -> Table | None:
     columns = {
         title: of
         for title, of in PART_BYTES.items()
-        if any(of(side) for one in built.values() if is_linked(one) for side in (one.plain, one.tuned))
+        if any(of(side) for one in built.values() if one.is_linked for side in (one.plain, one.tuned))
     }
 
     def row(one: _Program) -> Row:
@@ -409,11 +408,6 @@ def _program_table(tuned: Tuned) -> Table | None:
         "tuned less plain in bytes, of sections and of the stripped file. Flash is all but zeroed data, RAM is all "
         "data.",
     )
-
-
-def is_linked(program: TunedProgram) -> bool:
-    """Whether the program was linked in both builds."""
-    return program.plain.status == program.tuned.status == LINKED
 
 
 def _search_plot(tuned: Tuned) -> Curves | None:
