@@ -21,8 +21,6 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from mlgokit import INLINE_SIZE, CompilerEnvironment, find_toolchain, load_corpus, open_environment, training_modules
 
-FOREVER = 1_000_000_000
-
 
 class Checkpoints(BaseCallback):
     """Calls a function each time as many modules were compiled as a checkpoint says, and ends after the last."""
@@ -81,7 +79,7 @@ def main() -> None:
     later = [one for one in arguments.checkpoints if one > 0]
     if len(later) < len(arguments.checkpoints):
         test(0)
-    model.learn(FOREVER, callback=Checkpoints(later, test))
+    model.learn(10**9, callback=Checkpoints(later, test))
     training.close()
     testing.close()
 
