@@ -111,7 +111,7 @@ def _foreign_rewards(
     names = place.with_suffix(".names")
     atomic_write(names, "\n".join(module.name for module in tested))
     words = [str(config.python), str(AGENT), str(config.corpus), "--held-out", str(names), "--seed", str(seed)]
-    words += ["--llvm", str(toolchain.major), "--checkpoints", "0", *map(str, config.checkpoints)]
+    words += ["--llvm", str(toolchain.major), "--checkpoints", *map(str, config.checkpoints)]
     # One decision at a time has nothing for a second thread.
     environment = clean_environment() | {"OMP_NUM_THREADS": "1"} | ({"PYTHONPATH": config.path} if config.path else {})
     done = process.run(words, timeout_seconds=_SECONDS, env=environment)
