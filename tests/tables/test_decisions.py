@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from mlgokit.errors import InputError
-from mlgokit.tables.decisions import TableEntry, TuningSummary, make_entry, read_table, table_bytes, write_table
+from mlgokit.tables.decisions import (
+    DecisionTable,
+    TableEntry,
+    TuningSummary,
+    make_entry,
+    read_table,
+    table_bytes,
+    write_table,
+)
 
 
 def entries() -> list[TableEntry]:
@@ -81,3 +89,21 @@ def test_an_object_without_decisions_is_no_tuned_plugin(tmp_path: Path):
     path.write_bytes(header)
     with pytest.raises(InputError, match=r"plugin\.so: expected a plugin of `mlgokit tune`|expected"):
         read_table(path)
+
+
+def test_programs_that_share_their_main_alone_find_the_entry_of_their_name():
+    def ids(*numbers: int) -> np.ndarray:
+        return np.array(numbers, np.uint64)
+
+    names = {"a/one.o": ids(7, 8), "a/two.o": ids(7, 9), "a/none.o": ids(), "a/other.o": ids()}
+    table = DecisionTable(
+        entries=tuple(TableEntry(names=one, keys=ids(4, 9), plain=True) for one in names.values()),
+        summary=TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7, modules=tuple(names)),
+    )
+    found = [table.find_entry(module, of, ids()) for module, of in names.items()]
+    assert found == [0, 1, 2, 3]
+    # Today's programs have nothing but main in common with those that were tuned.
+    assert table.find_entry("a/two.o", ids(7), ids()) == 1
+    assert table.find_entry("b/two.o", ids(7, 9), ids(8)) == 1
+    assert table.find_entry("b/new.o", ids(5), ids()) is None
+    assert table.find_entry("b/none.o", ids(), ids()) is None

@@ -90,6 +90,34 @@ class DecisionTable:
     entries: tuple[TableEntry, ...]
     summary: TuningSummary | None
 
+    def find_entry(self, module: str, names: Keys, answered: Keys) -> int | None:
+        """Find the entry of a module: the one with most of the keys that it was asked for, or else most of its names.
+
+        Of several, such as those of programs that have nothing but ``main`` in common, it is the one of the same name.
+
+        Args:
+            module: name of the module.
+            names: ids of its functions, as :func:`strong_names` lists them.
+            answered: keys of its call sites that the table decided.
+
+        Returns:
+            The index of the entry, or ``None`` if the table knows neither the module's functions nor, of a module
+            without any, its name.
+        """
+        known = () if self.summary is None else self.summary.modules
+        best, score = None, (0, 0, False)
+        for index, entry in enumerate(self.entries):
+            is_named = known[index : index + 1] == (module,)
+            shared = int(np.isin(names, entry.names).sum())
+            answers = int(np.isin(answered, entry.keys & ~np.uint64(1)).sum()) if shared and len(answered) else 0
+            if (shared or (is_named and not len(names) and not len(entry.names))) and (
+                answers,
+                shared,
+                is_named,
+            ) > score:
+                best, score = index, (answers, shared, is_named)
+        return best
+
 
 def make_entry(
     names: Iterable[int],

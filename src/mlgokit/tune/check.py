@@ -23,7 +23,7 @@ from mlgokit.errors import InputError
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
-from mlgokit.tables.decisions import DecisionTable, TableEntry, strong_names
+from mlgokit.tables.decisions import DecisionTable, strong_names
 from mlgokit.tables.overrides import OverrideTable
 from mlgokit.tune.build_pair import BuildPair, compile_pairs
 from mlgokit.tune.result import SpillCosts, costs_of, json_of
@@ -364,7 +364,7 @@ def _compare_bytes(
     answered: dict[bytes | int, set[int]] = {}
     elsewhere = 0
     for name, one in pairs.items():
-        index = _entry_of(one, table.entries)
+        index = table.find_entry(name, strong_names(one.plain.measured), _answered_sites(one))
         state: State = "new"
         if index is None:
             elsewhere += len(_answered_sites(one))
@@ -407,18 +407,6 @@ def _answered_sites(one: BuildPair) -> Any:
     decisions = one.tuned.decisions
     by_table = np.zeros(len(decisions), bool) if decisions.by_table is None else decisions.by_table
     return decisions.sites[by_table]
-
-
-def _entry_of(one: BuildPair, entries: Sequence[TableEntry]) -> int | None:
-    """Index of the table's entry for a module: the one with most of its decided keys, or else most of its names."""
-    answered, names = _answered_sites(one), strong_names(one.plain.measured)
-    best, score = None, (0, 0)
-    for index, entry in enumerate(entries):
-        shared = int(np.isin(names, entry.names).sum())
-        answers = int(np.isin(answered, entry.keys & ~np.uint64(1)).sum()) if shared and len(answered) else 0
-        if (answers, shared) > score:
-            best, score = index, (answers, shared)
-    return best
 
 
 def _link_both(both: Sequence[BuildPair], folder: Path, toolchain: Toolchain) -> dict[str, LinkedImage]:
