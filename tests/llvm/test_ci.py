@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.llvm.small_calls import source_of_calls
 
 from mlgokit.cli import main
 from mlgokit.compiler import process
@@ -20,17 +21,6 @@ from mlgokit.compiler.toolchain import Toolchain
 pytestmark = pytest.mark.llvm
 
 CI = Path(__file__).parents[2] / "examples" / "ci"
-# LLVM's heuristic takes the calls of `say` for as large as their bodies, and they are smaller.
-SOURCE = """
-int puts(const char *);
-extern const char first[], second[], third[];
-void emit(const char *text) { puts(text); }
-void say_0(int unused) { (void)unused; emit(first); }
-void say_1(int unused) { (void)unused; emit(second); }
-void say_2(int unused) { (void)unused; emit(third); }
-int main(void) { CALLS return 0; }
-const char first[] = "a", second[] = "b", third[] = "c";
-"""
 MAKEFILE = "app: main.o\n\t$(CC) main.o -o app\nmain.o: main.c\n\t$(CC) -Oz $(CFLAGS) -c main.c\n"
 GITHUB = {
     "github.token": "secret", "github.event.pull_request.number": "7", "github.event.pull_request.base.sha": "before",
@@ -108,8 +98,7 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def put_project(folder: Path, *, calls: int) -> None:
-    text = SOURCE.replace("CALLS", " ".join(f"say_{index % 3}(0);" for index in range(calls)))
-    (folder / "main.c").write_text(text)
+    (folder / "main.c").write_text(source_of_calls("int main(void)", calls, end="return 0; "))
     (folder / "Makefile").write_text(MAKEFILE)
 
 

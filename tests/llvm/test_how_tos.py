@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests.llvm.small_calls import source_of_calls
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import LOCATION_VARIABLE, Toolchain
@@ -17,17 +18,6 @@ pytestmark = pytest.mark.llvm
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# LLVM's heuristic takes the calls of `say` for as large as their bodies, and they are smaller.
-SOURCE = """
-int puts(const char *);
-extern const char first[], second[], third[];
-void emit(const char *text) { puts(text); }
-void say_0(int unused) { (void)unused; emit(first); }
-void say_1(int unused) { (void)unused; emit(second); }
-void say_2(int unused) { (void)unused; emit(third); }
-int main(void) { CALLS return 0; }
-const char first[] = "a", second[] = "b", third[] = "c";
-"""
 FILES = {
     "file.cpp": 'extern "C" int puts(const char *);\nint main() { return puts("file") < 0; }\n',
     # A search that is asked for without a budget has this one.
@@ -67,8 +57,7 @@ def project(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name, text in FILES.items():
         (folder / name).write_text(textwrap.dedent(text).lstrip())
     (folder / "configure").chmod(0o755)
-    calls = " ".join(f"say_{index % 3}(0);" for index in range(24))
-    (folder / "main.c").write_text(SOURCE.replace("CALLS", calls))
+    (folder / "main.c").write_text(source_of_calls("int main(void)", 24, end="return 0; "))
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, path in (("clang", toolchain.clang), ("clang++", toolchain.clangxx)):

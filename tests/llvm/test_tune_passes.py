@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.llvm.searching import tune_until
+from tests.llvm.small_calls import source_of_calls
 
 from mlgokit.commands import check, tune
 from mlgokit.commands.options import COMPILER
@@ -126,21 +127,9 @@ def test_the_search_over_passes_starts_from_what_pays_of_the_policy_of_passes(
     assert found.after_bytes < found.before_bytes == bare.after_bytes
 
 
-# LLVM's heuristic takes the calls of `say` for as large as their bodies, and they are smaller.
-CALLS = f"""
-int puts(const char *);
-extern const char first[], second[], third[];
-void emit(const char *text) {{ puts(text); }}
-void say_0(int unused) {{ (void)unused; emit(first); }}
-void say_1(int unused) {{ (void)unused; emit(second); }}
-void say_2(int unused) {{ (void)unused; emit(third); }}
-void part(void) {{ {" ".join(f"say_{index % 3}(0);" for index in range(24))} }}
-const char first[] = "a", second[] = "b", third[] = "c";
-"""
-
-
 def test_a_source_of_several_targets_is_checked_as_one(toolchain: Toolchain, tmp_path: Path):
-    config = search_of_passes(tmp_path, toolchain, outputs=("work.o", "other.o"), source=CALLS)
+    source = source_of_calls("void part(void)", 24)
+    config = search_of_passes(tmp_path, toolchain, outputs=("work.o", "other.o"), source=source)
     tune.run(dataclasses.replace(config, pass_share=0.0, budget="1s", shipped_policies="off"))
     found = check.run(check.Check(plugin=config.output, compile_commands=config.compile_commands))
     assert len(found.modules) == 2
