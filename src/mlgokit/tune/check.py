@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mlgokit.builds.images import LINKED
-from mlgokit.builds.recorded import TunedBuild
+from mlgokit.builds.recorded import TunedBuild, TunedProgram
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.objects.measure import Objective
@@ -135,10 +135,15 @@ class CheckResult:
         return after / before - 1 if before else 0.0
 
     @property
+    def programs(self) -> tuple[TunedProgram, ...]:
+        """The programs that today's build links, both plain and with the plugin."""
+        return () if self.built is None else tuple(one for one in self.built.programs if one.is_linked)
+
+    @property
     def larger(self) -> tuple[str, ...]:
         """Programs that are larger with the plugin than plain; without their links, such modules, if bytes count."""
-        if linked := [] if self.built is None else [one for one in self.built.programs if one.is_linked]:
-            return tuple(one.program for one in linked if one.tuned.image > one.plain.image)
+        if self.programs:
+            return tuple(one.program for one in self.programs if one.tuned.image > one.plain.image)
         return tuple(one.name for one in self.modules if one.costs is None and one.tuned_bytes > one.plain_bytes)
 
     @property

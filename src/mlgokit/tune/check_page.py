@@ -50,11 +50,7 @@ def _checked_programs(check: CheckResult) -> Table | None:
             *text_columns("program"),
             *before_after_columns("plain", "tuned"),
         ),
-        rows=tuple(
-            (one.program, *before_after_cells(one.plain.image, one.tuned.image))
-            for one in check.built.programs
-            if one.is_linked
-        ),
+        rows=tuple((one.program, *before_after_cells(one.plain.image, one.tuned.image)) for one in check.programs),
         note=f"{TEXT_BYTES}, of today's code.",
     )
 
@@ -66,8 +62,8 @@ def verdict(check: CheckResult) -> str:
     if check.violations:
         advice = f"{counted(len(check.violations), 'program')} over the limit"
     elif check.larger:
-        kind = "module" if check.larger[0] in {one.name for one in check.modules} else "program"
-        grew, them = counted(len(check.larger), kind), "it" if len(check.larger) == 1 else "them"
+        grew = counted(len(check.larger), "program" if check.programs else "module")
+        them = "it" if len(check.larger) == 1 else "them"
         advice = f"{grew} grew: `{start} --budget 0s` reverts {them}, a larger budget finds more"
     elif check.tune_again:
         advice = f"tuning again is worth it: `{start}`"
