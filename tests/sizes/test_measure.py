@@ -18,7 +18,7 @@ from mlgokit.compiler.objects.object_file import FileSection
 from mlgokit.errors import InputError
 from mlgokit.pages.terminal import print_page
 from mlgokit.sizes.binary import Binary, Layer, Outside, make_layer, outside_of
-from mlgokit.sizes.measure import cut_sections, find_owners, measure_file, tell_sizes
+from mlgokit.sizes.measure import cut_sections, find_owners, measure_file, sum_sizes
 from mlgokit.sizes.page import size_page
 from mlgokit.sizes.record import Sizes, size_limit_json
 
@@ -158,7 +158,7 @@ def test_the_largest_symbols_are_the_first_of_all(tmp_path: Path, largest: int) 
         tmp_path / "a.o", *(Symbol(name=name, section=3, value=next(places), size=size) for name, size in sizes.items())
     )
     measured = find_owners(path)
-    whole, told = tell_sizes(measured), tell_sizes(measured, largest=largest)
+    whole, told = sum_sizes(measured), sum_sizes(measured, largest=largest)
 
     assert [one.names[0] for one in whole.symbols] == ["c", "d", "e", "a", "b"]
     assert told.symbols == whole.symbols[:largest]
@@ -171,8 +171,8 @@ def test_the_largest_symbols_are_the_first_of_all(tmp_path: Path, largest: int) 
 def test_the_terminal_shows_the_same_of_the_largest_as_of_all(tmp_path: Path, top: int) -> None:
     symbols = [Symbol(name=f"f{index}", section=3, value=4 * index, size=1 + index % 4) for index in range(12)]
     measured = find_owners(write(tmp_path / "a.o", *symbols))
-    whole = size_page(tell_sizes(measured), top=top, width=30)
-    told = size_page(tell_sizes(measured, largest=top), top=top, width=30, symbols=measured.symbols)
+    whole = size_page(sum_sizes(measured), top=top, width=30)
+    told = size_page(sum_sizes(measured, largest=top), top=top, width=30, symbols=measured.symbols)
 
     shown = [io.StringIO(), io.StringIO()]
     for page, file in zip((whole, told), shown, strict=True):

@@ -67,7 +67,7 @@ class BuildRequest:
         measuring: words of a command that prints a number; empty to measure bytes.
         compressor: compressor whose output is measured.
         keep_hot: percentage of the profile's executions whose functions stay as LLVM has them.
-        steps_alone: why the link of a recorded build may not be searched; empty if it may.
+        no_link_reason: why the link of a recorded build may not be searched; empty if it may.
         may_defer: whether the compile steps of a link may leave inlining to it.
         go_on: whether ``scratch`` may have modules of an earlier state of the build.
         compiler: how compilers are opened.
@@ -88,12 +88,12 @@ class BuildRequest:
     measuring: tuple[str, ...] = ()
     compressor: Compressor | None = None
     keep_hot: float = 0.0
-    steps_alone: str = ""
+    no_link_reason: str = ""
     may_defer: bool = True
     go_on: bool = False
     compiler: CompilerOptions
 
-    def of_recorded(self, recorded: RecordedBuild) -> "BuildRequest":
+    def with_recorded_build(self, recorded: RecordedBuild) -> "BuildRequest":
         """The request for a recorded build, with its one link if the objective needs that.
 
         Raises:
@@ -162,8 +162,8 @@ def _by_its_link(request: BuildRequest, toolchain: Toolchain) -> tuple[BuildRequ
     recorded = request.recorded
     if recorded is None or request.objective != "image" or not is_mostly_lto(recorded.database):
         return request, ""
-    if request.steps_alone:
-        return request, request.steps_alone
+    if request.no_link_reason:
+        return request, request.no_link_reason
     link = searchable_link(recorded, toolchain, timeout_seconds=request.timeout_seconds)
     if isinstance(link, str):
         return request, link
@@ -213,7 +213,7 @@ def _open_corpus(
     lto = describe_ignored_lto(path, is_recorded=request.recorded is not None, reason=reason)
     notes = tuple(note for note in chosen.notes if note.partition(" ")[0] not in lto)
     if configured is not None and outputs is not None:
-        notes += _sources_elsewhere(request, configured, outputs)
+        notes += _note_unlinked_sources(request, configured, outputs)
     chosen = ModuleSelection(modules=chosen.modules, left_out=lto | chosen.left_out, notes=notes)
     chosen = note_hot_functions(chosen, request.keep_hot)
     chosen.tell(report)
@@ -230,7 +230,7 @@ def _open_corpus(
     )
 
 
-def _sources_elsewhere(request: BuildRequest, linked: LinkedPrograms, outputs: Collection[Path]) -> tuple[str, ...]:
+def _note_unlinked_sources(request: BuildRequest, linked: LinkedPrograms, outputs: Collection[Path]) -> tuple[str, ...]:
     """A note on the sources of the database that no program that counts has, if there are such."""
     count, of = len(linked.outputs) - len(outputs), len(linked.outputs)
     where = "programs that are compared" if request.programs else f"build in {request.configured}"

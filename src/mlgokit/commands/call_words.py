@@ -8,7 +8,7 @@ from mlgokit.commands.declared_options import Option
 _NUMBERS = {"INT": (int, "a whole number"), "FLOAT": (float, "a number")}
 
 
-def sort_words(options: Sequence[Option], words: Sequence[str]) -> Iterator[tuple[Option | None, tuple[str, ...]]]:
+def match_words(options: Sequence[Option], words: Sequence[str]) -> Iterator[tuple[Option | None, tuple[str, ...]]]:
     """Yield each option that the words give with its values, and other words alone, without an option.
 
     An option whose value is missing has none. Options that the command does not have are skipped.
@@ -37,7 +37,7 @@ def sort_words(options: Sequence[Option], words: Sequence[str]) -> Iterator[tupl
 
 def find_wrong_words(options: Sequence[Option], words: Sequence[str]) -> str | None:
     """What is wrong with the words of a call: a value that its option cannot take, or a missing one."""
-    given = list(sort_words(options, words))
+    given = list(match_words(options, words))
     positional = [option for option in options if option.is_positional]
     alone = [values for option, values in given if option is None]
     for option, values in [*given, *zip(positional, alone, strict=False)]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mlgokit.commands.call_words import sort_words
+from mlgokit.commands.call_words import match_words
 from mlgokit.commands.declared_options import Option
 from mlgokit.commands.help import options_of
 from mlgokit.commands.table import Command
@@ -77,7 +77,7 @@ def _words_by_field(options: Sequence[Option], words: Sequence[str]) -> dict[str
         return None
     given: dict[str, tuple[str, ...]] = {}
     alone: list[list[str]] = []
-    for is_alone, group in itertools.groupby(sort_words(declared, words), key=lambda one: one[0] is None):
+    for is_alone, group in itertools.groupby(match_words(declared, words), key=lambda one: one[0] is None):
         found = list(group)
         if is_alone:
             alone.append([word for _, (word,) in found])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from mlgokit.commands.call_words import sort_words
+from mlgokit.commands.call_words import match_words
 from mlgokit.commands.declared_options import Option
 from mlgokit.commands.help import options_of
 from mlgokit.commands.table import COMMANDS
@@ -120,7 +120,7 @@ def given_options(options: Sequence[Option], words: Sequence[str]) -> set[str]:
     """The options that words of a command line give, each by its last name; positional ones by theirs."""
     positional = {one.names[-1] for one in options if one.is_positional}
     found = set[str]()
-    for option, _ in sort_words(options, words):
+    for option, _ in match_words(options, words):
         found |= positional if option is None else {option.names[-1]}
     return found
 

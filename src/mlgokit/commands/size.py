@@ -20,7 +20,7 @@ from mlgokit.files import atomic_write
 from mlgokit.pages.model import Page
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
-from mlgokit.sizes.measure import Measured, find_owners, measure_file, tell_sizes
+from mlgokit.sizes.measure import Measured, find_owners, measure_file, sum_sizes
 from mlgokit.sizes.page import difference_page, reasons_page, size_page
 from mlgokit.sizes.record import DEFAULT_GROUPINGS, Grouping, Sizes, size_limit_json
 
@@ -109,7 +109,7 @@ class Shown:
         """The page of it."""
         found, shown, command = self.found, self.config.by, _command(self.config)
         if isinstance(found, Measured):
-            sizes = tell_sizes(found, largest=top)
+            sizes = sum_sizes(found, largest=top)
             page = size_page(sizes, shown=shown, top=top, width=width, command=command, symbols=found.symbols)
         elif isinstance(found, Sizes):
             page = size_page(found, shown=shown, top=top, width=width, command=command)
@@ -157,7 +157,7 @@ def _find(config: Size) -> Measured | Sizes | SizeDifference | Reasons:
     first, second, *_ = (*config.map, None, None)
     if config.after is None:
         measured = find_owners(config.file, link_map=first)
-        return tell_sizes(measured) if _needs_all(config) else measured
+        return sum_sizes(measured) if _needs_all(config) else measured
     from mlgokit.sizes.compare import compare_sizes
 
     is_record = config.file.suffix == ".json"
@@ -166,7 +166,7 @@ def _find(config: Size) -> Measured | Sizes | SizeDifference | Reasons:
 
 
 def _all(found: Measured | Sizes | SizeDifference | Reasons) -> Sizes | SizeDifference | Reasons:
-    return tell_sizes(found) if isinstance(found, Measured) else found
+    return sum_sizes(found) if isinstance(found, Measured) else found
 
 
 def _needs_all(config: Size) -> bool:

@@ -117,10 +117,10 @@ def _open_sources(call: Call, *, stack: contextlib.ExitStack, report: Report) ->
     request, runs = _request(call, compressor), None
     if config.objective == "instructions":
         recorded, runs = record_for_runs(config, toolchain=toolchain, report=report)
-        request = request.of_recorded(recorded)
+        request = request.with_recorded_build(recorded)
     elif config.built.build:
         recorded = record_plain(config.built, config.folder, go_on=config.go_on, toolchain=toolchain, report=report)
-        request = request.of_recorded(recorded)
+        request = request.with_recorded_build(recorded)
     steps_stay = config.folder / _STEPS_STAY
     if not settings.search_folder.exists():
         steps_stay.unlink(missing_ok=True)
@@ -168,7 +168,7 @@ def _request(call: Call, compressor: Compressor | None) -> BuildRequest:
         measuring=call.measuring,
         compressor=compressor if config.objective == "compressed" else None,
         keep_hot=config.keep_hot,
-        steps_alone=f"{option} is for compile steps; leave it out to have the link searched" if option else "",
+        no_link_reason=f"{option} is for compile steps; leave it out to have the link searched" if option else "",
         may_defer=not config.link_only and not config.keep_hot,
         go_on=config.go_on,
         compiler=config.compiler,

@@ -105,7 +105,7 @@ class Measured:
 
 def measure_file(path: Path, *, link_map: Path | None = None) -> Sizes:
     """Tell where the bytes of a program, a library or an object are; see :func:`find_owners`."""
-    return tell_sizes(find_owners(path, link_map=link_map))
+    return sum_sizes(find_owners(path, link_map=link_map))
 
 
 def find_owners(path: Path, *, link_map: Path | None = None) -> Measured:
@@ -130,7 +130,7 @@ def find_owners(path: Path, *, link_map: Path | None = None) -> Measured:
     return Measured(path=str(path), binary=binary, sources=sources, libraries=libraries, pieces=pieces, notes=notes)
 
 
-def tell_sizes(measured: Measured, *, largest: int | None = None) -> Sizes:
+def sum_sizes(measured: Measured, *, largest: int | None = None) -> Sizes:
     """Tell who owns the bytes of a file.
 
     Args:
