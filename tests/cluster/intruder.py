@@ -15,6 +15,8 @@ import ssl
 import sys
 from pathlib import Path
 
+# Tornado imports it with the first connection, when the user may not read the folder of the checkout any more.
+import tornado.platform.asyncio  # noqa: F401
 from distributed.core import rpc
 from distributed.protocol import pickle
 
