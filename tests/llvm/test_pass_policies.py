@@ -12,10 +12,19 @@ import pytest
 from mlgokit.advisors import Observation
 from mlgokit.builds.variant import make_variant, policies_by_problem
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
-from mlgokit.compiler.reuse.trials import CODE_BYTES, OVERRIDE, Overrides, executed_weights, pass_number
+from mlgokit.compiler.reuse.trials import (
+    CODE_BYTES,
+    OVERRIDE,
+    Overrides,
+    Stage,
+    TrialRequest,
+    executed_weights,
+    pass_number,
+)
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
@@ -30,8 +39,18 @@ from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import policy_bytes, save_policy
 from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
-from mlgokit.tables.decisions import TuningSummary, write_table
-from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, PASSES, override_bytes
+from mlgokit.progress import say_nothing
+from mlgokit.tables.decisions import TuningSummary, read_table, write_table
+from mlgokit.tables.overrides import (
+    EACH_TIME,
+    OPTIMIZER_PASSES,
+    PASSES,
+    group_by_function,
+    override_bytes,
+    read_overrides,
+    write_overrides,
+)
+from mlgokit.tune.check import check_plugin
 
 pytestmark = pytest.mark.llvm
 
@@ -200,12 +219,19 @@ def test_numpy_decides_as_the_plugin(
         assert not np.any(unknown * log.columns["left_out"].ravel())
 
 
+def write_empty_table(path: Path, toolchain: Toolchain) -> None:
+    """A decision table about no module."""
+    objective = Objective.LINK_AWARE.value
+    write_table(
+        path, [], TuningSummary(llvm=toolchain.major, objective=objective, plain_bytes=1, tuned_bytes=1, modules=())
+    )
+
+
 def test_a_table_about_no_module_leaves_passes_to_the_policy(
     toolchain: Toolchain, modules: list[Module], tmp_path: Path
 ):
     policies = {problem: Path(file) for problem, file in policies_by_problem(["builtin:Oz"]).items()}
-    summary = TuningSummary(llvm=toolchain.major, objective="image", plain_bytes=1.0, tuned_bytes=1.0, modules=())
-    write_table(tmp_path / "empty.table", [], summary)
+    write_empty_table(tmp_path / "empty.table", toolchain)
     without = {problem: file for problem, file in policies.items() if problem != PASS_SELECTION.name}
     compiler = ClangCompiler(toolchain=toolchain)
 
@@ -218,6 +244,37 @@ def test_a_table_about_no_module_leaves_passes_to_the_policy(
     alone = object_by("alone", policies)
     assert object_by("beside", policies | {"decisions": tmp_path / "empty.table"}) == alone
     assert object_by("without", without) != alone
+
+
+def test_a_check_measures_what_a_policy_of_passes_gives_beside_a_table_of_them(
+    toolchain: Toolchain, compiler: ClangCompiler, modules: list[Module], tmp_path: Path
+):
+    inside = {problem: Path(file) for problem, file in policies_by_problem(["builtin:Oz"]).items()}
+    listed = compiler.compile(modules[0], CompileRequest(use=PluginUse(trials=TrialRequest(stages=Stage.PASSES))))
+    summary = TuningSummary(
+        llvm=toolchain.major, objective=Objective.LINK_AWARE.value, plain_bytes=1.0, tuned_bytes=1.0, modules=()
+    )
+    write_table(tmp_path / "empty.table", [], summary)
+    left_out = [(one.key, pass_number("machine-cse"), EACH_TIME) for one in listed.tried]
+    write_overrides(PASSES, tmp_path / "passes.table", group_by_function(left_out[:1]))
+    inside |= {"decisions": tmp_path / "empty.table", "passes": tmp_path / "passes.table"}
+    link_policies(toolchain, inside, tmp_path / "tuned.so")
+    tuned = compiler.compile(modules[0], CompileRequest(use=PluginUse(plugin=tmp_path / "tuned.so")))
+
+    checked = check_plugin(
+        modules[:1],
+        compiler,
+        tmp_path / "tuned.so",
+        read_table(tmp_path / "empty.table"),
+        None,
+        passes=read_overrides(PASSES, tmp_path / "passes.table"),
+        report=say_nothing,
+    )
+
+    names = [modules[0].name]
+    account = account_of(names, {modules[0].name: tuned.measured}, objective=Objective.LINK_AWARE)
+    assert checked.tuned_bytes == account.image
+    assert (checked.passes, checked.passes_kept) == (1, 1)
 
 
 SETTING = ("rounds=2", "fit.members=6", "fit.epochs=40", "fit.hidden=[16]", "fit.dropout=0.0")

@@ -20,11 +20,13 @@ class BuildPair:
         plain: the compilation without the plugin.
         tuned: the compilation with the plugin.
         objects: paths of the object without and of the one with the plugin.
+        listed: a compilation with the plugin that only lists functions, if there was one.
     """
 
     plain: Compilation
     tuned: Compilation
     objects: tuple[Path, Path]
+    listed: Compilation | None = None
 
     @property
     def functions(self) -> Mapping[str, int]:
@@ -33,11 +35,19 @@ class BuildPair:
 
     def keys(self, stage: Stage) -> Mapping[str, int]:
         """Keys of all functions that came to a stage, by name, if they were asked for."""
-        return {one.name: one.key for one in self.tuned.tried if one.stage is stage}
+        tried = (*self.tuned.tried, *(() if self.listed is None else self.listed.tried))
+        return {one.name: one.key for one in tried if one.stage is stage}
 
 
 def compile_pairs(
-    modules: Sequence[Module], compiler: Compiler, use: PluginUse, folder: Path, *, costs: bool, report: Report
+    modules: Sequence[Module],
+    compiler: Compiler,
+    use: PluginUse,
+    folder: Path,
+    *,
+    listing: PluginUse | None = None,
+    costs: bool,
+    report: Report,
 ) -> tuple[dict[str, BuildPair], dict[str, str]]:
     """Compile modules without and with the plugin; return the pairs by module, and the reasons for modules that fail.
 
@@ -46,6 +56,7 @@ def compile_pairs(
         compiler: compiler of the modules.
         use: the plugin, and what it shall do.
         folder: folder for the objects.
+        listing: how the plugin is used once more where functions are listed whose objects must not be measured.
         costs: whether costs of register allocation are read.
         report: called after every module.
     """
@@ -62,7 +73,11 @@ def compile_pairs(
                 failures[module.name] = f"{how}: {done.status.value}: {done.reason}"
                 return None
             found.append(done)
-        return BuildPair(plain=found[0], tuned=found[1], objects=objects)
+        listed = None if listing is None else compiler.compile(module, CompileRequest(use=listing))
+        if listed is not None and not listed.ok:
+            failures[module.name] = f"with the plugin, listing functions: {listed.status.value}: {listed.reason}"
+            return None
+        return BuildPair(plain=found[0], tuned=found[1], objects=objects, listed=listed)
 
     pairs = parallel(
         compile_one, list(enumerate(modules)), workers=compiler, report=report,

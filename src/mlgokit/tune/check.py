@@ -185,16 +185,15 @@ def check_plugin(
         optimizer_passes: its table of passes of the optimizer, if it has one.
         report: called after every module.
     """
-    stages = Stage(0)
-    for table, stage in ((allocations, Stage.REGISTERS), (passes, Stage.PASSES)):
-        stages |= stage if table is not None else Stage(0)
+    # A request without trials lists all functions.
     use = PluginUse(
         plugin=plugin.resolve(),
         logs=() if decisions is None else (INLINE_SIZE.name,),
-        # A request without trials lists all functions.
-        trials=TrialRequest(stages=stages) if stages else None,
+        trials=None if allocations is None else TrialRequest(stages=Stage.REGISTERS),
         list_changes=optimizer_passes is not None,
     )
+    # A policy for passes of the code generator does not act where functions are listed for them.
+    listing = None if passes is None else PluginUse(plugin=use.plugin, trials=TrialRequest(stages=Stage.PASSES))
     changed, left_out, not_run = (
         _changed_functions(allocations),
         _changed_functions(passes),
@@ -202,7 +201,9 @@ def check_plugin(
     )
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         folder = Path(scratch)
-        pairs, failures = compile_pairs(modules, compiler, use, folder, costs=decisions is None, report=report)
+        pairs, failures = compile_pairs(
+            modules, compiler, use, folder, listing=listing, costs=decisions is None, report=report
+        )
         if decisions is None:
             compared = _compare_costs(pairs, changed)
         else:
