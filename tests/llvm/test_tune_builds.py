@@ -153,6 +153,8 @@ def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: 
         found.judged.before - found.judged.after if found.judged.before and found.judged.after else 0,
     )
     assert program.tuned.image < program.plain.image
+    assert found.plain_link is not None
+    assert found.plain_link.stderr == ""
     assert found.built.tests == "the tests pass on the plain build and on the tuned one"
     assert found.built.notes == ()
     assert found.built.line.startswith("at the end of CFLAGS and CXXFLAGS of the Makefile: -fpass-plugin=")

@@ -266,6 +266,8 @@ class Verifier:
         first = build if name == PLAIN else self.plain
         link = None
         if lld is not None:
+            # Adopted objects are elsewhere, and come before anything is compiled to this folder.
+            self.folder.mkdir(parents=True, exist_ok=True)
             roots = link_roots(first.objects[module] for module in first.sizes)
             objects = [build.objects[module] for module in build.sizes]
             link = link_image(objects, self.folder / f"{name}.image", roots=roots, lld=lld, timeout_seconds=120)
