@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.bench.callgrind import find_callgrind, read_addresses, read_costs, read_functions, read_profile
+from mlgokit.bench.callgrind import find_callgrind, read_costs, read_functions, read_profile
 from mlgokit.bench.counts import Counts, Execution
 from mlgokit.bench.perf import Perf, find_perf, read_counters
 from mlgokit.compiler import process
@@ -91,21 +91,16 @@ fn=(3) f'2
 """
 
 
-def test_instructions_are_counted_by_their_addresses_in_the_file(tmp_path: Path):
+def test_a_profile_may_have_addresses(tmp_path: Path):
     image, profile = tmp_path / "program", tmp_path / "profile"
     profile.write_text(BY_ADDRESS.format(image=image))
-    assert read_addresses(profile, image) == {0x1790: 8, 0x1794: 7, 0x1799: 2}
     assert read_functions(profile, image)["f"] == Counts(instructions=17, loads=1)
 
 
 def test_a_file_that_is_no_profile_is_refused(tmp_path: Path):
     (tmp_path / "profile").write_text("nothing\n")
-    for read in (read_profile, read_addresses):
-        with pytest.raises(InputError, match="found no line with events"):
-            read(tmp_path / "profile", tmp_path)
-    (tmp_path / "profile").write_text(PROFILE.format(image=tmp_path / "x"))
-    with pytest.raises(InputError, match="found none; run callgrind with --dump-instr=yes"):
-        read_addresses(tmp_path / "profile", tmp_path / "x")
+    with pytest.raises(InputError, match="found no line with events"):
+        read_profile(tmp_path / "profile", tmp_path)
 
 
 def test_what_was_not_simulated_is_not_called_zero(tmp_path: Path):

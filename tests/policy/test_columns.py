@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlgokit.policy.columns import base_names, column_values, needs_default
+from mlgokit.policy.columns import base_names, column_values
 
 MASK = np.array([[True, False, True], [False, False, False]])
 
@@ -23,8 +23,6 @@ def test_one_value_for_all_columns_is_that_of_each():
 
 def test_the_heuristics_column_has_to_be_known():
     names = ("a", "default:a")
-    assert needs_default(names)
-    assert not needs_default(("a", "mean:a"))
     assert base_names(names) == ["a"]
     given = {"a": np.arange(6.0).reshape(2, 3)}
     assert column_values(names, given, MASK, np.array([2, 1]))[:, 0, 1].tolist() == [2.0, 4.0]

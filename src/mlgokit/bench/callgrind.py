@@ -36,14 +36,12 @@ class Callgrind:
     Attributes:
         valgrind: path of valgrind.
         version: version of valgrind.
-        by_address: whether profiles have the executions of each instruction (:func:`read_addresses`).
         simulates: whether caches and branches are simulated, which loads, stores and branches are counted by; without
             it only instructions are, several times as fast.
     """
 
     valgrind: str
     version: str
-    by_address: bool = False
     simulates: bool = True
 
     @property
@@ -69,11 +67,7 @@ class Callgrind:
         """
         for old in scratch.glob("profile.*"):
             old.unlink()
-        switches = (
-            *_SWITCHES,
-            *(["--cache-sim=yes", "--branch-sim=yes"] if self.simulates else []),
-            *(["--dump-instr=yes"] if self.by_address else []),
-        )
+        switches = (*_SWITCHES, *(["--cache-sim=yes", "--branch-sim=yes"] if self.simulates else []))
         words = [self.valgrind, *switches, f"--callgrind-out-file={scratch / 'profile.%p'}"]
         if reason := run_under("callgrind", words, execution, timeout_seconds=SLOWER * execution.timeout_seconds):
             return Counted(reason=reason)
@@ -141,23 +135,6 @@ def read_functions(path: Path, own: Path) -> dict[str, Counts]:
     return {name: _counts(columns, costs) for name, costs in totals.items()}
 
 
-def read_addresses(path: Path, own: Path) -> dict[int, int]:
-    """Sum the executions of each instruction of the object file ``own``, by its address in that file.
-
-    Raises:
-        InputError: the file is no callgrind profile, or one without addresses.
-    """
-    columns, lines = _read(path, own)
-    place = _place_of_instructions(path, columns)
-    found: dict[int, int] = {}
-    for is_own, line in lines:
-        if is_own and len(line.costs) > place:
-            if line.address is None:
-                raise InputError(f"{path}: expected addresses, found none; run callgrind with --dump-instr=yes")
-            found[line.address] = found.get(line.address, 0) + line.costs[place]
-    return found
-
-
 def read_costs(paths: Iterable[Path], own: Path) -> FunctionCosts:
     """Sum what functions execute and call in the processes that executed a file in the folder ``own``.
 
@@ -206,7 +183,6 @@ class _Line(NamedTuple):
     Attributes:
         object_file: path of the file with the function.
         function: its symbol.
-        address: of the instruction, if the profile has addresses.
         costs: by event; empty for calls, whose costs are those of the called functions.
         called: symbol of the called function.
         calls: number of calls.
@@ -214,7 +190,6 @@ class _Line(NamedTuple):
 
     object_file: str = ""
     function: str = ""
-    address: int | None = None
     costs: Sequence[int] = ()
     called: str = ""
     calls: int = 0
@@ -242,15 +217,14 @@ def _lines(path: Path) -> Generator[_Line]:
     current = {"ob": "", "fn": "", "cfn": ""}
     begun = False
     calls: int | None = None
-    positions: list[str] = []
-    address: int | None = None
+    positions = 1
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith("events:"):
                 begun = True
                 yield _Line(called=line.partition(":")[2])
             elif line.startswith("positions:"):
-                positions = line.split()[1:]
+                positions = len(line.split()) - 1
             elif found := _NAMED.match(line):
                 is_called, kind, number, name = found.groups()
                 if name is not None:
@@ -259,23 +233,12 @@ def _lines(path: Path) -> Generator[_Line]:
             elif line.startswith("calls="):
                 calls = int(line.partition("=")[2].split()[0])
             elif begun and line[0] in _POSITIONS:
-                words = line.split()
-                address = _address(positions, words[0], address or 0)
                 if calls is not None:
                     yield _Line(current["ob"], current["fn"], called=current["cfn"], calls=calls)
                 else:
-                    costs = [int(word) for word in words[len(positions) or 1 :]]
-                    yield _Line(current["ob"], current["fn"], address, costs)
+                    costs = [int(word) for word in line.split()[positions:]]
+                    yield _Line(current["ob"], current["fn"], costs)
                 calls = None
-
-
-def _address(positions: Sequence[str], word: str, before: int) -> int | None:
-    """Parse the address at the beginning of a line, if any; it may be relative to the previous address."""
-    if "instr" not in positions:
-        return None
-    if word == "*":
-        return before
-    return before + int(word, 0) if word[0] in "+-" else int(word, 0)
 
 
 def _counts(columns: Sequence[str], totals: Sequence[int]) -> Counts:

@@ -17,7 +17,6 @@ from mlgokit.errors import CorpusError, UsageError
 
 Format = Literal["command", "google-benchmark", "lit"]
 FORMATS: tuple[str, ...] = get_args(Format)
-MARKS = ("{build}", "{source}", "{inputs}", "{drivers}", "{cc}", "{cxx}", "{flags}", "{results}")
 PROGRAM = "program"
 """Name of the program of a workload of projects, in its build folder."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._+-]*")

@@ -48,11 +48,6 @@ def base_names(features: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(map(base_name, features)) if name not in (IS_ITSELF, LEGAL_COLUMNS)]
 
 
-def needs_default(features: Sequence[str]) -> bool:
-    """Whether some feature needs the column that the heuristic chooses."""
-    return any(prefix_of(feature) == DEFAULT for feature in features)
-
-
 def column_values(
     features: Sequence[str], given: Mapping[str, Values], mask: Bools, default: Ints | None = None
 ) -> Doubles:

@@ -99,14 +99,6 @@ class ObjectSizes:
         """[F, 3] text, rodata and eh_frame of each function."""
         return np.stack([self.function_text, self.function_rodata, self.function_eh_frame], axis=1)
 
-    @property
-    def signature_bytes(self) -> Ints:
-        """[S, 3] text, rodata and eh_frame of each COMDAT signature, its functions included."""
-        total = self.signature_rest.copy()
-        inside = self.function_signature >= 0
-        np.add.at(total, self.function_signature[inside], self.function_bytes[inside])
-        return total
-
 
 def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = "") -> ObjectSizes:
     """Read an object and assign every byte of it to an owner.

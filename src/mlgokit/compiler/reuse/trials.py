@@ -50,9 +50,6 @@ class Stage(enum.IntFlag):
     """Before its code is generated: at the first pass that asks whether it may run."""
 
 
-QUESTION_COLUMNS = ("live_range", "nth")
-"""Columns of an eviction log that identify a question as :data:`OVERRIDE` does; only in a compilation that runs trials
-or lists functions."""
 Records = npt.NDArray[np.void]
 Floats = npt.NDArray[np.float64]
 

@@ -45,11 +45,6 @@ class Rustc:
         """Major version of its LLVM."""
         return int(self.llvm.partition(".")[0])
 
-    @property
-    def is_nightly(self) -> bool:
-        """Whether it accepts unstable options."""
-        return "-nightly" in self.version or "-dev" in self.version
-
 
 def find_rustc(name: str = "rustc") -> Rustc:
     """Find the rustc of that name in ``PATH``, or at that path.
