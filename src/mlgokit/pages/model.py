@@ -96,6 +96,15 @@ class Table:
             for row in rows
         )
 
+    def tones(self) -> tuple[bool, ...]:
+        """Of each column of documents, whether its numbers are changes, which are good or bad news."""
+        kinds = [
+            kind
+            for column in self.columns
+            for kind in (("count", "count", "change") if column.whole else (column.kind,))
+        ]
+        return tuple(kind in {"change", "compared"} for kind in kinds)
+
 
 def columns(kind: Kind, *titles: str, terminal: Visibility = "column") -> tuple[Column, ...]:
     """Columns of one kind."""
