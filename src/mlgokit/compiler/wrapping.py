@@ -77,6 +77,7 @@ class WrappedCall:
         words: words of the call with response files expanded, without those that were added.
         inputs: absolute paths of the inputs.
         sources: absolute paths of the inputs that are compiled.
+        languages: language of each source, as ``-x`` names it.
         outputs: absolute paths of the outputs.
         contents: size and checksum of each output of a compilation when it was made; ``None`` if it is no file.
         texts: the preprocessed text of each source; empty unless sources are to be kept.
@@ -95,6 +96,7 @@ class WrappedCall:
     words: tuple[str, ...]
     inputs: tuple[Path, ...]
     sources: tuple[Path, ...]
+    languages: tuple[str, ...]
     outputs: tuple[Path, ...]
     contents: tuple[Content | None, ...]
     texts: tuple[SourceText, ...]
@@ -281,6 +283,7 @@ def _read_calls(log: Path) -> list[WrappedCall]:
                 words=tuple(facts["words"]),
                 inputs=tuple(_normalize(folder / name) for name in facts["inputs"]),
                 sources=tuple(_normalize(folder / name) for name in facts["sources"]),
+                languages=tuple(facts["languages"]),
                 outputs=tuple(_normalize(folder / name) for name in facts["outputs"]),
                 contents=tuple(None if one is None else (one[0], one[1]) for one in facts["contents"]),
                 texts=tuple(_source_text(one) for one in facts["texts"]),

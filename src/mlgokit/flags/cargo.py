@@ -23,13 +23,12 @@ from mlgokit.compiler.rust.record import RustcCall, calls_below, run_cargo
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.rust.wrapper import is_program
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.decode import read_json
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.files import atomic_write, writing
 from mlgokit.flags.advise import AdviceOptions, Search, export_shipped, search_flags, shipped_defect
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
 from mlgokit.flags.reviewed import RUST_FLAGS, Flag
-from mlgokit.flags.trials import ALREADY, PLAIN, TRIALS, TrialStore, key_of
+from mlgokit.flags.trials import ALREADY, TRIALS, TrialStore, key_of
 from mlgokit.manifest import sign_new
 from mlgokit.policy.pretrained import SHIPPED
 from mlgokit.progress import Report
@@ -77,7 +76,8 @@ class CargoTrials:
         store: keeps the trials.
         compressor: strips programs, to weigh their files.
         flags: the list.
-        facts: which flags the build has.
+        facts: flags that are not to be tried, with the reasons, by name, and under ``tests`` why the tests fail on the
+            plain build; filled by the plain build.
     """
 
     commands: CargoCommands
@@ -94,10 +94,8 @@ class CargoTrials:
 
     def make_plain(self) -> Trial:
         """Build without any flag, and note which flags the build has already."""
-        path = self.store.folder / "facts.json"
-        trial = self.store.load_or_make(PLAIN, lambda: self._make((), facts=path))
-        value = read_json(path, expected="what the plain build shows", remedy=f"delete {self.store.folder}")
-        self.facts.update({str(name): str(reason) for name, reason in value.items()})
+        trial, facts = self.store.load_or_make_plain(lambda path: self._make((), facts=path))
+        self.facts.update(facts)
         return trial
 
     def list_excluded(self) -> dict[str, str]:
@@ -227,7 +225,8 @@ def advise_cargo(
     plain = trials.make_plain()
     if not plain.programs:
         raise ToolError(
-            "--cargo: expected a build that makes a program or a C library, found none; name another cargo command"
+            f"--cargo: expected a build that makes a program or a C library, found {plain.reason or 'none'}; name "
+            "another cargo command"
         )
     text = shlex.join(commands.words)
     search = search_flags(trials, options, build=(text,), whole_seconds=plain.wall_seconds, report=report)

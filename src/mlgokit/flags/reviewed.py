@@ -239,7 +239,7 @@ def is_present(flag: Flag, compilations: Iterable[Sequence[str]], links: Iterabl
         >>> is_present(gc, [["-ffunction-sections", "-fdata-sections"]], [["-Wl,-O1,--gc-sections"]])
         True
     """
-    linked = [_linker_words(words) for words in links]
+    linked = [split_linker_words(words) for words in links]
     # A level in a link matters to link-time optimization alone, and follows that of the compilations.
     options = [option for option in flag.link if option not in flag.compile]
     return all(_takes_effect(option, words) for option in flag.compile for words in compilations) and all(
@@ -247,8 +247,13 @@ def is_present(flag: Flag, compilations: Iterable[Sequence[str]], links: Iterabl
     )
 
 
-def _linker_words(words: Sequence[str]) -> list[str]:
-    """Split the words of a link, so that each of the linker's options has a ``-Wl,`` of its own, ``-z`` its keyword."""
+def split_linker_words(words: Sequence[str]) -> list[str]:
+    """Split the words of a link, so that each of the linker's options has a ``-Wl,`` of its own, ``-z`` its keyword.
+
+    Example:
+        >>> split_linker_words(["clang", "-Wl,-shared,-soname,a.so", "-Wl,-z,now"])
+        ['clang', '-Wl,-shared', '-Wl,-soname', '-Wl,a.so', '-Wl,-z,now']
+    """
     found: list[str] = []
     for word in words:
         if word.startswith("-Wl,"):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -10,18 +11,23 @@ from pathlib import Path
 from typing import Protocol
 
 from mlgokit.builds.rebuild import Rebuilder, Rebuilt
+from mlgokit.compiler.driver_call import LINKER
 from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.wrapping import AddedOptions, WrappedCall
 from mlgokit.decode import read_json
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
 from mlgokit.flags.record import Trial, trial_from_json
-from mlgokit.flags.reviewed import Flag, is_present
+from mlgokit.flags.reviewed import Flag, is_present, split_linker_words
 
 PLAIN, WHOLE = "plain", "whole"
+"""Keys of trials: of the build without flags, and of one by all commands of the build."""
 TRIALS = "trials"
-"""Name of the folder of the trials; beside the record of the plain build, with which they go when that is made anew."""
+"""Name of the folder of the trials. It is beside the record of the plain build, and is deleted when that is renewed."""
 ALREADY = "already there"
+"""Why a flag is not tried that the build has."""
+_DEBUG = re.compile(r"-g(?:[0-3]|gdb[0-3]?|dwarf(?:-\d)?|line-tables-only|line-directives-only|mlt|full)?")
+"""Options that switch debug information on or off; the last one counts."""
 
 
 class Trials(Protocol):
@@ -38,7 +44,7 @@ class Trials(Protocol):
         ...
 
     def make_plain(self) -> Trial:
-        """Build without any flag."""
+        """Build without any flag. This comes before all else: it finds what is excluded, and whether tests pass."""
         ...
 
     def list_excluded(self) -> dict[str, str]:
@@ -71,6 +77,8 @@ class TrialStore:
     def load_or_make(self, key: str, make: Callable[[], Trial]) -> Trial:
         """Load the trial of a key from its file; if there is none, make the trial and store it.
 
+        A plain build that failed is not stored: the next run tries it again.
+
         Raises:
             InputError: the file is damaged.
             StorageError: the disk is full or not writable.
@@ -80,8 +88,21 @@ class TrialStore:
             value = read_json(path, expected="a trial", remedy="delete it: it is then made again")
             return trial_from_json(value, str(path))
         trial = make()
-        atomic_write(path, json.dumps(dataclasses.asdict(trial), indent=1))
+        if key != PLAIN or not trial.reason:
+            atomic_write(path, json.dumps(dataclasses.asdict(trial), indent=1))
         return trial
+
+    def load_or_make_plain(self, make: Callable[[Path], Trial]) -> tuple[Trial, dict[str, str]]:
+        """Load or make the plain build, and load the facts about it, which ``make`` writes to a path.
+
+        Raises:
+            InputError: a file is damaged.
+            StorageError: the disk is full or not writable.
+        """
+        path = self.folder / "facts.json"
+        trial = self.load_or_make(PLAIN, lambda: make(path))
+        facts = read_json(path, expected="what the plain build shows", remedy=f"delete {self.folder}")
+        return trial, {str(name): str(reason) for name, reason in facts.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +114,14 @@ class BuildTrials:
         store: keeps the trials.
         flags: the list.
         has_lld: whether there is a linker of LLVM beside the compiler.
-        facts: what the plain build showed of the flags.
+        excluded: flags that are not to be tried, with the reasons, by name; filled by the plain build.
     """
 
     rebuilder: Rebuilder
     store: TrialStore
     flags: tuple[Flag, ...]
     has_lld: bool
-    facts: dict[str, str] = field(default_factory=dict[str, str])
+    excluded: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def has_passing_tests(self) -> bool:
@@ -108,16 +129,16 @@ class BuildTrials:
         return self.rebuilder.recorded.tests == ""
 
     def make_plain(self) -> Trial:
-        """Build without any flag, and note which flags the build has already."""
-        path = self.store.folder / "facts.json"
-        trial = self.store.load_or_make(PLAIN, lambda: self._make((), AddedOptions(), PLAIN, whole=False, facts=path))
-        value = read_json(path, expected="what the plain build shows", remedy=f"delete {self.store.folder}")
-        self.facts.update({str(name): str(reason) for name, reason in value.items()})
+        """Build without any flag, and note which flags the build has already, or does not fit."""
+        trial, excluded = self.store.load_or_make_plain(
+            lambda path: self._make((), AddedOptions(), PLAIN, whole=False, excluded=path)
+        )
+        self.excluded.update(excluded)
         return trial
 
     def list_excluded(self) -> dict[str, str]:
         """List the flags that are not to be tried, with the reasons, by name."""
-        return self.facts
+        return self.excluded
 
     def make(self, flags: Sequence[Flag], *, whole: bool = False, plugin: AddedOptions | None = None) -> Trial:
         """Build with flags, and with the options of ``plugin`` that load one; see :class:`Trials`."""
@@ -138,13 +159,13 @@ class BuildTrials:
         return any(base.options == options_of(flags).compile for base in self.rebuilder.bases)
 
     def _make(
-        self, flags: Sequence[Flag], added: AddedOptions, key: str, *, whole: bool, facts: Path | None = None
+        self, flags: Sequence[Flag], added: AddedOptions, key: str, *, whole: bool, excluded: Path | None = None
     ) -> Trial:
-        """Rebuild with options, and run the tests; the plain build also writes the flags not to try to ``facts``."""
+        """Rebuild with options, and run the tests; the plain build writes the flags not to try to ``excluded``."""
         began = time.monotonic()
         built = self.rebuilder.make(added, key, whole=whole)
-        if facts is not None:
-            atomic_write(facts, json.dumps(self._find_excluded(built), indent=1))
+        if excluded is not None:
+            atomic_write(excluded, json.dumps(find_excluded(self.flags, built.calls, has_lld=self.has_lld), indent=1))
         folders = _folder_bytes(built, self.rebuilder.recorded.tree)
         tests = self.rebuilder.test(added, key) if self.has_passing_tests and not built.reason else None
         return Trial(
@@ -159,37 +180,43 @@ class BuildTrials:
             wall_seconds=time.monotonic() - began,
         )
 
-    def _find_excluded(self, plain: Rebuilt) -> dict[str, str]:
-        """Find the flags that the build has already, and those that do not fit it; return reasons by name."""
-        compilations = [call.words for call in plain.calls if call.kind != "link"]
-        linking = [call for call in plain.calls if call.kind != "compile"]
-        languages = {_language(path, call) for call in plain.calls for path in call.sources}
-        links = [_link_words(call) for call in linking]
-        lacks = {
-            "one language": _unwinding_defect(languages, links),
-            "C++": "" if "c++" in languages else "the build has no C++",
-            "executables": _export_defect(links),
-            "debug information": "" if any(_has_debug(words) for words in compilations) else "the build has none",
-            "": "",
-        }
-        found: dict[str, str] = {}
-        strongest: dict[str, int] = {}
-        for index, flag in enumerate(self.flags):
-            if is_present(flag, compilations, links):
-                found[flag.name] = ALREADY
-                strongest[flag.group] = index
-            elif reason := lacks[flag.needs]:
-                found[flag.name] = reason
-            elif not self.has_lld and any("lld" in word for word in flag.link):
-                found[flag.name] = "there is no ld.lld beside the compiler"
-        for index, flag in enumerate(self.flags):
-            if flag.group and flag.name not in found and index < strongest.get(flag.group, -1):
-                found[flag.name] = f"the build has {self.flags[strongest[flag.group]].text}"
-        return found
+
+def find_excluded(flags: Sequence[Flag], calls: Sequence[WrappedCall], *, has_lld: bool) -> dict[str, str]:
+    """Find the flags that a build has already, and those that do not fit it; return reasons by name.
+
+    Args:
+        flags: flags to try; of those of one group, each is weaker than the next.
+        calls: compilations and links of the plain build.
+        has_lld: whether there is a linker of LLVM beside the compiler.
+    """
+    compilations = [call.words for call in calls if call.kind != "link"]
+    links = [split_linker_words(_driver_words(call)) for call in calls if call.kind != "compile"]
+    languages = {"c++" if "c++" in language else "c" for call in calls for language in call.languages}
+    lacks = {
+        "one language": _unwinding_defect(languages, links),
+        "C++": "" if "c++" in languages else "the build has no C++",
+        "executables": _export_defect(links),
+        "debug information": "" if any(_has_debug(words) for words in compilations) else "the build has none",
+        "": "",
+    }
+    found: dict[str, str] = {}
+    strongest: dict[str, int] = {}
+    for index, flag in enumerate(flags):
+        if is_present(flag, compilations, links):
+            found[flag.name] = ALREADY
+            strongest[flag.group] = index
+        elif reason := lacks[flag.needs]:
+            found[flag.name] = reason
+        elif not has_lld and any("lld" in word for word in flag.link):
+            found[flag.name] = "there is no ld.lld beside the compiler"
+    for index, flag in enumerate(flags):
+        if flag.group and flag.name not in found and index < strongest.get(flag.group, -1):
+            found[flag.name] = f"the build has {flags[strongest[flag.group]].text}"
+    return found
 
 
 def options_of(flags: Sequence[Flag]) -> AddedOptions:
-    """Merge the options of flags to those of compilations and of links, each option once.
+    """Merge the options of flags into those of compilations and those of links, each option once.
 
     Example:
         >>> from mlgokit.flags.reviewed import FLAGS
@@ -222,16 +249,9 @@ def _group_options(options: Sequence[str]) -> list[tuple[str, ...]]:
     return found
 
 
-def _language(path: Path, call: WrappedCall) -> str:
-    """Find the language as which a call compiles a source; standard input is C unless the compiler is for C++."""
-    if "++" in call.name:
-        return "c++"
-    return "c" if path.suffix in {".c", ".i"} or path.name == "-" else "c++"
-
-
-def _link_words(call: WrappedCall) -> list[str]:
+def _driver_words(call: WrappedCall) -> list[str]:
     """Make the words of a link those of a compiler driver: options of a linker that was called itself get ``-Wl,``."""
-    if "++" in call.name or not (call.name.startswith("ld") or call.name.endswith(("-ld", "ld.lld", "ld.bfd"))):
+    if re.fullmatch(LINKER, call.name) is None:
         return list(call.words)
     return [str(call.program), *(f"-Wl,{word}" if word.startswith("-") else word for word in call.words)]
 
@@ -246,22 +266,22 @@ def _unwinding_defect(languages: Collection[str], links: Sequence[Sequence[str]]
 
 
 def _is_shared(words: Sequence[str]) -> bool:
-    return not {"-shared", "-Wl,-shared", "-Wl,--shared"}.isdisjoint(words)
+    return not {"-shared", "--shared", "-Bshareable"}.isdisjoint(word.removeprefix("-Wl,") for word in words)
 
 
 def _export_defect(links: Sequence[Sequence[str]]) -> str:
     """Say why a build's symbols must stay visible to other files; empty if it links executables without exports."""
     if any(_is_shared(words) for words in links):
         return "the build links shared libraries"
-    # `-Wl,-E` may stand among others behind one comma.
     exported = {"-rdynamic", "-E", "--export-dynamic", "-export-dynamic"}
-    if any(part in exported for words in links for word in words for part in word.removeprefix("-Wl,").split(",")):
+    if any(word.removeprefix("-Wl,") in exported for words in links for word in words):
         return "a program exports its symbols to what it loads"
     return ""
 
 
 def _has_debug(words: Sequence[str]) -> bool:
-    return any(word.startswith("-g") and word != "-g0" for word in words)
+    levels = [word for word in words if _DEBUG.fullmatch(word)]
+    return bool(levels) and not levels[-1].endswith("0")
 
 
 def _folder_bytes(built: Rebuilt, tree: Path) -> dict[str, int]:

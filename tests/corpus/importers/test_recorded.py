@@ -28,6 +28,7 @@ def call(folder: Path, kind: str, words: str, *, sources: str = "", outputs: str
         "words": tuple(words.split()),
         "inputs": tuple(folder / name for name in sources.split()),
         "sources": tuple(folder / name for name in sources.split()),
+        "languages": ("c",) * len(sources.split()),
         "outputs": tuple(folder / name for name in outputs.split()),
         "contents": (),
         "texts": (),
