@@ -76,7 +76,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         is_smaller,
         tune.Tune(
             compile_commands=folder / "compile_commands.json",
-            budget="1s",
+            budget="0.5s",
             artifact="replay",
             output=folder / "tuned.so",
             folder=folder / "tune",

@@ -39,7 +39,7 @@ def tell(state: State, tested: Floats, rewards: Floats) -> State:
 
 
 def _search(mean: Floats, spread: float, population: int) -> Any:
-    """Make the optimiser; its package is imported here, as it imports all of scipy's statistics, which takes a second."""
+    """Make the optimiser; its package is imported here, as it imports all of scipy, which takes a second."""
     from cmaes import CMA
 
     return CMA(mean=mean, sigma=spread, population_size=population)
