@@ -24,7 +24,8 @@ from harness import Ledger, Setup, check_names, open_ledger, run_benchmark
 from results import Cell, Result, Table
 
 from mlgokit.compiler import process
-from mlgokit.compiler.pool import map_in_order
+from mlgokit.compiler.plugin_build import compile_objects
+from mlgokit.compiler.prebuilt import COMPILE_OPTIONS, plugin_sources, plugin_units
 from mlgokit.compiler.reuse.trials import OVERRIDE, TRIAL, Overrides, Series, request_bytes
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError, UsageError
@@ -46,10 +47,10 @@ UNITS = (
 )  # fmt: skip
 """Of the plugin, what its readers need; others are included by :data:`SOURCE`."""
 _OPTIONS = (
-    "-std=c++17", "-fno-exceptions", "-fno-rtti", "-O1", "-g1", "-fsanitize=fuzzer-no-link,address,undefined",
-    "-fno-sanitize=vptr,function", "-fno-sanitize-recover=undefined", "-D_GNU_SOURCE", "-D__STDC_CONSTANT_MACROS",
-    "-D__STDC_FORMAT_MACROS", "-D__STDC_LIMIT_MACROS",
+    "-O1", "-g1", "-fsanitize=fuzzer-no-link,address,undefined", "-fno-sanitize=vptr,function",
+    "-fno-sanitize-recover=undefined",
 )  # fmt: skip
+"""In place of the plugin's own optimization, and beside its other options."""
 # LLVM's library is not built with a sanitizer, and changes vectors that ours marks.
 _ENVIRONMENT = {"ASAN_OPTIONS": "detect_container_overflow=0:allocator_may_return_null=0:detect_leaks=1"}
 _DONE = re.compile(r"stat::number_of_executed_units: (\d+)")
@@ -168,38 +169,34 @@ def build(toolchain: Toolchain, folder: Path) -> Path:
     Raises:
         ToolError: it cannot be compiled.
     """
-    plugin = Path(str(resources.files("mlgokit").joinpath("plugin")))
-    sources = sorted([SOURCE, *plugin.rglob("*.cpp"), *plugin.rglob("*.h")])
-    key = (toolchain.version_text, _OPTIONS, [path.read_bytes() for path in sources])
+    sources = plugin_sources()
+    key = (toolchain.version_text, COMPILE_OPTIONS, _OPTIONS, sorted(sources.items()), SOURCE.read_bytes())
     place = folder / f"llvm-{toolchain.major}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
     program = place / "fuzz_plugin"
     if program.exists():
         return program
     place.mkdir(parents=True, exist_ok=True)
-    include = ["-iquote", plugin, "-isystem", str(toolchain.include_dir)]
-    units = {name.replace("/", "_"): plugin / f"{name}.cpp" for name in UNITS} | {"main": SOURCE}
-
-    def compile_unit(name: str) -> Path:
-        output = place / f"{name}.o"
-        _compile(toolchain, [*_OPTIONS, *include, "-c", units[name], "-o", output])
-        return output
-
-    objects = list(map_in_order(compile_unit, list(units), workers=os.cpu_count() or 1))
+    compiled = {
+        name: text for name, text in sources.items() if name.endswith(".h") or name.removesuffix(".cpp") in UNITS
+    }
+    compiled[SOURCE.name] = SOURCE.read_bytes()
+    # What SOURCE includes is no unit of its own.
+    options = (*_OPTIONS, "-iquote", str(resources.files("mlgokit") / "plugin"))
+    compile_objects(toolchain, place, compiled, options=options)
     # Beside the headers: the version's own library, which another of the machine must not replace.
     library = Path(str(toolchain.include_dir)).parent / "lib"
     links = [f"-L{library}", f"-lLLVM-{toolchain.major}", f"-Wl,-rpath,{library}", "-o", place / "building"]
-    _compile(toolchain, ["-fsanitize=fuzzer,address,undefined", *objects, *links])
-    return (place / "building").rename(program)
-
-
-def _compile(toolchain: Toolchain, arguments: Sequence[str | Path]) -> None:
-    done = process.run([toolchain.clangxx, *arguments], timeout_seconds=600)
+    objects = [place / f"{unit}.o" for unit in plugin_units(compiled)]
+    done = process.run(
+        [toolchain.clangxx, "-fsanitize=fuzzer,address,undefined", *objects, *links], timeout_seconds=600
+    )
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no message"]
         raise ToolError(
-            f"fuzz_plugin: expected {toolchain.clangxx} to compile the plugin's readers with sanitizers, found "
+            f"fuzz_plugin: expected {toolchain.clangxx} to link the plugin's readers with sanitizers, found "
             f"{lines[0]}; install its runtime: apt-get install libclang-rt-{toolchain.major}-dev"
         )
+    return (place / "building").rename(program)
 
 
 def run_slice(program: Path, reader: str, runs: int, *, seed: int) -> dict[str, Any]:

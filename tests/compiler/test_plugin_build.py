@@ -304,6 +304,15 @@ def test_a_second_policy_needs_only_two_calls(place: Place, tmp_path: Path):
     assert plugin.read_bytes() == content
 
 
+def test_llvms_own_linker_puts_policies_into_a_plugin_where_it_is_installed(place: Place, tmp_path: Path):
+    (tmp_path / "a.policy").write_bytes(b"a")
+    toolchain = replace(place.toolchain, lld=tmp_path / "ld.lld")
+
+    link_policies(toolchain, {"inline-size": tmp_path / "a.policy"}, tmp_path / "out.so", cache_folder=place.cache)
+
+    assert place.calls()[-1].startswith(f"-shared -Wl,-Bsymbolic-functions --ld-path={tmp_path}/ld.lld ")
+
+
 def test_a_policy_that_cannot_be_linked_leaves_no_output(place: Place, tmp_path: Path):
     (tmp_path / "a.policy").write_bytes(b"a")
     place.script(f'case "$*" in *policies.s*) echo "as: error: no" >&2; exit 1;; esac; {SUCCEED}')

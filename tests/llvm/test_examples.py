@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.llvm.containers import CONTAINERS
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import LOCATION_VARIABLE, Toolchain
@@ -19,16 +20,16 @@ pytestmark = pytest.mark.llvm
 ROOT = Path(__file__).parents[2]
 LONGEST_EXAMPLE = 80
 
-SOURCE = """
-#include <map>
-#include <string>
-#include <vector>
+SOURCE = (
+    CONTAINERS
+    + """
 static int square(int x) { return x * x; }
-static int sum(const std::vector<int>& v) { int s = 0; for (int x : v) s += square(x); return s; }
-std::map<std::string, std::vector<int>> NAME_table;
-int NAME_add(const std::string& name, int x) { NAME_table[name].push_back(x); return sum(NAME_table[name]); }
-std::string NAME_list(int n) { std::string r; for (int i = 0; i < n; ++i) r += std::to_string(square(i)); return r; }
+static int sum(const List<int>& v) { int s = 0; for (int x : v) s += square(x); return s; }
+Rows<List<int>> NAME_table;
+int NAME_add(const Text& name, int x) { NAME_table[name].add(x); return sum(NAME_table[name]); }
+Text NAME_list(int n) { Text r; for (int i = 0; i < n; ++i) r += square(i); return r; }
 """
+)
 
 
 def run_example(toolchain: Toolchain, name: str, *arguments: Path | str) -> process.Completed:

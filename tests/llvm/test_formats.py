@@ -290,7 +290,7 @@ def test_a_program_is_tuned_on_its_link_and_does_the_same(
     compiler = CompilerOptions(llvm=toolchain.major, workers=2)
     config = tune.Tune(
         built=built,
-        budget="1s",
+        budget="0.5s",
         objective="linked",
         output=tmp_path / "tuned.so",
         folder=tmp_path / "tune",

@@ -41,7 +41,7 @@ FOUND = {
 def test_the_readers_do_what_they_should_with_mutated_inputs(
     toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """In one test, with a program that is kept by its content, as the plugin is: it takes half a minute to build."""
+    """In one test, with a program that is kept by its content, as the plugin is: it takes twenty seconds to build."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     fuzz = importlib.import_module("fuzz_plugin")
     try:

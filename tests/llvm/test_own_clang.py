@@ -86,7 +86,7 @@ def test_a_clang_in_a_folder_of_its_own_is_taken_itself(older: Toolchain, tmp_pa
 @pytest.mark.slow
 def test_check_says_that_the_build_has_another_clang(older: Toolchain, built: BuildCommands, tmp_path: Path):
     """The plugin loads into the clang that it was tuned for alone, so that clang checks it: a search of a second."""
-    tune.run(tune.Tune(built=built, budget="1s", output=tmp_path / "tuned.so", folder=tmp_path / "tune"))
+    tune.run(tune.Tune(built=built, budget="0.5s", output=tmp_path / "tuned.so", folder=tmp_path / "tune"))
     said: list[str] = []
     plugin = next(tmp_path.glob("tuned*.plugin"), tmp_path / "tuned.so")
     other = BuildCommands(build=(MAKE.format(clang=f"clang-{ADVISED_MAJOR}"),), build_folder=built.build_folder)

@@ -193,7 +193,15 @@ def test_the_same_seed_gives_the_same_log_and_another_one_does_not(bench: Bench)
 
 
 @pytest.mark.parametrize("output", INLINING)
-@pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=5, temperature=1.0, flip_probability=0.05)])
+@pytest.mark.parametrize(
+    "exploration",
+    [
+        Exploration(),
+        pytest.param(
+            Exploration(seed=5, temperature=1.0, flip_probability=0.05), id="drawn", marks=pytest.mark.first_major
+        ),
+    ],
+)
 def test_python_over_pipes_and_plugin_decide_alike_observation_by_observation(
     bench: Bench, heuristic: Log, output: OutputKind, exploration: Exploration
 ) -> None:
@@ -255,7 +263,15 @@ def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench, heur
     np.testing.assert_array_equal(log.columns["log_probability"][:, 0], probabilities)
 
 
-@pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=4, temperature=1.5, flip_probability=0.1)])
+@pytest.mark.parametrize(
+    "exploration",
+    [
+        Exploration(),
+        pytest.param(
+            Exploration(seed=4, temperature=1.5, flip_probability=0.1), id="drawn", marks=pytest.mark.first_major
+        ),
+    ],
+)
 @pytest.mark.parametrize(("gated", "doubt"), [(True, 0.0), (True, 0.5), (False, 1.0)])
 def test_a_policy_leaves_to_the_heuristic_what_it_is_not_sure_of(
     bench: Bench, heuristic: Log, exploration: Exploration, gated: bool, doubt: float

@@ -170,7 +170,6 @@ def check_models(toolchain: Toolchain, plugin: Path, headers: Path, tmp_path: Pa
         np.testing.assert_array_equal(found, decided_by_numpy(policies[name], log))
 
 
-@pytest.mark.every_major
 def test_what_a_policy_leaves_to_llvm_is_decided_as_by_its_heuristic(
     toolchain: Toolchain, plugin: Path, headers: Path, tmp_path: Path
 ):

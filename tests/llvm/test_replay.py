@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.llvm.containers import CONTAINERS
 from tests.llvm.searching import is_smaller, tune_until
 
 from mlgokit.builds.compilers import CompilerOptions
@@ -21,36 +22,37 @@ from mlgokit.tune.result import Tuned
 
 pytestmark = pytest.mark.llvm
 
-SOURCE = """
-#include <map>
-#include <string>
-#include <vector>
-static std::string quoted(const std::string& text, char mark) {
-  std::string result(1, mark);
-  for (char letter : text) { if (letter == mark) result += '!'; result += letter; }
-  return result + mark;
+SOURCE = (
+    CONTAINERS
+    + """
+static Text quoted(const Text& text, char mark) {
+  Text result;
+  result += mark;
+  for (char letter : text.letters) { if (letter == mark) result += '!'; result += letter; }
+  return result += mark;
 }
-static int weigh(const std::vector<int>& values) {
+static int weigh(const List<int>& values) {
   int sum = 0;
   for (int value : values) sum += value % 7 ? value * NUMBER : -value;
   return sum;
 }
 struct Table {
-  std::map<std::string, std::vector<int>> rows;
-  void add(const std::string& row, int value) { rows[quoted(row, 'm')].push_back(value); }
-  std::string joined() const {
-    std::string result;
-    for (const auto& [name, values] : rows) result += name + std::to_string(weigh(values)) + ";";
+  Rows<List<int>> rows;
+  void add(const Text& row, int value) { rows[quoted(row, 'm')].add(value); }
+  Text joined() const {
+    Text result;
+    for (const auto& row : rows.rows) result += row.name + weigh(row.value) + ";";
     return result;
   }
 };
-std::string CAT(part, NUMBER)(int count, const char* text) {
+Text CAT(part, NUMBER)(int count, const char* text) {
   Table table;
-  for (int index = 0; index < count; ++index) table.add(text + std::to_string(index % 3), index * NUMBER);
+  for (int index = 0; index < count; ++index) table.add(text + Text(index % 3), index * NUMBER);
   return table.joined();
 }
-std::string CAT(other, NUMBER)(const char* text) { return quoted(text, 'o') + quoted(text, 'p'); }
+Text CAT(other, NUMBER)(const char* text) { return quoted(text, 'o') + quoted(text, 'p'); }
 """
+)
 OPTIONS = ("-Oz", "-std=c++17", "-ffunction-sections", "-fdata-sections")
 READERS = (14, 15, 16, 17, 18, 19, 20, 21, 22)
 """Majors that read LLVM's inline replay as it is written."""
@@ -74,7 +76,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         is_smaller,
         tune.Tune(
             compile_commands=folder / "compile_commands.json",
-            budget="1s",
+            budget="0.5s",
             artifact="replay",
             output=folder / "tuned.so",
             folder=folder / "tune",

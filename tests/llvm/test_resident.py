@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.containers import CONTAINERS
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
@@ -34,7 +35,75 @@ from mlgokit.tune.spaces.inlining.step import MovePriority, compile_decided, con
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
-SOURCE = """
+SOURCE = (
+    CONTAINERS
+    + """
+struct Shape { virtual ~Shape() = default; virtual double area() const = 0; };
+struct Square final : Shape { double side = 1.5; double area() const override { return side * side * 0.25 + 3.75; } };
+struct Refused { int letter; };
+
+namespace {
+Text quoted(const Text& text, char mark) {
+  Text result;
+  result += mark;
+  for (char letter : text.letters) { if (letter == mark) result += '!'; result += letter; }
+  return result += mark;
+}
+int number(const Text& text) {
+  int sum = 0;
+  for (char letter : text.letters) {
+    if (letter < '0' || letter > '9') throw Refused{letter};
+    sum = sum * 10 + letter - '0';
+  }
+  return sum;
+}
+int weigh(const List<int>& values) {
+  int sum = 0;
+  for (int value : values) sum += value % 7 ? value * 3 : -value;
+  return sum;
+}
+List<int> listed(int first, int second) { List<int> made; made.add(first); if (second) made.add(second); return made; }
+int chosen(int number) {
+  switch (number) {
+    case 1: return 17; case 2: return weigh(listed(1, 2)); case 3: return weigh(listed(4, 0)); case 4: return 90;
+    case 5: return -4; case 6: return weigh(listed(9, 9)); case 7: return 12; default: return 0;
+  }
+}
+template <class T, class Before> void sort(List<T>& list, Before before) {
+  for (int last = 1; last < list.count; ++last)
+    for (int place = last; place > 0 && before(list.first[place], list.first[place - 1]); --place) {
+      T kept = list.first[place];
+      list.first[place] = list.first[place - 1];
+      list.first[place - 1] = kept;
+    }
+}
+__attribute__((noinline)) void fill(double* into, int count) {
+  for (int i = 0; i < count; ++i) into[i] = i * 0.125 + 2.5;
+}
+}  // namespace
+
+Text part(int count, const char* text) {
+  Rows<List<int>> rows;
+  for (int index = 0; index < count; ++index) rows[quoted(text + Text(index % 3), 'm')].add(index);
+  Text result;
+  for (const auto& row : rows.rows) result += row.name + "=" + weigh(row.value) + ";";
+  return result;
+}
+int guarded(const Text& text) {
+  try { return number(quoted(text, 'q')) + chosen(text.letters.count); }
+  catch (const Refused& error) { return quoted(error.letter, 'r').letters.count; }
+  catch (...) { return chosen(text.letters.count + 1); }
+}
+double areas(List<Square> squares) {
+  sort(squares, [](const Square& a, const Square& b) { return a.area() < b.area(); });
+  double numbers[16], sum = 0;
+  fill(numbers, 16);
+  for (const Square& square : squares) sum += square.area() * numbers[0];
+  return sum;
+}
+"""
+)
+LIBRARY = """
 #include <algorithm>
 #include <map>
 #include <stdexcept>
@@ -86,6 +155,7 @@ double areas(std::vector<Square> squares) {
   return sum;
 }
 """
+"""The same with the library's containers, which take three times as long, and of whose calls searches compose more."""
 OPTIONS = ("-Oz", "-std=c++17", "-ffunction-sections", "-fdata-sections", "-fPIC")
 TABLES = 5
 
@@ -114,9 +184,8 @@ def put_bitcode(toolchain: Toolchain, folder: Path, *options: str, text: str = S
     return bitcode
 
 
-@pytest.fixture(scope="module")
-def subject(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    bitcode = put_bitcode(toolchain, tmp_path_factory.mktemp(f"resident-{toolchain.major}"))
+def make_subject(toolchain: Toolchain, folder: Path, text: str) -> Subject:
+    bitcode = put_bitcode(toolchain, folder, text=text)
     options = (
         "-cc1",
         "-triple",
@@ -147,6 +216,11 @@ def subject(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> S
         chosen = [sites[place] for place in rng.choice(len(sites), min(turned, len(sites)), replace=False).tolist()]
         tables.append(decisions | {site: not decisions[site] for site in chosen})
     return Subject(module=module, plain=plain, build=build, tables=tables)
+
+
+@pytest.fixture(scope="module")
+def subject(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    return make_subject(toolchain, tmp_path_factory.mktemp(f"resident-{toolchain.major}"), SOURCE)
 
 
 @pytest.fixture
@@ -373,7 +447,10 @@ def test_a_killed_search_leaves_no_compiler_behind(subject: Subject):
     assert not is_running(pid)
 
 
-def test_builds_that_the_search_composes_are_what_the_compiler_makes(subject: Subject, residents: Residents):
+def test_builds_that_the_search_composes_are_what_the_compiler_makes(
+    toolchain: Toolchain, residents: Residents, tmp_path: Path
+):
+    subject = make_subject(toolchain, tmp_path, LIBRARY)
     compiler = dataclasses.replace(subject.plain, residents=residents, known={})
     name = subject.module.name
     one = ModuleState(module=subject.module, plain=subject.build.measured, build=subject.build)

@@ -11,6 +11,8 @@ from string import Template
 from typing import Any
 
 import pytest
+from tests.llvm.containers import CONTAINERS
+from tests.llvm.searching import is_smaller, tune_until
 
 from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.builds.variant import policies_by_problem
@@ -34,58 +36,58 @@ from mlgokit.tune.verify import Verifier
 
 pytestmark = pytest.mark.llvm
 
-SOURCE = Template("""
+SOURCE = Template(
+    """
 #include <cassert>
-#include <map>
-#include <string>
-#include <vector>
-
+"""
+    + CONTAINERS
+    + """
 namespace {
-std::string quoted(const std::string& text, char mark) {
-  assert(!text.empty());
-  std::string result(1, mark);
-  for (char letter : text) {
+Text quoted(const Text& text, char mark) {
+  assert(text.letters.count);
+  Text result;
+  result += mark;
+  for (char letter : text.letters) {
     if (letter == mark) result += '!';
     result += letter;
   }
-  return result + mark;
+  return result += mark;
 }
-int weigh(const std::vector<int>& values) {
+int weigh(const List<int>& values) {
   int sum = 0;
   for (int value : values) sum += value % 7 ? value * $number : -value;
   return sum;
 }
 struct Table {
-  std::map<std::string, std::vector<int>> rows;
-  void add(const std::string& row, int value) { rows[quoted(row, '$mark')].push_back(value); }
-  std::string joined() const {
-    std::string result;
-    for (const auto& [name, values] : rows) result += name + std::to_string(weigh(values)) + ";";
+  Rows<List<int>> rows;
+  void add(const Text& row, int value) { rows[quoted(row, '$mark')].add(value); }
+  Text joined() const {
+    Text result;
+    for (const auto& row : rows.rows) result += row.name + weigh(row.value) + ";";
     return result;
   }
 };
 }  // namespace
 
-std::string part$number(int count, const char* text) {
+void part$number(int count, const char* text) {
   Table table;
-  for (int index = 0; index < count; ++index) table.add(text + std::to_string(index % 3), index * $number);
-  return table.joined();
+  for (int index = 0; index < count; ++index) table.add(text + Text(index % 3), index * $number);
+  show(table.joined());
 }
 
-std::string other$number(const char* text) { return quoted(text, 'o') + quoted(text, 'p') + $extra; }
-""")
+void other$number(const char* text) { show(quoted(text, 'o') + quoted(text, 'p') + $extra); }
+"""
+)
 MAIN = """
-#include <cstdio>
-#include <string>
-std::string part1(int, const char*); std::string part2(int, const char*);
-std::string other1(const char*); std::string other2(const char*);
+void part1(int, const char*); void part2(int, const char*); void other1(const char*); void other2(const char*);
 int main(int count, char** words) {
-  for (int index = 0; index < count + 9; ++index)
-    std::puts((part1(index, "a") + part2(index, "bb") + other1("x") + other2("yy")).c_str());
+  for (int index = 0; index < count + 9; ++index) {
+    part1(index, "a"); part2(index, "bb"); other1("x"); other2("yy");
+  }
 }
 """
 OPTIONS = ("-Oz", "-std=c++17", "-ffunction-sections", "-fdata-sections")
-SECONDS = 2
+SECONDS = 1
 
 
 def put_sources(folder: Path, *, extra: str = '"1"') -> list[Path]:
@@ -155,7 +157,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         shipped_policies="off",
         compiler=CompilerOptions(llvm=toolchain.major),
     )
-    tuned = tune.run(config)
+    tuned = tune_until(is_smaller, config)
     assert tuned.tuned_bytes < tuned.plain_bytes
     assert not any(one.note for one in tuned.modules)
     return Project(folder=folder, sources=sources, config=config)

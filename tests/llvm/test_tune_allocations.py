@@ -109,7 +109,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
     config = tune.Tune(
         compile_commands=put_database(put_sources(folder / "source")),
         objective="spill-cost",
-        budget="2s",
+        budget="1s",
         output=folder / "tuned.so",
         folder=folder / "tune",
         compiler=CompilerOptions(llvm=toolchain.major, workers=1),

@@ -93,7 +93,7 @@ def tuning(project: Path, toolchain: Toolchain) -> Tuning:
         return run(
             Tune(
                 built=built,
-                budget="1s",
+                budget="0.5s",
                 output=project.parent / "tuned.so",
                 folder=project.parent / "tune",
                 go_on=go_on,
@@ -627,7 +627,7 @@ def test_the_links_of_a_configured_build_prove_what_its_database_is_tuned_for(
             compile_commands=project / "build/compile_commands.json",
             links=project / "build",
             built=BuildCommands(program=(Path("!other"),)),
-            budget="1s",
+            budget="0.5s",
             output=project.parent / "tuned.so",
             folder=project.parent / "tune",
             compiler=CompilerOptions(llvm=toolchain.major, workers=1),

@@ -157,7 +157,7 @@ def test_a_search_that_does_not_recover_starts_again_with_unchanged_compile_step
     monkeypatch.setattr(Judge, "is_beyond_bar", property(lambda judge: judge.measure.bar is not None))
     build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
     command = ("--link-command", " ".join(link_words(toolchain)))
-    for go_on, more in enumerate((("--budget", "2s"), ("--budget", "1s", "--continue"))):
+    for go_on, more in enumerate((("--budget", "1s"), ("--budget", "0.5s", "--continue"))):
         assert tune(toolchain, build, place, *more, *command) == 0
         result = result_of(place)
         assert result["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"
@@ -187,7 +187,7 @@ def test_what_cannot_be_searched_is_said_before_the_search(
             (build / "linker").write_text('#!/bin/sh\n: > "$(echo "$@" | sed \'s/.* -o //\')"\n')
             (build / "linker").chmod(0o755)
             line[0] = str(build / "linker")
-        assert tune(toolchain, build, tmp_path / "t", "--budget", "1s", "--link-command", " ".join(line)) != 0
+        assert tune(toolchain, build, tmp_path / "t", "--budget", "0.5s", "--link-command", " ".join(line)) != 0
         assert sentence in re.sub(r"\s+", " ", capsys.readouterr().err)
         assert not (tmp_path / "t" / "search").exists()
 
@@ -209,7 +209,7 @@ def test_objects_in_a_library_are_tuned_where_lld_finds_them(toolchain: Toolchai
     assert process.run([str(ar), *archive], timeout_seconds=60, cwd=build).returncode == 0
     words = link_words(toolchain, lto="-flto=thin")
     words = [*words[: words.index("part1.c.o")], "libparts.a", "-Wl,--thinlto-cache-dir=cache", "-o", "tool"]
-    assert tune(toolchain, build, place, "--budget", "2s", "--link-command", " ".join(words)) == 0
+    assert tune(toolchain, build, place, "--budget", "1s", "--link-command", " ".join(words)) == 0
     result = result_of(place)
     assert len(result["modules"]) == 3
     assert result["judged"]["after"] <= result["judged"]["before"]
@@ -284,7 +284,7 @@ def test_a_killed_search_of_a_link_leaves_nothing_running_and_goes_on(toolchain:
     assert not found
     before = json.loads(spent.read_bytes())["compilations"]
     assert not (place / "tuned.so").exists()
-    assert tune(toolchain, build, place, "--budget", "1s", "--continue", *command) == 0
+    assert tune(toolchain, build, place, "--budget", "0.5s", "--continue", *command) == 0
     result = result_of(place)
     assert result["judged"]["after"] <= result["judged"]["before"]
     assert result["compilations"] > before
@@ -304,7 +304,7 @@ def test_a_full_disk_stops_the_search_of_a_link_and_it_goes_on(
     toolchain: Toolchain, tmp_path: Path, small_disk: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ):
     build = put_build(tmp_path / "build", toolchain)
-    command = ["--link-command", " ".join(link_words(toolchain)), "--budget", "1s"]
+    command = ["--link-command", " ".join(link_words(toolchain)), "--budget", "0.5s"]
     for size in ("32k", "128k", "320k"):
         place = small_disk(size) / "t"
         go_on = ["--continue"] if (place / "search").exists() else []
@@ -335,5 +335,5 @@ def test_a_linker_that_fails_during_the_search_changes_nothing_and_the_search_go
         assert child.wait(120) != 0
     assert not (place / "tuned.so").exists()
     broken.unlink()
-    assert tune(toolchain, build, place, "--budget", "1s", "--continue", "--link-command", " ".join(words)) == 0
+    assert tune(toolchain, build, place, "--budget", "0.5s", "--continue", "--link-command", " ".join(words)) == 0
     assert result_of(place)["judged"]["after"] <= result_of(place)["judged"]["before"]

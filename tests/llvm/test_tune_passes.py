@@ -108,7 +108,14 @@ def leaves_passes_out(tuned: Tuned) -> bool:
 
 
 @pytest.mark.usefixtures("measured_copies")
-@pytest.mark.parametrize("target", ["x86_64-linux-gnu", "riscv64-unknown-elf"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "x86_64-linux-gnu",
+        # It takes the same way, and test_tune_targets.py tunes for other processors.
+        pytest.param("riscv64-unknown-elf", marks=pytest.mark.slow),
+    ],
+)
 def test_the_search_over_passes_starts_from_what_pays_of_the_policy_of_passes(
     target: str, toolchain: Toolchain, tmp_path: Path, request: pytest.FixtureRequest
 ):
@@ -188,6 +195,7 @@ def test_a_source_that_is_compiled_twice_is_searched_once_and_changes_in_both_mo
     assert found.modules[0].tuned_bytes == found.modules[1].tuned_bytes < found.modules[0].plain_bytes
 
 
+@pytest.mark.slow  # the test above holds that it is searched once
 def test_a_source_that_is_position_independent_the_second_time_is_searched_once(
     toolchain: Toolchain, plugin: Path, tmp_path: Path
 ):

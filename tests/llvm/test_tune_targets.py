@@ -67,7 +67,7 @@ def firmware(
     (folder / "compile_commands.json").write_text(json.dumps([entry]))
     config = tune.Tune(
         compile_commands=folder / "compile_commands.json",
-        budget="1s",
+        budget="0.5s",
         allocation_share=0.7,
         output=folder / "tuned.so",
         folder=folder / "tune",

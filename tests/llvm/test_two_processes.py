@@ -131,6 +131,7 @@ def test_one_makes_an_output_and_two_make_two(toolchain: Toolchain, database: Pa
         assert summary.tuned_bytes == result["tuned_bytes"] <= summary.plain_bytes
 
 
+@pytest.mark.slow  # tests/commands/test_busy.py holds who is refused; tests of tuning and traces here are quicker
 @COUNTS
 def test_one_imports_into_a_corpus(toolchain: Toolchain, count: int, database: Path, tmp_path: Path):
     words = ["corpus", "import", "--compile-commands", database, "--llvm", str(toolchain.major), "--corpus"]
@@ -162,6 +163,7 @@ def test_many_read_a_corpus_and_share_a_store(toolchain: Toolchain, count: int, 
     assert stores[0]
 
 
+@pytest.mark.slow  # as the import: four trainings
 @COUNTS
 def test_one_trains_in_a_folder(toolchain: Toolchain, count: int, small_corpus: Path, tmp_path: Path):
     words = ["train", "--corpus", small_corpus, "--iterations", "1", "--algorithm", "local-search"]

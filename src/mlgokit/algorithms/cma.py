@@ -6,7 +6,6 @@
 from typing import Any
 
 import numpy as np
-from cmaes import CMA
 
 from mlgokit.algorithms.learner import Floats, State
 
@@ -21,7 +20,7 @@ def start(weights: Floats, *, spread: float, population: int) -> State:
         spread: initial standard deviation.
         population: P, the size of a generation.
     """
-    return _pack(CMA(mean=weights, sigma=spread, population_size=population), weights)
+    return _pack(_search(weights, spread, population), weights)
 
 
 def ask(state: State, rng: np.random.Generator) -> Floats:
@@ -39,7 +38,14 @@ def tell(state: State, tested: Floats, rewards: Floats) -> State:
     return _pack(search, np.asarray(search.mean, np.float64))
 
 
-def _pack(search: CMA, centre: Floats) -> State:
+def _search(mean: Floats, spread: float, population: int) -> Any:
+    """Make the optimiser; its package is imported here, as it imports all of scipy, which takes a second."""
+    from cmaes import CMA
+
+    return CMA(mean=mean, sigma=spread, population_size=population)
+
+
+def _pack(search: Any, centre: Floats) -> State:
     """Store the fields of the optimiser as arrays, with the mean of the search."""
     values = search.__getstate__()
     # Only its own stopping test reads the history, part of which is uninitialised memory.
@@ -47,9 +53,9 @@ def _pack(search: CMA, centre: Floats) -> State:
     return {"centre": centre, **{f"cma/{name}": np.array(value) for name, value in values.items()}}
 
 
-def _unpack(state: State) -> CMA:
+def _unpack(state: State) -> Any:
     """Restore the optimiser that :func:`_pack` stored."""
-    search = CMA(mean=state["centre"].copy(), sigma=1.0, population_size=int(state[_POPULATION]))
+    search = _search(state["centre"].copy(), 1.0, int(state[_POPULATION]))
     values: dict[str, Any] = dict(search.__getstate__())
     for name, value in state.items():
         if name.startswith("cma/"):

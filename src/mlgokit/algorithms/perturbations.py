@@ -6,8 +6,6 @@
 from typing import Literal
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from mlgokit.algorithms.learner import Floats
 
@@ -34,6 +32,10 @@ def draw_directions(count: int, weights: int, kind: Directions, rng: np.random.G
             groups = [rng.normal(size=(min(weights, count - start), weights)) for start in range(0, count, weights)]
             return np.concatenate([_orthogonalise(group) for group in groups])
         case "sobol":
+            # Importing them takes a second.
+            from scipy.special import ndtri
+            from scipy.stats import qmc
+
             # Whole powers of two are balanced; the rest of the last one is not used.
             points = qmc.Sobol(weights, scramble=True, rng=rng).random_base2((count - 1).bit_length())[:count]
             # A point may be 0, whose quantile is infinite.

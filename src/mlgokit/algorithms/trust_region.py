@@ -12,7 +12,6 @@ lowered it much is taken back.
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from mlgokit.algorithms.config import TrustRegionConfig
 from mlgokit.algorithms.gradients import mean_gradient
@@ -145,6 +144,9 @@ def minimise_within(matrix: Floats, linear: Floats, radius: float) -> Floats:
         # Any length along the lowest curvature is possible; its sign does not matter.
         inner[0] -= np.sqrt(max(radius**2 - float(inner @ inner), 0.0))
         return vectors @ inner
+    # Imported where it is needed, as scipy's statistics are.
+    from scipy.optimize import brentq
+
     end = start + float(np.linalg.norm(along)) / radius
 
     def excess(shift: float) -> float:

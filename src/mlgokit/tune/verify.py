@@ -128,7 +128,8 @@ class Verifier:
         costs: whether builds are compared by the costs of register allocation; then nothing is linked.
         builds: builds of all modules by the last table in the plugin; :data:`PLAIN` for the one without.
         tables: paths that the verified tables are published to, by their present path.
-        is_unchecked: whether the plugin was linked again after everything was compiled with it.
+        is_unchecked: whether the plugin was linked again after everything was compiled with it, or is due to be.
+        is_stale: whether it has to be linked before it is used.
     """
 
     compiler: Compiler
@@ -142,6 +143,7 @@ class Verifier:
     builds: dict[str, VerifiedBuild] = field(default_factory=dict[str, VerifiedBuild])
     tables: dict[Path, Path] = field(default_factory=dict[Path, Path])
     is_unchecked: bool = False
+    is_stale: bool = False
 
     def __enter__(self) -> Self:
         return self
@@ -156,7 +158,13 @@ class Verifier:
 
     @property
     def plugin(self) -> Path:
-        """Path of the plugin until it is published."""
+        """Path of the plugin until it is published; it is linked here if that is due.
+
+        Raises:
+            ToolError: the plugin cannot be linked.
+        """
+        if self.is_stale:
+            self.link_plugin()
         return self.folder / "plugin.so"
 
     @property
@@ -189,16 +197,15 @@ class Verifier:
         Raises:
             ToolError: the plugin cannot be linked.
         """
-        link_policies(self.compiler.toolchain, self.inside, self.plugin)
+        link_policies(self.compiler.toolchain, self.inside, self.folder / "plugin.so")
+        self.is_stale = False
 
     def link_again(self) -> None:
-        """Link the plugin again after a summary changed or a table left it; :meth:`check_link` is due then.
+        """Have the plugin linked after a summary changed or a table left it; :meth:`check_link` is due then.
 
-        Raises:
-            ToolError: the plugin cannot be linked.
+        That is done when it is next used, as another table may come first.
         """
-        self.link_plugin()
-        self.is_unchecked = True
+        self.is_stale = self.is_unchecked = True
 
     def check_link(self) -> None:
         """Compile one module if the plugin was linked again: its object must stay the same.

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.llvm
 def test_a_full_disk_stops_extraction_and_loses_nothing(
     newest_corpus: Path, tiny_projects: TinyProjects, small_disk: Callable[[str], Path], mlgokit: Mlgokit
 ):
-    corpus = small_disk("200k") / "corpus"
+    corpus = small_disk("80k") / "corpus"
     projects = ("--manifest", tiny_projects.manifest, "--projects", "beta", HELD_OUT)
     words = ("corpus", "extract", *projects, "--sources", newest_corpus.with_name("sources"), "--corpus", corpus)
     found = mlgokit(*words, "--workers", 1)

@@ -11,6 +11,7 @@ from string import Template
 from typing import Any
 
 import pytest
+from tests.llvm.containers import CONTAINERS
 
 from mlgokit.cli import main
 from mlgokit.compiler.plugin_build import build_plugin, plugin_folder
@@ -19,40 +20,40 @@ from mlgokit.compiler.toolchain import LOCATION_VARIABLE, Toolchain, find_toolch
 SECONDS = 120.0
 """After which a test gives up waiting for another process."""
 
-# Every module has some hundred calls to decide about, most of them into the standard library's templates.
-MODULE = Template("""
-#include <string>
-#include <vector>
-
+# Every module has some hundred calls to decide about, most of them into the templates of containers.
+MODULE = Template(
+    CONTAINERS
+    + """
 namespace $project {
 namespace {
 
-template <class Item> Item fold(const std::vector<Item>& items, Item start) {
+template <class Item> Item fold(const List<Item>& items, Item start) {
   for (const Item& item : items) start = start + item;
   return start;
 }
 
-std::string quoted(const std::string& text, char mark) {
-  std::string result(1, mark);
-  for (char letter : text) {
+Text quoted(const Text& text, char mark) {
+  Text result;
+  result += mark;
+  for (char letter : text.letters) {
     if (letter == mark) result += '\\\\';
     result += letter;
   }
-  return result + mark;
+  return result += mark;
 }
 
 struct Table {
-  std::vector<std::string> rows;
-  std::vector<int> widths;
-  void add(const std::string& row) {
-    rows.push_back(quoted(row, '$mark'));
-    widths.push_back(static_cast<int>(row.size()) + $number);
+  List<Text> rows;
+  List<int> widths;
+  void add(const Text& row) {
+    rows.add(quoted(row, '$mark'));
+    widths.add(row.letters.count + $number);
   }
   int width() const { return fold(widths, $number); }
-  std::string joined(const std::string& separator) const {
-    std::string result;
-    for (const std::string& row : rows) {
-      if (!result.empty()) result += separator;
+  Text joined(const Text& separator) const {
+    Text result;
+    for (const Text& row : rows) {
+      if (result.letters.count) result += separator;
       result += row;
     }
     return result;
@@ -63,22 +64,21 @@ struct Table {
 
 int part$number(int count, const char* text) {
   Table table;
-  for (int index = 0; index < count; ++index) table.add(std::string(text) + std::to_string(index * $number));
-  return table.width() + static_cast<int>(table.joined(", ").size());
+  for (int index = 0; index < count; ++index) table.add(text + Text(index * $number));
+  return table.width() + table.joined(", ").letters.count + fold(table.rows, quoted(text, '+')).letters.count;
 }
 
 }  // namespace $project
-""")
+"""
+)
 MAIN = """
+#include <cstdio>
 #include <cstdlib>
-#include <iostream>
-#include <string>
 namespace tool { int part1(int count, const char* text); int part2(int count, const char* text); }
 int main(int count, char** words) {
-  std::string line;
-  while (std::getline(std::cin, line)) std::cout << tool::part1(count, line.c_str()) << '\\n';
-  for (int index = 1; index < count; ++index)
-    std::cout << tool::part2(std::atoi(words[index]), words[index]) << '\\n';
+  char line[80];
+  while (std::fgets(line, sizeof line, stdin)) std::printf("%d\\n", tool::part1(count, line));
+  for (int index = 1; index < count; ++index) std::printf("%d\\n", tool::part2(std::atoi(words[index]), words[index]));
   return count;
 }
 """
