@@ -15,8 +15,9 @@ from mlgokit.builds.compilers import check_sandbox, open_sandbox_for, spread, to
 from mlgokit.builds.compression import DEFAULT, Compressor, find_compressor, find_stripper
 from mlgokit.builds.corpus import CorpusBuild, Database
 from mlgokit.builds.lto import GIVES_UP, LtoBuild
-from mlgokit.builds.opening import BuildRequest, open_build
-from mlgokit.builds.recorded import record_plain
+from mlgokit.builds.opening import open_build
+from mlgokit.builds.recorded import RecordedBuild, record_plain
+from mlgokit.builds.request import BuildRequest
 from mlgokit.commands.tune_options import Call, Tune, check_call, earlier_table, refuse_link, replay_folder
 from mlgokit.commands.tune_runs import record_for_runs
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
@@ -114,13 +115,12 @@ def _open_sources(call: Call, *, stack: contextlib.ExitStack, report: Report) ->
     check_sandbox(config.compiler, toolchain)
     compressor = _find_compressor(config, toolchain)
     settings = _settings(call, toolchain, compressor if config.built.build else None)
-    request, runs = _request(call, compressor), None
+    recorded = runs = None
     if config.objective == "instructions":
         recorded, runs = record_for_runs(config, toolchain=toolchain, report=report)
-        request = request.with_recorded_build(recorded)
     elif config.built.build:
         recorded = record_plain(config.built, config.folder, go_on=config.go_on, toolchain=toolchain, report=report)
-        request = request.with_recorded_build(recorded)
+    request = _request(call, recorded, compressor)
     steps_stay = config.folder / _STEPS_STAY
     if not settings.search_folder.exists():
         steps_stay.unlink(missing_ok=True)
@@ -146,10 +146,12 @@ def _open_sources(call: Call, *, stack: contextlib.ExitStack, report: Report) ->
     return open_session
 
 
-def _request(call: Call, compressor: Compressor | None) -> BuildRequest:
+def _request(call: Call, recorded: RecordedBuild | None, compressor: Compressor | None) -> BuildRequest:
     config = call.options
     database = None
-    if config.compile_commands is not None:
+    if recorded is not None:
+        database = Database(path=recorded.database, project=recorded.project)
+    elif config.compile_commands is not None:
         database = Database(path=config.compile_commands, level=config.level, choice=config.database)
     stays = {"--sandbox on": config.compiler.sandbox == "on", "--artifact replay": config.artifact == "replay"}
     option = next((option for option, is_given in stays.items() if is_given), "")
@@ -161,6 +163,7 @@ def _request(call: Call, compressor: Compressor | None) -> BuildRequest:
         corpus=config.corpus,
         database=database,
         project=config.project,
+        recorded=recorded,
         configured=config.links,
         programs=config.built.program,
         link=config.link_command,

@@ -13,6 +13,7 @@ from mlgokit.builds.cargo import cargo_words
 from mlgokit.builds.corpus import ANY_COMMANDS
 from mlgokit.builds.link import OUTPUT, link_words
 from mlgokit.builds.measurement import measuring_words
+from mlgokit.builds.request import ANY_LEVEL
 from mlgokit.commands.options import (
     COMPILER,
     NO_BUILD,
@@ -46,8 +47,6 @@ NO_POLICY = "none"
 _MOST_KEPT = 99.9999
 """Percent; LLVM's summary of a profile goes no further."""
 _NOT_BY_CARGO = {"linked", "command", "spill-cost", "instructions"}
-ANY_LEVEL = frozenset({"spill-cost", "instructions"})
-"""Objectives for modules that are not compiled for size, too."""
 ALLOCATION_SHARE = 0.3
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
 PASS_SHARE = 0.4
