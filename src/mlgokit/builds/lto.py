@@ -9,21 +9,21 @@ in the compile steps, so it is added there as well.
 
 import contextlib
 import dataclasses
-import itertools
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.builds.build import CandidatePlugin, Proof
+from mlgokit.builds.compilers import clang_for
 from mlgokit.builds.corpus import Database, import_database, modules_for_size
 from mlgokit.builds.link import (
     Linked,
     LinkPlan,
-    command_words,
     link,
     link_words,
     loading_options,
+    output_name,
     place_objects,
     plan_link,
 )
@@ -41,7 +41,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import profile_sentences
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
-from mlgokit.corpus.importers.database import lto_by_module, module_outputs, option_counts
+from mlgokit.corpus.importers.database import lto_by_module, option_counts
 from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.corpus.staleness import fit_of
 from mlgokit.errors import CorpusError, OtherLinkerError, ToolError, UsageError
@@ -235,10 +235,10 @@ def open_link(
             "--link-command: with -flto, expected the build's own command with paths of objects, found the "
             "placeholder {objects}; build the project and give that command"
         )
-    if asked.compiler.sandbox == "on":
+    if asked.steps_only:
         raise UsageError(
-            "--sandbox on: not possible with -flto, as a link reads the whole build; use --sandbox "
-            "auto, or build without -flto"
+            f"{asked.steps_only}: works for compile steps only, and this search is of a link with -flto; remove it, or "
+            "choose another --objective"
         )
     if (level := database.level) is not None:
         raise UsageError(
@@ -257,7 +257,7 @@ def open_link(
     made = _OriginalLink(
         asked=asked,
         database=database,
-        name=_output_name(asked.link),
+        name=output_name(asked.link) or "program",
         toolchain=toolchain,
         plan=plan,
         kinds=kinds,
@@ -397,7 +397,7 @@ def _open_steps(made: _OriginalLink, lto: Lto, stack: contextlib.ExitStack, repo
     )
     stack.enter_context(reading(corpus))
     kinds = lto_by_module(database.path, project=database.project)
-    outputs = module_outputs(database.path, project=database.project)
+    outputs = database.outputs()
     modules = {
         module.name: module
         for module in modules_for_size(corpus, None).modules
@@ -411,13 +411,7 @@ def _open_steps(made: _OriginalLink, lto: Lto, stack: contextlib.ExitStack, repo
         # The link is of other objects than those that the database knows.
         return None
     return CompileSteps(
-        compiler=ClangCompiler(
-            toolchain=toolchain,
-            plugin=build_plugin(toolchain),
-            workers=request.compiler.workers,
-            limits=request.compiler.limits(),
-            room=request.compiler.room(request.scratch),
-        ),
+        compiler=clang_for(request.compiler, toolchain, build_plugin(toolchain), corpus=None, folder=request.scratch),
         modules=tuple(modules[name] for name in plan.modules),
         plan=plan,
         lto=lto,
@@ -467,7 +461,7 @@ def _thin_link(made: _OriginalLink) -> LtoBuild:
     """Make the build of a ThinLTO link, with one module for the back end of each object of the build that is linked."""
     database = made.database
     kinds = lto_by_module(database.path, project=database.project)
-    built = module_outputs(database.path, project=database.project) | dict(made.objects)
+    built = database.outputs() | dict(made.objects)
     found = {name: path for name, path in built.items() if kinds.get(name) == "thin"}
     outputs = {f"{name}{LINK_MODULE}": path for name, path in found.items()}
     plan = plan_link(
@@ -524,13 +518,6 @@ def _module(made: _OriginalLink, name: str, bitcode: Path, words: tuple[str, ...
         link_folder=made.plan.folder,
         defers=made.steps is not None,
     )
-
-
-def _output_name(text: str) -> str:
-    """Name the file that a link command writes."""
-    words = command_words(text, option="--link-command", known={"{output}", "{objects}"})
-    named = [Path(value).name for word, value in itertools.pairwise(words) if word == "-o"]
-    return named[0] if named and "{" not in named[0] else "program"
 
 
 def check_steps(plugin: Path, decisions: DecisionTable | None) -> None:

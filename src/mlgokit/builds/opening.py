@@ -11,7 +11,6 @@ from pathlib import Path
 from mlgokit.builds.build import Build
 from mlgokit.builds.corpus import (
     CorpusBuild,
-    Database,
     ModuleSelection,
     import_database,
     modules_for_size,
@@ -25,7 +24,7 @@ from mlgokit.builds.programs import LinkedPrograms, read_configured_programs
 from mlgokit.builds.request import ANY_LEVEL, BuildRequest
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.importers.database import lto_kinds, module_outputs
+from mlgokit.corpus.importers.database import lto_kinds
 from mlgokit.errors import UsageError
 from mlgokit.locks import reading
 from mlgokit.progress import Report
@@ -101,8 +100,8 @@ def _by_its_link(request: BuildRequest, kinds: Mapping[Lto, int], toolchain: Too
     is_mostly_lto = kinds["full"] + kinds["thin"] > kinds[""]
     if request.recorded is None or request.objective != "image" or not is_mostly_lto:
         return request, ""
-    if request.no_link_reason:
-        return request, request.no_link_reason
+    if request.steps_only:
+        return request, f"{request.steps_only} is for compile steps; leave it out to have the link searched"
     link = searchable_link(request.recorded, toolchain, timeout_seconds=request.timeout_seconds)
     if isinstance(link, str):
         return request, link
@@ -169,12 +168,8 @@ def _linked_programs(request: BuildRequest) -> LinkedPrograms | None:
     return read_configured_programs(
         request.configured,
         patterns=request.programs,
-        outputs=_outputs(request.database),
+        outputs=request.database.outputs(),
     )
-
-
-def _outputs(database: Database) -> dict[str, Path]:
-    return module_outputs(database.path, project=database.project, level=database.level)
 
 
 def _measure(
@@ -191,7 +186,7 @@ def _measure(
         plans["image"] = plan_link(
             link_words(request.link),
             folder=folder.resolve(),
-            outputs={} if database is None else _outputs(database),
+            outputs={} if database is None else database.outputs(),
             modules=names,
             toolchain=toolchain,
         )

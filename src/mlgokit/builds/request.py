@@ -33,7 +33,7 @@ class BuildRequest:
         measuring: words of a command that prints a number; empty to measure bytes.
         compressor: compressor whose output is measured.
         keep_hot: percentage of the profile's executions whose functions stay as LLVM has them.
-        no_link_reason: why the link of a recorded build may not be searched; empty if it may.
+        steps_only: the option with which no link can be searched, only compile steps; empty if none is given.
         may_defer: whether the compile steps of a link may leave inlining to it.
         go_on: whether ``scratch`` may have modules of an earlier state of the build.
         compiler: how compilers are opened.
@@ -54,7 +54,7 @@ class BuildRequest:
     measuring: tuple[str, ...] = ()
     compressor: Compressor | None = None
     keep_hot: float = 0.0
-    no_link_reason: str = ""
+    steps_only: str = ""
     may_defer: bool = True
     go_on: bool = False
     compiler: CompilerOptions
