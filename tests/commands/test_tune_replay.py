@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlgokit.commands.tune_options import Tune, for_replay, refuse_link
+from mlgokit.commands.tune_options import Tune, for_replay
 from mlgokit.errors import UsageError
 
 
@@ -13,11 +13,6 @@ def test_inlining_alone_is_searched_where_a_replay_is_asked_for():
     plain, replayed = for_replay(Tune()), for_replay(Tune(artifact="replay"))
     assert plain == Tune()
     assert (replayed.allocation_share, replayed.pass_share) == (0, 0)
-    refuse_link(plain)
-    with pytest.raises(
-        UsageError, match="--artifact replay: works for compile steps only, and this search is of a link"
-    ):
-        refuse_link(replayed)
 
 
 @pytest.mark.parametrize(

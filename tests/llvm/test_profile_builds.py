@@ -14,7 +14,8 @@ from tests.llvm.searching import INLINING_ALONE
 
 from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.builds.corpus import Database
-from mlgokit.builds.opening import BuildRequest, open_build
+from mlgokit.builds.opening import open_build
+from mlgokit.builds.request import BuildRequest
 from mlgokit.commands.tune import run as tune
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process

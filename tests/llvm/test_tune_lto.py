@@ -115,7 +115,8 @@ def test_the_link_with_the_plugin_is_as_small_as_promised(
     link_only = [f"-Wl,--load-pass-plugin={plugin}"]
     both = [f"-fpass-plugin={plugin}", *link_only]
     assert result["flag"].split() == both
-    assert len(result["notes"]) == 1
+    # What else the notes say depends on what the search found in its seconds.
+    assert [note for note in result["notes"] if note.startswith("the first flag is for the compile steps")]
     names = {one["name"] for one in result["modules"]}
     assert names == {"tool (link)"} if lto == "-flto" else len(names) == 3
     sizes = [

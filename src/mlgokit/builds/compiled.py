@@ -38,7 +38,7 @@ from mlgokit.compiler.request import Compiler, CompileRequest, Lto
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import baseline_of, warn_about_levels
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
-from mlgokit.corpus.importers.database import lto_by_module, module_outputs
+from mlgokit.corpus.importers.database import lto_by_module
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.errors import CorpusError, ToolError, UsageError
 from mlgokit.locks import reading
@@ -346,7 +346,7 @@ class DatabaseProject:
         self, commands: Sequence[tuple[str, ...]], modules: Sequence[Module], toolchain: Toolchain
     ) -> list[LinkPlan]:
         """Find the objects of these modules in each link command."""
-        outputs = module_outputs(self.database.path, level=self.database.level)
+        outputs = self.database.outputs()
         return [
             plan_link(
                 words,

@@ -327,12 +327,14 @@ def clang_for(
     toolchain: Toolchain,
     plugin: Path | None = None,
     *,
-    corpus: Path,
+    corpus: Path | None,
     folder: Path | None = None,
     files: Sequence[Path] = (),
     report: Report = say_nothing,
 ) -> ClangCompiler:
     """Open the clang of a toolchain for the modules of a corpus; for the arguments see :func:`open_compiler`.
+
+    Without a corpus it is for a link, which reads the whole build: it runs in no sandbox.
 
     Raises:
         ToolError: the user asked for a sandbox, and it does not work.
@@ -343,7 +345,9 @@ def clang_for(
         workers=options.workers,
         timeout_seconds=options.deadline(),
         limits=options.limits(),
-        sandbox=open_sandbox_for(options, toolchain, corpus=corpus, files=files, report=report),
+        sandbox=None
+        if corpus is None
+        else open_sandbox_for(options, toolchain, corpus=corpus, files=files, report=report),
         room=options.room(folder),
         memory=MemoryGate(host=HostMemory()),
     )

@@ -15,7 +15,7 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.front_end import ExtractionLimits, Level
 from mlgokit.corpus.importers.build_compiler import Baseline
 from mlgokit.corpus.importers.build_sources import CommandFilter
-from mlgokit.corpus.importers.database import import_commands
+from mlgokit.corpus.importers.database import import_commands, module_outputs
 from mlgokit.corpus.profiles import profiles_in
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.files import digest_file
@@ -162,6 +162,10 @@ class Database:
     def folder(self) -> Path:
         """The folder of the build."""
         return self.path.resolve().parent
+
+    def outputs(self) -> dict[str, Path]:
+        """Find the object that the build makes of each module, by the module's name."""
+        return module_outputs(self.path, project=self.project, level=self.level)
 
 
 def import_database(

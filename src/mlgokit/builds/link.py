@@ -183,11 +183,16 @@ def image_names(texts: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for number, text in enumerate(texts, 1):
-        words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
-        outputs = [after for word, after in itertools.pairwise(words) if word == "-o" and OUTPUT not in after]
-        name = Path(outputs[0]).name if outputs else ""
+        name = output_name(text)
         found.append(name if name and name not in found else f"{name or 'image'} {number}")
     return found
+
+
+def output_name(text: str) -> str:
+    """Name the file that a link command writes; empty if ``{output}`` stands for it."""
+    words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
+    outputs = [after for word, after in itertools.pairwise(words) if word == "-o" and OUTPUT not in after]
+    return Path(outputs[0]).name if outputs else ""
 
 
 def plan_link(

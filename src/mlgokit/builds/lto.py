@@ -9,27 +9,27 @@ in the compile steps, so it is added there as well.
 
 import contextlib
 import dataclasses
-import itertools
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.builds.build import CandidatePlugin, Proof
-from mlgokit.builds.compilers import CompilerOptions
+from mlgokit.builds.compilers import clang_for
 from mlgokit.builds.corpus import Database, import_database, modules_for_size
 from mlgokit.builds.link import (
     Linked,
     LinkPlan,
-    command_words,
     link,
     link_words,
     loading_options,
+    output_name,
     place_objects,
     plan_link,
 )
 from mlgokit.builds.measurement import Comparison, LinkedBuild, Measure, measure
 from mlgokit.builds.recorded import RecordedBuild
+from mlgokit.builds.request import BuildRequest
 from mlgokit.builds.variant import PluginPlace, cache_key
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
@@ -41,7 +41,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import profile_sentences
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
-from mlgokit.corpus.importers.database import lto_by_module, lto_kinds, module_outputs, option_counts
+from mlgokit.corpus.importers.database import lto_by_module, option_counts
 from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.corpus.staleness import fit_of
 from mlgokit.errors import CorpusError, OtherLinkerError, ToolError, UsageError
@@ -69,37 +69,6 @@ recovers more."""
 GIVES_UP = 1 / 3
 """Share of the search's time by which an image that deferred inlining made larger must be no larger than the plain one;
 otherwise the search starts again without deferring."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkRequest:
-    """A link that is to be tuned, of a build that is there.
-
-    Attributes:
-        command: the link command, as the user's build has it.
-        database: compilation database of the compile steps.
-        folder: working directory of the link; that of the database if not given.
-        scratch: folder of the tuning, for temporary files.
-        project: name of the modules' project; named after the link's folder if not given.
-        measuring: words of a command that prints a number; empty to measure the image's bytes.
-        timeout_seconds: deadline of a link, and of each run of the measuring command.
-        error: accepted share of comparisons that call a build better or worse by chance.
-        compiler: how compilers are opened.
-        may_defer: whether the compile steps may leave inlining to the link.
-        go_on: whether ``scratch`` may have modules of an earlier state of the build.
-    """
-
-    command: str
-    database: Database
-    folder: Path | None
-    scratch: Path
-    project: str | None
-    measuring: tuple[str, ...]
-    timeout_seconds: float
-    error: float
-    compiler: CompilerOptions
-    may_defer: bool
-    go_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -235,12 +204,18 @@ class LtoBuild:
 
 
 def open_link(
-    asked: LinkRequest, toolchain: Toolchain, *, stack: contextlib.ExitStack, report: Report
+    asked: BuildRequest,
+    kinds: Mapping[Lto, int],
+    toolchain: Toolchain,
+    *,
+    stack: contextlib.ExitStack,
+    report: Report,
 ) -> LtoBuild | None:
-    """Open the link to tune, after running it once as it is; ``None`` if it has no link-time optimization.
+    """Open the link to tune, after running it once as it is; ``None`` if none with link-time optimization is asked for.
 
     Args:
-        asked: the link that the user asked for.
+        asked: the project with its link.
+        kinds: number of its sources by kind of link-time optimization.
         toolchain: LLVM installation whose plugin the linker loads.
         stack: holds the lock on the corpus of the compile steps.
         report: called with the steps that are done.
@@ -250,27 +225,26 @@ def open_link(
         ToolError: a program cannot be started.
         UsageError: the link fails, or cannot be searched.
     """
-    words = link_words(asked.command)
-    kinds = lto_kinds(asked.database.path)
-    kind = lto_of(words) or ("full" if kinds["full"] else "thin")
-    if not kinds["full"] and not kinds["thin"]:
+    database = asked.database
+    if asked.link is None or database is None or not (kinds["full"] or kinds["thin"]):
         return None
+    words = link_words(asked.link)
+    kind = lto_of(words) or ("full" if kinds["full"] else "thin")
     if "{objects}" in words:
         raise UsageError(
             "--link-command: with -flto, expected the build's own command with paths of objects, found the "
             "placeholder {objects}; build the project and give that command"
         )
-    if asked.compiler.sandbox == "on":
+    if asked.steps_only:
         raise UsageError(
-            "--sandbox on: not possible with -flto, as a link reads the whole build; use --sandbox "
-            "auto, or build without -flto"
+            f"{asked.steps_only}: works for compile steps only, and this search is of a link with -flto; remove it, or "
+            "choose another --objective"
         )
-    if (level := asked.database.level) is not None:
+    if (level := database.level) is not None:
         raise UsageError(
             f"--level {level}: not possible with -flto, as the link uses the build's own objects; build with -{level}"
         )
-    folder = (asked.folder or asked.database.folder).resolve()
-    plan = LinkPlan(words=words, folder=folder, modules=())
+    plan = LinkPlan(words=words, folder=(asked.link_folder or database.folder).resolve(), modules=())
     scratch = asked.scratch.resolve() / _FOLDER
     shutil.rmtree(scratch, ignore_errors=True)
     report(0, 2, "link as the build does")
@@ -282,9 +256,10 @@ def open_link(
         )
     made = _OriginalLink(
         asked=asked,
+        database=database,
+        name=output_name(asked.link) or "program",
         toolchain=toolchain,
-        words=words,
-        folder=folder,
+        plan=plan,
         kinds=kinds,
         image=real.image,
         linked=real.image,
@@ -298,9 +273,9 @@ def open_link(
         found = _thin_link(_defer_inlining(made, "thin", scratch, stack, report))
     if found is None:
         return None
-    _check_level(asked.database.path)
+    _check_level(database.path)
     # Options are those of objects that are linked as they are, profiles those of compile steps that are repeated.
-    counts = option_counts(asked.database.path, project=asked.database.project).of_objects
+    counts = option_counts(database.path, project=database.project).of_objects
     steps = () if found.steps is None else found.steps.modules
     profiles = profile_sentences([fit for one in steps if (fit := fit_of(one)) is not None])
     return dataclasses.replace(found, notes=(*counts.sentences(), *profiles))
@@ -311,23 +286,25 @@ class _OriginalLink:
     """The user's link, which was run once before the search.
 
     Attributes:
-        asked: the request for it.
+        asked: the project.
+        database: compilation database of its compile steps.
+        name: name of the file that the link writes.
         toolchain: LLVM installation whose plugin the linker loads.
-        words: words of the link that is searched, with ``{output}``.
-        folder: working directory of the link.
+        plan: the link that is searched.
         kinds: number of sources by kind of link-time optimization.
         image: path of the image that the user's own link wrote.
-        linked: path of the image that ``words`` wrote.
+        linked: path of the image that ``plan`` wrote.
         steps: the compile steps, if they leave inlining to the link.
         objects: paths of the objects that these steps made, by module.
         bar: bytes of the user's own image, which a result may not exceed, if ``steps`` are given.
     """
 
-    asked: LinkRequest
+    asked: BuildRequest
+    database: Database
+    name: str
     toolchain: Toolchain
-    words: tuple[str, ...]
-    folder: Path
-    kinds: dict[Lto, int]
+    plan: LinkPlan
+    kinds: Mapping[Lto, int]
     image: Path
     linked: Path
     steps: CompileSteps | None = None
@@ -337,15 +314,15 @@ class _OriginalLink:
     @property
     def call(self) -> LinkerCall:
         """The call of the linker that the link makes."""
-        shown = [word.replace("{output}", "image") for word in self.words]
+        shown = [word.replace("{output}", "image") for word in self.plan.words]
         return find_linker_call(
-            shown, self.folder, toolchain=self.toolchain, timeout_seconds=self.asked.timeout_seconds
+            shown, self.plan.folder, toolchain=self.toolchain, timeout_seconds=self.asked.timeout_seconds
         )
 
     @property
     def project(self) -> str:
         """Name of the modules' project."""
-        return self.asked.project or self.folder.name
+        return self.asked.project or self.plan.folder.name
 
     def measure(self, plan: LinkPlan, modules: tuple[str, ...], *, is_lto: bool) -> Measure:
         """Make the measurement by which builds of these modules by ``plan`` are judged."""
@@ -364,8 +341,7 @@ def _defer_inlining(
     made: _OriginalLink, lto: Lto, scratch: Path, stack: contextlib.ExitStack, report: Report
 ) -> _OriginalLink:
     """Replace the link's compile steps by ones that inline nothing, unless that makes the image much larger."""
-    plan = LinkPlan(words=made.words, folder=made.folder, modules=())
-    steps = _open_steps(made.asked, plan, made.toolchain, lto=lto, stack=stack, report=report)
+    steps = _open_steps(made, lto, stack, report)
     if steps is None:
         return made
     scratch = scratch / "deferred"
@@ -387,29 +363,20 @@ def _defer_inlining(
         return made
     words = steps.words(objects, scratch / "libraries", timeout_seconds=how.timeout_seconds)
     bar = None if how.command else sizes[0]
-    return dataclasses.replace(made, words=words, linked=found.image, steps=steps, objects=objects, bar=bar)
+    plan = dataclasses.replace(made.plan, words=words)
+    return dataclasses.replace(made, plan=plan, linked=found.image, steps=steps, objects=objects, bar=bar)
 
 
-def _open_steps(
-    request: LinkRequest,
-    asked: LinkPlan,
-    toolchain: Toolchain,
-    *,
-    lto: Lto,
-    stack: contextlib.ExitStack,
-    report: Report,
-) -> CompileSteps | None:
+def _open_steps(made: _OriginalLink, lto: Lto, stack: contextlib.ExitStack, report: Report) -> CompileSteps | None:
     """Open the compile steps of a link; ``None`` if the link has none of their objects, or they must not be changed.
 
     Args:
-        request: the request for the link.
-        asked: the link command.
-        toolchain: LLVM installation with the clang.
+        made: the link.
         lto: kind of link-time optimization of the steps that may be changed.
         stack: holds the lock on the corpus.
         report: called with the steps that are done.
     """
-    database = request.database
+    request, database, toolchain = made.asked, made.database, made.toolchain
     if not request.may_defer:
         return None
     if lost := option_counts(database.path, project=database.project).lost_by_links:
@@ -430,25 +397,21 @@ def _open_steps(
     )
     stack.enter_context(reading(corpus))
     kinds = lto_by_module(database.path, project=database.project)
-    outputs = module_outputs(database.path, project=database.project)
+    outputs = database.outputs()
     modules = {
         module.name: module
         for module in modules_for_size(corpus, None).modules
         if kinds.get(module.name) == lto and module.name in outputs
     }
     try:
-        plan = plan_link(asked.words, folder=asked.folder, outputs=outputs, modules=tuple(modules), toolchain=toolchain)
+        plan = plan_link(
+            made.plan.words, folder=made.plan.folder, outputs=outputs, modules=tuple(modules), toolchain=toolchain
+        )
     except UsageError:
         # The link is of other objects than those that the database knows.
         return None
     return CompileSteps(
-        compiler=ClangCompiler(
-            toolchain=toolchain,
-            plugin=build_plugin(toolchain),
-            workers=request.compiler.workers,
-            limits=request.compiler.limits(),
-            room=request.compiler.room(request.scratch),
-        ),
+        compiler=clang_for(request.compiler, toolchain, build_plugin(toolchain), corpus=None, folder=request.scratch),
         modules=tuple(modules[name] for name in plan.modules),
         plan=plan,
         lto=lto,
@@ -473,9 +436,8 @@ def _merged_link(made: _OriginalLink, scratch: Path, report: Report) -> LtoBuild
         )
     if merged.bitcode is None:
         return None
-    plan = LinkPlan(words=made.words, folder=made.folder, modules=())
-    name = f"{_output_name(made.asked.command)}{LINK_MODULE}"
-    language = "c++" if "++" in Path(made.words[0]).name else "c"
+    name = f"{made.name}{LINK_MODULE}"
+    language = "c++" if "++" in Path(made.plan.words[0]).name else "c"
     left_out: dict[str, str] = {}
     if count := made.kinds[""] + made.kinds["thin"]:
         left_out["objects without -flto"] = (
@@ -487,9 +449,9 @@ def _merged_link(made: _OriginalLink, scratch: Path, report: Report) -> LtoBuild
         )
     return LtoBuild(
         modules=(_module(made, name, merged.bitcode, call.words, language),),
-        plan=plan,
+        plan=made.plan,
         image=made.image,
-        measure=made.measure(plan, (name,), is_lto=True),
+        measure=made.measure(made.plan, (name,), is_lto=True),
         left_out=left_out,
         steps=made.steps,
     )
@@ -497,12 +459,14 @@ def _merged_link(made: _OriginalLink, scratch: Path, report: Report) -> LtoBuild
 
 def _thin_link(made: _OriginalLink) -> LtoBuild:
     """Make the build of a ThinLTO link, with one module for the back end of each object of the build that is linked."""
-    project = made.asked.database.project
-    kinds = lto_by_module(made.asked.database.path, project=project)
-    built = module_outputs(made.asked.database.path, project=project) | dict(made.objects)
+    database = made.database
+    kinds = lto_by_module(database.path, project=database.project)
+    built = database.outputs() | dict(made.objects)
     found = {name: path for name, path in built.items() if kinds.get(name) == "thin"}
     outputs = {f"{name}{LINK_MODULE}": path for name, path in found.items()}
-    plan = plan_link(made.words, folder=made.folder, outputs=outputs, modules=tuple(outputs), toolchain=made.toolchain)
+    plan = plan_link(
+        made.plan.words, folder=made.plan.folder, outputs=outputs, modules=tuple(outputs), toolchain=made.toolchain
+    )
     spelled = {name: plan.words[place] for place, name in plan.objects.items()}
     for place, members in plan.libraries.items():
         # lld's name of a library's member, which its offset follows.
@@ -523,7 +487,7 @@ def _thin_link(made: _OriginalLink) -> LtoBuild:
         modules.append(_module(made, name, outputs[name], compose_back_end(call, spelled[name]), language))
     return LtoBuild(
         modules=tuple(modules),
-        plan=LinkPlan(words=made.words, folder=made.folder, modules=()),
+        plan=made.plan,
         image=made.image,
         measure=made.measure(plan, plan.modules, is_lto=False),
         left_out=left_out,
@@ -551,16 +515,9 @@ def _module(made: _OriginalLink, name: str, bitcode: Path, words: tuple[str, ...
         command_line=words,
         bitcode_bytes=bitcode.stat().st_size,
         bitcode_sha256=digest_file(bitcode),
-        link_folder=made.folder,
+        link_folder=made.plan.folder,
         defers=made.steps is not None,
     )
-
-
-def _output_name(text: str) -> str:
-    """Name the file that a link command writes."""
-    words = command_words(text, option="--link-command", known={"{output}", "{objects}"})
-    named = [Path(value).name for word, value in itertools.pairwise(words) if word == "-o"]
-    return named[0] if named and "{" not in named[0] else "program"
 
 
 def check_steps(plugin: Path, decisions: DecisionTable | None) -> None:
@@ -581,12 +538,6 @@ def check_steps(plugin: Path, decisions: DecisionTable | None) -> None:
 # --- Whether a recorded build is tuned by its link --------------------------------------------------------------------
 
 
-def is_mostly_lto(database: Path) -> bool:
-    """Whether most sources of a build have ``-flto``."""
-    kinds = lto_kinds(database)
-    return kinds["full"] + kinds["thin"] > kinds[""]
-
-
 def searchable_link(recorded: RecordedBuild, toolchain: Toolchain, *, timeout_seconds: float) -> RecordedLink | str:
     """Find the one link that makes the image of a recorded build with link-time optimization.
 
@@ -605,24 +556,21 @@ def searchable_link(recorded: RecordedBuild, toolchain: Toolchain, *, timeout_se
     """
     try:
         links = [recorded.links[path] for path in recorded.programs().values()]
-        shipped = [link for link in links if lto_of(link_words(link.command))]
-        for link in shipped:
-            _check_linker(link, toolchain, timeout_seconds)
-        link = recorded.link()
-        if link not in shipped:
-            _check_linker(link, toolchain, timeout_seconds)
+        for link in links:
+            words = link_words(link.command)
+            if len(links) == 1 or lto_of(words):
+                _check_linker(link, words, toolchain, timeout_seconds)
+        return recorded.link()
     except OtherLinkerError:
         raise
     except UsageError as error:
         return str(error)
-    return link
 
 
-def _check_linker(link: RecordedLink, toolchain: Toolchain, timeout_seconds: float) -> None:
+def _check_linker(link: RecordedLink, words: Sequence[str], toolchain: Toolchain, timeout_seconds: float) -> None:
     """Refuse a link whose linker is not lld of the toolchain's LLVM, as only that loads the plugin."""
-    words = [word.replace("{output}", "image") for word in link_words(link.command)]
     find_linker_call(
-        words,
+        [word.replace("{output}", "image") for word in words],
         link.folder,
         toolchain=toolchain,
         timeout_seconds=timeout_seconds,
@@ -630,9 +578,8 @@ def _check_linker(link: RecordedLink, toolchain: Toolchain, timeout_seconds: flo
     )
 
 
-def link_note(database: Path) -> str:
+def link_note(kinds: Mapping[Lto, int]) -> str:
     """Write a sentence on a build whose link is searched although the user did not ask for it."""
-    kinds = lto_kinds(database)
     count = kinds["full"] + kinds["thin"]
     return (
         f"{count} of {sum(kinds.values())} sources are built with -flto, so the link of the program is searched, as by "
@@ -640,15 +587,14 @@ def link_note(database: Path) -> str:
     )
 
 
-def describe_ignored_lto(database: Path | None, *, is_recorded: bool, reason: str = "") -> dict[str, str]:
+def describe_ignored_lto(kinds: Mapping[Lto, int], *, is_recorded: bool, reason: str = "") -> dict[str, str]:
     """Describe what tuning a build with ``-flto`` by its compile steps alone means, by option; empty for other builds.
 
     Args:
-        database: compilation database of the build; ``None`` for a corpus.
+        kinds: number of sources by kind of link-time optimization; all zero for a corpus.
         is_recorded: whether the whole build is made again with the plugin.
         reason: why the link is not searched, if it might have been.
     """
-    kinds = lto_kinds(database)
     count = kinds["full"] + kinds["thin"]
     if not count:
         return {}

@@ -5,16 +5,12 @@ A build with ``-flto`` that was recorded is searched by its link where lld makes
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from mlgokit.builds.build import Build
-from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.builds.compression import Compressor
 from mlgokit.builds.corpus import (
     CorpusBuild,
-    Database,
     ModuleSelection,
     import_database,
     modules_for_size,
@@ -22,95 +18,21 @@ from mlgokit.builds.corpus import (
     note_hot_functions,
 )
 from mlgokit.builds.link import OUTPUT, LinkPlan, link_words, plan_link
-from mlgokit.builds.lto import (
-    LinkRequest,
-    describe_ignored_lto,
-    is_mostly_lto,
-    link_note,
-    open_link,
-    searchable_link,
-)
+from mlgokit.builds.lto import describe_ignored_lto, link_note, open_link, searchable_link
 from mlgokit.builds.measurement import Measure, link_failures
 from mlgokit.builds.programs import LinkedPrograms, read_configured_programs
-from mlgokit.builds.recorded import RecordedBuild
+from mlgokit.builds.request import ANY_LEVEL, BuildRequest
+from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.importers.database import lto_kinds, module_outputs
+from mlgokit.corpus.importers.database import lto_kinds
 from mlgokit.errors import UsageError
 from mlgokit.locks import reading
 from mlgokit.progress import Report
 
-_ANY_LEVEL = frozenset({"spill-cost", "instructions"})
-"""Objectives for modules that are not compiled for size, too."""
 _BY_PROGRAMS = frozenset({"image", "text", "linked", "compressed"})
 """Objectives that the programs of a build judge."""
 _BY_IMAGE = frozenset({"linked", "compressed"})
 """Those for which nothing counts that no program links."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildRequest:
-    """A project that is to be searched, as the user names it.
-
-    Attributes:
-        scratch: folder of the search.
-        objective: quantity to minimise, as ``mlgokit tune --objective`` names it.
-        timeout_seconds: deadline of a link, and of each run of the measuring command.
-        error: accepted share of comparisons that call a build better or worse by chance.
-        corpus: folder of a corpus with the project's modules.
-        database: compilation database of the project; needed without ``corpus``.
-        project: name of the project in a corpus of several.
-        recorded: the recorded build that the database is of.
-        configured: build folder whose configured links judge, if the user named one.
-        programs: patterns of the programs in it that are compared.
-        link: the user's link command.
-        link_folder: working directory of the link; that of the database if not given.
-        measuring: words of a command that prints a number; empty to measure bytes.
-        compressor: compressor whose output is measured.
-        keep_hot: percentage of the profile's executions whose functions stay as LLVM has them.
-        no_link_reason: why the link of a recorded build may not be searched; empty if it may.
-        may_defer: whether the compile steps of a link may leave inlining to it.
-        go_on: whether ``scratch`` may have modules of an earlier state of the build.
-        compiler: how compilers are opened.
-    """
-
-    scratch: Path
-    objective: str
-    timeout_seconds: float
-    error: float
-    corpus: Path | None = None
-    database: Database | None = None
-    project: str | None = None
-    recorded: RecordedBuild | None = None
-    configured: Path | None = None
-    programs: Sequence[Path] = ()
-    link: str | None = None
-    link_folder: Path | None = None
-    measuring: tuple[str, ...] = ()
-    compressor: Compressor | None = None
-    keep_hot: float = 0.0
-    no_link_reason: str = ""
-    may_defer: bool = True
-    go_on: bool = False
-    compiler: CompilerOptions
-
-    def with_recorded_build(self, recorded: RecordedBuild) -> "BuildRequest":
-        """The request for a recorded build, with its one link if the objective needs that.
-
-        Raises:
-            UsageError: the build links several programs, and none or several were named.
-        """
-        request = dataclasses.replace(
-            self, recorded=recorded, database=Database(path=recorded.database, project=recorded.project)
-        )
-        needs_link = any(OUTPUT in word for word in self.measuring)
-        # The link of a program with -flto is searched itself.
-        needs_link |= self.objective == "linked" and any(
-            lto_kinds(recorded.database)[kind] for kind in ("full", "thin")
-        )
-        if self.link is not None or not needs_link:
-            return request
-        link = recorded.link()
-        return dataclasses.replace(request, link=link.command, link_folder=link.folder)
 
 
 def open_build(
@@ -132,67 +54,67 @@ def open_build(
         ToolError: a program cannot be started.
         UsageError: the link fails or cannot be searched, or a program does not exist.
     """
-    by_link, reason = _by_its_link(request, toolchain)
+    kinds = lto_kinds(None if request.database is None else request.database.path)
+    request = _with_needed_link(request, kinds)
+    by_link, reason = _by_its_link(request, kinds, toolchain)
     build = None
-    if by_link.link is not None and by_link.database is not None:
-        asked = _link_request(by_link, by_link.link, by_link.database)
-        try:
-            build = open_link(asked, toolchain, stack=stack, report=report)
-        except UsageError as error:
-            # The user did not ask for the link to be searched, so it need not be possible.
-            if by_link is request:
-                raise
-            reason = str(error)
-    if build is None or by_link.database is None:
-        return request, _open_corpus(request, toolchain, reason, stack=stack, report=report)
-    notes = (*(() if by_link is request else (link_note(by_link.database.path),)), *build.notes)
+    try:
+        build = open_link(by_link, kinds, toolchain, stack=stack, report=report)
+    except UsageError as error:
+        # The user did not ask for the link to be searched, so it need not be possible.
+        if by_link is request:
+            raise
+        reason = str(error)
+    if build is None:
+        lto = describe_ignored_lto(kinds, is_recorded=request.recorded is not None, reason=reason)
+        return request, _open_corpus(request, toolchain, lto, stack=stack, report=report)
+    notes = build.notes if by_link is request else (link_note(kinds), *build.notes)
     chosen = ModuleSelection(modules=build.modules, left_out=build.left_out, notes=notes)
     chosen = note_hot_functions(chosen, request.keep_hot)
     chosen.tell(report)
     return by_link, dataclasses.replace(build, notes=chosen.notes)
 
 
-def _by_its_link(request: BuildRequest, toolchain: Toolchain) -> tuple[BuildRequest, str]:
+def _with_needed_link(request: BuildRequest, kinds: Mapping[Lto, int]) -> BuildRequest:
+    """The request with the one link of its recorded build, if the objective needs that and the user named none.
+
+    Raises:
+        UsageError: the build links several programs, and none or several were named.
+    """
+    # The link of a program with -flto is searched itself.
+    is_needed = request.objective == "linked" and kinds["full"] + kinds["thin"] > 0
+    is_needed |= any(OUTPUT in word for word in request.measuring)
+    if request.recorded is None or request.link is not None or not is_needed:
+        return request
+    link = request.recorded.link()
+    return dataclasses.replace(request, link=link.command, link_folder=link.folder)
+
+
+def _by_its_link(request: BuildRequest, kinds: Mapping[Lto, int], toolchain: Toolchain) -> tuple[BuildRequest, str]:
     """A request for the image that the link of a recorded build with ``-flto`` makes.
 
     Returns:
         The request with the link that is searched; as it was, and why, if most sources have ``-flto`` and no one link
         is to be searched.
     """
-    recorded = request.recorded
-    if recorded is None or request.objective != "image" or not is_mostly_lto(recorded.database):
+    is_mostly_lto = kinds["full"] + kinds["thin"] > kinds[""]
+    if request.recorded is None or request.objective != "image" or not is_mostly_lto:
         return request, ""
-    if request.no_link_reason:
-        return request, request.no_link_reason
-    link = searchable_link(recorded, toolchain, timeout_seconds=request.timeout_seconds)
+    if request.steps_only:
+        return request, f"{request.steps_only} is for compile steps; leave it out to have the link searched"
+    link = searchable_link(request.recorded, toolchain, timeout_seconds=request.timeout_seconds)
     if isinstance(link, str):
         return request, link
     return dataclasses.replace(request, objective="linked", link=link.command, link_folder=link.folder), ""
-
-
-def _link_request(request: BuildRequest, command: str, database: Database) -> LinkRequest:
-    return LinkRequest(
-        command=command,
-        database=database,
-        folder=request.link_folder,
-        scratch=request.scratch,
-        project=request.project,
-        measuring=request.measuring,
-        timeout_seconds=request.timeout_seconds,
-        error=request.error,
-        compiler=request.compiler,
-        may_defer=request.may_defer,
-        go_on=request.go_on,
-    )
 
 
 # --- Compile steps ----------------------------------------------------------------------------------------------------
 
 
 def _open_corpus(
-    request: BuildRequest, toolchain: Toolchain, reason: str, *, stack: contextlib.ExitStack, report: Report
+    request: BuildRequest, toolchain: Toolchain, lto: dict[str, str], *, stack: contextlib.ExitStack, report: Report
 ) -> CorpusBuild:
-    """The modules of a corpus or a database; ``reason`` is why the link is not searched, if it might have been."""
+    """The modules of a corpus or a database; ``lto`` says what compile steps alone mean for a build with ``-flto``."""
     folder, database = request.corpus or request.scratch / "corpus", request.database
     linked = _linked_programs(request)
     configured = None if request.configured is None else linked
@@ -208,9 +130,7 @@ def _open_corpus(
             report=report,
         )
     stack.enter_context(reading(folder))
-    chosen = (modules_of_project if request.objective in _ANY_LEVEL else modules_for_size)(folder, request.project)
-    path = None if database is None else database.path
-    lto = describe_ignored_lto(path, is_recorded=request.recorded is not None, reason=reason)
+    chosen = (modules_of_project if request.objective in ANY_LEVEL else modules_for_size)(folder, request.project)
     notes = tuple(note for note in chosen.notes if note.partition(" ")[0] not in lto)
     if configured is not None and outputs is not None:
         notes += _note_unlinked_sources(request, configured, outputs)
@@ -248,12 +168,8 @@ def _linked_programs(request: BuildRequest) -> LinkedPrograms | None:
     return read_configured_programs(
         request.configured,
         patterns=request.programs,
-        outputs=_outputs(request.database),
+        outputs=request.database.outputs(),
     )
-
-
-def _outputs(database: Database) -> dict[str, Path]:
-    return module_outputs(database.path, project=database.project, level=database.level)
 
 
 def _measure(
@@ -270,7 +186,7 @@ def _measure(
         plans["image"] = plan_link(
             link_words(request.link),
             folder=folder.resolve(),
-            outputs={} if database is None else _outputs(database),
+            outputs={} if database is None else database.outputs(),
             modules=names,
             toolchain=toolchain,
         )

@@ -11,27 +11,27 @@ from pathlib import Path
 from rich.console import Console
 
 from mlgokit.builds.cargo import CargoBuild, CargoRequest, open_cargo
-from mlgokit.builds.compilers import check_sandbox, open_sandbox_for, spread, toolchain_of_build
+from mlgokit.builds.compilers import check_sandbox, clang_for, spread, toolchain_of_build
 from mlgokit.builds.compression import DEFAULT, Compressor, find_compressor, find_stripper
 from mlgokit.builds.corpus import CorpusBuild, Database
 from mlgokit.builds.lto import GIVES_UP, LtoBuild
-from mlgokit.builds.opening import BuildRequest, open_build
-from mlgokit.builds.recorded import record_plain
-from mlgokit.commands.tune_options import Call, Tune, check_call, earlier_table, refuse_link, replay_folder
+from mlgokit.builds.opening import open_build
+from mlgokit.builds.recorded import RecordedBuild, record_plain
+from mlgokit.builds.request import BuildRequest
+from mlgokit.commands.tune_options import Call, Tune, check_call, replay_folder
 from mlgokit.commands.tune_runs import record_for_runs
-from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
-from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import baseline_of
-from mlgokit.errors import ReuseError
+from mlgokit.errors import ReuseError, UsageError
 from mlgokit.files import atomic_write
 from mlgokit.locks import locked, locked_output
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.pages.terminal import print_page
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report, say_nothing
+from mlgokit.tables.decisions import DecisionTable, read_table
+from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, read_overrides
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.replay_export import ReplayRequest
 from mlgokit.tune.result import Tuned
@@ -114,13 +114,12 @@ def _open_sources(call: Call, *, stack: contextlib.ExitStack, report: Report) ->
     check_sandbox(config.compiler, toolchain)
     compressor = _find_compressor(config, toolchain)
     settings = _settings(call, toolchain, compressor if config.built.build else None)
-    request, runs = _request(call, compressor), None
+    recorded = runs = None
     if config.objective == "instructions":
         recorded, runs = record_for_runs(config, toolchain=toolchain, report=report)
-        request = request.with_recorded_build(recorded)
     elif config.built.build:
         recorded = record_plain(config.built, config.folder, go_on=config.go_on, toolchain=toolchain, report=report)
-        request = request.with_recorded_build(recorded)
+    request = _request(call, recorded, compressor)
     steps_stay = config.folder / _STEPS_STAY
     if not settings.search_folder.exists():
         steps_stay.unlink(missing_ok=True)
@@ -146,13 +145,15 @@ def _open_sources(call: Call, *, stack: contextlib.ExitStack, report: Report) ->
     return open_session
 
 
-def _request(call: Call, compressor: Compressor | None) -> BuildRequest:
+def _request(call: Call, recorded: RecordedBuild | None, compressor: Compressor | None) -> BuildRequest:
     config = call.options
     database = None
-    if config.compile_commands is not None:
+    if recorded is not None:
+        database = Database(path=recorded.database, project=recorded.project)
+    elif config.compile_commands is not None:
         database = Database(path=config.compile_commands, level=config.level, choice=config.database)
-    stays = {"--sandbox on": config.compiler.sandbox == "on", "--artifact replay": config.artifact == "replay"}
-    option = next((option for option, is_given in stays.items() if is_given), "")
+    # A link reads the whole build, and LLVM replays nothing in it.
+    steps_only = {"--sandbox on": config.compiler.sandbox == "on", "--artifact replay": config.artifact == "replay"}
     return BuildRequest(
         scratch=config.folder,
         objective=config.objective,
@@ -161,6 +162,7 @@ def _request(call: Call, compressor: Compressor | None) -> BuildRequest:
         corpus=config.corpus,
         database=database,
         project=config.project,
+        recorded=recorded,
         configured=config.links,
         programs=config.built.program,
         link=config.link_command,
@@ -168,7 +170,7 @@ def _request(call: Call, compressor: Compressor | None) -> BuildRequest:
         measuring=call.measuring,
         compressor=compressor if config.objective == "compressed" else None,
         keep_hot=config.keep_hot,
-        no_link_reason=f"{option} is for compile steps; leave it out to have the link searched" if option else "",
+        steps_only=next((option for option, is_given in steps_only.items() if is_given), ""),
         may_defer=not config.link_only and not config.keep_hot,
         go_on=config.go_on,
         compiler=config.compiler,
@@ -185,9 +187,6 @@ def _open_session(
     report: Report,
 ) -> Session:
     request, build = open_build(request, toolchain, stack=stack, report=report)
-    is_link = isinstance(build, LtoBuild)
-    if is_link:
-        refuse_link(config)
     replay = None
     if config.artifact == "replay":
         replay = ReplayRequest(
@@ -198,21 +197,19 @@ def _open_session(
             level=config.level,
             compiler=config.compiler,
         )
-    clang = ClangCompiler(
-        toolchain=toolchain,
-        plugin=build_plugin(toolchain),
-        workers=config.compiler.workers,
-        timeout_seconds=config.compiler.deadline(config.judge.timeout_seconds if is_link else COMPILE_SECONDS),
-        limits=config.compiler.limits(),
-        sandbox=open_sandbox_for(config.compiler, toolchain, corpus=build.folder, report=report)
-        if isinstance(build, CorpusBuild)
-        else None,
-        room=config.compiler.room(config.folder),
-        keep_hot=config.keep_hot,
-        memory=MemoryGate(host=HostMemory()),
+    clang = clang_for(
+        config.compiler,
+        toolchain,
+        build_plugin(toolchain),
+        corpus=build.folder if isinstance(build, CorpusBuild) else None,
+        folder=config.folder,
+        report=report,
     )
-    compiler: Compiler = spread(
-        config.cluster, config.reuse.apply_to(clang, recheck=config.compiler.recheck()), report=report
+    if isinstance(build, LtoBuild):
+        deadline = config.compiler.deadline(config.judge.timeout_seconds)
+        clang = dataclasses.replace(clang, timeout_seconds=deadline)
+    clang = config.reuse.apply_to(
+        dataclasses.replace(clang, keep_hot=config.keep_hot), recheck=config.compiler.recheck()
     )
     recorded = request.recorded
     stood_in = "" if recorded is None else recorded.in_place_of
@@ -220,7 +217,7 @@ def _open_session(
     return Session(
         settings=dataclasses.replace(settings, objective=request.objective, replay=replay),
         build=build,
-        compiler=compiler,
+        compiler=spread(config.cluster, clang, report=report),
         baseline=f"{baseline_of(toolchain.version, build.modules)}{stood_in}",
         claim=_claim(searched, build.inputs, toolchain.describe()),
         left_out=dict(build.left_out) | dict(recorded.left_out if recorded is not None else {}),
@@ -242,7 +239,7 @@ def _settings(call: Call, toolchain: Toolchain, compressor: Compressor | None) -
         problems=frozenset(both if config.problem == "both" else {config.problem}),
         policies=call.policies,
         start=config.start,
-        earlier=earlier_table(config, toolchain),
+        earlier=_earlier_table(config, toolchain),
         allocation_share=config.allocation_share,
         pass_share=config.share_for_passes,
         least_pass_share=config.least_for_passes,
@@ -254,6 +251,25 @@ def _settings(call: Call, toolchain: Toolchain, compressor: Compressor | None) -
         search=config.search,
         compressor=compressor,
     )
+
+
+def _earlier_table(config: Tune, toolchain: Toolchain) -> DecisionTable | OverrideTable | None:
+    """The table of an earlier plugin.
+
+    Raises:
+        UsageError: it was tuned with another LLVM.
+    """
+    if config.start is None:
+        return None
+    costs = config.objective == "spill-cost"
+    earlier = read_overrides(ALLOCATIONS, config.start) if costs else read_table(config.start)
+    if earlier.summary is not None and earlier.summary.llvm != toolchain.major:
+        raise UsageError(
+            f"{config.start}: expected a plugin tuned with LLVM {toolchain.major}, found one for "
+            f"{earlier.summary.llvm}, whose keys of functions differ; give --llvm {earlier.summary.llvm}, or leave "
+            "--start out"
+        )
+    return earlier
 
 
 def _find_compressor(config: Tune, toolchain: Toolchain) -> Compressor | None:

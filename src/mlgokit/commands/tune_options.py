@@ -13,6 +13,7 @@ from mlgokit.builds.cargo import cargo_words
 from mlgokit.builds.corpus import ANY_COMMANDS
 from mlgokit.builds.link import OUTPUT, link_words
 from mlgokit.builds.measurement import measuring_words
+from mlgokit.builds.request import ANY_LEVEL
 from mlgokit.commands.options import (
     COMPILER,
     NO_BUILD,
@@ -27,15 +28,12 @@ from mlgokit.commands.options import (
     check_module_source,
     reject_with_cargo,
 )
-from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import ReuseError, UsageError
 from mlgokit.files import check_writable
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
-from mlgokit.tables.decisions import DecisionTable, read_table
-from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, read_overrides
 from mlgokit.tune.judge import JudgeConfig
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 
@@ -46,8 +44,6 @@ NO_POLICY = "none"
 _MOST_KEPT = 99.9999
 """Percent; LLVM's summary of a profile goes no further."""
 _NOT_BY_CARGO = {"linked", "command", "spill-cost", "instructions"}
-ANY_LEVEL = frozenset({"spill-cost", "instructions"})
-"""Objectives for modules that are not compiled for size, too."""
 ALLOCATION_SHARE = 0.3
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
 PASS_SHARE = 0.4
@@ -214,10 +210,11 @@ def check_call(config: Tune) -> Call:
     check_links(config)
     check_shares(config)
     check_keep_hot(config)
-    measuring = check_objective(config)
+    check_objective(config)
     check_build(config)
-    cargo = () if config.cargo is None else check_cargo(config)
-    if not config.built.build and not cargo:
+    if config.cargo is not None:
+        check_cargo(config)
+    elif not config.built.build:
         check_module_source(
             "tune",
             compile_commands=config.compile_commands,
@@ -226,7 +223,17 @@ def check_call(config: Tune) -> Call:
             others="--build (a build command), --cargo, ",
         )
     options = for_replay(config)
-    return Call(options=options, seconds=seconds, policies=policies_of(options), cargo=cargo, measuring=measuring)
+    policies = policies_of(options)
+    if config.link_command is not None:
+        # Words are made of it where the link is planned; a mistake in it is told before a build is recorded.
+        link_words(config.link_command)
+    return Call(
+        options=options,
+        seconds=seconds,
+        policies=policies,
+        measuring=() if config.command is None else measuring_words(config.command),
+        cargo=() if config.cargo is None else cargo_words(config.cargo),
+    )
 
 
 def seconds_of(budget: str) -> float:
@@ -245,11 +252,8 @@ def seconds_of(budget: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def check_objective(config: Tune) -> tuple[str, ...]:
+def check_objective(config: Tune) -> None:
     """Refuse commands that the objective has no use for, and an objective without its commands.
-
-    Returns:
-        The words of the command that prints a number; none without one.
 
     Raises:
         UsageError: such a call.
@@ -282,21 +286,17 @@ def check_objective(config: Tune) -> tuple[str, ...]:
             "the last line of `ninja -t commands PROGRAM`, or the command in CMake's link.txt, or give --build or "
             "--links"
         )
-    if config.link_command is not None:
-        link_words(config.link_command)
     if config.objective != "command":
-        return ()
+        return
     if config.command is None:
         raise UsageError(
             "--objective command: expected --command with a command that prints a number, found none; add it, "
             "as in --command './measure.sh {output}'"
         )
-    words = measuring_words(config.command)
-    if any(OUTPUT in word for word in words) and config.link_command is None and not is_recorded:
+    if OUTPUT in config.command and config.link_command is None and not is_recorded:
         raise UsageError(
             f"--command: expected --link-command to make {OUTPUT}, found none; add it, or measure {{objects}}"
         )
-    return words
 
 
 def check_runs(config: Tune) -> None:
@@ -406,25 +406,6 @@ def _policy_to_start_from(config: Tune) -> Path | None:
     return policy_file(STARTS_FROM) if inlines else None
 
 
-def earlier_table(config: Tune, toolchain: Toolchain) -> DecisionTable | OverrideTable | None:
-    """The table of an earlier plugin.
-
-    Raises:
-        UsageError: it was tuned with another LLVM.
-    """
-    if config.start is None:
-        return None
-    costs = config.objective == "spill-cost"
-    earlier = read_overrides(ALLOCATIONS, config.start) if costs else read_table(config.start)
-    if earlier.summary is not None and earlier.summary.llvm != toolchain.major:
-        raise UsageError(
-            f"{config.start}: expected a plugin tuned with LLVM {toolchain.major}, found one for "
-            f"{earlier.summary.llvm}, whose keys of functions differ; give --llvm {earlier.summary.llvm}, or leave "
-            "--start out"
-        )
-    return earlier
-
-
 def check_build(config: Tune) -> None:
     """Refuse options that need --build without it, --build beside another source of modules, and unknown programs.
 
@@ -462,13 +443,12 @@ def check_build(config: Tune) -> None:
         )
 
 
-def check_cargo(config: Tune) -> tuple[str, ...]:
-    """The words of the cargo command.
+def check_cargo(config: Tune) -> None:
+    """Refuse what the search of a cargo build does not have.
 
     Raises:
-        UsageError: it is none, or something is asked for that this search does not have.
+        UsageError: such a call.
     """
-    words = cargo_words(config.cargo or "")
     reject_with_cargo(
         {
             f"--objective {config.objective}": config.objective in _NOT_BY_CARGO,
@@ -482,7 +462,6 @@ def check_cargo(config: Tune) -> tuple[str, ...]:
             "--scheduler": config.cluster.scheduler is not None,
         }
     )
-    return words
 
 
 def for_replay(config: Tune) -> Tune:
@@ -515,16 +494,3 @@ def for_replay(config: Tune) -> Tune:
 def replay_folder(config: Tune) -> Path:
     """Where the list goes."""
     return config.output.with_name(f"{config.output.stem}-replay")
-
-
-def refuse_link(config: Tune) -> None:
-    """Refuse ``artifact="replay"`` for a search of a link, whose decisions cannot be replayed.
-
-    Raises:
-        UsageError: a replay is asked for.
-    """
-    if config.artifact == "replay":
-        raise UsageError(
-            "--artifact replay: works for compile steps only, and this search is of a link with -flto; remove "
-            "it, or choose another --objective"
-        )

@@ -231,18 +231,19 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
 def _choose_for_plugin(toolchains: Sequence[Toolchain]) -> Toolchain:
     """Choose the first toolchain that loads plugins and for which the plugin can be built or is prebuilt."""
     supported = [toolchain for toolchain in toolchains if toolchain.supported]
-    if not supported:
-        if reason := why_no_plugin_loads(toolchains[0].clang):
-            raise ToolError(replay_sentence(toolchains[0].clang, reason))
-        versions = ", ".join(f"{f'{t.vendor} ' if t.vendor else ''}{t.version}" for t in toolchains)
-        raise ToolError(_unsupported_sentence(f"clang {toolchains[0].clang}", versions))
     ready = [toolchain for toolchain in supported if _find_missing_part(toolchain) is None]
     for toolchain in ready:
         if not why_no_plugin_loads(toolchain.clang):
             return toolchain
-    first = (ready or supported)[0]
+    first = (ready or supported or toolchains)[0]
     if reason := why_no_plugin_loads(first.clang):
         raise ToolError(replay_sentence(first.clang, reason))
+    if not supported:
+        versions = ", ".join(f"{f'{t.vendor} ' if t.vendor else ''}{t.version}" for t in toolchains)
+        raise ToolError(
+            f"clang {first.clang}: expected LLVM major {known_majors('or')} for the plugin, found {versions}; "
+            f"{_install_remedy()}"
+        )
     other = _find_missing_part(first)
     raise ToolError(
         f"LLVM {first.major} headers: expected llvm/Config/llvm-config.h of major {first.major} for {first.clang}, "
@@ -256,10 +257,6 @@ def _find_missing_part(toolchain: Toolchain) -> str | None:
         return None
     prebuilt = find_prebuilt(toolchain.version, toolchain.target, toolchain.cxx_library)
     return prebuilt if isinstance(prebuilt, str) else None
-
-
-def _unsupported_sentence(what: str, found: str) -> str:
-    return f"{what}: expected LLVM major {known_majors('or')} for the plugin, found {found}; {_install_remedy()}"
 
 
 def _install_remedy() -> str:
