@@ -164,6 +164,16 @@ def test_vocabularies_and_importance():
     ]  # fmt: skip
 
 
+def test_functions_are_extracted_and_grouped():
+    plan = plan_call(
+        ["extract_functions.py", "--optimized_corpus=c", "--function_list=l", "--output_path=f", "--thread_count=2"]
+    )
+    assert plan.commands == (("corpus", "functions", "c", "--corpus=f", "--list=l", "--workers=2"),)
+    plan = plan_call(["group_functions", "--function_folder=f", "--output_folder=g", "--llvm_link_path=/x"])
+    assert plan.commands == (("corpus", "group", "f", "--corpus=g"),)
+    assert plan.notes == ("--llvm_link_path: the program beside clang is taken, or --llvm says which",)
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
