@@ -344,6 +344,20 @@ def _importance(flags: Flags) -> Plan:
     return Plan(commands=(*before, ("importance", *words)), notes=tuple(gin.notes))
 
 
+def _combine_policies(flags: Flags) -> Plan:
+    """The commands that make policies one model, which ``-ml-inliner-model-selector`` chooses among."""
+    names, folders = flags.get("policies_names", ()), flags.get("policies_paths", ())
+    if len(names) != len(folders):
+        raise UsageError(
+            f"compat combine_tfa_policies: expected a --policies_names for each --policies_paths, found {len(names)} "
+            f"names of {len(folders)} policies; give as many, in the same order"
+        )
+    output = _last(flags, "combined_policy_path")
+    imported = [_policy(folder, f"{output.rstrip('/')}.{name}") for name, folder in zip(names, folders, strict=True)]
+    words = [*(policy for policy, _ in imported), f"--output={output}", "--names", *names]
+    return Plan(commands=(*(command for _, before in imported for command in before), ("export", "llvm", *words)))
+
+
 def _extract_functions(flags: Flags) -> Plan:
     words = [_last(flags, "optimized_corpus"), f"--corpus={_last(flags, 'output_path')}"]
     words += _options(flags, function_list="list", thread_count="workers")
@@ -440,6 +454,11 @@ TOOLS: Mapping[str, Tool] = {
         flags=("data_path", "model_path", "output_file", "num_examples"),
         plan=_importance,
         required=("data_path", "model_path", "output_file"),
+    ),
+    "combine_tfa_policies": Tool(
+        flags=("policies_names", "policies_paths", "combined_policy_path"),
+        plan=_combine_policies,
+        required=("policies_names", "policies_paths", "combined_policy_path"),
     ),
     "extract_functions": Tool(
         flags=("optimized_corpus", "function_list", "output_path", "thread_count", *_LLVM_TOOLS[:3]),
