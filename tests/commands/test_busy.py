@@ -22,6 +22,8 @@ from mlgokit.commands.completion import Completion
 from mlgokit.commands.corpus.combine import Combine
 from mlgokit.commands.corpus.extract import Extract
 from mlgokit.commands.corpus.fetch import Fetch
+from mlgokit.commands.corpus.functions import Functions
+from mlgokit.commands.corpus.group import GroupFunctions
 from mlgokit.commands.corpus.import_build import Import
 from mlgokit.commands.corpus.info import Info
 from mlgokit.commands.corpus.link import Link
@@ -98,6 +100,8 @@ CHANGING: dict[str, Callable[[Path], Any]] = {
     "corpus link": lambda corpus: Link(
         modules=corpus.parent / "other", corpus=corpus, compiler=dataclasses.replace(COMPILER, sandbox="off")
     ),
+    "corpus functions": lambda corpus: Functions(modules=corpus.parent / "other", corpus=corpus),
+    "corpus group": lambda corpus: GroupFunctions(functions=corpus.parent / "other", corpus=corpus),
     "corpus split": lambda corpus: Split(corpus=corpus),
     "trace": lambda corpus: Trace(corpus=corpus.parent / "other", output=corpus),
     "train": lambda corpus: Train(corpus=corpus.parent / "other", output=corpus),

@@ -7,6 +7,7 @@ import pytest
 from mlgokit.commands.compat import Compat, render, run
 from mlgokit.commands.compat_tools import TOOLS, plan_call
 from mlgokit.commands.help import options_of, split_call
+from mlgokit.commands.parser import parse
 from mlgokit.commands.table import COMMANDS
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
@@ -162,6 +163,32 @@ def test_vocabularies_and_importance():
     assert words("feature_importance", "--data_path=t", "--model_path=m.policy", "--output_file=i.json") == [
         "importance", "m.policy", "--traces=t.traces", "--output=i.json",
     ]  # fmt: skip
+
+
+def test_policies_are_combined(tmp_path: Path):
+    (tmp_path / "size").mkdir()
+    (tmp_path / "size/model.tflite").write_bytes(b"")
+    call = ["combine_tfa_policies.py", "--policies_names=size", "--policies_names=speed", "--combined_policy_path=out/"]
+    plan = plan_call([*call, f"--policies_paths={tmp_path / 'size'}", "--policies_paths=speed.policy"])
+    assert plan.commands == (
+        ("import-policy", str(tmp_path / "size"), "--output=out.size.policy"),
+        ("export", "llvm", "out.size.policy", "speed.policy", "--output=out/", "--names", "size", "speed"),
+    )
+    with pytest.raises(UsageError, match="found 2 names of 1 policies; give as many, in the same order"):
+        plan_call([*call, "--policies_paths=speed.policy"])
+    words = ["export", "llvm", "a.policy", "b.policy", "--output=out", "--names", "size", "speed"]
+    parsed = parse(words, ["export llvm"])[0].command
+    assert (parsed.policies, parsed.names) == ((Path("a.policy"), Path("b.policy")), ("size", "speed"))
+
+
+def test_functions_are_extracted_and_grouped():
+    plan = plan_call(
+        ["extract_functions.py", "--optimized_corpus=c", "--function_list=l", "--output_path=f", "--thread_count=2"]
+    )
+    assert plan.commands == (("corpus", "functions", "c", "--corpus=f", "--list=l", "--workers=2"),)
+    plan = plan_call(["group_functions", "--function_folder=f", "--output_folder=g", "--llvm_link_path=/x"])
+    assert plan.commands == (("corpus", "group", "f", "--corpus=g"),)
+    assert plan.notes == ("--llvm_link_path: the program beside clang is taken, or --llvm says which",)
 
 
 @pytest.mark.parametrize(

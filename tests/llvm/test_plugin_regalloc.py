@@ -11,6 +11,7 @@ from tests.llvm.plugin.tool import write_priced
 from tests.llvm.pressure import PRESSURE
 
 from mlgokit.compiler import process
+from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
 from mlgokit.compiler.reuse.trials import request_bytes
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.export.plugin import export_plugin
@@ -93,8 +94,11 @@ def test_the_default_rules_give_the_plain_object(bench: Bench) -> None:
     assert eviction.observation_count > 20
     assert legal(eviction, "index_to_evict")
     np.testing.assert_array_equal(eviction.columns["index_to_evict"], eviction.columns["index_to_evict_default"])
-    assert {span.name for span in eviction.contexts} <= {"mix", "hash", "poly"}
-    assert {span.name for span in priority.contexts} == {"mix", "hash", "poly"}
+    # As in LLVM's own logs, a function has a context if nothing is asked about it.
+    assert [span.name for span in eviction.contexts] == [span.name for span in priority.contexts]
+    asked = {span.name: span.stop > span.start for span in eviction.contexts}
+    assert asked.keys() == {"mix", "hash", "poly"}
+    assert (asked["hash"], asked["poly"]) == (True, False)
     assert priority.observation_count > eviction.observation_count
     exact = priority.columns["priority_default"]
     assert 0 <= exact.min() <= 2**31 <= exact.max() < 2**32
@@ -103,6 +107,33 @@ def test_the_default_rules_give_the_plain_object(bench: Bench) -> None:
     assert last == ["priority_default", "priority", "log_probability"]
     assert bench.log("inline.log").observation_count > 0
     assert not list(bench.scratch.iterdir())
+
+
+def test_the_last_observation_of_a_function_has_llvms_score(bench: Bench) -> None:
+    def score(rule: str) -> tuple[float, float]:
+        """LLVM's score of the function, and what of it the allocator added, by LLVM's weights."""
+        record = record_options(bench.folder / "costs.yaml")
+        bench.compile(
+            "made", *itertools.chain(*(("-Xclang", word) for word in record)),
+            eviction_policy=rule, eviction_log="e.log", priority_policy=":default", priority_log="p.log",
+        )  # fmt: skip
+        found: list[float] = []
+        for name in ("e.log", "p.log"):
+            log = bench.log(name)
+            assert log.scores is not None
+            (span,) = (span for span in log.contexts if span.name == "hash")
+            assert span.stop - span.start > 20
+            assert not log.scores[span.start : span.stop - 1].any()
+            found.append(float(log.scores[span.stop - 1, 0]))
+        assert found[0] == found[1]
+        return found[0], float(read_regalloc_costs(bench.folder / "costs.yaml").score_of(["hash"])[0])
+
+    both = [score(rule) for rule in (":default", ":first")]
+    assert abs(both[0][1] - both[1][1]) > 100
+    # The rest is what the source has, which no decision changes, up to a few copies in its entry.
+    rest = [llvms - added for llvms, added in both]
+    assert rest[0] == pytest.approx(rest[1], abs=0.5)
+    assert rest[0] > 10
 
 
 @pytest.mark.parametrize("rule", [":random", ":first"])

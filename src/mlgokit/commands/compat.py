@@ -23,7 +23,8 @@ class Compat:
     call: Annotated[tuple[str, ...], tyro.conf.Positional]
     """Tool, or path of its script, and its flags; words after a further -- are options of mlgokit's. Tools: extract_ir,
     make_corpus, combine_training_corpus, generate_default_trace, generate_vocab or sparse_bucket_generator, train_bc,
-    train_locally, es_trainer, feature_importance; gin_config prints what gin files say as TOML."""
+    train_locally, es_trainer, feature_importance, combine_tfa_policies, extract_functions, group_functions; gin_config
+    prints what gin files say as TOML."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

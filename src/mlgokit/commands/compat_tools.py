@@ -17,6 +17,7 @@ TRACES_SUFFIX = ".traces"
 """Suffix of the folder beside a training set that has its logs."""
 _WITHOUT_EFFECT = ("verbosity", "logtostderr", "alsologtostderr", "quiet", "clang_path", "llvm_size_path")
 _COMMON = ("gin_files", "gin_bindings", "compilation_timeout", *_WITHOUT_EFFECT)
+_LLVM_TOOLS = ("llvm_nm_path", "llvm_extract_path", "opt_path", "llvm_link_path")
 _BOOLEAN = frozenset({"logtostderr", "alsologtostderr", "quiet"})
 _TASKS = {"inlining": "inline-size", "regalloc": "regalloc-eviction"}
 """Problems by ``--compile_task``, which earlier versions of the reference have in place of gin files."""
@@ -343,6 +344,39 @@ def _importance(flags: Flags) -> Plan:
     return Plan(commands=(*before, ("importance", *words)), notes=tuple(gin.notes))
 
 
+def _combine_policies(flags: Flags) -> Plan:
+    """The commands that make policies one model, which ``-ml-inliner-model-selector`` chooses among."""
+    names, folders = flags.get("policies_names", ()), flags.get("policies_paths", ())
+    if len(names) != len(folders):
+        raise UsageError(
+            f"compat combine_tfa_policies: expected a --policies_names for each --policies_paths, found {len(names)} "
+            f"names of {len(folders)} policies; give as many, in the same order"
+        )
+    output = _last(flags, "combined_policy_path")
+    imported = [_policy(folder, f"{output.rstrip('/')}.{name}") for name, folder in zip(names, folders, strict=True)]
+    words = [*(policy for policy, _ in imported), f"--output={output}", "--names", *names]
+    return Plan(commands=(*(command for _, before in imported for command in before), ("export", "llvm", *words)))
+
+
+def _extract_functions(flags: Flags) -> Plan:
+    words = [_last(flags, "optimized_corpus"), f"--corpus={_last(flags, 'output_path')}"]
+    words += _options(flags, function_list="list", thread_count="workers")
+    return Plan(commands=(("corpus", "functions", *words),), notes=_own_tools(flags))
+
+
+def _group_functions(flags: Flags) -> Plan:
+    words = [_last(flags, "function_folder"), f"--corpus={_last(flags, 'output_folder')}"]
+    words += _options(flags, chunk_count="groups")
+    return Plan(commands=(("corpus", "group", *words),), notes=_own_tools(flags))
+
+
+def _own_tools(flags: Flags) -> tuple[str, ...]:
+    """What is said of flags that name programs of LLVM."""
+    return tuple(
+        f"--{flag}: the program beside clang is taken, or --llvm says which" for flag in _LLVM_TOOLS if flag in flags
+    )
+
+
 def _gin_config(flags: Flags) -> Plan:
     """What gin files say, as TOML."""
     gin = _gin(flags)
@@ -420,6 +454,21 @@ TOOLS: Mapping[str, Tool] = {
         flags=("data_path", "model_path", "output_file", "num_examples"),
         plan=_importance,
         required=("data_path", "model_path", "output_file"),
+    ),
+    "combine_tfa_policies": Tool(
+        flags=("policies_names", "policies_paths", "combined_policy_path"),
+        plan=_combine_policies,
+        required=("policies_names", "policies_paths", "combined_policy_path"),
+    ),
+    "extract_functions": Tool(
+        flags=("optimized_corpus", "function_list", "output_path", "thread_count", *_LLVM_TOOLS[:3]),
+        plan=_extract_functions,
+        required=("optimized_corpus", "function_list", "output_path"),
+    ),
+    "group_functions": Tool(
+        flags=("function_folder", "output_folder", "chunk_count", _LLVM_TOOLS[3]),
+        plan=_group_functions,
+        required=("function_folder", "output_folder"),
     ),
     "gin_config": Tool(flags=(), plan=_gin_config),
 }  # fmt: skip

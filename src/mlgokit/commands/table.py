@@ -176,6 +176,20 @@ COMMANDS = {
         summary="make a corpus of what linkers compile with -flto",
         folders=("corpus",),
     ),
+    "corpus functions": Command(
+        module="corpus.functions",
+        kind="Functions",
+        group=_LEARNING,
+        summary="make a corpus of single functions",
+        folder="corpus",
+    ),
+    "corpus group": Command(
+        module="corpus.group",
+        kind="GroupFunctions",
+        group=_LEARNING,
+        summary="link single functions into larger modules",
+        folder="corpus",
+    ),
     "corpus record": Command(
         module="corpus.record",
         kind="Record",

@@ -7,7 +7,6 @@ Clang compiles these modules by its own pipeline, with the plugin, which it does
 a ThinLTO link. So the modules have none.
 """
 
-import dataclasses
 import hashlib
 import itertools
 import tempfile
@@ -21,10 +20,8 @@ from mlgokit.compiler.lto import LinkerCall, external_functions, import_bitcode,
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import NEVER, CompileRequest, Lto, PluginUse
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
-from mlgokit.corpus.files import copy_bytes, explain_write_errors
 from mlgokit.corpus.importers.bitcode_files import IMPORTED_SUFFIX
-from mlgokit.corpus.layout import bitcode_path, encode_command_line
-from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer, description_fields
+from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer, description_fields, write_module
 from mlgokit.locks import locked, reading
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
@@ -179,23 +176,4 @@ def _link(
         yield ModuleFailure(name=name, project=first.project, reason=reason)
         return
     for part, module, bitcode in parts:
-        yield _copy(part, module, bitcode, corpus_folder)
-
-
-def _copy(name: str, module: Module, bitcode: Path, folder: Path) -> Module:
-    """Copy a module that the linker compiles into the corpus, with the options of the module that it was made of."""
-    path = bitcode_path(folder, name)
-    with explain_write_errors(name, folder):
-        with bitcode.open("rb") as source:
-            digest = copy_bytes(source.fileno(), 0, bitcode.stat().st_size, path)
-        path.with_suffix(".cmd").write_bytes(encode_command_line(module.command_line))
-    return dataclasses.replace(
-        module,
-        name=name,
-        source=None,
-        bitcode=path,
-        bitcode_bytes=path.stat().st_size,
-        bitcode_sha256=digest,
-        front_end_seconds=None,
-        text_bytes=None,
-    )
+        yield write_module(part, module, bitcode, corpus_folder)

@@ -1,6 +1,7 @@
 """Streaming writers for corpora of any size: files, descriptions and sidecars are written as modules arrive."""
 
 import contextlib
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -10,8 +11,15 @@ from typing import IO, Any, TypeVar
 
 from mlgokit.compiler.pool import map_in_order
 from mlgokit.corpus.corpus import ModuleFailure, module_facts
+from mlgokit.corpus.files import copy_bytes, explain_write_errors
 from mlgokit.corpus.json_stream import iter_members
-from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION
+from mlgokit.corpus.layout import (
+    DESCRIPTION_NAME,
+    SIDECAR_NAME,
+    SIDECAR_VERSION,
+    bitcode_path,
+    encode_command_line,
+)
 from mlgokit.corpus.split_assignment import NOTHING_ASSIGNED, SplitAssignments, earlier_assignments
 from mlgokit.disk import Room
 from mlgokit.errors import CorpusError, StorageError
@@ -222,6 +230,30 @@ def write_corpus(
     with corpus_writer(folder, description_fields(has_thinlto=has_thinlto), remedy="add modules") as writer:
         for outcome in (*modules, *failures):
             writer.add(outcome)
+
+
+def write_module(name: str, module: Module, bitcode: Path, folder: Path) -> Module:
+    """Copy bitcode that was made of a module into the corpus in ``folder``, with the options of that module.
+
+    Raises:
+        InputError: the name is not possible on this file system.
+        StorageError: the disk is full or not writable.
+    """
+    path = bitcode_path(folder, name)
+    with explain_write_errors(name, folder):
+        with bitcode.open("rb") as source:
+            digest = copy_bytes(source.fileno(), 0, bitcode.stat().st_size, path)
+        path.with_suffix(".cmd").write_bytes(encode_command_line(module.command_line))
+    return dataclasses.replace(
+        module,
+        name=name,
+        source=None,
+        bitcode=path,
+        bitcode_bytes=path.stat().st_size,
+        bitcode_sha256=digest,
+        front_end_seconds=None,
+        text_bytes=None,
+    )
 
 
 def write_outcomes(

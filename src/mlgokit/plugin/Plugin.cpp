@@ -51,7 +51,7 @@ constexpr mlgokit::CodeGenerationListener Listener = {
 /// makes a register allocator.
 const bool Registered =
     (mlgokit::registerOptions(), mlgokit::registerPassGate(Listener), mlgokit::registerEvictionAdvisor(),
-     mlgokit::registerPriorityAdvisor(), mlgokit::registerFirstTimeCost(), true);
+     mlgokit::registerPriorityAdvisor(), mlgokit::registerFirstTimeCost(), mlgokit::registerScoring(), true);
 
 bool isForSize(const Module &M) {
   return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasOptSize(); });

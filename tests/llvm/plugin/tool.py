@@ -2,7 +2,7 @@
 
 Commands, each with its arguments:
 
-- log <log> <column>...: a line for each observation.
+- log <log> <column>...: a line for each observation; its score is the column reward.
 - policy <policy> <problem> <feature> <weight> <bias> [hidden]: the output is weight * log(1 + feature) + bias;
   with hidden units, the mean of two networks that spread the logarithm over them.
 - priced <policy> <cost> [gated]: of spill weights, which it leaves alone, with a cost of callee-saved registers;
@@ -78,9 +78,10 @@ def say(*words: str) -> None:
 
 def print_log(path: str, *columns: str) -> None:
     log = read_log(Path(path))
+    found = {**log.columns} if log.scores is None else {**log.columns, "reward": log.scores}
     for context in log.contexts:
         for row in range(context.start, context.stop):
-            values = (f"{name}={_text(log.columns[name][row].reshape(-1), name)}" for name in columns)
+            values = (f"{name}={_text(found[name][row].reshape(-1), name)}" for name in columns)
             say(context.name or "module", *values)
 
 

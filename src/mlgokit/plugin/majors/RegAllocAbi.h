@@ -28,10 +28,22 @@
 namespace llvm {
 
 class LiveInterval;
+class MachineBlockFrequencyInfo;
 class MachineFunction;
 class MLModelRunner;
 class RAGreedy;
 class SlotIndexes;
+
+/// LLVM's counts of what an allocation left, each by frequency; llvm/lib/CodeGen/RegAllocScore.h.
+class RegAllocScore {
+public:
+  __attribute__((weak)) double getScore() const;
+
+private:
+  double Counts[6];
+};
+__attribute__((weak)) RegAllocScore calculateRegAllocScore(const MachineFunction &MF,
+                                                           const MachineBlockFrequencyInfo &Frequencies);
 
 /// The registers that a live range may get, hints first. Its size is not needed: the allocator hands out references.
 class AllocationOrder {

@@ -7,6 +7,7 @@
 #include "llvm/CodeGen/MachineBlockFrequencyInfo.h"
 #include "llvm/CodeGen/MachineLoopInfo.h"
 #include "llvm/CodeGen/SlotIndexes.h"
+#include "llvm/CodeGen/TargetPassConfig.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
 #include "llvm/InitializePasses.h"
@@ -16,6 +17,14 @@
 #include <optional>
 
 namespace mlgokit {
+
+#if LLVM_VERSION_MAJOR >= 21
+using EvictionAnalysisBase = llvm::RegAllocEvictionAdvisorAnalysisLegacy;
+using PriorityAnalysisBase = llvm::RegAllocPriorityAdvisorAnalysisLegacy;
+#else
+using EvictionAnalysisBase = llvm::RegAllocEvictionAdvisorAnalysis;
+using PriorityAnalysisBase = llvm::RegAllocPriorityAdvisorAnalysis;
+#endif
 
 /// LLVM's analysis \p Base with a \p Maker of advisors for each module, which needs the analyses \p Required.
 template <class Base, class Maker, class... Required> class ModuleAnalysis : public Base {
@@ -27,6 +36,17 @@ protected:
 #endif
 
 private:
+  // The allocator needs this analysis, so that it is made while the passes behind the allocator are not yet added.
+  void initializePass() override { Maker::prepare(this->template getAnalysisIfAvailable<llvm::TargetPassConfig>()); }
+
+  void logRewardIfNeeded(const llvm::MachineFunction &MF, llvm::function_ref<float()> Score) override {
+#if LLVM_VERSION_MAJOR >= 21
+    this->Provider->logRewardIfNeeded(MF, Score);
+#else
+    Made->finish(MF, Score);
+#endif
+  }
+
   void getAnalysisUsage(llvm::AnalysisUsage &AU) const override {
     (AU.addRequired<Required>(), ...);
     Base::getAnalysisUsage(AU);
@@ -49,10 +69,14 @@ public:
   explicit EvictionProvider(llvm::Module &M)
       : RegAllocEvictionAdvisorProvider(AdvisorMode::Release, M.getContext()),
         Llvms(llvm::createReleaseModeAdvisorProvider(Ctx)), D(M) {}
+  static void prepare(llvm::TargetPassConfig *Config) { Desk::prepare(Config); }
   std::unique_ptr<llvm::RegAllocEvictionAdvisor> getAdvisor(const llvm::MachineFunction &MF, const llvm::RAGreedy &RA,
                                                             llvm::MachineBlockFrequencyInfo *Frequencies,
                                                             llvm::MachineLoopInfo *Loops) override {
     return D.advise(MF, RA, [&] { return Llvms->getAdvisor(MF, RA, Frequencies, Loops); });
+  }
+  void logRewardIfNeeded(const llvm::MachineFunction &MF, llvm::function_ref<float()> Score) override {
+    D.finish(MF, Score);
   }
 
 private:
@@ -63,15 +87,19 @@ private:
 /// Makes the eviction advisors that a \p Desk wants: its `advise` is given how to make LLVM's.
 template <class Desk>
 class EvictionAnalysis final
-    : public ModuleAnalysis<llvm::RegAllocEvictionAdvisorAnalysisLegacy, EvictionProvider<Desk>,
-                            llvm::MachineBlockFrequencyInfoWrapperPass, llvm::MachineLoopInfoWrapperPass> {};
+    : public ModuleAnalysis<EvictionAnalysisBase, EvictionProvider<Desk>, llvm::MachineBlockFrequencyInfoWrapperPass,
+                            llvm::MachineLoopInfoWrapperPass> {};
 
 template <class Desk> class PriorityProvider final : public llvm::RegAllocPriorityAdvisorProvider {
 public:
   explicit PriorityProvider(llvm::Module &M) : RegAllocPriorityAdvisorProvider(AdvisorMode::Release), D(M) {}
+  static void prepare(llvm::TargetPassConfig *Config) { Desk::prepare(Config); }
   std::unique_ptr<llvm::RegAllocPriorityAdvisor> getAdvisor(const llvm::MachineFunction &MF, const llvm::RAGreedy &RA,
                                                             llvm::SlotIndexes &Indexes) override {
     return D.advise(MF, RA, &Indexes);
+  }
+  void logRewardIfNeeded(const llvm::MachineFunction &MF, llvm::function_ref<float()> Score) override {
+    D.finish(MF, Score);
   }
 
 private:
@@ -80,8 +108,8 @@ private:
 
 /// Makes the priority advisors that a \p Desk wants.
 template <class Desk>
-class PriorityAnalysis final : public ModuleAnalysis<llvm::RegAllocPriorityAdvisorAnalysisLegacy,
-                                                     PriorityProvider<Desk>, llvm::SlotIndexesWrapperPass> {};
+class PriorityAnalysis final
+    : public ModuleAnalysis<PriorityAnalysisBase, PriorityProvider<Desk>, llvm::SlotIndexesWrapperPass> {};
 
 inline void initializeRegAllocAdvisors(llvm::PassRegistry &R) {
   llvm::initializeRegAllocEvictionAdvisorAnalysisLegacyPass(R);
@@ -92,7 +120,7 @@ inline void initializeRegAllocAdvisors(llvm::PassRegistry &R) {
 
 template <class Desk>
 class EvictionAnalysis final
-    : public ModuleAnalysis<llvm::RegAllocEvictionAdvisorAnalysis, Desk, llvm::MachineBlockFrequencyInfoWrapperPass,
+    : public ModuleAnalysis<EvictionAnalysisBase, Desk, llvm::MachineBlockFrequencyInfoWrapperPass,
                             llvm::MachineLoopInfoWrapperPass> {
   std::unique_ptr<llvm::RegAllocEvictionAdvisor> getAdvisor(const llvm::MachineFunction &MF,
                                                             const llvm::RAGreedy &RA) override {
@@ -120,8 +148,7 @@ class EvictionAnalysis final
 };
 
 template <class Desk>
-class PriorityAnalysis final
-    : public ModuleAnalysis<llvm::RegAllocPriorityAdvisorAnalysis, Desk, llvm::SlotIndexesWrapperPass> {
+class PriorityAnalysis final : public ModuleAnalysis<PriorityAnalysisBase, Desk, llvm::SlotIndexesWrapperPass> {
   std::unique_ptr<llvm::RegAllocPriorityAdvisor> getAdvisor(const llvm::MachineFunction &MF,
                                                             const llvm::RAGreedy &RA) override {
     return this->Made->advise(MF, RA, &this->template getAnalysis<llvm::SlotIndexesWrapperPass>().getSI());

@@ -99,6 +99,7 @@ public:
       fail(std::move(E));
   }
   ~Desk() { leaveModule(); }
+  static void prepare(TargetPassConfig *Config) { insertScoring(Config); }
 
   std::unique_ptr<RegAllocEvictionAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA,
                                                   function_ref<std::unique_ptr<RegAllocEvictionAdvisor>()> MakeMl) {
@@ -121,6 +122,11 @@ public:
       return std::make_unique<DefaultEvictionAdvisor>(MF, RA);
     }
     return std::make_unique<Advisor>(MF, RA, std::move(Ml), *M, Planned);
+  }
+
+  void finish(const MachineFunction &MF, function_ref<float()> Score) {
+    if (M)
+      M->finish(MF.getName(), Score);
   }
 
 private:

@@ -1,5 +1,6 @@
 #include "regalloc/EvictionModel.h"
 
+#include "regalloc/RegAlloc.h"
 #include "trials/TrialCopy.h"
 #include "trials/Trials.h"
 
@@ -49,10 +50,10 @@ Expected<std::unique_ptr<EvictionModel>> EvictionModel::create(LLVMContext &Ctx,
   if (M->Numbered)
     for (const char *Name : {"live_range", "nth"})
       Names.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
-  Expected<std::unique_ptr<Logger>> Log = openLog(Problem::RegallocEviction, S, Names);
-  if (!Log)
-    return Log.takeError();
-  M->Log = std::move(*Log);
+  Expected<std::unique_ptr<Logger>> Opened = openLog(Problem::RegallocEviction, S, Names, hasScores());
+  if (!Opened)
+    return Opened.takeError();
+  M->Log = FunctionLog(std::move(*Opened));
   return M;
 }
 
@@ -72,6 +73,7 @@ void EvictionModel::enter(StringRef Name) {
     return;
   Departures = 0;
   Function = Name.str();
+  Log.enter(Name);
   Draws.enter(Name);
 }
 
@@ -152,9 +154,7 @@ void EvictionModel::ask(size_t Default) {
 }
 
 void EvictionModel::record(const OverridePlan *Plan, int64_t Default, int64_t Decision, float LogProbability) {
-  if (Log->currentContext() != Function)
-    Log->switchContext(Function);
-  Log->startObservation();
+  Log.observe();
   size_t Column = 0;
   for (; Column < Inputs.size(); ++Column)
     Log->logTensorValue(Column, static_cast<const char *>(getTensorUntyped(Column)));

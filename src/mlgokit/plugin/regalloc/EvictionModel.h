@@ -4,6 +4,7 @@
 
 #include "majors/RegAllocAbi.h"
 #include "regalloc/ColumnFeatures.h"
+#include "regalloc/FunctionLog.h"
 #include "shared/Exploration.h"
 #include "shared/Files.h"
 #include "trials/OverridePlan.h"
@@ -48,6 +49,8 @@ public:
   /// Whether the heuristic answers what LLVM's advisor does not ask the model.
   bool followsHeuristic() const { return R == EvictionRule::Default || asksHeuristic(); }
   void enter(llvm::StringRef Name);
+  /// Takes what LLVM says of the allocation of \p Function into the log.
+  void finish(llvm::StringRef Function, llvm::function_ref<float()> Score) { Log.finish(Function, Score); }
   EvictionQuestion *Now = nullptr;
 
 private:
@@ -65,7 +68,7 @@ private:
   const Settings S;
   const EvictionRule R;
   std::optional<Policy> P;
-  std::unique_ptr<llvm::Logger> Log;
+  FunctionLog Log;
   bool Numbered = false; // whether the log says which question each is, as trials name it
   const int64_t *Mask = nullptr;
   size_t Columns = 0;

@@ -145,6 +145,8 @@ public:
       Of.getContext().emitError("mlgokit: " + toString(std::move(E)));
   }
 
+  static void prepare(TargetPassConfig *Config) { insertScoring(Config); }
+
   std::unique_ptr<RegAllocPriorityAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes) {
     leaveFirstTimeCost();
     FunctionPlan *const Planned = planOf(MF);
@@ -156,7 +158,15 @@ public:
         report_fatal_error(std::move(E));
     if (Failed || StandsAside)
       return std::make_unique<DefaultPriorityAdvisor>(MF, RA, Indexes);
+    for (RangeDecider *D : {&M.Priorities, &M.Weights})
+      if (D->isWanted())
+        D->enter(MF);
     return std::make_unique<Advisor>(MF, RA, Indexes, M, Planned);
+  }
+
+  void finish(const MachineFunction &MF, function_ref<float()> Score) {
+    for (RangeDecider *D : {&M.Priorities, &M.Weights})
+      D->finish(MF.getName(), Score);
   }
 
 private:

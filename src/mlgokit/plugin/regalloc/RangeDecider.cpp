@@ -70,10 +70,10 @@ Error RangeDecider::open(const Settings &S, const Module &M) {
                                       : TensorSpec::createSpec<float>(K.Default, {1}));
   Columns.push_back(TensorSpec::createSpec<float>(K.Decision, {1}));
   Columns.push_back(TensorSpec::createSpec<float>("log_probability", {1}));
-  Expected<std::unique_ptr<Logger>> Opened = openLog(K.Of, S, Columns);
+  Expected<std::unique_ptr<Logger>> Opened = openLog(K.Of, S, Columns, hasScores());
   if (!Opened)
     return Opened.takeError();
-  Log = std::move(*Opened);
+  Log = FunctionLog(std::move(*Opened));
   SeesOurs |= bool(Log);
   return Error::success();
 }
@@ -92,14 +92,14 @@ Error RangeDecider::decideBy(Expected<Policy> Loaded) {
   Sources = std::move(*Found);
   const auto Gate = find(P->features(), P->gateFeature());
   GateAt = Gate == P->features().end() ? std::nullopt : std::optional(size_t(Gate - P->features().begin()));
-  SeesOurs = Log || any_of(Sources, [](size_t Source) { return Source >= Llvms; });
+  SeesOurs = bool(Log) || any_of(Sources, [](size_t Source) { return Source >= Llvms; });
   if (!Draws)
     Draws.emplace(nameOf(K.Of), 0);
   return Error::success();
 }
 
 bool RangeDecider::isWantedIn(const MachineFunction &MF) const {
-  return Log || (isWanted() && !(P && isClosedIn(*P, MF)));
+  return bool(Log) || (isWanted() && !(P && isClosedIn(*P, MF)));
 }
 
 std::optional<float> RangeDecider::decide(const MachineFunction &MF, const RangeValues &Values,
@@ -120,7 +120,7 @@ std::optional<float> RangeDecider::decide(const MachineFunction &MF, const Range
     Decided = {float(std::min(double(Default), MostDefault)), 0};
   else
     Decided = R == Rule::Random ? K.Any(D) : K.Draw(P->unit(Row), {Temperature, 0}, D);
-  if (Log)
+  if (Log && !isTrial())
     write(Values, Default, Decided);
   return ByHeuristic ? std::nullopt : std::optional(Decided.Value);
 }
@@ -129,16 +129,15 @@ void RangeDecider::enter(const MachineFunction &MF) {
   if (Function == MF.getName())
     return;
   Function = MF.getName().str();
+  Log.enter(Function);
   Draws->enter(Function);
   IsClosed = P && isClosedIn(*P, MF);
 }
 
 void RangeDecider::write(const RangeValues &Values, unsigned Default, const RangeDecision &Decided) {
-  if (Log->currentContext() != Function)
-    Log->switchContext(Function);
   size_t Column = 0;
   auto Write = [&](const auto &Now) { Log->logTensorValue(Column++, reinterpret_cast<const char *>(&Now)); };
-  Log->startObservation();
+  Log.observe();
   Write(Values.Size);
   Write(Values.Stage);
   Write(Values.Weight);

@@ -2,6 +2,7 @@
 #ifndef MLGOKIT_REGALLOC_RANGEDECIDER_H
 #define MLGOKIT_REGALLOC_RANGEDECIDER_H
 
+#include "regalloc/FunctionLog.h"
 #include "shared/Choice.h"
 #include "shared/Exploration.h"
 #include "shared/Files.h"
@@ -53,7 +54,7 @@ public:
   llvm::Error decideBy(llvm::Expected<Policy> Loaded);
 
   /// Whether anything but the heuristic is wanted, or somebody reads how that came to its values.
-  bool isWanted() const { return R != Rule::Default || Log; }
+  bool isWanted() const { return R != Rule::Default || bool(Log); }
   /// The same for one function: a policy whose gate is closed there has nothing to say.
   bool isWantedIn(const llvm::MachineFunction &MF) const;
   bool followsHeuristic() const { return R == Rule::Default; }
@@ -64,10 +65,13 @@ public:
   std::optional<float> decide(const llvm::MachineFunction &MF, const RangeValues &Values,
                               llvm::function_ref<unsigned()> AskHeuristic);
 
+  void enter(const llvm::MachineFunction &MF);
+  /// Takes what LLVM says of the allocation of \p Function into the log.
+  void finish(llvm::StringRef Function, llvm::function_ref<float()> Score) { Log.finish(Function, Score); }
+
 private:
   enum class Rule { Policy, Default, Random };
 
-  void enter(const llvm::MachineFunction &MF);
   void write(const RangeValues &Values, unsigned Default, const RangeDecision &Decided);
 
   const Kind &K;
@@ -77,7 +81,7 @@ private:
   std::vector<size_t> Sources;
   std::optional<size_t> GateAt; // which of these the policy's gate goes by
   bool SeesOurs = false;
-  std::unique_ptr<llvm::Logger> Log;
+  FunctionLog Log;
   std::string Function;
   bool IsClosed = false; // whether the policy has nothing to say in it
   std::optional<FunctionDraws> Draws;

@@ -4,6 +4,7 @@
 
 namespace llvm {
 class MachineFunction;
+class TargetPassConfig;
 } // namespace llvm
 
 namespace mlgokit {
@@ -12,6 +13,12 @@ namespace mlgokit {
 void registerEvictionAdvisor();
 void registerPriorityAdvisor();
 void registerFirstTimeCost();
+void registerScoring();
+
+/// Whether this LLVM has its score of allocations: a clang that is linked statically may lack it.
+bool hasScores();
+/// Lets logs that are wanted have the scores of allocations, in the code generator that \p Config makes.
+void insertScoring(llvm::TargetPassConfig *Config);
 
 /// Says that the allocator has read what a callee-saved register costs in the function that this thread is at.
 void leaveFirstTimeCost();

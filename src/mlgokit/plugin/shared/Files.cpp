@@ -92,7 +92,8 @@ Expected<std::vector<size_t>> findFeatures(const Policy &P, ArrayRef<std::string
   return Sources;
 }
 
-Expected<std::unique_ptr<Logger>> openLog(Problem P, const Settings &S, const std::vector<TensorSpec> &Columns) {
+Expected<std::unique_ptr<Logger>> openLog(Problem P, const Settings &S, const std::vector<TensorSpec> &Columns,
+                                          bool HasReward) {
   if (S.of(P).Log.empty())
     return nullptr;
   const std::string Path = numbered(S.of(P).Log);
@@ -100,8 +101,7 @@ Expected<std::unique_ptr<Logger>> openLog(Problem P, const Settings &S, const st
   auto Stream = std::make_unique<raw_fd_ostream>(Path, Code);
   if (Code)
     return createStringError(Code, "training log " + Path + ": cannot be written: " + Code.message());
-  return std::make_unique<Logger>(std::move(Stream), Columns, TensorSpec::createSpec<int64_t>("reward", {1}),
-                                  /*IncludeReward=*/false);
+  return std::make_unique<Logger>(std::move(Stream), Columns, TensorSpec::createSpec<float>("reward", {1}), HasReward);
 }
 
 } // namespace mlgokit

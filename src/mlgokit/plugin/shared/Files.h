@@ -42,10 +42,10 @@ llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, llvm::ArrayRef
 /// compiles many modules in one process.
 std::string numbered(const std::string &Path);
 
-/// Opens the training log for \p P, or gives null if nobody wants one. Its name is
-/// numbered.
-llvm::Expected<std::unique_ptr<llvm::Logger>> openLog(Problem P, const Settings &S,
-                                                      const std::vector<llvm::TensorSpec> &Columns);
+/// Opens the training log for \p P, or gives null if nobody wants one. Its name is numbered. With \p HasReward, each
+/// observation needs one.
+llvm::Expected<std::unique_ptr<llvm::Logger>>
+openLog(Problem P, const Settings &S, const std::vector<llvm::TensorSpec> &Columns, bool HasReward = false);
 
 } // namespace mlgokit
 

@@ -1,0 +1,241 @@
+"""Corpora of single functions: each function of a corpus as a module of its own, and such modules linked into groups.
+
+Whatever a function refers to is declared in its module, and defined nowhere, so that objects can be measured and not
+linked. A local function becomes hidden. Two modules of one group cannot define the same name, so each name is extracted
+once, from the last module that defines it.
+"""
+
+import functools
+import math
+import os
+import shlex
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.describe import ModuleDescription, describe_module
+from mlgokit.compiler.outcome import check_room, first_error
+from mlgokit.compiler.pool import map_in_order
+from mlgokit.compiler.program_version import program_version
+from mlgokit.compiler.sandbox import inside_environment
+from mlgokit.compiler.toolchain import apt_command
+from mlgokit.corpus.corpus import Corpus, ModuleFailure
+from mlgokit.corpus.options.edits import command_line_edits
+from mlgokit.corpus.writer import (
+    CorpusWriter,
+    Imported,
+    corpus_writer,
+    description_fields,
+    write_module,
+    write_outcomes,
+)
+from mlgokit.errors import ToolError, UsageError
+from mlgokit.files import atomic_write
+from mlgokit.locks import locked, reading
+from mlgokit.module import Module
+from mlgokit.progress import Report, say_nothing
+
+NAMES_FILE = "functions.txt"
+"""File beside the modules: the names of their functions, a line each, from module 0 on."""
+UNIT_OPTIONS = command_line_edits(
+    delete=(
+        "-fthinlto-index", "-main-file-name", "-split-dwarf-file", "-split-dwarf-output", "-fcoverage-compilation-dir",
+    )
+)  # fmt: skip
+"""Options that differ from one module to the next, and that change nothing without debug information."""
+_BODILESS = "available_externally"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Function:
+    """A function that is extracted: its place among all, its name, and the module that defines it, if one does."""
+
+    place: int
+    name: str
+    module: Module | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Modules that become one: the number of the group, and its modules."""
+
+    place: int
+    modules: tuple[Module, ...]
+
+
+def extract_functions(
+    corpus: Corpus,
+    *,
+    corpus_folder: Path,
+    compiler: ClangCompiler,
+    names: Sequence[str] | None = None,
+    report: Report = say_nothing,
+) -> Imported:
+    """Make a corpus with a module for each function; a module is named by the function's line in ``functions.txt``.
+
+    Args:
+        corpus: the modules that define the functions.
+        corpus_folder: where the new corpus goes.
+        compiler: its plugin says which functions a module defines, and LLVM's tools beside its clang extract them.
+        names: symbols of the functions; ``None`` for all.
+        report: called after every function.
+
+    Raises:
+        BusyError: another process uses one of the corpora.
+        CorpusError: no function was extracted.
+        StorageError: the disk is full or not writable.
+        ToolError: there is no ``llvm-extract`` or ``opt`` beside clang.
+    """
+    extract, opt = _find_tool(compiler, "llvm-extract"), _find_tool(compiler, "opt")
+
+    def make(function: _Function) -> Module | ModuleFailure:
+        """Extract one function."""
+        name, module = function.name, function.module
+        if module is None:
+            reason = "expected a function that a module of the corpus defines, found none; correct its name"
+            return ModuleFailure(name=name, project="", reason=reason)
+        with _scratch(compiler) as folder:
+            whole, stripped = folder / "function.bc", folder / "stripped.bc"
+            reason = _run(compiler, [extract, f"--func={name}", "-o", whole, module.bitcode], folder, [module])
+            reason = reason or _run(compiler, [opt, "-strip-debug", "-o", stripped, whole], folder)
+            if reason:
+                return ModuleFailure(name=name, project=module.project, reason=f"{module.name}: {reason}")
+            return write_module(str(function.place), module, stripped, corpus_folder)
+
+    with reading(corpus.folder), locked(corpus_folder):
+        with corpus_writer(corpus_folder, description_fields(), remedy="name functions of these modules") as writer:
+            owners = _find_owners(corpus, compiler, writer)
+            wanted = list(owners) if names is None else names
+            functions = [
+                _Function(place=place, name=name, module=owners.get(name)) for place, name in enumerate(wanted)
+            ]
+            atomic_write(corpus_folder / NAMES_FILE, "".join(f"{name}\n" for name in wanted))
+            write_outcomes(
+                writer, make, functions, workers=compiler.workers, report=report, total=len(wanted), room=compiler.room
+            )
+        return writer.summarize()
+
+
+def group_functions(
+    corpus: Corpus,
+    *,
+    corpus_folder: Path,
+    compiler: ClangCompiler,
+    groups: int,
+    report: Report = say_nothing,
+) -> Imported:
+    """Link the modules of a corpus of functions into groups of equal options, large and small functions in each.
+
+    Modules of different projects, and held-out and other ones, are not grouped together.
+
+    Args:
+        corpus: modules of single functions, loaded with :data:`UNIT_OPTIONS`.
+        corpus_folder: where the new corpus goes.
+        compiler: ``llvm-link`` beside its clang links.
+        groups: number of groups; there are more if options differ.
+        report: called after every group.
+
+    Raises:
+        BusyError: another process uses one of the corpora.
+        CorpusError: no group was linked.
+        StorageError: the disk is full or not writable.
+        ToolError: there is no ``llvm-link`` beside clang.
+        UsageError: ``groups`` is below 1.
+    """
+    if groups < 1:
+        raise UsageError(f"--groups: expected at least 1, found {groups}; give a positive number")
+    link = _find_tool(compiler, "llvm-link")
+
+    def make(group: _Group) -> Module | ModuleFailure:
+        """Link one group."""
+        first = group.modules[0]
+        with _scratch(compiler) as folder:
+            whole, words = folder / "group.bc", folder / "modules"
+            words.write_text("\n".join(shlex.quote(str(module.bitcode)) for module in group.modules))
+            if reason := _run(compiler, [link, "-o", whole, f"@{words}"], folder, group.modules):
+                return ModuleFailure(name=str(group.place), project=first.project, reason=reason)
+            return write_module(str(group.place), first, whole, corpus_folder)
+
+    parts = partition_modules(corpus.modules, math.ceil(len(corpus.modules) / groups))
+    work = [_Group(place=place, modules=modules) for place, modules in enumerate(parts)]
+    with reading(corpus.folder), locked(corpus_folder):
+        with corpus_writer(corpus_folder, description_fields(), remedy="extract the functions again") as writer:
+            write_outcomes(
+                writer, make, work, workers=compiler.workers, report=report, total=len(work), room=compiler.room
+            )
+        return writer.summarize()
+
+
+def partition_modules(modules: Sequence[Module], most: int) -> list[tuple[Module, ...]]:
+    """Divide modules into groups of at most ``most``, with equal options in each; the sizes are spread evenly."""
+    alike: dict[object, list[Module]] = {}
+    for module in modules:
+        kind = module.command_line, module.allowed_options, module.project, module.held_out
+        alike.setdefault(kind, []).append(module)
+    parts: list[tuple[Module, ...]] = []
+    for members in alike.values():
+        members.sort(key=lambda module: -module.bitcode_bytes)
+        count = math.ceil(len(members) / most)
+        parts += [tuple(members[start::count]) for start in range(count)]
+    return parts
+
+
+def _find_owners(corpus: Corpus, compiler: ClangCompiler, writer: CorpusWriter) -> dict[str, Module]:
+    """Find the last module that defines each function, and add the modules that cannot be read as failures."""
+    if compiler.plugin is None:
+        raise UsageError("corpus functions: expected a compiler with a plugin, found none; build it, or name one")
+    describe = functools.partial(describe_module, compiler.toolchain, compiler.plugin)
+
+    def read(module: Module) -> ModuleDescription:
+        """Describe one module."""
+        return describe(module.bitcode, command_line=module.command_line, sandbox=compiler.sandbox)
+
+    owners: dict[str, Module] = {}
+    for module, found in zip(corpus.modules, map_in_order(read, corpus.modules, workers=compiler.workers), strict=True):
+        if found.reason:
+            writer.add(ModuleFailure(name=module.name, project=module.project, reason=found.reason))
+        for name, linkage in zip(found.names, found.linkages, strict=True):
+            if linkage != _BODILESS:
+                owners[name] = module
+    return owners
+
+
+@contextmanager
+def _scratch(compiler: ClangCompiler) -> Generator[Path]:
+    """Make a folder for the time of the block, where the sandbox lets programs write."""
+    box = compiler.sandbox
+    place = None if box is None else box.scratch
+    with tempfile.TemporaryDirectory(prefix="mlgokit-", dir=place, ignore_cleanup_errors=box is not None) as folder:
+        yield Path(folder)
+
+
+def _run(compiler: ClangCompiler, words: Sequence[str | Path], folder: Path, readable: Sequence[Module] = ()) -> str:
+    """Run a program that writes into ``folder``, in the sandbox if there is one; return why it failed, or nothing."""
+    inside: tuple[str, ...] = ()
+    environment = None
+    if compiler.sandbox is not None:
+        environment = inside_environment(os.environ)
+        files = [module.bitcode for module in readable]
+        limits = process.choose_limits(words, None)
+        inside = compiler.sandbox(limits, program=words[0], writable=folder, readable=files)
+    done = process.run(words, timeout_seconds=compiler.timeout_seconds, env=environment, inside=inside)
+    if done.timed_out:
+        return f"it did not end within {compiler.timeout_seconds:g} s"
+    if done.returncode != 0:
+        check_room(folder, done.stderr)
+        return done.exceeded or first_error(done.stderr)
+    return ""
+
+
+def _find_tool(compiler: ClangCompiler, name: str) -> Path:
+    """Find a program of the clang's major: others cannot read its bitcode, or write what it cannot read."""
+    major = compiler.toolchain.major
+    tool = compiler.toolchain.find_tool(name)
+    if tool is None or program_version(tool).major != major:
+        remedy = apt_command(f"llvm-{major}")
+        raise ToolError(f"expected {name} of LLVM {major} beside clang, found {tool or 'none'}; run `{remedy}`")
+    return tool
