@@ -410,6 +410,14 @@ def test_a_missing_file_is_an_error(tmp_path: Path, partial: bool):
             {"contexts": (ContextSpan(name="f", start=1, stop=5),)},
             "context 'f': expected a span that starts at 0, found 1 to 5",
         ),
+        (
+            {"columns": {**small_log().columns, "more": np.zeros(5)}},
+            "expected columns and scores that the header declares, found a column 'more' that it does not; declare or",
+        ),
+        (
+            {"header": Header(features=(FLOATS, INTEGERS))},
+            "expected columns and scores that the header declares, found scores that it does not; declare or",
+        ),
     ],
 )
 def test_a_log_that_does_not_fit_its_header_is_not_written(change: dict[str, Any], sentence: str):
@@ -519,6 +527,20 @@ def test_what_is_small_in_a_file_and_large_in_memory_is_refused(
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_partial_log_ends_before_the_context_that_is_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mlgokit.traces.log, "MOST_CONTEXTS", 3)
+    log = one_byte_log(50, contexts=5)
+    write_log(tmp_path / "x.log", log)
+    found = read_log(tmp_path / "x.log", partial=True)
+    assert found.truncated is not None
+    assert "expected at most 3 contexts, found more" in found.truncated
+    assert found.contexts == log.contexts[:3]
+    assert found.columns["a"].tolist() == list(range(30))
+    batches = list(iter_log(tmp_path / "x.log", observations_per_batch=20, partial=True))
+    assert [batch.observation_count for batch in batches] == [20, 10]
+    assert [batch.truncated for batch in batches] == [None, found.truncated]
 
 
 def test_a_large_score_after_each_observation_is_read():

@@ -132,6 +132,25 @@ def test_batches_are_the_log_in_pieces(tmp_path: Path, size: int):
     assert owner == [span.name for span in log.contexts for _ in range(span.stop - span.start)]
 
 
+@pytest.mark.parametrize("window", [50, 2**21])
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([10, 10], [["f0"], ["f1"]]),
+        ([4, 6, 0, 0, 5], [["f0", "f1"], ["f2", "f3", "f4"]]),
+        ([10, 0], [["f0", "f1"]]),
+        ([15, 5, 1], [["f0"], ["f0", "f1"], ["f2"]]),
+    ],
+)
+def test_a_context_that_begins_with_a_batch_is_in_no_earlier_one(
+    tmp_path: Path, lengths: list[int], expected: list[list[str]], window: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(scan, "WINDOW_BYTES", window)
+    write_log(tmp_path / "x.log", log_of(lengths))
+    batches = list(iter_log(tmp_path / "x.log", observations_per_batch=10))
+    assert [[span.name for span in batch.contexts] for batch in batches] == expected
+
+
 def test_a_log_without_observations_is_one_batch(tmp_path: Path):
     write_log(tmp_path / "x.log", log_of([0, 0]))
     (batch,) = iter_log(tmp_path / "x.log", observations_per_batch=10)
