@@ -69,8 +69,8 @@ def test_a_wrong_number_is_found_at_its_byte(number: int, window: int, monkeypat
     at = data.rindex(line)
     broken = data[:at] + b'{"observation":%d}\n' % (number + 1) + data[at + len(line) :]
     found = read_log_bytes(broken, name="x", partial=True)
-    assert found.truncated is not None
-    assert f'byte {at}: expected {{"observation":{number}}} or a context line' in found.truncated
+    assert found.damage is not None
+    assert f'byte {at}: expected {{"observation":{number}}} or a context line' in found.damage
     start = next(span.start for span in reversed(log.contexts) if span.stop - span.start > number)
     assert found.observation_count == start + number
     np.testing.assert_array_equal(found.columns["a"], log.columns["a"][: start + number])
@@ -167,7 +167,7 @@ def test_batches_come_before_the_damage(tmp_path: Path):
         next(batches)
     last = list(iter_log(tmp_path / "x.log", observations_per_batch=10, partial=True))[-1]
     assert last.observation_count == 4
-    assert last.truncated is not None
+    assert last.damage is not None
 
 
 def test_a_batch_of_nothing_is_refused(tmp_path: Path):

@@ -259,7 +259,7 @@ def add_logs(
     )
 
 
-def read_changes(path: Path) -> PassChanges:
+def read_pass_changes(path: Path) -> PassChanges:
     """Read the plugin's list of passes: docs/formats.md, "List of passes".
 
     Raises:

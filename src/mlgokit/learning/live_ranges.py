@@ -93,7 +93,7 @@ class RangeLearning:
 
         rng = np.random.default_rng([self.training.config.seed, turn])
         label = f"generation {turn} of {self.turns}"
-        parts = self._draw(state, turn)
+        parts = self._sample_functions(state, turn)
         tested = cma.ask(state, rng)
         gained, failed, user_seconds = self._try_weights(parts, tested, rng, label)
         kept = {name: state[name] for name in (_DEPENDENT, _JOINED)}
@@ -158,9 +158,9 @@ class RangeLearning:
 
     def training_modules(self, state: State, turn: int) -> int:
         """Count the modules from which the functions of the last generation were drawn."""
-        return len(self._draw(state, turn))
+        return len(self._sample_functions(state, turn))
 
-    def _draw(self, state: State, turn: int) -> tuple[ModuleFunctions, ...]:
+    def _sample_functions(self, state: State, turn: int) -> tuple[ModuleFunctions, ...]:
         """Draw the functions of a generation, by module; the sample changes only after functions have joined."""
         functions = self.functions.dependent | _from_rows(state, _JOINED)
         renewals = (turn - 1) // self.settings.renewed if self.settings.renewed > 0 else 0

@@ -42,7 +42,7 @@ from mlgokit.module import Module
 from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
 from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, group_by_function, override_bytes
 from mlgokit.traces import Log
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 
 _LEAST_EXECUTED = 1e-9
 """Bound of the executed instructions by which a slowdown is divided."""

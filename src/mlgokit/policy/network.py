@@ -101,8 +101,8 @@ def scale_layer(weight: npt.NDArray[Any], bias: npt.NDArray[Any], bound: float) 
 
 def _scale_member(weight: Doubles, bias: Doubles, input_exponent: int) -> tuple[Doubles, Doubles, int]:
     """Round a member's ``weight`` [I, O] and ``bias`` [O], scaled by a power of two; also returns its exponent."""
-    largest = (math.frexp(float(np.abs(values).max(initial=0.0)))[1] for values in (weight, bias))
-    exponent = min(15 - next(largest), 31 - input_exponent - next(largest))
+    weight_bits, bias_bits = (math.frexp(float(np.abs(values).max(initial=0.0)))[1] for values in (weight, bias))
+    exponent = min(15 - weight_bits, 31 - input_exponent - bias_bits)
     while True:
         weights = np.rint(np.ldexp(weight, exponent))
         biases = np.rint(np.ldexp(bias, exponent + input_exponent))

@@ -3,8 +3,6 @@
 docs/formats.md, "Training log", has the bytes; :mod:`mlgokit.traces.scan` finds the observations.
 """
 
-import functools
-import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,14 +45,14 @@ class Log:
         contexts: spans of the contexts in the order of the log, without gaps, the first from 0.
         columns: for every feature an array ``[T, *shape]``; read-only views of one block of memory after reading.
         scores: ``[T, *shape]`` score of each observation, or ``None`` if the header declares no score.
-        truncated: message about the damage after the last observation; ``None`` for a whole log.
+        damage: message about the damage after the last observation; ``None`` for a whole log.
     """
 
     header: Header
     contexts: tuple[ContextSpan, ...]
     columns: Mapping[str, NDArray[Any]]
     scores: NDArray[Any] | None = None
-    truncated: str | None = None
+    damage: str | None = None
 
     @property
     def observation_count(self) -> int:
@@ -68,7 +66,7 @@ def read_log(path: Path, *, partial: bool = False) -> Log:
     Args:
         path: path of the log.
         partial: whether to return the complete observations before the first damage, with the damage in
-            :attr:`Log.truncated`, instead of raising. An empty file then is a log without features; a missing file
+            :attr:`Log.damage`, instead of raising. An empty file then is a log without features; a missing file
             still is an error.
 
     Raises:
@@ -96,7 +94,7 @@ def iter_log(path: Path, *, observations_per_batch: int, partial: bool = False) 
     Args:
         path: path of the log.
         observations_per_batch: number of observations of every batch but the last.
-        partial: as for :func:`read_log`; only the last batch may have :attr:`Log.truncated`.
+        partial: as for :func:`read_log`; only the last batch may have :attr:`Log.damage`.
 
     Yields:
         The batches, at least one, each a :class:`Log` of its own: its spans begin at 0 again, and a context whose
@@ -128,7 +126,7 @@ def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | N
     """Yield the log in batches of ``limit`` observations; as one batch if ``limit`` is ``None``."""
     cursor = Cursor(name=name)
     batch: _Batch | None = None
-    truncated: str | None = None
+    damage: str | None = None
     for piece in scan_windows(stream, cursor):
         header = cursor.header
         if header is not None:
@@ -156,9 +154,9 @@ def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | N
         if piece.error is not None:
             if not partial:
                 raise piece.error
-            truncated = str(piece.error)
+            damage = str(piece.error)
     batch = batch or _new_batch(Header(features=()), 0, ())
-    yield batch.to_log(truncated)
+    yield batch.to_log(damage)
 
 
 def _limit_contexts(batch: "_Batch", piece: Piece, cursor: Cursor) -> None:
@@ -221,7 +219,7 @@ class _Batch:
         del self.contexts[len(self.contexts) - len(following) :]
         return following or [name for name, _ in self.contexts[-1:]]
 
-    def to_log(self, truncated: str | None) -> Log:
+    def to_log(self, damage: str | None) -> Log:
         """Make the log of the observations so far."""
         columns = _columns(self.payload[: self.count], self.header.features)
         scores = None
@@ -238,7 +236,7 @@ class _Batch:
             contexts=tuple(spans),
             columns=columns,
             scores=scores,
-            truncated=truncated,
+            damage=damage,
         )
 
 
@@ -254,7 +252,7 @@ def _new_batch(header: Header, capacity: int, contexts: Sequence[str]) -> _Batch
 
 
 def render_log(log: Log) -> bytes:
-    """Encode a log as LLVM writes it; ``log.truncated`` is not written.
+    """Encode a log as LLVM writes it; ``log.damage`` is not written.
 
     Raises:
         UsageError: columns, scores and contexts do not fit the header or each other.
@@ -329,15 +327,3 @@ def _bytes_of(column: NDArray[Any] | None, spec: TensorSpec, count: int) -> NDAr
             "give every tensor of the header with the number of observations that the contexts span"
         )
     return np.ascontiguousarray(column).reshape(count, -1).view(np.uint8) if count else np.empty((0, 0), np.uint8)
-
-
-@functools.lru_cache(maxsize=200_000)
-def function_id(name: str) -> int:
-    """Compute the id under which the plugin logs a function: the low 64 bits of the MD5 of its name, signed.
-
-    Example:
-        >>> function_id("main")
-        -2624081020897602054
-    """
-    digest = hashlib.md5(name.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
-    return int.from_bytes(digest[:8], "little", signed=True)

@@ -120,13 +120,13 @@ def record_step(search: Search[Any], unit: Any, step: Step) -> None:
     search.save()
 
 
-def ended_together(earlier: str, later: str) -> str:
+def combine_end_reasons(earlier: str, later: str) -> str:
     """The reason why two searches ended that ran one after the other; nothing is left to try if that holds for both.
 
     Example:
-        >>> ended_together(NOTHING_LEFT, OVER), ended_together(OVER, NOTHING_LEFT)
+        >>> combine_end_reasons(NOTHING_LEFT, OVER), combine_end_reasons(OVER, NOTHING_LEFT)
         ('the budget was spent', 'the budget was spent')
-        >>> ended_together(YIELDED, NOTHING_LEFT)
+        >>> combine_end_reasons(YIELDED, NOTHING_LEFT)
         'the rest of the budget went to what gained more'
     """
     return OVER if earlier in (NOTHING_LEFT, YIELDED) and later == OVER else earlier or later

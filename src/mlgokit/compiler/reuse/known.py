@@ -194,7 +194,9 @@ class KnownFunctions:
             function = places.get(entry.name)
             counted = entry.droppable and entry.constants is not None
             if counted and function is not None and part.separate[function]:
-                self.codes[entry.digest] = part.code(function, constants=entry.constants or 0, executed=entry.executed)
+                self.codes[entry.digest] = part.code_entry(
+                    function, constants=entry.constants or 0, executed=entry.executed
+                )
 
     def _add_known(
         self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], known: Codes
@@ -358,7 +360,7 @@ class _Part:
             separate=_is_separate(elf, sizes, code, *_refers_to_constants(elf, symbols)),
         )
 
-    def code(self, function: int, *, constants: int, executed: float) -> Code:
+    def code_entry(self, function: int, *, constants: int, executed: float) -> Code:
         """Collect the sizes of the function with this index, to be cached."""
         sizes = self.sizes
         signature = int(sizes.function_signature[function])

@@ -128,7 +128,7 @@ class CellOperators:
                 left, right = (as_cells(value) for value in inputs)
                 cells = self._combine(kind, left, right)
         if operator.options.get("FusedActivationFunction", 0):
-            return self._map(cells, ("RELU",), lambda steps: _activate(operator, steps))
+            return self._map(cells, ("RELU",), lambda function: _apply_fused_activation(operator, function))
         return cells
 
     def _map(self, cells: Array, name: tuple[Any, ...], make: Callable[[Function], Function]) -> Array:
@@ -258,7 +258,7 @@ def _unary(kind: str, function: Function) -> Function:
     )
 
 
-def _activate(operator: Operator, function: Function) -> Function:
+def _apply_fused_activation(operator: Operator, function: Function) -> Function:
     """Make the function of a cell after a fused activation."""
     if isinstance(function, Raw):
         raise ValueError("an activation of a raw feature value")  # noqa: TRY004  (of the model, not of the call)
