@@ -111,8 +111,8 @@ class PolicyAdvisor:
         value = observation.values.get(PROBLEMS[self.policy.problem].default_decision)
         if value is None:
             raise PolicyError(
-                f"policy for {self.policy.problem}: it leaves some decisions to LLVM's heuristic, which an "
-                "interactive channel does not send; use the policy with the plugin"
+                f"policy for {self.policy.problem}: it leaves some decisions to LLVM's heuristic, and the "
+                "interactive channel does not transmit the heuristic's decision; use the policy with the plugin"
             )
         return int(value.ravel()[0])
 

@@ -86,7 +86,9 @@ def context_seed(seed: int, problem: str, context: str) -> int:
 
 
 def exploration_draws(seed: int, index: int) -> tuple[float, float]:
-    """Draw two numbers in [0, 1) for observation ``index`` of a stream with the seed ``first``: for choice and flip.
+    """Draw the two numbers in [0, 1) of observation ``index`` from the stream with this seed, without those before it.
+
+    The first chooses the decision, the second whether the decision is flipped; for a real number both make one draw.
 
     Example:
         >>> stream = UniformStream(7)

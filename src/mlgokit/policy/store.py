@@ -215,7 +215,7 @@ def _described_parts(description: dict[str, Any], path: str) -> list[tuple[dict[
 
 
 def _own_tensors(tensors: dict[str, np.ndarray[Any, Any]], prefix: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Choose the tensors whose names begin with a prefix, and leave it out."""
+    """Choose the tensors whose names begin with a prefix, and remove the prefix from the names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 

@@ -361,7 +361,13 @@ class _Part:
         )
 
     def code_entry(self, function: int, *, constants: int, executed: float) -> Code:
-        """Collect the sizes of the function with this index, to be cached."""
+        """Collect the sizes, the frame and the personality of the function with this index, as an entry of the cache.
+
+        Args:
+            function: index of the function in the object.
+            constants: bytes of its constants in mergeable sections, which functions share.
+            executed: instructions that one call executes, by LLVM's estimate.
+        """
         sizes = self.sizes
         signature = int(sizes.function_signature[function])
         return Code(

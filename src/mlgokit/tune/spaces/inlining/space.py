@@ -130,7 +130,10 @@ class InliningSpace:
 
     @property
     def objective(self) -> Objective:
-        """What the search counts; each COMDAT signature counts once in the whole project."""
+        """The size, or with ``EXECUTED`` the cost, that the search minimises.
+
+        Each COMDAT signature counts once in the whole project.
+        """
         return self.account.objective
 
     @property
