@@ -59,7 +59,7 @@ def test_an_error_and_a_result_are_printed_so(capsys: pytest.CaptureFixture[str]
     def fail(*_: object, **__: object) -> int:
         raise CorpusError(f"module {EVIL}: expected none")
 
-    monkeypatch.setattr(cli, "_carry_out", fail)
+    monkeypatch.setattr(cli, "_run_and_print", fail)
     assert cli.run(None) == CorpusError.exit_code
     assert f"mlgokit: module {SHOWN}: expected none" in capsys.readouterr().err
     print_values({"name": EVIL}, open_console(sys.stdout))

@@ -91,7 +91,7 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
     errors = open_console(sys.stderr, soft_wrap=True)
     try:
         with scratch_folder():
-            code = _carry_out(configuration, as_json=as_json)
+            code = _run_and_print(configuration, as_json=as_json)
         sys.stdout.flush()
     except KeyboardInterrupt:
         text = _add_continue(configuration, "finished work is kept; run the same command again to resume")
@@ -210,7 +210,7 @@ def _silence_output() -> int:
     return NOBODY_READS
 
 
-def _carry_out(configuration: Any, *, as_json: bool) -> int:
+def _run_and_print(configuration: Any, *, as_json: bool) -> int:
     """Run the command of a configuration, show its result, and return the exit code."""
     from mlgokit.commands.progress_bar import show_progress
     from mlgokit.terminal import open_console, print_values

@@ -28,7 +28,7 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.spec import TensorSpec
 from mlgokit.tables.decisions import parse_table
 from mlgokit.traces import ContextSpan, Header, Log, render_log
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 
 FAKE_TOOLCHAIN = Toolchain(major=22, version="22.0.0", clang=Path("clang"), clangxx=Path("clang++"))
 

@@ -13,7 +13,7 @@ from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.errors import UsageError
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 
 MODULE = toy_source("m")
 CRASHED = Compilation(status=CompileStatus.CRASHED)

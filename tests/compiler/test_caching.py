@@ -20,7 +20,7 @@ from mlgokit.module import Module
 from mlgokit.spec import TensorSpec
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
 from mlgokit.traces import ContextSpan, Header, Log
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 
 CALLS = tuple(
     ToyCall(caller=caller, callee=callee, site=2 * number, features={"size": 100 + number, "depth": 200 + number})

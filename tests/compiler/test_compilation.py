@@ -8,7 +8,7 @@ import pytest
 from mlgokit.compiler.compilation import Compilation, CompileStatus, Keep, add_logs, decode_decisions
 from mlgokit.errors import InputError, UsageError
 from mlgokit.testing import ToyCall, toy_log, toy_sizes
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 
 CALLS = tuple(
     ToyCall(caller=caller, callee=callee, site=2 * number + 4, features={"size": 100 + number}, default=number == 2)

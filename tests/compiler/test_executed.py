@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus, PassChanges, read_changes
+from mlgokit.compiler.compilation import Compilation, CompileStatus, PassChanges, read_pass_changes
 from mlgokit.compiler.executed import INSTRUCTION_WORTH, count_executed
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes, project_image_estimate
@@ -148,7 +148,7 @@ def test_counts_are_read_from_the_list_of_passes(tmp_path: Path):
     path = tmp_path / "list"
     path.write_text("function 00000000000000aa main\nentries 12 main\ncalls 7 f g\nentries 3 f g\nexecuted 5.5 main\n")
 
-    found = read_changes(path)
+    found = read_pass_changes(path)
 
     assert found.entries == {"main": 12, "f g": 3}
     assert found.calls == {"main": {"f g": 7}, "f g": {}}

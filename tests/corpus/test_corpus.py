@@ -129,7 +129,8 @@ def test_a_name_given_twice_is_one_module(tmp_path: Path):
 @pytest.mark.parametrize("name", ["../a.o", "p/../../a.o", "/etc/a.o", "", ".", "p\\a.o", "p/\0a.o"])
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path, name: str):
     with pytest.raises(
-        CorpusError, match=r"expected names of modules inside the folder, found .*; do not use this corpus"
+        CorpusError,
+        match=r"expected names of modules inside the folder, found .*; make the corpus again with other names",
     ):
         load_corpus(describe(tmp_path, name))
 
@@ -138,7 +139,7 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path, name: str):
 def test_a_name_that_a_compiler_takes_for_an_option_is_refused(tmp_path: Path, name: str):
     with pytest.raises(
         CorpusError,
-        match=r"expected names of modules that clang cannot take for options \(.*\), found .*; do not use",
+        match=r"expected names of modules that clang cannot take for options \(.*\), found .*; make the corpus again",
     ):
         load_corpus(describe(tmp_path, name))
 

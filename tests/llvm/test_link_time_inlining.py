@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compilation import read_changes
+from mlgokit.compiler.compilation import read_pass_changes
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, Stage, TrialRequest, read_trial_results
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.policy.store import join_parts, load_policy, save_policy
@@ -83,7 +83,7 @@ def test_passes_do_not_run_in_the_linker(link: Callable[..., bytes], tmp_path: P
     assert link("-Oz", "--threads=1", policy=":default", changed="list", trials="none", tried="tried") == plain
     # In the optimizer they are left out each time: any of these puts the variable into a register.
     for kind, keys, nth, left_out in (
-        (OPTIMIZER_PASSES, read_changes(tmp_path / "list").changed, 65_535, SIMPLIFYING),
+        (OPTIMIZER_PASSES, read_pass_changes(tmp_path / "list").changed, 65_535, SIMPLIFYING),
         (PASSES, {one.key for one in read_trial_results(tmp_path / "tried")}, 0, ("block-placement",)),
     ):
         for table, question in (("yes", 60_000), ("no", nth)):

@@ -10,7 +10,14 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.policy.exploration import Exploration, choose_column, decide_binary, draw_factor, draw_priority, draws
+from mlgokit.policy.exploration import (
+    Exploration,
+    choose_column,
+    decide_binary,
+    draw_factor,
+    draw_priority,
+    exploration_draws,
+)
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile, fit_quantile, fit_signed_log
 from mlgokit.policy.store import save_policy
@@ -167,15 +174,15 @@ def evaluated(policy: Policy, rows: npt.NDArray[np.float64], exploration: Explor
                 default = np.array([DEFAULT]) if policy.output is OutputKind.COLUMN_EFFECT else None
                 logits = policy.column_logits(rows[None, first : last + 1], default)[0].tolist()
                 mask = [row % 5 % 3 != 0 for row in range(first, last + 1)]
-                found += [*logits, *choose_column(logits, mask, exploration, *draws(FIRST, last))]
+                found += [*logits, *choose_column(logits, mask, exploration, *exploration_draws(FIRST, last))]
         case OutputKind.PRIORITY | OutputKind.LOG2_FACTOR:
             draw = draw_priority if policy.output is OutputKind.PRIORITY else draw_factor
             for row, unit in enumerate(policy.units(rows).tolist()):
-                found += [unit, *draw(unit, exploration, *draws(FIRST, row))]
+                found += [unit, *draw(unit, exploration, *exploration_draws(FIRST, row))]
         case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
             preferences = policy.preferences(rows, np.arange(len(rows)) % 3 == 0).tolist()
             for row, preference in enumerate(preferences):
-                found += [preference, *decide_binary(preference, exploration, *draws(FIRST, row))]
+                found += [preference, *decide_binary(preference, exploration, *exploration_draws(FIRST, row))]
     return found
 
 

@@ -29,7 +29,7 @@ from mlgokit.corpus.importers.database import ImportedCommands, import_commands
 from mlgokit.corpus.importers.reference import build_reference
 from mlgokit.corpus.verify import Verdict, objects_of_build, verify_corpus
 from mlgokit.progress import say_nothing
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 from mlgokit.tune.spaces.inlining.step import compile_decided
 
 pytestmark = pytest.mark.llvm

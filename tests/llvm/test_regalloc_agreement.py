@@ -287,6 +287,7 @@ def test_effects_over_a_channel_are_refused_as_nobody_sends_the_heuristics_colum
     asked = observations(default)[0]
     values = {name: value for name, value in asked.values.items() if name != REGALLOC_EVICTION.default_decision}
     with pytest.raises(
-        PolicyError, match="it leaves some decisions to LLVM's heuristic, which an interactive channel does not send"
+        PolicyError,
+        match="the interactive channel does not transmit the heuristic's decision; use the policy with the",
     ):
         PolicyAdvisor(policy).decide(dataclasses.replace(asked, values=values))

@@ -13,7 +13,8 @@ from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.tables.decisions import TableEntry, make_entry, write_table
-from mlgokit.traces.log import Log, function_id, read_log
+from mlgokit.traces.function_id import function_id
+from mlgokit.traces.log import Log, read_log
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 

@@ -133,7 +133,7 @@ def test_a_function_that_executes_more_is_taken_back(folder: Path, toolchain: To
     again = config(folder, toolchain, held_out=("./slower_sum.sh",), folder=place, output=folder / "one.so")
 
     # Once the program is the plain one again, the script lets it work as much as before.
-    with pytest.raises(RejectedError, match="found that no run executed fewer instructions with it"):
+    with pytest.raises(RejectedError, match="found that no run executed fewer instructions with the plugin"):
         tune(again, report=lambda _done, _total, label: told.append(label))
     assert any(re.match(r"taken back in \d functions?: `\./slower_sum\.sh` executed", label) for label in told)
 

@@ -15,7 +15,7 @@ from mlgokit.policy.exploration import (
     context_seed,
     decide,
     draw_priority,
-    draws,
+    exploration_draws,
     factor_of,
     priority_of,
 )
@@ -49,7 +49,7 @@ def test_greedy_follows_the_preference() -> None:
 def test_observations_draw_the_numbers_of_one_stream() -> None:
     stream = UniformStream(2**64 - 3)
     expected = [(stream.next(), stream.next()) for _ in range(20)]
-    assert [draws(2**64 - 3, index) for index in range(20)] == expected
+    assert [exploration_draws(2**64 - 3, index) for index in range(20)] == expected
 
 
 def test_functions_and_problems_explore_independently() -> None:
@@ -68,7 +68,7 @@ def test_functions_and_problems_explore_independently() -> None:
 def test_columns_come_as_often_as_their_probability_says(temperature: float, flip_probability: float) -> None:
     exploration = Exploration(temperature=temperature, flip_probability=flip_probability)
     logits, mask = [3.0, 1.0, 99.0, 2.5, -1.0], [1, 1, 0, 1, 1]
-    found = [choose_column(logits, mask, exploration, *draws(3, index)) for index in range(6000)]
+    found = [choose_column(logits, mask, exploration, *exploration_draws(3, index)) for index in range(6000)]
     columns = np.array([column for column, _ in found])
     told = {column: math.exp(logarithm) for column, logarithm in found}
     assert 2 not in told
@@ -110,7 +110,7 @@ def test_priorities_are_whole_bounded_and_in_order(unit: float, other: float) ->
 
 def test_priorities_are_drawn_around_the_unit_number() -> None:
     exploration = Exploration(temperature=0.5)
-    found = [draw_priority(3.0, exploration, *draws(8, index)) for index in range(5000)]
+    found = [draw_priority(3.0, exploration, *exploration_draws(8, index)) for index in range(5000)]
     units = np.array([priority for priority, _ in found]) / 2**26 - 16
     assert (units.mean(), units.std()) == (pytest.approx(3, abs=0.03), pytest.approx(0.5, abs=0.03))
     expected = -0.5 * ((units - 3) / 0.5) ** 2 - math.log(0.5 * math.sqrt(2 * math.pi))

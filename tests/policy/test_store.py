@@ -250,8 +250,11 @@ def rewritten(data: bytes, **changes: object) -> bytes:
         ({"format_version": 8}, "expected format version 1 to 7, found 8"),
         ({"format_version": 7}, "expected 1 to 16 descriptions as parts, found 0"),
         ({"format_version": 7, "parts": [{}, 1]}, "expected 1 to 16 descriptions as parts, found 2"),
-        ({"format_version": 7, "parts": [{}]}, "expected format version 1 to 7, found None"),
-        ({"format_version": 7, "parts": [{"format_version": 7}]}, "expected format version 1 to 7, found 7"),
+        ({"format_version": 7, "parts": [{}]}, "expected format version 1 to 6 of each part, found None"),
+        (
+            {"format_version": 7, "parts": [{"format_version": 7}]},
+            "expected format version 1 to 6 of each part, found 7",
+        ),
         ({"format_version": 2}, r"its tensors do not fit its description \('gate_feature'\)"),
         (GATED | {"gate_feature": "c"}, "gate_feature: expected one of the features, found 'c'"),
         (GATED | {"gate_margins": [0, -1]}, r"null or numbers of at least 0, found \[0, -1\]"),

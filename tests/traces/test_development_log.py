@@ -111,12 +111,12 @@ def test_a_log_that_was_cut_short_is_a_sentence_or_a_shorter_log(data: bytes):
         counts.add(found.observation_count)
         for name, column in found.columns.items():
             np.testing.assert_array_equal(column, log.columns[name][: found.observation_count])
-        if found.truncated is None:
+        if found.damage is None:
             assert read_log_bytes(data[:at], name="x").observation_count == found.observation_count
             continue
         with pytest.raises(TraceError) as caught:
             read_log_bytes(data[:at], name="x")
-        assert str(caught.value) == found.truncated
-        assert "the compiler was probably killed" in found.truncated
+        assert str(caught.value) == found.damage
+        assert "the compiler was probably killed" in found.damage
         assert 0 <= caught.value.offset <= at
     assert counts == {0, 1, 2}

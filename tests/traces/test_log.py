@@ -98,7 +98,7 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path, scored: bool):
     write_log(tmp_path / "x.log", log)
     found = read_log(tmp_path / "x.log")
     assert_equal(found, log)
-    assert found.truncated is None
+    assert found.damage is None
     assert found.observation_count == 5
     assert render_log(found) == render_log(log)
 
@@ -168,16 +168,16 @@ def test_a_log_cut_anywhere_is_refused_or_whole_up_to_there(scored: bool):
         count = found.observation_count
         for name, column in found.columns.items():
             np.testing.assert_array_equal(column, log.columns[name][:count])
-        if found.truncated is None:
+        if found.damage is None:
             whole.add(cut)
             assert_equal(read_log_bytes(data[:cut], name="x"), found)
             continue
         with pytest.raises(TraceError) as caught:
             read_log_bytes(data[:cut], name="x")
-        assert str(caught.value) == found.truncated
+        assert str(caught.value) == found.damage
         assert caught.value.path == "x"
         assert 0 <= caught.value.offset <= cut
-        assert "the compiler was probably killed" in found.truncated
+        assert "the compiler was probably killed" in found.damage
     header, contexts, observations = 1, 3, 5
     assert len(whole) == header + contexts + observations - 1
 
@@ -263,7 +263,7 @@ def test_each_defect_has_its_sentence(data: bytes, sentence: str):
     assert str(caught.value).startswith("trace x: byte ")
     assert sentence in str(caught.value)
     assert len(str(caught.value)) < 400
-    assert read_log_bytes(data, name="x", partial=True).truncated == str(caught.value)
+    assert read_log_bytes(data, name="x", partial=True).damage == str(caught.value)
 
 
 @pytest.mark.parametrize("byte", [b"", b"\n", b"{", b"\0"])
@@ -277,8 +277,8 @@ def test_damage_in_the_middle_of_a_run_is_found_at_its_byte(byte: bytes):
     at = data.index(b'{"observation":4321}\n') + 4
     found = read_log_bytes(data[:at] + b"?" + data[at + 1 :], name="x", partial=True)
     assert found.observation_count == 4321
-    assert found.truncated is not None
-    assert 'expected {"observation":4321} or a context line' in found.truncated
+    assert found.damage is not None
+    assert 'expected {"observation":4321} or a context line' in found.damage
     np.testing.assert_array_equal(found.columns["a"], log.columns["a"][:4321])
 
 
@@ -301,13 +301,13 @@ def test_random_damage_is_an_error_or_another_log_never_a_crash(count: int):
                 case _:
                     data[at:at] = data[: int(rng.integers(1, 20))]
         found = read_log_bytes(bytes(data), name="x", partial=True)
-        if found.truncated is None:
+        if found.damage is None:
             assert_equal(read_log_bytes(bytes(data), name="x"), found)
             continue
         refused += 1
         with pytest.raises(TraceError) as caught:
             read_log_bytes(bytes(data), name="x")
-        assert str(caught.value) == found.truncated
+        assert str(caught.value) == found.damage
     assert refused > count / 2
 
 
@@ -378,7 +378,7 @@ def test_a_header_alone_is_a_log():
     found = read_log_bytes(HEADER, name="x")
     assert found.observation_count == 0
     assert found.contexts == ()
-    assert found.truncated is None
+    assert found.damage is None
 
 
 def test_an_empty_file_is_a_partial_log_without_features(tmp_path: Path):
@@ -387,8 +387,8 @@ def test_an_empty_file_is_a_partial_log_without_features(tmp_path: Path):
     assert found.header.features == ()
     assert found.columns == {}
     assert found.observation_count == 0
-    assert found.truncated is not None
-    assert "expected a header line of JSON, found the end" in found.truncated
+    assert found.damage is not None
+    assert "expected a header line of JSON, found the end" in found.damage
 
 
 @pytest.mark.parametrize("partial", [True, False])
@@ -409,6 +409,14 @@ def test_a_missing_file_is_an_error(tmp_path: Path, partial: bool):
         (
             {"contexts": (ContextSpan(name="f", start=1, stop=5),)},
             "context 'f': expected a span that starts at 0, found 1 to 5",
+        ),
+        (
+            {"columns": {**small_log().columns, "more": np.zeros(5)}},
+            "expected columns and scores that the header declares, found a column 'more' that it does not; declare or",
+        ),
+        (
+            {"header": Header(features=(FLOATS, INTEGERS))},
+            "expected columns and scores that the header declares, found scores that it does not; declare or",
         ),
     ],
 )
@@ -519,6 +527,20 @@ def test_what_is_small_in_a_file_and_large_in_memory_is_refused(
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_partial_log_ends_before_the_context_that_is_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mlgokit.traces.log, "MOST_CONTEXTS", 3)
+    log = one_byte_log(50, contexts=5)
+    write_log(tmp_path / "x.log", log)
+    found = read_log(tmp_path / "x.log", partial=True)
+    assert found.damage is not None
+    assert "expected at most 3 contexts, found more" in found.damage
+    assert found.contexts == log.contexts[:3]
+    assert found.columns["a"].tolist() == list(range(30))
+    batches = list(iter_log(tmp_path / "x.log", observations_per_batch=20, partial=True))
+    assert [batch.observation_count for batch in batches] == [20, 10]
+    assert [batch.damage for batch in batches] == [None, found.damage]
 
 
 def test_a_large_score_after_each_observation_is_read():

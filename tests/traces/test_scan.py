@@ -69,8 +69,8 @@ def test_a_wrong_number_is_found_at_its_byte(number: int, window: int, monkeypat
     at = data.rindex(line)
     broken = data[:at] + b'{"observation":%d}\n' % (number + 1) + data[at + len(line) :]
     found = read_log_bytes(broken, name="x", partial=True)
-    assert found.truncated is not None
-    assert f'byte {at}: expected {{"observation":{number}}} or a context line' in found.truncated
+    assert found.damage is not None
+    assert f'byte {at}: expected {{"observation":{number}}} or a context line' in found.damage
     start = next(span.start for span in reversed(log.contexts) if span.stop - span.start > number)
     assert found.observation_count == start + number
     np.testing.assert_array_equal(found.columns["a"], log.columns["a"][: start + number])
@@ -132,6 +132,25 @@ def test_batches_are_the_log_in_pieces(tmp_path: Path, size: int):
     assert owner == [span.name for span in log.contexts for _ in range(span.stop - span.start)]
 
 
+@pytest.mark.parametrize("window", [50, 2**21])
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([10, 10], [["f0"], ["f1"]]),
+        ([4, 6, 0, 0, 5], [["f0", "f1"], ["f2", "f3", "f4"]]),
+        ([10, 0], [["f0", "f1"]]),
+        ([15, 5, 1], [["f0"], ["f0", "f1"], ["f2"]]),
+    ],
+)
+def test_a_context_that_begins_with_a_batch_is_in_no_earlier_one(
+    tmp_path: Path, lengths: list[int], expected: list[list[str]], window: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(scan, "WINDOW_BYTES", window)
+    write_log(tmp_path / "x.log", log_of(lengths))
+    batches = list(iter_log(tmp_path / "x.log", observations_per_batch=10))
+    assert [[span.name for span in batch.contexts] for batch in batches] == expected
+
+
 def test_a_log_without_observations_is_one_batch(tmp_path: Path):
     write_log(tmp_path / "x.log", log_of([0, 0]))
     (batch,) = iter_log(tmp_path / "x.log", observations_per_batch=10)
@@ -148,7 +167,7 @@ def test_batches_come_before_the_damage(tmp_path: Path):
         next(batches)
     last = list(iter_log(tmp_path / "x.log", observations_per_batch=10, partial=True))[-1]
     assert last.observation_count == 4
-    assert last.truncated is not None
+    assert last.damage is not None
 
 
 def test_a_batch_of_nothing_is_refused(tmp_path: Path):

@@ -61,9 +61,9 @@ def test_fewer_instructions_within_the_bound_are_published():
 @pytest.mark.parametrize(
     ("run", "other", "said"),
     [
-        (900, 501, "`./app b` executed 501 instructions, 500 without it"),
-        (1001, 400, "`./app a` executed 1,001 instructions, 1,000 without it"),
-        (1000, 500, "no run executed fewer instructions with it"),
+        (900, 501, "`./app b` executed 501 instructions with the plugin, 500 without it"),
+        (1001, 400, "`./app a` executed 1,001 instructions with the plugin, 1,000 without it"),
+        (1000, 500, "no run executed fewer instructions with the plugin"),
     ],
 )
 def test_what_executes_more_or_the_same_is_not(run: int, other: int, said: str):
@@ -72,7 +72,7 @@ def test_what_executes_more_or_the_same_is_not(run: int, other: int, said: str):
 
 def test_a_program_that_grew_too_much_is_not():
     assert objection(900, 400, program(10_000, 10_101)) == (
-        "app has 10,101 bytes, 10,000 without it, which is more than 1.0% larger"
+        "app has 10,101 bytes with the plugin, 10,000 without it, which is more than 1.0% larger"
     )
 
 

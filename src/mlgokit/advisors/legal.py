@@ -33,8 +33,8 @@ def legal_columns(problem: Problem, observation: Observation) -> list[int]:
     mask = observation.values.get(problem.mask or "")
     if mask is None:
         raise UsageError(
-            f"{problem.name}: expected a feature {problem.mask!r} that says which columns may be chosen, found "
-            f"{', '.join(observation.values)}; give the observation to an advisor for its own problem"
+            f"{problem.name}: expected a feature {problem.mask!r} that says which candidates (columns) may be chosen, "
+            f"found {', '.join(observation.values)}; give the observation to an advisor for its own problem"
         )
     columns: list[int] = np.flatnonzero(mask.ravel()).tolist()
     return columns or [mask.size - 1]

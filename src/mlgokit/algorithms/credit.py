@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

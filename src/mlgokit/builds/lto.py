@@ -130,8 +130,8 @@ class CompileSteps:
         found = place_objects(self.plan, objects, scratch, timeout_seconds=timeout_seconds)
         if isinstance(found, str):
             raise ToolError(
-                f"tune: expected to pack the compiled objects into the link's static libraries, found: {found}; choose "
-                "an LLVM whose llvm-ar makes them with --llvm"
+                f"tune: expected llvm-ar to archive the compiled objects into the link's static libraries, found: "
+                f"{found}; choose another LLVM with --llvm"
             )
         return tuple(found)
 

@@ -44,7 +44,7 @@ class Bench:
     """Build programs in two ways, run them, and compare what they execute, how long they take, and their output."""
 
     policy: Annotated[Texts, Basic.INPUT] = ()
-    """Policy file of the candidate, or a rule such as :never; may be repeated, once for each problem."""
+    """Policy file of the candidate, or a rule such as :never, at most one for each problem."""
     plugin: Annotated[Path | None, Basic.INPUT] = None
     """Plugin of the candidate, made by `mlgokit tune` or `mlgokit export plugin`."""
     options: Annotated[str, Basic.INPUT] = ""
@@ -61,7 +61,7 @@ class Bench:
     """TOML file that lists the workloads; the list that comes with mlgokit if not given."""
     build: Annotated[Texts, Basic.WORK] = ()
     """Command that builds your own workload in an empty folder; CC, CXX, CFLAGS and CXXFLAGS are set, and {source},
-    {cc}, {cxx} and {flags} are replaced; may be repeated."""
+    {cc}, {cxx} and {flags} are replaced."""
     run: Annotated[str, Basic.WORK] = ""
     """Command that runs what --build made; {source} and {results} (a file that it may write) are replaced."""
     source: Annotated[Path | None, Basic.WORK] = None

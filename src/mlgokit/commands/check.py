@@ -48,19 +48,19 @@ from mlgokit.tune.check_page import check_page
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Report which decisions of a tuned plugin still apply to today's code, and whether to tune again."""
+    """Report which decisions of a tuned plugin still apply to the current sources, and whether to tune again."""
 
     plugin: Annotated[Path, tyro.conf.Positional, Basic.INPUT]
     """Plugin that `mlgokit tune` wrote."""
     compile_commands: Annotated[Path | None, Basic.INPUT] = None
-    """Compilation database (compile_commands.json) of today's code; name this or a corpus."""
+    """Compilation database (compile_commands.json) of the current sources; name this or a corpus."""
     corpus: Path | None = None
-    """Folder of a corpus of today's code."""
+    """Folder of a corpus of the current sources."""
     built: WholeBuild = NO_BUILD
-    """Build of today's code, as in `mlgokit tune --build`; it runs in a copy, plainly and with the plugin."""
+    """Build of the current sources, as in `mlgokit tune --build`; it runs in a copy, plainly and with the plugin."""
     cargo: str | None = None
-    """Cargo build of today's code, as in `mlgokit tune`, instead of a database or corpus; it runs in --cargo-folder
-    with a temporary target folder."""
+    """Cargo build of the current sources, as in `mlgokit tune`, instead of a database or corpus; it runs in
+    --cargo-folder with a temporary target folder."""
     cargo_folder: Path = Path()
     """With --cargo: folder of the package."""
     project: str | None = None
@@ -75,9 +75,9 @@ class Check:
     """Percentage by which a program may have grown since the result that --against names, such as 0.5; above it, the
     exit code is 1."""
     program_bytes: Texts = ()
-    """Limit of one program in bytes, in place of --max-bytes, as in --program-bytes app=50000; may be repeated."""
+    """Limit of one program in bytes, in place of --max-bytes, as in --program-bytes app=50000."""
     program_growth: Texts = ()
-    """Limit of one program in percent, in place of --max-growth, as in --program-growth app=1.5; may be repeated."""
+    """Limit of one program in percent, in place of --max-growth, as in --program-growth app=1.5."""
     strict: Annotated[bool, Basic.LIMITS] = False
     """Exit code 1 also if any decision of the plugin no longer applies, or a module does not compile."""
     against: Annotated[Path | None, Basic.LIMITS] = None

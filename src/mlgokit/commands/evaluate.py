@@ -54,7 +54,7 @@ class Evaluate:
     """Candidate policies, as with --policy."""
     policy: Annotated[Texts, Basic.INPUT] = ()
     """Candidate policy, at most one for each problem: a file, builtin:Oz (the pretrained policies), an inlining rule
-    (:default is LLVM's heuristic, :never, :always), or PROBLEM=RULE; may be repeated."""
+    (:default is LLVM's heuristic, :never, :always), or PROBLEM=RULE."""
     plugin: Annotated[Path | None, Basic.INPUT] = None
     """Plugin of the candidate, as `mlgokit tune` or `mlgokit export plugin` writes it."""
     options: Annotated[str, Basic.INPUT] = ""
@@ -75,7 +75,7 @@ class Evaluate:
     plugin_in: PluginPlace = "compile"
     """Steps of a build that load the plugin; in the link it acts only with link-time optimization."""
     build: Annotated[Texts, Basic.WORK] = ()
-    """Build command, as in --build "make -j2"; may be repeated. It runs in a copy of the folder, once for the baseline
+    """Build command, as in --build "make -j2". It runs in a copy of the folder, once for the baseline
     and once for the candidate, with compilers wrapped (cc, c++, clang and the like in PATH, CC and CXX)."""
     folder: Path = Path()
     """Project folder; --build runs in a copy of it."""
@@ -87,11 +87,11 @@ class Evaluate:
     compile_commands: Annotated[Path | None, Basic.WORK] = None
     """Compilation database (compile_commands.json) of a real build whose sources are compiled, in place of a corpus."""
     link_command: Texts = ()
-    """Link command of the build in --compile-commands, which names paths of objects, or has the placeholders {objects}
-    and {output}, see docs/how-to/tune.md; may be repeated, once for each program."""
+    """Link command of one program of the build in --compile-commands, which names paths of objects, or has the
+    placeholders {objects} and {output}, see docs/how-to/tune.md."""
     link_folder: Paths = ()
-    """Folder where the link command runs; by default that of compile_commands.json; may be repeated, once for each link
-    command."""
+    """Folder where the link command runs: one for all, or one for each --link-command in the same order; by default
+    that of compile_commands.json."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands."""
     database: Databases = ANY_COMMANDS
@@ -107,8 +107,8 @@ class Evaluate:
     """JSON file for the result: every project, module and function that differs, see docs/formats.md; the report is
     beside it, as HTML and Markdown."""
     explain_seconds: float = 60.0
-    """Time limit in seconds for the call trees in the report, of the ten functions that grew most and the ten that
-    shrank most; their modules are compiled again. 0 leaves the trees out."""
+    """Time limit in seconds for compiling modules again, to draw call trees of the ten functions that grew most and the
+    ten that shrank most; 0 for no call trees."""
     seed: int = 1
     """Random seed of the bootstrap intervals."""
     confidence: float = 0.95
@@ -120,8 +120,7 @@ class Evaluate:
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in the command lines of all modules, for both candidate and baseline; each
-    may be repeated."""
+    """Changes of the options of clang -cc1 in the command lines of all modules, for both candidate and baseline."""
 
 
 def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:

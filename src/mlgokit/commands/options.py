@@ -53,11 +53,13 @@ class OptionChanges:
     """Changes of the command lines of a corpus."""
 
     add_options: Texts = ()
-    """Option to add at the end, as in --add-options=-O2 or --add-options='-mllvm -inline-threshold=5'."""
+    """Option to append to the command line of every module, as in --add-options=-O2 or
+    --add-options='-mllvm -inline-threshold=5'."""
     delete_options: Texts = ()
-    """Option to delete, as in --delete-options=-split-dwarf-file."""
+    """Option to delete from the command line of every module, as in --delete-options=-split-dwarf-file."""
     replace_options: Texts = ()
-    """Option with its new value, as in --replace-options=-fprofile-instrument-use-path=/data/a.profdata."""
+    """Option whose value is replaced in the command line of every module, as in
+    --replace-options=-fprofile-instrument-use-path=/data/a.profdata."""
 
     def edits(self) -> CommandLineEdits:
         """Parse the changes.

@@ -180,7 +180,10 @@ def _make(folder: Path, jobs: int) -> ProjectKind | None:
 
 
 def _flags_of(text: str) -> dict[str, str]:
-    """The values of CFLAGS and CXXFLAGS in a Makefile; one on the command line takes the place of all of them."""
+    """The last values of CFLAGS and CXXFLAGS in a Makefile, with what ``+=`` appends.
+
+    They are complete, because a value on the command line of make replaces every assignment in the Makefile.
+    """
     flags = dict[str, str]()
     for name, operator, value in _FLAGS.findall(text):
         flags[name] = f"{flags.get(name, '')} {value}".strip() if operator == "+" else value

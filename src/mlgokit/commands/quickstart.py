@@ -117,10 +117,10 @@ def run(config: Quickstart, *, report: Report = say_nothing) -> FinishedRun:
         BusyError: another process works in the folder.
     """
     with locked(config.folder):
-        return _carry_out(config, report)
+        return _run_unless_finished(config, report)
 
 
-def _carry_out(config: Quickstart, report: Report) -> FinishedRun:
+def _run_unless_finished(config: Quickstart, report: Report) -> FinishedRun:
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     digest = _digest(config, ClangCompiler(toolchain=toolchain).loaded.facts)
     finished = _finished_run(config.folder, digest)

@@ -168,14 +168,21 @@ def _open(path: Path, *, must: bool) -> tuple[bytes, os.stat_result] | None:
     return (text, about) if stat.S_ISREG(about.st_mode) else None
 
 
-def _check_owner(path: Path, about: Sequence[os.stat_result]) -> None:
-    """Refuse a file, or a link to one, that another user made or can write."""
-    if stranger := next((one.st_uid for one in about if one.st_uid not in {os.geteuid(), 0}), None):
+def _check_owner(path: Path, stats: Sequence[os.stat_result]) -> None:
+    """Refuse a file that another user owns, directly or by a link, or that everybody can write.
+
+    A group may write it: on many systems each user has a group of their own, with which all files are made.
+
+    Args:
+        path: the file, or a link to it.
+        stats: those of the file and of ``path`` itself.
+    """
+    if stranger := next((one.st_uid for one in stats if one.st_uid not in {os.geteuid(), 0}), None):
         raise UsageError(
             f"{path}: expected settings of your own, since they name commands to run, found a file of another user "
             f"({stranger}); read it, and copy it if you trust it"
         )
-    if about[0].st_mode & stat.S_IWOTH:
+    if stats[0].st_mode & stat.S_IWOTH:
         raise UsageError(
             f"{path}: expected settings that only you can write, since they name commands to run, found a file that "
             "everybody can; `chmod o-w` it once you have read it"

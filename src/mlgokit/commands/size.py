@@ -51,10 +51,10 @@ class Size:
     after: Annotated[Path | None, tyro.conf.Positional, Basic.INPUT] = None
     """Second file; the difference from the first one to it is shown."""
     max_bytes: Annotated[int | None, Basic.LIMITS] = None
-    """Largest number of bytes that are loaded from the file, or from the second one; above it, the exit code is 1."""
+    """Limit in bytes of what is loaded from the file, or from the second one; above it, the exit code is 1."""
     max_growth: Annotated[float | None, Basic.LIMITS] = None
-    """Percentage by which these bytes may be more than those of the first file, such as 0.5; above it, the exit code is
-    1."""
+    """Percentage, such as 0.5, by which the second file's loaded bytes may exceed the first's; above it, the exit code
+    is 1."""
     by: Annotated[tuple[Grouping, ...], Basic.WORK] = DEFAULT_GROUPINGS
     """Tables to show in the terminal; reports have all of them."""
     top: Annotated[int | None, Basic.WORK] = None

@@ -64,7 +64,7 @@ class Trace:
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in the command lines of all modules; each may be repeated."""
+    """Changes of the options of clang -cc1 in the command lines of all modules."""
 
 
 def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:

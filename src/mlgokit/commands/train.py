@@ -75,7 +75,7 @@ class Train:
     learning: Annotated[Learning, tyro.conf.OmitArgPrefixes] = LIKE_PRESET
     """Settings of the learning loop."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in the command lines of all modules; each may be repeated."""
+    """Changes of the options of clang -cc1 in the command lines of all modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -259,8 +259,10 @@ def add_logs(
     )
 
 
-def read_changes(path: Path) -> PassChanges:
-    """Read the plugin's list of passes: docs/formats.md, "List of passes".
+def read_pass_changes(path: Path) -> PassChanges:
+    """Read the plugin's list of the passes that changed each function, with the functions' execution counts.
+
+    docs/formats.md, "List of passes", has the form.
 
     Raises:
         InputError: the file is missing or damaged.

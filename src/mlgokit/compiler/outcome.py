@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compilation import Compilation, CompileStatus, add_logs, read_changes
+from mlgokit.compiler.compilation import Compilation, CompileStatus, add_logs, read_pass_changes
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs
 from mlgokit.compiler.request import CompileRequest
@@ -108,7 +108,9 @@ def read_outputs(
                 ended, tried=tuple(read_trial_results(folder / "tried", weights=use.trials.weights))
             )
         if use is not None and use.list_changes and (folder / "changed").exists():
-            ended = dataclasses.replace(ended, changes=known.add_executed(read_changes(folder / "changed"), folder))
+            ended = dataclasses.replace(
+                ended, changes=known.add_executed(read_pass_changes(folder / "changed"), folder)
+            )
     except (TraceError, InputError) as error:
         return dataclasses.replace(ended, status=CompileStatus.BAD_TRACE, reason=str(error))
     try:

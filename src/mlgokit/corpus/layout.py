@@ -80,12 +80,12 @@ def check_name(name: str, folder: Path) -> None:
     if name.startswith(("-", "@")):
         raise CorpusError(
             f"{folder / DESCRIPTION_NAME}: expected names of modules that clang cannot take for options (no - or @ "
-            f"at the beginning), found {name!r:.200}; do not use this corpus"
+            f"at the beginning), found {name!r:.200}; make the corpus again with other names"
         )
     if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
         raise CorpusError(
             f"{folder / DESCRIPTION_NAME}: expected names of modules inside the folder, found {name!r}; "
-            "do not use this corpus"
+            "make the corpus again with other names"
         )
 
 

@@ -49,7 +49,7 @@ from mlgokit.policy.targets import architectures_of
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.overrides import ALLOCATIONS, override_bytes
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 
 FORMAT = "mlgokit explanation"
 FORMAT_VERSION = 1

@@ -16,7 +16,7 @@ from mlgokit.policy.network import Policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, Problem, column_count
 from mlgokit.spec import AdviceKind
 from mlgokit.traces import Log
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 
 ABOUT_DECISIONS = frozenset(NOT_FEATURES) | {
     name for problem in PROBLEMS.values() for name in (problem.decision, problem.default_decision)

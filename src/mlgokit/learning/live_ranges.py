@@ -93,7 +93,7 @@ class RangeLearning:
 
         rng = np.random.default_rng([self.training.config.seed, turn])
         label = f"generation {turn} of {self.turns}"
-        parts = self._draw(state, turn)
+        parts = self._sample_functions(state, turn)
         tested = cma.ask(state, rng)
         gained, failed, user_seconds = self._try_weights(parts, tested, rng, label)
         kept = {name: state[name] for name in (_DEPENDENT, _JOINED)}
@@ -157,11 +157,15 @@ class RangeLearning:
         return validation, len(validation.modules)
 
     def training_modules(self, state: State, turn: int) -> int:
-        """Count the modules from which the functions of the last generation were drawn."""
-        return len(self._draw(state, turn))
+        """Count the modules from which the functions of a turn are drawn."""
+        return len(self._sample_functions(state, turn))
 
-    def _draw(self, state: State, turn: int) -> tuple[ModuleFunctions, ...]:
-        """Draw the functions of a generation, by module; the sample changes only after functions have joined."""
+    def _sample_functions(self, state: State, turn: int) -> tuple[ModuleFunctions, ...]:
+        """Draw the training functions of a turn (one generation of the search), by module.
+
+        Turns draw the same functions until the next search for functions to add, every ``renewed`` turns; then all are
+        drawn anew.
+        """
         functions = self.functions.dependent | _from_rows(state, _JOINED)
         renewals = (turn - 1) // self.settings.renewed if self.settings.renewed > 0 else 0
         rng = np.random.default_rng([self.training.config.seed, renewals, 1])
@@ -170,7 +174,7 @@ class RangeLearning:
     def _try_weights(
         self, parts: Sequence[ModuleFunctions], weights: Floats, rng: np.random.Generator, label: str
     ) -> tuple[Floats, int, float]:
-        """Try P policies with ``weights`` [P, F] on a random share of the functions; :meth:`_try_policies` returns."""
+        """Try P policies with ``weights`` [P, F] on a random share of the functions, as :meth:`_try_policies` does."""
         drawn = [
             (module, tuple(np.array(keys, np.uint64)[rng.random(len(keys)) < self.settings.share].tolist()))
             for module, keys in parts

@@ -42,7 +42,7 @@ from mlgokit.module import Module
 from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
 from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, group_by_function, override_bytes
 from mlgokit.traces import Log
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 
 _LEAST_EXECUTED = 1e-9
 """Bound of the executed instructions by which a slowdown is divided."""
@@ -210,7 +210,7 @@ def _select_codegen(function: FunctionQuestions) -> FunctionQuestions:
 
 
 def _compare_trials(function: FunctionQuestions, tried: TrialResults, weights: Floats) -> tuple[Ints, Floats]:
-    """Compare a function without each pass with the first trial, which has all passes.
+    """Compare the trials of a function, each without one pass, with the first trial, which has all passes.
 
     Returns the features [Q, F] of the trials that succeeded, and [3, Q] their changes in bytes, slowdowns, and the
     bytes with all passes.
@@ -224,7 +224,7 @@ def _compare_trials(function: FunctionQuestions, tried: TrialResults, weights: F
 
 
 def _series(function: FunctionQuestions) -> Series:
-    """Make a series of trials: one with all passes, then one without each of them."""
+    """Make a series of trials of one function: the first with all passes, then one trial for each pass, without it."""
     count = len(function.passes)
     toggled = np.zeros((count + 1, MOST_TOGGLES), OVERRIDE)
     positions: list[int] = function.passes.tolist()
@@ -349,9 +349,15 @@ def _bytes(build: Compilation, objective: Objective) -> Floats:
 
 
 def _isolated_moves(credit: Credit, moves: Sequence[_Move], *, first: int) -> list[tuple[_Move, float]]:
-    """Select the moves that are alone in their component; returns each with the component's change in bytes.
+    """Select the moves that share no component (changed functions that several moves can explain) with another move.
 
-    ``first`` is the position of the first move among the flips of the build.
+    Args:
+        credit: changes of a build that made exactly these moves, by component.
+        moves: moves of the build.
+        first: position of the first move among the decisions of the build, which the other moves follow.
+
+    Returns:
+        Each selected move, with the bytes that it added; negative if it saved some.
     """
     sizes = np.bincount(credit.component, minlength=len(credit.change))
     return [

@@ -53,7 +53,7 @@ class Rollouts:
         return settings
 
     def open(self, training: Training, checkpoint: State | None) -> "RolloutRun":
-        """Compile all modules under the heuristic.
+        """Compile all modules under the heuristic, split training from validation modules, and make the learner.
 
         Raises:
             CorpusError: no module compiles and has a decision.
@@ -73,6 +73,8 @@ class Rollouts:
         training_indices, validation_indices = split_modules(baselines, config)
         task = make_task(baselines, training_indices, config, algorithm=training.algorithm)
         learner = make_learner(training.algorithm, task, training.settings)
+        # Without validation modules of their own, members of an ensemble can be validated on training modules of the
+        # projects that they were not fitted on.
         if not validation_indices and learner.best_without is not None and config.evaluate_every:
             validation_indices = _draw_validation_modules(task, training_indices, config)
         return RolloutRun(
@@ -159,7 +161,7 @@ class RolloutRun:
         )
 
     def _validate_policy(self, state: State) -> Validation:
-        """Validate the policy, or on training modules those members that were not fitted on their projects."""
+        """Validate the policy; on modules of a training project, only the members that were not fitted on it."""
         positions = {index: position for position, index in enumerate(self.training_indices)}
         groups: dict[int, list[int]] = {}
         for index in self.validation_indices:

@@ -16,7 +16,7 @@ from mlgokit.policy.exploration import (
     decide_binary,
     draw_factor,
     draw_priority,
-    draws,
+    exploration_draws,
 )
 from mlgokit.policy.network import HEURISTIC_PREFERENCE, OutputKind, Policy
 from mlgokit.policy.normaliser import Values
@@ -52,8 +52,8 @@ class PolicyAdvisor:
             UsageError: the exploration has a flip probability, and the decision is a number, which cannot be flipped.
         """
         policy, exploration = self.policy, self.exploration
-        first = context_seed(exploration.seed, policy.problem, observation.context)
-        choice, flip = draws(first, observation.index)
+        seed = context_seed(exploration.seed, policy.problem, observation.context)
+        choice, flip = exploration_draws(seed, observation.index)
         match policy.output.advice_kind:
             case AdviceKind.BINARY:
                 preference = -HEURISTIC_PREFERENCE
@@ -111,8 +111,8 @@ class PolicyAdvisor:
         value = observation.values.get(PROBLEMS[self.policy.problem].default_decision)
         if value is None:
             raise PolicyError(
-                f"policy for {self.policy.problem}: it leaves some decisions to LLVM's heuristic, which an "
-                "interactive channel does not send; use the policy with the plugin"
+                f"policy for {self.policy.problem}: it leaves some decisions to LLVM's heuristic, and the "
+                "interactive channel does not transmit the heuristic's decision; use the policy with the plugin"
             )
         return int(value.ravel()[0])
 

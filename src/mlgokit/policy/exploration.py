@@ -85,15 +85,17 @@ def context_seed(seed: int, problem: str, context: str) -> int:
     return (seed & _MASK) ^ int.from_bytes(digest[:8], "little")
 
 
-def draws(first: int, index: int) -> tuple[float, float]:
-    """Draw two numbers in [0, 1) for observation ``index`` of a stream with the seed ``first``: for choice and flip.
+def exploration_draws(seed: int, index: int) -> tuple[float, float]:
+    """Draw the two numbers in [0, 1) of observation ``index`` from the stream with this seed, without those before it.
+
+    The first chooses the decision, the second whether the decision is flipped; for a real number both make one draw.
 
     Example:
         >>> stream = UniformStream(7)
-        >>> [stream.next() for _ in range(4)][2:] == list(draws(7, 1))
+        >>> [stream.next() for _ in range(4)][2:] == list(exploration_draws(7, 1))
         True
     """
-    return mix_state((first + (2 * index + 1) * _STEP) & _MASK), mix_state((first + (2 * index + 2) * _STEP) & _MASK)
+    return mix_state((seed + (2 * index + 1) * _STEP) & _MASK), mix_state((seed + (2 * index + 2) * _STEP) & _MASK)
 
 
 def decide(preference: float, exploration: Exploration, stream: UniformStream) -> tuple[bool, float]:

@@ -100,9 +100,9 @@ def scale_layer(weight: npt.NDArray[Any], bias: npt.NDArray[Any], bound: float) 
 
 
 def _scale_member(weight: Doubles, bias: Doubles, input_exponent: int) -> tuple[Doubles, Doubles, int]:
-    """Round a member's ``weight`` [I, O] and ``bias`` [O], scaled by a power of two; also returns its exponent."""
-    largest = (math.frexp(float(np.abs(values).max(initial=0.0)))[1] for values in (weight, bias))
-    exponent = min(15 - next(largest), 31 - input_exponent - next(largest))
+    """Quantise ``weight`` [I, O] and ``bias`` [O] of a network to integers; also returns the scale's exponent."""
+    weight_exponent, bias_exponent = (math.frexp(np.abs(values).max(initial=0.0))[1] for values in (weight, bias))
+    exponent = min(15 - weight_exponent, 31 - input_exponent - bias_exponent)
     while True:
         weights = np.rint(np.ldexp(weight, exponent))
         biases = np.rint(np.ldexp(bias, exponent + input_exponent))

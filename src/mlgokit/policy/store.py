@@ -178,10 +178,12 @@ def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> 
         ) from error
     parts = _described_parts(description, path)
     wanted = problem or parts[0][0].get("problem")
-    for part, _ in parts:
+    for part, prefix in parts:
         if part.get("format_version") not in range(FORMAT_VERSION, COST_FORMAT_VERSION + 1):
+            # A part has no parts itself.
+            most = f"{COST_FORMAT_VERSION} of each part" if prefix else str(PARTS_FORMAT_VERSION)
             raise PolicyError(
-                f"policy {path}: expected format version {FORMAT_VERSION} to {PARTS_FORMAT_VERSION}, "
+                f"policy {path}: expected format version {FORMAT_VERSION} to {most}, "
                 f"found {part.get('format_version')!r}; use the mlgokit that wrote it or train again"
             )
         if part.get("problem") != wanted:
@@ -213,7 +215,7 @@ def _described_parts(description: dict[str, Any], path: str) -> list[tuple[dict[
 
 
 def _own_tensors(tensors: dict[str, np.ndarray[Any, Any]], prefix: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Choose the tensors whose names begin with a prefix, and leave it out."""
+    """Choose the tensors whose names begin with a prefix, and remove the prefix from the names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 

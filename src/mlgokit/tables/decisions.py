@@ -16,7 +16,7 @@ from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
 from mlgokit.tables.file import finite_float, read_summary, read_summary_text, read_table_file, summary_bytes
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 
 Keys = npt.NDArray[np.uint64]
 _MAGIC = b"MLGODT2\n"

@@ -3,8 +3,6 @@
 docs/formats.md, "Training log", has the bytes; :mod:`mlgokit.traces.scan` finds the observations.
 """
 
-import functools
-import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +17,11 @@ from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.spec import TensorSpec
 from mlgokit.traces.layout import Offsets
-from mlgokit.traces.record import DAMAGED, Cursor, Header, context_line, fail
+from mlgokit.traces.record import DAMAGED, Cursor, Header, context_line, trace_error
 from mlgokit.traces.scan import Piece, gather, scan_windows
 
 MOST_CONTEXTS = 2**20
 """Maximum contexts in one log, or one batch of it: a context takes ten times as many bytes in memory as in the file."""
-_SMALL_SCORE = 64
-"""Bytes of a score up to which an observation takes no more than a few times as much memory as it has in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +45,14 @@ class Log:
         contexts: spans of the contexts in the order of the log, without gaps, the first from 0.
         columns: for every feature an array ``[T, *shape]``; read-only views of one block of memory after reading.
         scores: ``[T, *shape]`` score of each observation, or ``None`` if the header declares no score.
-        truncated: message about the damage after the last observation; ``None`` for a whole log.
+        damage: message about the damage after the last observation; ``None`` for a whole log.
     """
 
     header: Header
     contexts: tuple[ContextSpan, ...]
     columns: Mapping[str, NDArray[Any]]
     scores: NDArray[Any] | None = None
-    truncated: str | None = None
+    damage: str | None = None
 
     @property
     def observation_count(self) -> int:
@@ -70,7 +66,7 @@ def read_log(path: Path, *, partial: bool = False) -> Log:
     Args:
         path: path of the log.
         partial: whether to return the complete observations before the first damage, with the damage in
-            :attr:`Log.truncated`, instead of raising. An empty file then is a log without features; a missing file
+            :attr:`Log.damage`, instead of raising. An empty file then is a log without features; a missing file
             still is an error.
 
     Raises:
@@ -98,11 +94,11 @@ def iter_log(path: Path, *, observations_per_batch: int, partial: bool = False) 
     Args:
         path: path of the log.
         observations_per_batch: number of observations of every batch but the last.
-        partial: as for :func:`read_log`; only the last batch may have :attr:`Log.truncated`.
+        partial: as for :func:`read_log`; only the last batch may have :attr:`Log.damage`.
 
     Yields:
-        The batches, at least one, each a :class:`Log` of its own: its spans begin at 0 again, and a context that is
-        split between two batches is in both.
+        The batches, at least one, each a :class:`Log` of its own: its spans begin at 0 again, and a context whose
+        observations are split between two batches is in both.
 
     Raises:
         TraceError: as for :func:`read_log`, after the batches before the damage.
@@ -123,22 +119,21 @@ def _open_logs(path: Path, *, limit: int | None, partial: bool) -> Iterator[Log]
             size_bytes = os.fstat(file.fileno()).st_size
             yield from _logs(file, path, size_bytes=size_bytes, limit=limit, partial=partial)
     except OSError as error:
-        fail(path, 0, "a readable file", error.strerror or str(error), "check the path")
+        raise trace_error(path, 0, "a readable file", error.strerror or str(error), "check the path") from error
 
 
 def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | None, partial: bool) -> Iterator[Log]:
     """Yield the log in batches of ``limit`` observations; as one batch if ``limit`` is ``None``."""
     cursor = Cursor(name=name)
     batch: _Batch | None = None
-    truncated: str | None = None
-    last_context: str | None = None
+    damage: str | None = None
     for piece in scan_windows(stream, cursor):
         header = cursor.header
         if header is not None:
             if batch is None:
                 largest = _largest_count(header, size_bytes)
-                batch = _new_batch(header, min(limit or largest, largest), last_context)
-            _check_bounds(batch, piece, cursor, size_bytes)
+                batch = _new_batch(header, min(limit or largest, largest), ())
+            _limit_contexts(batch, piece, cursor)
             begin = 0
             features_at, score_at = np.concatenate(piece.features_at), np.concatenate(piece.score_at)
             contexts = iter([*piece.contexts, (None, piece.count)])
@@ -147,42 +142,37 @@ def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | N
                 room = piece.count - begin if limit is None else limit - batch.count
                 end = min(begin + room, piece.count)
                 while upcoming[0] is not None and upcoming[1] <= end:
-                    last_context = upcoming[0]
-                    batch.contexts.append((last_context, batch.count + upcoming[1] - begin))
+                    batch.contexts.append((upcoming[0], batch.count + upcoming[1] - begin))
                     upcoming = next(contexts)
                 batch.add(piece, features_at[begin:end], score_at[begin:end])
                 begin = end
                 if begin == piece.count:
                     break
+                following = batch.pop_following()
                 yield batch.to_log(None)
-                batch = _new_batch(header, batch.capacity, last_context)
+                batch = _new_batch(header, batch.capacity, following)
         if piece.error is not None:
             if not partial:
                 raise piece.error
-            truncated = str(piece.error)
-    batch = batch or _new_batch(Header(features=()), 0, None)
-    yield batch.to_log(truncated)
+            damage = str(piece.error)
+    batch = batch or _new_batch(Header(features=()), 0, ())
+    yield batch.to_log(damage)
 
 
-def _check_bounds(batch: "_Batch", piece: Piece, cursor: Cursor, size_bytes: int) -> None:
-    """Raise for what is small in a file and large in memory: many empty contexts, and scores that are not there."""
-    if len(batch.contexts) + len(piece.contexts) > MOST_CONTEXTS:
-        fail(cursor.name, cursor.base, f"at most {MOST_CONTEXTS} contexts", "more", DAMAGED)
-    score, count = batch.header.score, batch.count + piece.count
-    size_bytes = max(size_bytes, cursor.base)
-    if score is not None and score.size_bytes > _SMALL_SCORE and count * score.size_bytes > 8 * size_bytes:
-        extent = f"{count} observations in {size_bytes} bytes"
-        fail(cursor.name, cursor.base, f"outcomes of {score.size_bytes} bytes", extent, DAMAGED)
+def _limit_contexts(batch: "_Batch", piece: Piece, cursor: Cursor) -> None:
+    """Mark a piece as damaged at the first context that is one too many for a batch, and drop it and what follows."""
+    room = MOST_CONTEXTS - len(batch.contexts)
+    if len(piece.contexts) > room:
+        piece.count = piece.contexts[room][1]
+        del piece.contexts[room:]
+        piece.error = trace_error(cursor.name, cursor.base, f"at most {MOST_CONTEXTS} contexts", "more", DAMAGED)
 
 
 def _largest_count(header: Header, size_bytes: int) -> int:
-    """Bound the number of observations in ``size_bytes`` of a log, from the fewest bytes that one takes; at least 1.
-
-    Scores of up to ``_SMALL_SCORE`` bytes are not counted: without them the bound is only a few times too large.
-    """
+    """Bound the number of observations in ``size_bytes`` of a log, from the fewest bytes that one takes; at least 1."""
     least = header.features_bytes + len('{"observation":0}\n\n')
-    if header.score is not None and header.score.size_bytes > _SMALL_SCORE:
-        least += header.score.size_bytes
+    if header.score is not None:
+        least += header.score.size_bytes + len('{"outcome":0}\n\n')
     return size_bytes // least + 1
 
 
@@ -213,7 +203,7 @@ class _Batch:
         begin, end = self.count, self.count + len(features_at)
         if end > self.capacity:
             # The file grows while it is read.
-            fresh = _new_batch(self.header, 2 * end, None)
+            fresh = _new_batch(self.header, 2 * end, ())
             fresh.payload[:begin], fresh.scores[:begin] = self.payload[:begin], self.scores[:begin]
             self.payload, self.scores = fresh.payload, fresh.scores
         self.payload[begin:end] = gather(piece.data, features_at, self.header.features_bytes)
@@ -223,7 +213,13 @@ class _Batch:
             self.scores[begin:end] = values.view(score.dtype).reshape(-1, *score.shape)
         self.count = end
 
-    def to_log(self, truncated: str | None) -> Log:
+    def pop_following(self) -> list[str]:
+        """Remove the contexts that begin after the last observation; return the next batch's: these, or the current."""
+        following = [name for name, start in self.contexts if start == self.count]
+        del self.contexts[len(self.contexts) - len(following) :]
+        return following or [name for name, _ in self.contexts[-1:]]
+
+    def to_log(self, damage: str | None) -> Log:
         """Make the log of the observations so far."""
         columns = _columns(self.payload[: self.count], self.header.features)
         scores = None
@@ -240,27 +236,28 @@ class _Batch:
             contexts=tuple(spans),
             columns=columns,
             scores=scores,
-            truncated=truncated,
+            damage=damage,
         )
 
 
-def _new_batch(header: Header, capacity: int, context: str | None) -> _Batch:
-    """Make an empty batch for ``capacity`` observations, which begins in ``context``."""
+def _new_batch(header: Header, capacity: int, contexts: Sequence[str]) -> _Batch:
+    """Make an empty batch for ``capacity`` observations, which belong to the last of ``contexts``."""
     score = header.score
     return _Batch(
         header=header,
-        contexts=[] if context is None else [(context, 0)],
+        contexts=[(name, 0) for name in contexts],
         payload=np.empty(capacity, f"V{header.features_bytes}"),
         scores=np.empty((0,) if score is None else (capacity, *score.shape), None if score is None else score.dtype),
     )
 
 
 def render_log(log: Log) -> bytes:
-    """Encode a log as LLVM writes it; ``log.truncated`` is not written.
+    """Encode a log as LLVM writes it; ``log.damage`` is not written.
 
     Raises:
         UsageError: columns, scores and contexts do not fit the header or each other.
     """
+    _check_declared(log)
     count = log.observation_count
     features = [_bytes_of(log.columns.get(spec.name), spec, count) for spec in log.header.features]
     rows = [row.tobytes() for row in np.concatenate([np.empty((count, 0), np.uint8), *features], axis=1)]
@@ -286,6 +283,18 @@ def render_log(log: Log) -> bytes:
         cursor.next_index[span.name] = first + span.stop - span.start
         position = span.stop
     return b"".join(parts)
+
+
+def _check_declared(log: Log) -> None:
+    """Raise a UsageError for columns and scores that the header does not declare, which would not be written."""
+    extra = sorted(log.columns.keys() - {spec.name for spec in log.header.features})
+    found = [f"a column {extra[0]!r}"] if extra else []
+    found += ["scores"] if log.scores is not None and log.header.score is None else []
+    if found:
+        raise UsageError(
+            f"log: expected columns and scores that the header declares, found {' and '.join(found)} that it does not; "
+            "declare or remove them"
+        )
 
 
 def write_log(path: Path, log: Log) -> None:
@@ -318,15 +327,3 @@ def _bytes_of(column: NDArray[Any] | None, spec: TensorSpec, count: int) -> NDAr
             "give every tensor of the header with the number of observations that the contexts span"
         )
     return np.ascontiguousarray(column).reshape(count, -1).view(np.uint8) if count else np.empty((0, 0), np.uint8)
-
-
-@functools.lru_cache(maxsize=200_000)
-def function_id(name: str) -> int:
-    """Compute the id under which the plugin logs a function: the low 64 bits of the MD5 of its name, signed.
-
-    Example:
-        >>> function_id("main")
-        -2624081020897602054
-    """
-    digest = hashlib.md5(name.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
-    return int.from_bytes(digest[:8], "little", signed=True)

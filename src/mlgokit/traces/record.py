@@ -189,15 +189,15 @@ def context_line(name: str) -> bytes:
     return _compact({"context": name}) + b"\n"
 
 
-def fail(name: Path | str, offset: int, expected: str, found: str, advice: str) -> NoReturn:
-    """Raise the TraceError for a defect at byte ``offset`` of the log ``name``."""
+def trace_error(name: Path | str, offset: int, expected: str, found: str, advice: str) -> TraceError:
+    """Make the error for a defect at byte ``offset`` of the log ``name``."""
     message = f"trace {name}: byte {offset}: expected {expected}, found {found}; {advice}"
-    raise TraceError(message, path=name, offset=offset)
+    return TraceError(message, path=name, offset=offset)
 
 
 def _damage(cursor: Cursor, position: int, expected: str, found: str, advice: str) -> NoReturn:
     """Raise the TraceError for a defect at ``position`` of the cursor's data."""
-    fail(cursor.name, cursor.base + position, expected, found, advice)
+    raise trace_error(cursor.name, cursor.base + position, expected, found, advice)
 
 
 def quote(text: bytes) -> str:

@@ -91,7 +91,10 @@ def scan_windows(stream: BinaryIO, cursor: Cursor) -> Iterator[Piece]:
 
 
 def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
-    """Find the observations of a window; those before any damage stay in ``piece``."""
+    """Find the observations of a window; those before any damage stay in ``piece``.
+
+    Even without any, ``piece`` has an array of offsets afterwards, which may be empty.
+    """
     single: list[ObservationItem] = []
 
     def flush() -> None:
@@ -129,8 +132,8 @@ def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
 def _read_fast(piece: Piece, cursor: Cursor, header: Header) -> None:
     """Apply both fast paths in turn, as long as one advances."""
     layout = layout_of(header, cursor.observation_form, cursor.outcome_form)
-    while _read_contexts(piece, cursor, layout) and cursor.context is not None:
-        while _read_run(piece, cursor, layout, cursor.context):
+    while (context := _read_contexts(piece, cursor, layout)) is not None:
+        while _read_run(piece, cursor, layout, context):
             pass
 
 
@@ -155,7 +158,12 @@ class _Stretch:
     end: int
 
     def add(self, name: str, body: int, end: int, cursor: Cursor, layout: Layout) -> bool:
-        """Append a context with observations from offset ``body`` to ``end``; returns whether the length fits any."""
+        """Append a context with observations from offset ``body`` to ``end``, if the length fits a number of them.
+
+        Returns:
+            Whether a further context may follow: this one was appended, and has fewer observations than a pattern can
+            match, so that it is complete.
+        """
         first = cursor.next_index.get(name, 0)
         count = layout.count(end - body, first)
         if count < 0:
@@ -167,7 +175,7 @@ class _Stretch:
         self.counts.append(count)
         self.end = end
         cursor.next_index[name] = first + count
-        return True
+        return count < SWEEP_LIMIT
 
     def truncate(self, kept: int, cursor: Cursor) -> None:
         """Drop all but the first ``kept`` contexts."""
@@ -178,15 +186,15 @@ class _Stretch:
             del part[kept:]
 
 
-def _read_contexts(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
+def _read_contexts(piece: Piece, cursor: Cursor, layout: Layout) -> str | None:
     """Read the rest of the current context and the contexts after it, each up to ``SWEEP_LIMIT`` observations.
 
     Returns:
-        Whether the last context may have more observations, for :func:`_read_run`.
+        Name of the last context if it may have more observations, for :func:`_read_run`; otherwise ``None``.
     """
     stretch = _find_contexts(piece.data, cursor, layout)
     if not stretch.names:
-        return False
+        return None
     bodies, firsts, counts = (np.array(part, np.int64) for part in (stretch.bodies_at, stretch.firsts, stretch.counts))
     features_at, score_at, good = _check(piece.data, bodies, firsts, counts, layout)
     damaged = good < len(features_at)
@@ -194,7 +202,7 @@ def _read_contexts(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
         # The context with the difference is read item by item, which finds the damaged byte, or an unusual spelling.
         stretch.truncate(int(np.searchsorted(np.cumsum(counts), good, side="right")), cursor)
         if not stretch.names:
-            return False
+            return None
     total = piece.count
     for name, line, body, count in zip(stretch.names, stretch.lines_at, stretch.bodies_at, stretch.counts, strict=True):
         if line != body:
@@ -203,23 +211,26 @@ def _read_contexts(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
     taken = total - piece.count
     piece.add(features_at[:taken], score_at[:taken])
     cursor.context, cursor.position = stretch.names[-1], stretch.end
-    return not damaged and stretch.counts[-1] >= SWEEP_LIMIT
+    return None if damaged or stretch.counts[-1] < SWEEP_LIMIT else cursor.context
 
 
 def _find_contexts(data: bytes, cursor: Cursor, layout: Layout) -> _Stretch:
-    """Find contexts in LLVM's spelling from the cursor on, up to one with more than ``SWEEP_LIMIT`` observations."""
+    """Find contexts in LLVM's spelling from the cursor on, up to the first with ``SWEEP_LIMIT`` or more observations.
+
+    Only the first ``SWEEP_LIMIT`` observations of that last context are found.
+    """
     stretch = _Stretch(end=cursor.position)
     if cursor.context is not None:
         matched = layout.observations.match(data, cursor.position)
         end = matched.end() if matched else cursor.position
-        if not stretch.add(cursor.context, cursor.position, end, cursor, layout) or stretch.counts[-1] >= SWEEP_LIMIT:
+        if not stretch.add(cursor.context, cursor.position, end, cursor, layout):
             return stretch
     while (matched := layout.context.match(data, stretch.end)) is not None:
         try:
             name = matched[1].decode()
         except UnicodeDecodeError:
             break
-        if not stretch.add(name, matched.start(2), matched.end(), cursor, layout) or stretch.counts[-1] >= SWEEP_LIMIT:
+        if not stretch.add(name, matched.start(2), matched.end(), cursor, layout):
             break
     return stretch
 
@@ -249,22 +260,25 @@ def _check(
         same = np.flatnonzero((own < 10**digits) & (own >= (10 ** (digits - 1) if digits > 1 else 0)))
         if not len(same):
             continue
-        begin = at[same]
-        width = len(layout.observation_form.prefix) + digits + len(layout.observation_form.suffix) + 1
-        features_at[same] = begin + width
         lines = number_lines(layout.observation_form, own[same], digits)
-        matching = _count_equal_rows(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
+        features_at[same], matching = _check_lines(data, at[same], lines)
         if layout.score_bytes is not None:
-            begin = begin + width + layout.features_bytes + 1
-            width = len(layout.outcome_form.prefix) + digits + len(layout.outcome_form.suffix) + 1
-            score_at[same] = begin + width
             lines = number_lines(layout.outcome_form, own[same], digits)
-            matching = min(
-                matching, _count_equal_rows(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
-            )
+            score_at[same], outcomes = _check_lines(data, features_at[same] + layout.features_bytes + 1, lines)
+            matching = min(matching, outcomes)
         if matching < len(same):
             good = min(good, int(same[matching]))
     return features_at, score_at, good
+
+
+def _check_lines(data: bytes, at: Offsets, expected: NDArray[np.uint8]) -> tuple[Offsets, int]:
+    """Compare the lines at offsets ``at`` [N] with the ``expected`` ones [N, width].
+
+    Returns:
+        Offset [N] after each line, and how many lines are equal before the first that differs.
+    """
+    width = expected.shape[1]
+    return at + width, _count_equal_rows(gather(data, at, width).view(np.uint8).reshape(-1, width), expected)
 
 
 def _read_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> bool:
@@ -278,23 +292,23 @@ def _read_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> boo
     features_offset = len(layout.observation_form.line(index))
     features_end = features_offset + layout.features_bytes
     score_offset = score_end = features_end
-    scored = layout.score_bytes is not None
-    if layout.score_bytes is not None:
+    score_bytes = layout.score_bytes
+    if score_bytes is not None:
         score_offset += 1 + len(layout.outcome_form.line(index))
-        score_end = score_offset + layout.score_bytes
+        score_end = score_offset + score_bytes
     stride = score_end + 1
     left = min(10**digits - index, (len(piece.data) - cursor.position) // stride)
-    size = _FIRST_RUN // 4
+    size = _FIRST_RUN
     buffer = np.frombuffer(piece.data, np.uint8)
     while left > 0:
-        size = min(4 * size, left, _LARGEST_RUN)
+        size = min(size, left, _LARGEST_RUN)
         rows = np.ndarray((size, stride), np.uint8, buffer, cursor.position, (stride, 1))
         numbers = np.arange(index, index + size, dtype=np.int64)
         good = min(
             _count_equal_rows(rows[:, :features_offset], number_lines(layout.observation_form, numbers, digits)),
             _count_equal_rows(rows[:, features_end : features_end + 1], _NEWLINE),
         )
-        if scored:
+        if score_bytes is not None:
             good = min(
                 good,
                 _count_equal_rows(
@@ -303,13 +317,15 @@ def _read_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> boo
                 _count_equal_rows(rows[:, score_end : score_end + 1], _NEWLINE),
             )
         begins = cursor.position + stride * np.arange(good, dtype=np.int64)
-        piece.add(begins + features_offset, begins + score_offset if scored else np.full(good, -1, np.int64))
+        score_at = np.full(good, -1, np.int64) if score_bytes is None else begins + score_offset
+        piece.add(begins + features_offset, score_at)
         cursor.position += good * stride
         index += good
         cursor.next_index[context] = index
         if good < size:
             return False
         left -= size
+        size *= 4
     return index == 10**digits
 
 

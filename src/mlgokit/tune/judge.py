@@ -40,7 +40,7 @@ class JudgedSpace(Protocol):
 
     @property
     def units(self) -> Sequence[Any]:
-        """The units of the search, in link order."""
+        """The modules, each with what the search knows of it, in link order."""
         ...
 
     @property
@@ -49,11 +49,11 @@ class JudgedSpace(Protocol):
         ...
 
     def best_build(self, unit: Any) -> Compilation | None:
-        """The best build of a unit; ``None`` if that is the plain one."""
+        """The best build of a unit; ``None`` if the plain build is the best."""
         ...
 
     def saved_bytes(self, unit: Any, build: Compilation | None) -> float:
-        """Bytes that a build saves by the account, which sums sizes of objects; 0 for ``None``, the plain build."""
+        """Bytes that a build saves by the account, the sum of the sizes of objects; 0 for ``None``, the plain build."""
         ...
 
     def compile_again(self, unit: Any, build: Compilation, path: Path) -> Compilation:

@@ -99,7 +99,7 @@ def run_search(
 
 
 def finish_pending(search: Search[Any], *, workers: Workers, report: Report) -> None:
-    """Do the work that must be done before the search pauses; no step is under way."""
+    """Do the work that must be done before the search pauses; it is called when no step is under way."""
 
     def run(work: PendingWork[Any, Step]) -> Step:
         return work.run()
@@ -120,16 +120,22 @@ def record_step(search: Search[Any], unit: Any, step: Step) -> None:
     search.save()
 
 
-def ended_together(earlier: str, later: str) -> str:
-    """The reason why two searches ended that ran one after the other; nothing is left to try if that holds for both.
+def combine_end_reasons(earlier: str, later: str) -> str:
+    """Combine the reasons why two searches ended that ran one after the other.
+
+    It is the earlier reason, except that nothing is left to try only if that holds for both searches, and that the
+    budget is spent if the later search spent what the earlier one left to it.
 
     Example:
-        >>> ended_together(NOTHING_LEFT, OVER), ended_together(OVER, NOTHING_LEFT)
+        >>> combine_end_reasons(NOTHING_LEFT, OVER), combine_end_reasons(OVER, NOTHING_LEFT)
         ('the budget was spent', 'the budget was spent')
-        >>> ended_together(YIELDED, NOTHING_LEFT)
-        'the rest of the budget went to what gained more'
+        >>> combine_end_reasons(YIELDED, NOTHING_LEFT) == combine_end_reasons(NOTHING_LEFT, YIELDED) == YIELDED
+        True
+        >>> combine_end_reasons(YIELDED, OVER), combine_end_reasons(NOTHING_LEFT, NOTHING_LEFT)
+        ('the budget was spent', 'nothing left to try')
     """
-    return OVER if earlier in (NOTHING_LEFT, YIELDED) and later == OVER else earlier or later
+    takes_later = earlier in ("", NOTHING_LEFT) or (earlier == YIELDED and later == OVER)
+    return later if takes_later and later else earlier
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -174,7 +180,7 @@ class _Session:
         return self.spent + pending_seconds(self.search.space) / count_of(self.workers) >= self.seconds
 
     def pause_reason(self, spent: float, judge: Judge | None, rule: YieldRule | None) -> str:
-        """Why no step may begin now; empty if one may."""
+        """Why no step may begin now; empty if a step may begin."""
         if rule is not None and spent >= rule.after and not self.has_yielded:
             self.has_yielded = self._gains_less(rule.rate)
         if judge is not None and is_due(judge, spent=spent, seconds=self.seconds):
@@ -189,7 +195,7 @@ class _Session:
         After the first ones, a step begins only if at least half of it fits into what is left of the budget.
 
         Returns:
-            Why none begins although something is left to try; empty otherwise.
+            Why no step begins although something is left to try; empty otherwise.
         """
         space, workers = self.search.space, count_of(self.workers)
         if len(self.running) >= workers:

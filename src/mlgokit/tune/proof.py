@@ -9,7 +9,7 @@ from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.run_costs import symbol_of
 from mlgokit.tables.overrides import OverrideKind
 from mlgokit.terminal import counted
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Search
 from mlgokit.tune.spaces.functions.finish import INLINING_TABLE, finish_bytes

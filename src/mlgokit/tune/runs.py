@@ -9,12 +9,12 @@ from mlgokit.compiler.run_costs import FunctionCosts, changes_of_functions
 from mlgokit.tune.result import CountedRun
 
 CountRun = Callable[[str], FunctionCosts]
-"""Runs a command in the folder of the build that is there now, and returns what its functions executed.
+"""Runs a command in the build folder, with the plain or tuned build that is there now; returns what functions executed.
 
-Raises a :class:`~mlgokit.errors.UsageError` if it fails.
+Raises a :class:`~mlgokit.errors.UsageError` if the command fails.
 """
 _LEAST_LOSS = 1e-5
-"""Share of a run below which a function is not worth to be taken back."""
+"""Sum over the profiled runs of the share of a run by which a function must execute more, to be left to LLVM again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +23,9 @@ class Runs:
 
     Attributes:
         plain: what the functions of the plain build execute, by command.
-        held_out: the commands that the profile was not made of.
-        count: runs a command.
-        counter: name of the tool that counts.
+        held_out: commands that did not contribute to the profile.
+        count: runs a command, and counts what it executes.
+        counter: name of the tool that counts instructions.
         growth: share by which the image of a program may grow.
     """
 
@@ -36,7 +36,7 @@ class Runs:
     growth: float
 
     def count_tuned(self) -> dict[str, FunctionCosts]:
-        """Count all commands on the tuned build, which is where the plain one was."""
+        """Run and count all commands again, once the tuned build has replaced the plain one in the build folder."""
         return {command: self.count(command) for command in self.plain}
 
     def compare(self, tuned: Mapping[str, FunctionCosts]) -> tuple[CountedRun, ...]:
@@ -52,17 +52,21 @@ class Runs:
         )
 
     def objection(self, counted: Sequence[CountedRun], programs: Sequence[TunedProgram]) -> str:
-        """Why a tuned build is not to be published: a run executes more, none less, or a program grew too much."""
+        """Why the tuned build is rejected; empty if it is accepted.
+
+        It is rejected if some run executes more instructions, if no run executes fewer, or if a program grew by more
+        than :attr:`growth`.
+        """
         for one in counted:
             if one.tuned > one.plain:
-                return f"`{one.command}` executed {one.tuned:,} instructions, {one.plain:,} without it"
+                return f"`{one.command}` executed {one.tuned:,} instructions with the plugin, {one.plain:,} without it"
         if all(one.tuned == one.plain for one in counted):
-            return "no run executed fewer instructions with it"
+            return "no run executed fewer instructions with the plugin"
         for program in programs:
             if self._excess_bytes(program) > 0:
                 return (
-                    f"{program.program} has {program.tuned.image:,} bytes, {program.plain.image:,} without it, which "
-                    f"is more than {self.growth:.1%} larger"
+                    f"{program.program} has {program.tuned.image:,} bytes with the plugin, {program.plain.image:,} "
+                    f"without it, which is more than {self.growth:.1%} larger"
                 )
         return ""
 

@@ -286,7 +286,7 @@ class Session:
             taken = runs.functions_to_take_back(costs, built.programs, tables.growth()) if rounds >= 0 else set[str]()
             notes, left = tuned.notes, tables.take_back(taken) if taken else None
             if left is not None:
-                why = objection or "functions executed more with it"
+                why = objection or "functions executed more with the plugin"
                 self.report(1, 1, f"taken back in {counted(len(taken), 'function')}: {why}")
             elif not objection:
                 return dataclasses.replace(tuned, notes=(*notes, *tables.notes))

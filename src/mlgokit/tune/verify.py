@@ -49,7 +49,7 @@ class VerifiedBuild:
         return project_image_estimate(self.sizes.values(), objective=objective)
 
     def with_those_of(self, other: "VerifiedBuild", names: Collection[str]) -> "VerifiedBuild":
-        """This build, with the named modules taken from another one."""
+        """This build, with the named modules taken from another build."""
         return replace(
             self,
             compilations={name: (other if name in names else self).compilations[name] for name in self.compilations},
@@ -231,7 +231,7 @@ class Verifier:
         self.is_unchecked = False
 
     def adopt_plain(self, sizes: Mapping[str, ObjectSizes], objects: Mapping[str, Path]) -> None:
-        """Use plain objects of this session as the build without the plugin, so that it is not compiled again.
+        """Use objects that this session compiled without the plugin as the plain build, so that none is compiled again.
 
         Args:
             sizes: sizes of the objects by module.

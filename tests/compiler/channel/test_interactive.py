@@ -124,7 +124,7 @@ print("to nobody")
         "b": [[0, 0.5], [1, 0.5], [0, 0.5]],
         "decision": [[1], [0], [7]],
     }
-    assert result.log.truncated is None
+    assert result.log.damage is None
     assert [(seen.context, seen.index) for seen in recording.observations] == [("", 0), ("", 1), ("f", 0)]
     assert recording.observations[1].values["b"].tolist() == [1, 0.5]
     assert 0 < result.wall_seconds < 60
@@ -163,7 +163,7 @@ def test_a_compiler_that_stops_talking(play: Play, last: str):
     assert result.status is InteractiveStatus.SILENT
     assert result.log is not None
     assert result.log.columns["decision"].tolist() == [[3]]
-    assert (result.log.truncated is None) == (last == "pass")
+    assert (result.log.damage is None) == (last == "pass")
 
 
 def test_a_compiler_that_works_on_after_it_closed_the_channel_is_not_silent(play: Play):
@@ -188,7 +188,7 @@ asking.write(b'{"observation":1}\\n' + bytes(5))
     assert "expected 16 bytes of features for observation 1, found 5" in result.detail
     assert result.log is not None
     assert result.log.observation_count == 1
-    assert result.log.truncated == result.detail
+    assert result.log.damage == result.detail
 
 
 def test_a_compiler_that_quits_in_its_header(play: Play):

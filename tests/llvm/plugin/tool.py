@@ -37,7 +37,7 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.algorithms.live_range_search import GATES, linear_policy
-from mlgokit.compiler.compilation import read_changes
+from mlgokit.compiler.compilation import read_pass_changes
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, read_regalloc_costs
 from mlgokit.compiler.reuse.resident import Residents
@@ -212,7 +212,7 @@ def write_toggles(path: str, tried_path: str, function: str, *names: str) -> Non
 
 
 def write_optimizer(path: str, listed: str, function: str, *questions: str) -> None:
-    keys = read_changes(Path(listed)).keys
+    keys = read_pass_changes(Path(listed)).keys
     left_out = [(zlib.crc32(name.encode()), int(nth), 0) for name, nth in zip(*[iter(questions)] * 2, strict=True)]
     by_key = {keys[function]: Overrides(passes=np.array(left_out, OVERRIDE))}
     Path(path).write_bytes(override_bytes(OPTIMIZER_PASSES, by_key))

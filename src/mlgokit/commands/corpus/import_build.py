@@ -150,7 +150,9 @@ def run(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
 
 
 def _source(config: Import) -> str:
-    """The one source that is named; ``embedded`` stands for objects that a database names.
+    """Name of the one option that says what to import.
+
+    It is ``embedded`` if a compilation database is imported through the bitcode that is embedded in its objects.
 
     Raises:
         UsageError: not exactly one source is named, or a setting has no meaning for it.

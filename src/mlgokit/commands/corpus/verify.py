@@ -45,7 +45,7 @@ class Verify:
     compiler: Compiling = COMPILER
     """The clang that compiles the modules; it must have the LLVM major version of the build."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in the command lines of all modules; each may be repeated."""
+    """Changes of the options of clang -cc1 in the command lines of all modules."""
 
 
 def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:

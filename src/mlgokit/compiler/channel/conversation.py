@@ -254,5 +254,5 @@ def _join(logs: Sequence[Log]) -> Log | None:
     columns = {name: np.concatenate([log.columns[name] for log in logs]) for name in logs[0].columns}
     for column in columns.values():
         column.flags.writeable = False
-    truncated = next((log.truncated for log in logs if log.truncated is not None), None)
-    return Log(header=logs[0].header, contexts=tuple(contexts), columns=columns, truncated=truncated)
+    damage = next((log.damage for log in logs if log.damage is not None), None)
+    return Log(header=logs[0].header, contexts=tuple(contexts), columns=columns, damage=damage)

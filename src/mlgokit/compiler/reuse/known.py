@@ -194,7 +194,9 @@ class KnownFunctions:
             function = places.get(entry.name)
             counted = entry.droppable and entry.constants is not None
             if counted and function is not None and part.separate[function]:
-                self.codes[entry.digest] = part.code(function, constants=entry.constants or 0, executed=entry.executed)
+                self.codes[entry.digest] = part.code_entry(
+                    function, constants=entry.constants or 0, executed=entry.executed
+                )
 
     def _add_known(
         self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], known: Codes
@@ -358,8 +360,14 @@ class _Part:
             separate=_is_separate(elf, sizes, code, *_refers_to_constants(elf, symbols)),
         )
 
-    def code(self, function: int, *, constants: int, executed: float) -> Code:
-        """Collect the sizes of the function with this index, to be cached."""
+    def code_entry(self, function: int, *, constants: int, executed: float) -> Code:
+        """Collect the sizes, the frame and the personality of the function with this index, as an entry of the cache.
+
+        Args:
+            function: index of the function in the object.
+            constants: bytes of its constants in mergeable sections, which functions share.
+            executed: instructions that one call executes, by LLVM's estimate.
+        """
         sizes = self.sizes
         signature = int(sizes.function_signature[function])
         return Code(

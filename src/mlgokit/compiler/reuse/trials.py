@@ -134,7 +134,7 @@ class Overrides:
         return sum(map(len, self.lists))
 
 
-def overrides_in(records: Records, counts: Sequence[int]) -> Overrides:
+def split_overrides(records: Records, counts: Sequence[int]) -> Overrides:
     """Split consecutive records into three lists of the given lengths."""
     evictions, priorities, passes, _ = np.split(records, np.cumsum(counts))
     return Overrides(evictions=evictions, priorities=priorities, passes=passes)
@@ -329,7 +329,7 @@ def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outc
         priorities=priorities,
         passes=passes,
         measured=measured,
-        overrides=overrides_in(np.frombuffer(answer, OVERRIDE, sum(counts), head), counts),
+        overrides=split_overrides(np.frombuffer(answer, OVERRIDE, sum(counts), head), counts),
     )
 
 

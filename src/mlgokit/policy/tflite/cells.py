@@ -128,11 +128,11 @@ class CellOperators:
                 left, right = (as_cells(value) for value in inputs)
                 cells = self._combine(kind, left, right)
         if operator.options.get("FusedActivationFunction", 0):
-            return self._map(cells, ("RELU",), lambda steps: _activate(operator, steps))
+            return self._map(cells, ("RELU",), lambda function: _apply_fused_activation(operator, function))
         return cells
 
     def _map(self, cells: Array, name: tuple[Any, ...], make: Callable[[Function], Function]) -> Array:
-        """Replace the function of each cell by what ``make`` makes of it; ``name`` identifies ``make``."""
+        """Replace the function of each cell by ``make(function)``; ``name`` identifies ``make``."""
         return _cell_array(
             [
                 Cell(
@@ -225,7 +225,7 @@ def _shared_input(cells: Sequence[Cell]) -> tuple[str, int]:
 
 
 def _bucketize(function: Function, row: Floats) -> Steps:
-    """Make the function that counts the boundaries ``row`` which are not above a cell's value."""
+    """Make the function that counts the boundaries ``row`` which are not above the value of ``function``."""
     if isinstance(function, Steps):
         values = np.searchsorted(row, function.values.astype(np.float32), side="right")
         return Steps(knots=function.knots, values=values.astype(np.float32))
@@ -241,14 +241,14 @@ def _bucketize(function: Function, row: Floats) -> Steps:
 
 
 def _cast(function: Function, dtype: np.dtype[Any]) -> Function:
-    """Make the function of a cell that is converted to another type."""
+    """Convert the values of a function to another type."""
     if isinstance(function, Raw):
         return BOOLEAN if dtype.kind == "b" else function
     return Steps(knots=function.knots, values=function.values.astype(dtype).astype(np.float32), row=function.row)
 
 
 def _unary(kind: str, function: Function) -> Function:
-    """Make the function of an operator of one number."""
+    """Apply an operator of one number, such as SQRT or ABS, to the values of a function."""
     if isinstance(function, Steps):
         return Steps(knots=function.knots, values=UNARY[kind](function.values).astype(np.float32), row=function.row)
     if kind == "ABS" and function.infinite is None:
@@ -258,15 +258,15 @@ def _unary(kind: str, function: Function) -> Function:
     )
 
 
-def _activate(operator: Operator, function: Function) -> Function:
-    """Make the function of a cell after a fused activation."""
+def _apply_fused_activation(operator: Operator, function: Function) -> Function:
+    """Apply the activation that is fused into an operator (RELU, say) to the values of the operator's step function."""
     if isinstance(function, Raw):
         raise ValueError("an activation of a raw feature value")  # noqa: TRY004  (of the model, not of the call)
     return Steps(knots=function.knots, values=apply_activation(operator, function.values), row=function.row)
 
 
 def _binary(kind: str, left: Function, right: Function) -> Function:
-    """Make the function of an operator of two numbers that depend on the same feature."""
+    """Apply an operator of two numbers, such as ADD, to two functions of the same feature."""
     if isinstance(left, Steps) and isinstance(right, Steps):
         knots = merge_knots([left.knots, right.knots])
         raw = representatives(knots)

@@ -70,7 +70,7 @@ def read_policy(graph: Graph, origin: str) -> ReadPolicy:
 
 
 def _read(graph: Graph, origin: str) -> ReadPolicy:
-    """Convert a model into a policy; floating-point warnings are off."""
+    """Rewrite a model as a policy that ranks features among boundaries, and applies dense layers to the ranks."""
     stack, deciding = find_network(graph, origin)
     problem = _problem_of(stack, origin)
     try:
@@ -84,6 +84,7 @@ def _read(graph: Graph, origin: str) -> ReadPolicy:
     for index, cell in enumerate(cells):
         by_feature.setdefault(cell.feature, []).append(index)
     steps = [_steps(cell, origin) for cell in cells]
+    # Inputs of the first dense layer that depend on no feature are constants, and become a part of its biases.
     constant = sum(
         (_constant(steps[index], layers[0].weight[index]) for index in by_feature.pop("", [])), start=np.zeros(1)
     )
@@ -140,7 +141,10 @@ def _remedy(name: str) -> str:
 
 
 def _steps(cell: Cell, origin: str) -> Steps:
-    """Get the step function of a cell; also of a raw feature whose values are 0 and 1, or small counts."""
+    """Get the step function of an input of the first dense layer.
+
+    A raw value has one if LLVM's feature is 0 or 1, or a small count.
+    """
     if isinstance(cell.function, Steps):
         if not np.isfinite(cell.function.values).all():
             raise _misfit(origin, f"finite inputs of the first dense layer, of {cell.feature}", "others")
@@ -186,7 +190,7 @@ def _first_layers(
     rows: int,
     constant: Doubles,
 ) -> tuple[Dense, Dense]:
-    """Make the layer that passes on the needed inputs of the normaliser, and the model's first layer after it."""
+    """Make the layer that passes on the needed outputs of the normaliser, and the model's first layer after it."""
     taken: list[int] = []
     weights: list[Doubles] = []
     bias = dense.bias + constant

@@ -9,7 +9,7 @@ from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import IMAGE_BYTES, OVERRIDE, RUN_COST, Outcome, Overrides
 from mlgokit.module import Module
 from mlgokit.testing import toy_sizes, toy_source
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
 from mlgokit.tune.spaces.functions.compare import larger_functions
 from mlgokit.tune.spaces.functions.rounds import record_outcomes

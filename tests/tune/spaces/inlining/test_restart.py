@@ -11,7 +11,7 @@ from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.request import NEVER
 from mlgokit.progress import say_nothing
 from mlgokit.testing import ToyCall, ToyModule, toy_compiler, toy_source
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 from mlgokit.tune.loop import NOTHING_LEFT, OVER, run_search
 from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy
 from mlgokit.tune.spaces.inlining.restart import ArmStatistics, choose_restart, restart

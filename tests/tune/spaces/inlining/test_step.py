@@ -15,7 +15,7 @@ from mlgokit.compiler.objects.measure import Objective
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, ToyCall, ToyModule, toy_compiler, toy_log, toy_sizes, toy_source
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 from mlgokit.tune.composing import compose
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.search import progress_path

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus, PassChanges, decode_decisions, read_changes
+from mlgokit.compiler.compilation import Compilation, CompileStatus, PassChanges, decode_decisions, read_pass_changes
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.reuse.trials import Overrides, pass_number
@@ -352,13 +352,13 @@ def test_a_list_of_passes_is_read_or_refused(text: str, tmp_path: Path):
     path.write_text(
         "function 0f a name\nfunction 8 g\nchanged f GVNPass 2\nchanged f LICMPass 0\nexecuted 2.5 a name\n"
     )
-    found = read_changes(path)
+    found = read_pass_changes(path)
     assert found.keys == {"a name": 15, "g": 8}
     assert found.changed == {15: (("GVNPass", 2), ("LICMPass", 0)), 8: ()}
     assert found.executed == {"a name": 2.5}
     path.write_text(text)
     with pytest.raises(InputError, match=r"list of passes .*: expected functions, and passes that changed them"):
-        read_changes(path)
+        read_pass_changes(path)
 
 
 def test_no_pass_that_stays_in_is_tried_first():

@@ -9,7 +9,7 @@ from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.lto import folds_code
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes, folded_functions
 from mlgokit.module import Module
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 from mlgokit.tune.verify import VerifiedBuild, grew
 
 

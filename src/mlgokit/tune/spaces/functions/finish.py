@@ -8,7 +8,7 @@ from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.tables.decisions import renew_summary
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, renew_scores
-from mlgokit.tune.loop import ended_together
+from mlgokit.tune.loop import combine_end_reasons
 from mlgokit.tune.result import SearchedFunctions, Tuned, TunedModule, costs_of
 from mlgokit.tune.search import Search
 from mlgokit.tune.space import Space
@@ -120,7 +120,7 @@ def finish_bytes(
         result,
         user_seconds=tuned.user_seconds + search.user_seconds,
         compilations=tuned.compilations + search.compilations,
-        ended=ended_together(tuned.ended, search.ended),
+        ended=combine_end_reasons(tuned.ended, search.ended),
         **{field: searched},
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlgokit.compiler.arrays import Arrays, column
 from mlgokit.compiler.regalloc_cost import OFFSET
-from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, overrides_in
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, split_overrides
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.tune.search import read_kept
@@ -225,7 +225,7 @@ def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionStat
     rows = zip(column(arrays, "key", "u").tolist(), scores.tolist(), counts.tolist(), strict=True)
     for key, (plain, score, seconds, cost), (evictions, priorities, passes, trials, gained, *lengths) in rows:
         mine, records = records[: sum(lengths)], records[sum(lengths) :]
-        overrides = overrides_in(mine, lengths)
+        overrides = split_overrides(mine, lengths)
         if not holds:
             functions[key] = FunctionState(key=key, name="", plain=math.inf, score=math.inf, start=overrides)
             continue

@@ -130,7 +130,10 @@ class InliningSpace:
 
     @property
     def objective(self) -> Objective:
-        """What the search counts; each COMDAT signature counts once in the whole project."""
+        """The size, or with ``EXECUTED`` the cost, that the search minimises.
+
+        Each COMDAT signature counts once in the whole project.
+        """
         return self.account.objective
 
     @property
@@ -200,24 +203,24 @@ class InliningSpace:
 
     def propose(self, unit: ModuleState, rng: np.random.Generator, is_over: IsOver) -> Callable[[], StepResult]:
         """Return the work of a step; or, if no single move pays any more, of a restart of a drawn kind."""
-        config, view, child = self.config, unit.view(), rng.spawn(1)[0]
+        config, snapshot, child = self.config, unit.snapshot(), rng.spawn(1)[0]
         priority = MovePriority(rank=self._rank, noise=config.noise, most=config.most, tries=config.tries)
 
         def choose_flips() -> FlipExploration:
             return choose(unit, self.account, lock=self.lock, priority=priority, rng=child)
 
         def explore_flips(chosen: FlipExploration) -> Callable[[], StepResult]:
-            return functools.partial(explore, self.compiler, view, self.account, chosen, lock=self.lock)
+            return functools.partial(explore, self.compiler, snapshot, self.account, chosen, lock=self.lock)
 
         if not unit.climb.exhausted:
             unit.climb.pass_from = unit.climb.pass_from or unit.build
-            work = unit.climb.next_step(choose_flips, explore_flips, self._confirmation(view))
+            work = unit.climb.next_step(choose_flips, explore_flips, self._confirmation(snapshot))
             if work is not None:
                 return work
         return functools.partial(
             restart,
             self.compiler,
-            view,
+            snapshot,
             self.account,
             kind=choose_restart(self.arms, rng),
             lock=self.lock,

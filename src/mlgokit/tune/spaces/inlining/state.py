@@ -83,11 +83,11 @@ class ModuleState:
         """The build that the search continues from."""
         return self.composed or self.build
 
-    def view(self) -> Self:
+    def snapshot(self) -> Self:
         """A copy of the module's state for a step, during which other steps may be accepted."""
-        view = copy.copy(self)
-        view.climb = copy.copy(self.climb)
-        return view
+        copied = copy.copy(self)
+        copied.climb = copy.copy(self.climb)
+        return copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,7 +23,7 @@ from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.reuse.trials import pass_number
 from mlgokit.module import Module
 from mlgokit.tables.overrides import EACH_TIME, LeftOut
-from mlgokit.traces.log import function_id
+from mlgokit.traces.function_id import function_id
 from mlgokit.tune.composing import Comparison, Ints, compare, compose
 from mlgokit.tune.spaces.optimizer.state import PassBuild, PassModule
 
