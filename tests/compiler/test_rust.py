@@ -7,7 +7,7 @@ import pytest
 
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.request import CompileRequest, PluginUse
-from mlgokit.compiler.rust.compile import RustCompiler, link_program
+from mlgokit.compiler.rust.compile import OutputFolders, RustCompiler, link_program
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import Rustc, find_rustc
 from mlgokit.errors import CorpusError, ToolError, UsageError
@@ -124,6 +124,19 @@ def test_a_plugin_by_itself_is_asked_as_in_the_users_build(tmp_path: Path):
     assert "MLGOKIT_PHASE" not in (tmp_path / "env").read_text()
     rust.compile(toy_source("app"))
     assert "-Zllvm-plugins" not in (tmp_path / "asked").read_text()
+
+
+def test_a_folder_that_was_taken_when_all_were_removed_is_not_taken_again():
+    folders = OutputFolders()
+    with folders.take_folder("app") as first:
+        folders.close()
+    with folders.take_folder("app") as second:
+        assert second.is_dir()
+    with folders.take_folder("app") as third:
+        assert third == second
+    folders.close()
+    assert not first.exists()
+    assert not second.exists()
 
 
 def test_several_objects_or_none_are_no_result(tmp_path: Path):
