@@ -10,7 +10,7 @@ from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.rust.compile import OutputFolders, RustCompiler, link_program
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import Rustc, find_rustc
-from mlgokit.errors import CorpusError, ToolError, UsageError
+from mlgokit.errors import CorpusError, StorageError, ToolError, UsageError
 from mlgokit.testing import FAKE_TOOLCHAIN, toy_source
 
 SIZE = ("-C", "opt-level=z", "-C", "lto=fat", "-C", "codegen-units=1")
@@ -156,6 +156,8 @@ def test_a_program_is_linked_where_it_is_wanted(tmp_path: Path):
     asked = (tmp_path / "asked").read_text().splitlines()
     assert f"--emit=link={tmp_path / 'out' / 'app'}" in asked
     assert not any(word.startswith("linker=") for word in asked)
+    with pytest.raises(StorageError, match="asked: expected to be able to write there, found: File exists"):
+        link_program(rust, toy_source("app"), tmp_path / "asked" / "app", plugin=None)
 
 
 def test_a_rustc_says_what_it_is(tmp_path: Path):

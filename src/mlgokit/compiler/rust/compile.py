@@ -292,9 +292,14 @@ def link_program(
         output: where the program goes.
         plugin: the plugin to load; ``None`` for none.
         settings: environment variables for the plugin.
+
+    Raises:
+        StorageError: the folder of the program cannot be made.
+        ToolError: the compiler cannot be started.
     """
     call = compiler.calls[module.name]
-    output.parent.mkdir(parents=True, exist_ok=True)
+    with writing(output.parent):
+        output.parent.mkdir(parents=True, exist_ok=True)
     words = [*_drop_outputs(call.words), f"--emit=link={output}", *plugin_words(plugin)]
     done = process.run(
         words,
