@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.driver_call import expand_response_words, preprocessor_words, read_call, separate_cache
+from mlgokit.compiler.driver_call import (
+    expand_response_words,
+    find_lto_linker,
+    preprocessor_words,
+    read_call,
+    read_linker_call,
+    separate_cache,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,12 @@ from mlgokit.compiler.driver_call import expand_response_words, preprocessor_wor
         ("-x c++ -c /dev/stdin -o a.o", "compile", "/dev/stdin", "a.o"),
         ("-c start.S", "other", "", "start.o"),
         ("--analyze a.c", "other", "a.c", None),
+        ("-c a.CC b.CXX c.C++", "compile", "a.CC b.CXX c.C++", "a.o b.o c.o"),
+        ("a.h -o a.h.pch", "other", "", None),
+        ("-x c++-header a.inc -o a.pch", "other", "", None),
+        ("a.c a.h", "both", "a.c", "a.out"),
+        ("-nostdlib -Wl,-s,-r a.o b.o -o both.o", "other", "", None),
+        ("-c -MV a.c -isystem-after inc -Xarch_host -O2 -fdebug-compilation-dir .", "compile", "a.c", "a.o"),
     ],
 )
 def test_a_call_of_a_compiler_driver_is_understood(words: str, kind: str, sources: str, outputs: str | None):
@@ -46,6 +59,40 @@ def test_a_call_of_a_compiler_driver_is_understood(words: str, kind: str, source
     assert (found["kind"], found["sources"]) == (kind, sources.split())
     if outputs is not None:
         assert found["outputs"] == outputs.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "inputs"),
+    [
+        ("-v a.o -o tool", "link", "a.o"),
+        ("--verbose -V a.o", "link", "a.o"),
+        ("a.o --exclude-libs libb.a --rpath-link lib", "link", "a.o"),
+        ("-v", "other", ""),
+        ("--version a.o", "other", "a.o"),
+        ("--relocatable a.o", "other", "a.o"),
+    ],
+)
+def test_a_call_of_a_linker_is_understood(words: str, kind: str, inputs: str):
+    found = read_linker_call(words.split())
+    assert (found["kind"], found["inputs"]) == (kind, inputs.split())
+
+
+def test_bitcode_in_a_static_library_is_linked_with_lto(tmp_path: Path):
+    def member(data: bytes) -> bytes:
+        return b"%-48s%-10d`\n" % (b"m.o/", len(data)) + data + b"\n" * (len(data) % 2)
+
+    machine, bitcode = member(b"\x7fELF odd!"), member(b"BC\xc0\xde")
+    path = tmp_path / "lib.a"
+    for contents, linker in {
+        machine + bitcode: "lld",
+        machine: "",
+        b"": "",
+        bitcode[:50]: "",
+        machine[:48] + b"-60       `\n": "",
+        machine[:48] + b"many      `\n": "",
+    }.items():
+        path.write_bytes(b"!<arch>\n" + contents)
+        assert find_lto_linker(["-fuse-ld=lld", str(path)], [str(path)]) == linker, contents
 
 
 def test_response_files_are_read_where_they_are(tmp_path: Path):

@@ -7,10 +7,10 @@ import pytest
 
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.request import CompileRequest, PluginUse
-from mlgokit.compiler.rust.compile import RustCompiler, link_program
+from mlgokit.compiler.rust.compile import OutputFolders, RustCompiler, link_program
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import Rustc, find_rustc
-from mlgokit.errors import CorpusError, ToolError, UsageError
+from mlgokit.errors import CorpusError, StorageError, ToolError, UsageError
 from mlgokit.testing import FAKE_TOOLCHAIN, toy_source
 
 SIZE = ("-C", "opt-level=z", "-C", "lto=fat", "-C", "codegen-units=1")
@@ -126,6 +126,19 @@ def test_a_plugin_by_itself_is_asked_as_in_the_users_build(tmp_path: Path):
     assert "-Zllvm-plugins" not in (tmp_path / "asked").read_text()
 
 
+def test_a_folder_that_was_taken_when_all_were_removed_is_not_taken_again():
+    folders = OutputFolders()
+    with folders.take_folder("app") as first:
+        folders.close()
+    with folders.take_folder("app") as second:
+        assert second.is_dir()
+    with folders.take_folder("app") as third:
+        assert third == second
+    folders.close()
+    assert not first.exists()
+    assert not second.exists()
+
+
 def test_several_objects_or_none_are_no_result(tmp_path: Path):
     rust, _ = compiler(tmp_path)
     found = rust.compile(toy_source("app"))
@@ -143,6 +156,8 @@ def test_a_program_is_linked_where_it_is_wanted(tmp_path: Path):
     asked = (tmp_path / "asked").read_text().splitlines()
     assert f"--emit=link={tmp_path / 'out' / 'app'}" in asked
     assert not any(word.startswith("linker=") for word in asked)
+    with pytest.raises(StorageError, match="asked: expected to be able to write there, found: File exists"):
+        link_program(rust, toy_source("app"), tmp_path / "asked" / "app", plugin=None)
 
 
 def test_a_rustc_says_what_it_is(tmp_path: Path):

@@ -54,6 +54,26 @@ def test_what_a_build_calls_by_name_gets_the_options(clang: Toolchain, tmp_path:
     assert found.calls[0].contents == (content_of(tree / "a.o"),)
 
 
+def test_options_are_added_before_the_end_of_options(clang: Toolchain, tmp_path: Path):
+    script = "cp a.c ./-b.c && cc -c -o a.o -- a.c && cc -c -o b.o -- -b.c"
+    found = built(clang, tmp_path, script, AddedOptions(compile=("-one",)))
+
+    tree = tmp_path / "tree"
+    assert (tree / "a.o").read_text() == f"{clang.clang} -c -o a.o a.c -one\n"
+    assert (tree / "b.o").read_text() == f"{clang.clang} -c -o b.o ./-b.c -one\n"
+    assert [call.sources for call in found.calls] == [(tree / "a.c",), (tree / "-b.c",)]
+
+
+def test_objects_that_are_linked_to_an_object_are_of_the_project(clang: Toolchain, tmp_path: Path):
+    added = AddedOptions(link=("-two",))
+    script = "cc -c a.c -o a.o && cc -nostdlib -Wl,-r a.o -o part.o && rm a.o a.c && cc part.o -o tool"
+    found = built(clang, tmp_path, script, added)
+
+    assert [call.kind for call in found.every_call] == ["compile", "other", "link"]
+    assert (tmp_path / "tree" / "part.o").read_text() == f"{clang.clang} -nostdlib -Wl,-r a.o -o part.o\n"
+    assert [call.kind for call in project_calls(found, tmp_path / "tree").calls] == ["compile", "link"]
+
+
 def test_links_by_the_linker_itself_and_by_compilers_for_another_machine_are_seen(clang: Toolchain, tmp_path: Path):
     programs = clang.clang.parent
     for name in ("arm-none-eabi-ld", "ld.lld"):

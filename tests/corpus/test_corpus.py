@@ -407,3 +407,21 @@ def test_a_description_has_a_largest_size(tmp_path: Path):
         CorpusError, match=r"expected a regular file of at most 134217728 bytes, found one of 134217729"
     ):
         load_corpus(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("modules", "kept"), [('{"old": {"project": "p"}, "bro', ["new", "old"]), ('{"old": 5}}', ["new"]), ("", ["new"])]
+)
+def test_facts_of_an_import_that_ends_early_are_kept_beside_a_wrong_sidecar(
+    tmp_path: Path, modules: str, kept: list[str]
+):
+    (tmp_path / SIDECAR_NAME).write_text(f'{{"format_version": 1, "modules": {modules}')
+
+    def write() -> None:
+        with corpus_writer(tmp_path, description_fields(), remedy="import", keep_facts=True) as writer:
+            writer.add_facts("new", {"project": "p"})
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert list(json.loads((tmp_path / SIDECAR_NAME).read_bytes())["modules"]) == kept

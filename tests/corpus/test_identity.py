@@ -155,6 +155,20 @@ def test_each_bitcode_is_described_once_and_failures_are_told(tmp_path: Path, mo
     assert told == []
 
 
+def test_an_interrupt_loses_no_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    one = module("p/a", tmp_path)
+    one.bitcode.parent.mkdir()
+    one.bitcode.write_bytes(b"1")
+    monkeypatch.setattr(identity, "describe_module", lambda *_, **__: ModuleDescription(identity="19:x"))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        describe_corpus(tmp_path, [one, one], toolchain=TOOLCHAIN, plugin=tmp_path, report=interrupt)
+    assert list(read_contents(tmp_path)) == [hashlib.sha256(b"1").hexdigest()]
+
+
 def test_what_is_remembered_is_never_read_or_written_through_a_link(tmp_path: Path):
     corpus, outside = tmp_path / "corpus", tmp_path / "outside"
     corpus.mkdir()

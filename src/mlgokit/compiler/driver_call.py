@@ -9,11 +9,14 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
-SOURCES = frozenset((".c", ".i", ".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP", ".ii"))
+SOURCES = frozenset((".c", ".i", ".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CC", ".CPP", ".CXX", ".C++", ".ii"))
 """Suffixes of sources with decisions for the plugin, which assembly does not have."""
+
+HEADERS = frozenset((".h", ".hh", ".hp", ".hpp", ".hxx", ".h++", ".H", ".HPP", ".tcc"))
+"""Suffixes of headers, of which a driver makes precompiled ones."""
 
 COMPILER = r"(?P<target>\w+(?:-\w+){1,3}-)?(?P<name>cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-\d+(?:\.\d+)*)?"
 """Names of compilers, as a regular expression."""
@@ -31,25 +34,33 @@ LANGUAGES = {
 _LANGUAGE_OF_SUFFIX = {".c": "c", ".i": "cpp-output", ".ii": "c++-cpp-output"}
 _ASKS = frozenset(
     (
-        "-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-dumpversion", "-dumpmachine", "-cc1", "-cc1as", "-r",
+        "-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-dumpversion", "-dumpmachine", "-cc1", "-cc1as",
         "--analyze", "--precompile",
     )
 )  # fmt: skip
 """Options with which a call makes neither an object nor an image."""
 _ASK_PREFIXES = ("-print-", "--print-", "--help")
-_WITH_VALUE = frozenset(
+WITH_VALUE = frozenset(
     (
-        "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-F", "-B", "-T", "-u", "-z", "-e", "-include", "-imacros",
-        "-isystem", "-iquote", "-idirafter", "-isysroot", "-iprefix", "-iwithprefix", "-iwithprefixbefore",
-        "-include-pch", "-MF", "-MT", "-MQ", "-MJ", "-MV", "-Xclang", "-Xlinker", "-Xassembler", "-Xpreprocessor",
-        "-Xanalyzer", "-mllvm", "-arch", "-target", "--target", "--sysroot", "-resource-dir", "-framework", "--param",
+        "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-F", "-B", "-T", "-u", "-z", "-e", "-A", "-G", "-b", "-include",
+        "-imacros", "-isystem", "-iquote", "-idirafter", "-isysroot", "-iprefix", "-iwithprefix", "-iwithprefixbefore",
+        "-include-pch", "-MF", "-MT", "-MQ", "-MJ", "-Xclang", "-Xlinker", "-Xassembler", "-Xpreprocessor",
+        "-Xanalyzer", "-Xclangas", "-Xarch_host", "-Xarch_device", "-Xopenmp-target", "-Xoffload-linker",
+        "-mllvm", "-arch", "-target", "--target", "--sysroot", "-resource-dir", "-framework", "--param",
         "-rpath", "-install_name", "--config", "-dumpbase", "-dumpdir", "-dumpbase-ext", "-serialize-diagnostics",
         "--serialize-diagnostics", "-iframework", "-cxx-isystem", "-iwithsysroot", "-ivfsoverlay", "-working-directory",
-        "-aux-info", "-wrapper", "-specs", "--output", "--include", "-gcc-toolchain",
+        "-aux-info", "-wrapper", "-specs", "--output", "--include", "-gcc-toolchain", "-stdlib++-isystem",
+        "-isystem-after", "-iframeworkwithsysroot", "-imultilib", "-vfsoverlay", "--vfsoverlay", "--imacros",
+        "--include-directory", "--define-macro", "-ccc-gcc-name", "-ccc-install-dir", "-gen-cdb-fragment-path",
+        "-fdebug-compilation-dir", "-ftrapv-handler", "-mthread-model", "-undefined", "-dependency-dot",
+        "-dependency-file",
     )
 )  # fmt: skip
-_LINKER_ASKS = frozenset(("-r", "-i", "-Ur", "--relocatable", "-v", "-V", "--version", "--help", "--verbose"))
-"""With one of these a linker makes no image."""
+"""Options of a driver whose value may be the next word."""
+_PARTIAL = frozenset(("-r", "-i", "-Ur", "--relocatable"))
+"""Options with which a linker makes an object, and no image."""
+_LINKER_ASKS = _PARTIAL | {"--version", "--help"}
+"""With one of these a linker makes no image. It says its version (``-v``) and links all the same."""
 _LINKER_WITH_VALUE = frozenset(
     (
         "-o", "--output", "-m", "-T", "--script", "-L", "-l", "-e", "--entry", "-z", "-u", "--undefined", "-h",
@@ -57,6 +68,8 @@ _LINKER_WITH_VALUE = frozenset(
         "--dynamic-linker", "-plugin", "-plugin-opt", "--plugin-opt", "--defsym", "-defsym", "-y", "-I", "-F", "-f",
         "-A", "-b", "--format", "-G", "-R", "-a", "-init", "-fini", "--version-script", "-version-script",
         "--dynamic-list", "--sysroot", "-mllvm", "--wrap", "--section-start", "-Ttext", "-Tdata", "-Tbss",
+        "-Ttext-segment", "--exclude-libs", "--rpath-link", "--image-base", "--oformat", "--just-symbols", "--library",
+        "--library-path", "--retain-symbols-file", "--out-implib", "--dependency-file", "--trace-symbol",
     )
 )  # fmt: skip
 _UNPREPROCESSED = frozenset(
@@ -82,6 +95,7 @@ _UNPREPROCESSED_PREFIXES = (
 """Options that name outputs, or that only a link reads."""
 _CACHES = ("thinlto-cache-dir=", "plugin-opt=cache-dir=")
 _DEPTH = 8
+_ARCHIVE = b"!<arch>\n"
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
@@ -167,7 +181,7 @@ def read_call(words: list[str], *, is_cxx: bool = False) -> dict[str, Any]:
     """
     inputs, sources, output = _find_files(words)
     compiles = any(word in {"-c", "-S", "--compile", "--assemble"} for word in words)
-    asks = any(word in _ASKS or word.startswith(_ASK_PREFIXES) for word in words)
+    asks = makes_partial(words) or any(word in _ASKS or word.startswith(_ASK_PREFIXES) for word in words)
     if asks or not inputs or (compiles and not sources):
         kind = "other"
     elif compiles:
@@ -202,7 +216,25 @@ def read_linker_call(words: list[str]) -> dict[str, Any]:
     return {"kind": kind, "inputs": inputs, "sources": [], "languages": [], "outputs": outputs[-1:] or ["a.out"]}
 
 
-def option_units(words: list[str], *, with_value: frozenset[str] = _WITH_VALUE) -> Iterator[list[str]]:
+def makes_partial(words: list[str]) -> bool:
+    """Whether a driver or a linker links objects to an object (``-r``, ``-Wl,-r``)."""
+    return any(not _PARTIAL.isdisjoint(word.split(",")[1:] if word.startswith("-Wl,") else (word,)) for word in words)
+
+
+def drop_end_of_options(words: list[str]) -> list[str]:
+    """Drop the word ``--``, so that more options may follow the inputs after it.
+
+    Example:
+        >>> drop_end_of_options(["-c", "--", "a.c", "-b.c"])
+        ['-c', 'a.c', './-b.c']
+    """
+    if "--" not in words:
+        return words
+    end = words.index("--")
+    return [*words[:end], *(f"./{word}" if word.startswith("-") and word != "-" else word for word in words[end + 1 :])]
+
+
+def option_units(words: list[str], *, with_value: frozenset[str] = WITH_VALUE) -> Iterator[list[str]]:
     """Group the words of a call into options with their values, which follow those of ``with_value``."""
     position = 0
     while position < len(words):
@@ -226,7 +258,10 @@ def _output(unit: list[str]) -> str | None:
 
 
 def _find_files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
-    """Find the inputs, the sources with their languages by ``-x``, and the output by ``-o``; empty without these."""
+    """Find the inputs, the sources with their languages by ``-x``, and the output by ``-o``; empty without these.
+
+    Headers are no inputs: what a driver makes of them are precompiled headers.
+    """
     inputs: list[str] = []
     sources: dict[str, str] = {}
     output, language = "", ""
@@ -237,11 +272,15 @@ def _find_files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
         elif word.startswith("-x"):
             language = unit[-1] if word == "-x" else word[2:]
             language = "" if language == "none" else language
-        elif _is_input(word):
+        elif _is_input(word) and not _is_header(word, language):
             inputs.append(word)
             if language in LANGUAGES or (not language and _split(word)[1] in SOURCES):
                 sources[word] = language
     return inputs, sources, output
+
+
+def _is_header(word: str, language: str) -> bool:
+    return language.endswith("-header") or (not language and _split(word)[1] in HEADERS)
 
 
 def _language(source: str, *, is_cxx: bool) -> str:
@@ -278,12 +317,18 @@ def find_lto_linker(words: list[str], inputs: list[str], *, linker: str = "") ->
         inputs: paths of its inputs.
         linker: the linker's name, where the words are its own and not a driver's.
     """
-    kinds = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
-    if kinds[-1:] == ["-fno-lto"] or not (kinds or any(map(_is_bitcode, inputs))):
+    option = last_lto_option(words)
+    if option == "-fno-lto" or not (option or any(map(_has_bitcode, inputs))):
         return ""
     linkers = [word for word in words if word.startswith(("-fuse-ld=", "--ld-path="))]
     chosen = linker or (linkers[-1].rpartition("/")[2] if linkers else "")
     return "lld" if "lld" in chosen else "other"
+
+
+def last_lto_option(words: Sequence[str]) -> str:
+    """Find the option for link-time optimization that counts, the last one; empty if there is none."""
+    options = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
+    return options[-1] if options else ""
 
 
 def separate_cache(words: list[str], key: str) -> str:
@@ -305,9 +350,19 @@ def separate_cache(words: list[str], key: str) -> str:
     return ""
 
 
-def _is_bitcode(path: str) -> bool:
+def _has_bitcode(path: str) -> bool:
+    """Whether a file is bitcode, or a static library that has some; a thin library, which only has names, is not."""
     try:
         with open(path, "rb") as file:
-            return file.read(4) in _BITCODE
-    except OSError:
-        return False
+            begin = file.read(len(_ARCHIVE))
+            if begin != _ARCHIVE:
+                return begin[:4] in _BITCODE
+            while len(header := file.read(60)) == 60:
+                place, size = file.tell(), int(header[48:58])
+                if file.read(4) in _BITCODE:
+                    return True
+                # Members begin at even places.
+                file.seek(place + max(0, size) + size % 2)
+    except (OSError, ValueError):
+        pass
+    return False

@@ -19,9 +19,11 @@ import time
 
 from mlgokit.compiler.driver_call import (
     COMPILER,
+    drop_end_of_options,
     expand_response_words,
     find_lto_linker,
     is_native,
+    makes_partial,
     read_call,
     read_linker_call,
     separate_cache,
@@ -83,7 +85,7 @@ def _read_words(name: str, words: list[str], folder: str, *, is_linker: bool) ->
     """Parse a call, with its response files expanded; its kind is ``unread`` if one of these cannot be parsed."""
     facts: dict[str, Any] = {"name": name, "folder": folder, "errors": ""}
     try:
-        whole = expand_response_words(words, folder)
+        whole = drop_end_of_options(expand_response_words(words, folder))
     except ValueError as error:
         nothing: dict[str, Any] = {name: [] for name in ("inputs", "sources", "languages", "outputs")}
         return {**facts, "words": words, "kind": "unread", **nothing, "errors": str(error)}
@@ -155,7 +157,10 @@ def main() -> int:
     if is_foreign and call["kind"] in {"compile", "both"}:
         call["kind"] = "foreign"
     if call["kind"] in {"other", "foreign", "unread"}:
-        if call["kind"] != "other" or not {"-c", "--compile", "-r"}.isdisjoint(call["words"]):
+        made = (
+            call["kind"] != "other" or makes_partial(call["words"]) or not {"-c", "--compile"}.isdisjoint(call["words"])
+        )
+        if made:
             _write_json(log, call)
         os.execve(program, [program, *words], environment)  # noqa: S606  (in the place of the compiler)
     added = [] if is_foreign else _added_words(settings, call, log, is_linker=is_linker)
@@ -163,7 +168,8 @@ def main() -> int:
     begin = time.monotonic()
     with open(f"{log}.errors", "w+b") as errors:
         os.unlink(errors.name)
-        code, usage = run_compiler([program, *words, *added], environment, errors=errors.fileno(), piped=piped)
+        argv = [program, *drop_end_of_options(words), *added]
+        code, usage = run_compiler(argv, environment, errors=errors.fileno(), piped=piped)
         errors.seek(0)
         text = errors.read()
         sys.stderr.buffer.write(text)

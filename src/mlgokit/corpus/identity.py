@@ -131,18 +131,21 @@ def describe_corpus(
     )
     seen: dict[str, _Described] = {}
     written = 0
-    with contextlib.closing(
-        map_in_order(functools.partial(_describe_one, shared), modules, workers=workers)
-    ) as results:
-        for done, (module, result) in enumerate(zip(modules, results, strict=True), 1):
-            seen[module.name] = result
-            if len(shared.fresh) - written >= _BATCH or done == len(modules):
-                batch = shared.fresh[written:]
-                if batch:
+    try:
+        with contextlib.closing(
+            map_in_order(functools.partial(_describe_one, shared), modules, workers=workers)
+        ) as results:
+            for done, (module, result) in enumerate(zip(modules, results, strict=True), 1):
+                seen[module.name] = result
+                if len(batch := shared.fresh[written:]) >= _BATCH:
                     append_contents(folder, batch)
-                written += len(batch)
-            if report is not None and shared.fresh:
-                report(done, len(modules), "describe")
+                    written += len(batch)
+                if report is not None and shared.fresh:
+                    report(done, len(modules), "describe")
+    finally:
+        # What was described before an interrupt is not described again.
+        if batch := shared.fresh[written:]:
+            append_contents(folder, batch)
     return Contents(
         digests={name: result.digest for name, result in seen.items() if result.digest},
         by_name={name: result.content for name, result in seen.items() if result.content is not None},

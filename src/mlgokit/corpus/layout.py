@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
+from mlgokit.compiler.driver_call import SOURCES
 from mlgokit.errors import CorpusError, UsageError
 
 DESCRIPTION_NAME = "corpus_description.json"
@@ -13,7 +14,7 @@ SIDECAR_VERSION = 1
 UNSPECIFIED = "<UNSPECIFIED>"
 """Placeholder of LLVM's extraction in ``global_command_override`` for options that the user has to fill in."""
 
-_SUFFIXES = {".c": "c", **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP"), "c++")}
+_SUFFIXES = {suffix: "c" if suffix == ".c" else "c++" for suffix in SOURCES - {".i", ".ii"}}
 
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _BUILD_FOLDERS = re.compile(

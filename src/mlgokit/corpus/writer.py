@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 from mlgokit.compiler.pool import map_in_order
 from mlgokit.corpus.corpus import ModuleFailure, module_facts
@@ -110,8 +110,8 @@ class CorpusWriter:
         """Add the facts in an earlier sidecar about modules that were not added."""
         if path.exists() and self.known is not None:
             for name, facts in iter_members(path, "modules", remedy="import again"):
-                if hash(name) not in self.known:
-                    self.add_facts(name, facts)
+                if isinstance(facts, dict) and hash(name) not in self.known:
+                    self.add_facts(name, cast("dict[str, Any]", facts))
 
     def summarize(self) -> Imported:
         """Return the numbers of modules and failures so far."""
@@ -206,7 +206,9 @@ def _keep_facts(writer: CorpusWriter, partial: Path) -> None:
     """Write a sidecar of the facts so far, and of the earlier facts about other modules."""
     path = writer.folder / SIDECAR_NAME
     with contextlib.suppress(CorpusError, StorageError, OSError):
-        writer.add_earlier(path)
+        # A damaged sidecar gives what is before the damage.
+        with contextlib.suppress(CorpusError):
+            writer.add_earlier(path)
         writer.facts.write('},\n "failures": []}\n')
         writer.facts.flush()
         move_into_place(partial, path)

@@ -371,6 +371,7 @@ def with_section(index: int, **changes: object) -> list[Section]:
         (write_object(with_section(9, contents=frame(0, 24)[:20]), SYMBOLS), "entries within 20 bytes"),
         (write_object(with_section(10, contents=bytes(25)), SYMBOLS), "entries of 24 bytes, found 25 bytes"),
         (write_object(with_section(10, contents=relocations((0, 50, 0))), SYMBOLS), "found symbol 50"),
+        (write_object(with_section(10, type=0x40000014), SYMBOLS), "found SHT_CREL; compile without -Wa,--crel"),
         (
             write_object(SECTIONS, [*SYMBOLS, Symbol(name="h", section=3, size=21)]),
             "symbol h: expected a function within",

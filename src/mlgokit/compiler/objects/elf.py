@@ -50,6 +50,7 @@ MACHINES = {3: "i386", ARM: "ARM", 62: "x86-64", 183: "AArch64", RISCV: "RISC-V"
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL, SHT_GROUP, SHT_SYMTAB_SHNDX = 2, 3, 4, 8, 9, 17, 18
 SHT_DYNSYM = 11
 _SHT_RELR = 19
+_SHT_CREL = 0x40000014
 _SHT_ARM_EXIDX = 0x70000001
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE = 0x1, 0x2, 0x4, 0x10
 SHN_LORESERVE, SHN_XINDEX = 0xFF00, 0xFFFF
@@ -263,8 +264,17 @@ def read_symbols(elf: Elf, *, kind: int = SHT_SYMTAB) -> Symbols:
 
 
 def relocation_sections(elf: Elf, target: int) -> list[int]:
-    """List the sections that hold relocations for section ``target``."""
+    """List the sections that hold relocations for section ``target``.
+
+    Raises:
+        InputError: they are compressed, as clang's assembler writes them with ``-Wa,--crel``.
+    """
     types = elf.sections["type"]
+    if ((types == _SHT_CREL) & (elf.sections["info"] == target)).any():
+        raise InputError(
+            f"{elf.where}: expected relocations of the types SHT_REL or SHT_RELA, found SHT_CREL; compile without "
+            "-Wa,--crel"
+        )
     return np.flatnonzero(((types == SHT_RELA) | (types == SHT_REL)) & (elf.sections["info"] == target)).tolist()
 
 

@@ -74,13 +74,16 @@ class OutputFolders:
         with self._lock:
             if self.parent is None:
                 self.parent = tempfile.TemporaryDirectory(prefix="mlgokit-rustc-", ignore_cleanup_errors=True)
+            parent = self.parent
             folders = self.idle.setdefault(module, [])
-            folder = folders.pop() if folders else Path(tempfile.mkdtemp(dir=self.parent.name))
+            folder = folders.pop() if folders else Path(tempfile.mkdtemp(dir=parent.name))
         try:
             yield folder
         finally:
             with self._lock:
-                self.idle.setdefault(module, []).append(folder)
+                # Closed in the meantime, it is gone.
+                if self.parent is parent:
+                    self.idle.setdefault(module, []).append(folder)
 
     def close(self) -> None:
         """Remove all folders; later compilations get new ones."""
@@ -289,9 +292,14 @@ def link_program(
         output: where the program goes.
         plugin: the plugin to load; ``None`` for none.
         settings: environment variables for the plugin.
+
+    Raises:
+        StorageError: the folder of the program cannot be made.
+        ToolError: the compiler cannot be started.
     """
     call = compiler.calls[module.name]
-    output.parent.mkdir(parents=True, exist_ok=True)
+    with writing(output.parent):
+        output.parent.mkdir(parents=True, exist_ok=True)
     words = [*_drop_outputs(call.words), f"--emit=link={output}", *plugin_words(plugin)]
     done = process.run(
         words,

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
+from mlgokit.compiler.driver_call import SOURCES, last_lto_option
 from mlgokit.compiler.options.parse import Option, spell_options
 from mlgokit.compiler.request import Lto
 from mlgokit.corpus.build_notes import is_instrumentation
 from mlgokit.corpus.importers.build_compiler import compiler_name, drop_launchers
-from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
+from mlgokit.corpus.importers.compile_commands import CompileCommand, named_language, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
 from mlgokit.corpus.importers.precompiled import NO_HEADERS, Headers, header_text
 from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked, split_path_option
@@ -22,11 +23,7 @@ from mlgokit.corpus.options.linker_words import word_set
 
 Language = Literal["c++", "c"]
 
-_LANGUAGES: dict[str, Language] = {
-    ".c": "c",
-    ".i": "c",
-    **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP", ".ii"), "c++"),
-}
+_LANGUAGES: dict[str, Language] = {suffix: "c" if suffix in {".c", ".i"} else "c++" for suffix in SOURCES}
 _INTERFACES = frozenset({".cppm", ".ccm", ".cxxm", ".c++m", ".ixx", ".mpp", ".mxx", ".pcm"})
 _OF_MODULES = re.compile(
     r"^(?:c\+\+-module(-cpp-output)?|-xc\+\+-module.*|pcm|-fmodule-(output|file)(=.*)?|-fprebuilt-module-path=.*)$",
@@ -151,9 +148,6 @@ def front_end_call(
         raise ValueError("expected a command as the build runs it, found the -cc1 step that a clang driver starts")
     _check_no_module(command, words[1:])
     units = tuple(driver_units(words[1:]))
-    named = next(
-        (unit.values[0] if unit.values else unit.name[2:] for unit in reversed(units) if _sets_language(unit)), None
-    )
     kept, dropped = _sort_units(units, level)
     text = header_text(command, headers)
     if text is not None and (as_text or not text.made_by):
@@ -163,7 +157,7 @@ def front_end_call(
     if lto := lto_of(words):
         dropped.append("-flto=thin" if lto == "thin" else "-flto")
     driver = "clang++" if compiler.is_cxx else "clang"
-    named = None if named == "none" else named
+    named = named_language(command)
     language, source_language = _languages(command, named, driver)
     extra = ["-g0", *([f"-{level}"] if level else []), "-w", "-Qunused-arguments"]
     extra += [] if compiler.is_clang else [f"-Wno-error={warning}" for warning in _FORGIVEN[language]]
@@ -214,10 +208,10 @@ def lto_of(words: Sequence[str]) -> Lto:
         >>> lto_of(["-flto=thin"]), lto_of(["-flto", "-fno-lto"]), lto_of(["-O2", "-flto=auto"])
         ('thin', '', 'full')
     """
-    flags = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
-    if not flags or flags[-1] == "-fno-lto":
+    option = last_lto_option(words)
+    if option in {"", "-fno-lto"}:
         return ""
-    return "thin" if flags[-1] == "-flto=thin" else "full"
+    return "thin" if option == "-flto=thin" else "full"
 
 
 def _is_left_out(option: str, value: str | None) -> bool:
@@ -246,14 +240,14 @@ def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
         )
 
 
-def _languages(command: CompileCommand, named: str | None, driver: str) -> tuple[Language, str]:
+def _languages(command: CompileCommand, named: str, driver: str) -> tuple[Language, str]:
     """Find the language of a source, and its name for ``-cc1 -x``."""
     suffix = command.file.suffix
     language = _NAMED_LANGUAGES.get(named) if named else _LANGUAGES.get(suffix)
     if language is None:
         if (why_no_code(command) or "").startswith(PRECOMPILES):
             by_driver = "c++" if driver == "clang++" else "c"
-            language = _NAMED_LANGUAGES.get((named or "").removesuffix("-header"), by_driver)
+            language = _NAMED_LANGUAGES.get(named.removesuffix("-header"), by_driver)
             return language, f"{language}-header"
         raise ValueError(f"expected C or C++, found {f'-x {named}' if named else command.file.name}")
     if named:

@@ -198,6 +198,23 @@ def source_word(command: CompileCommand) -> str:
     return named[-1] if named else str(command.file)
 
 
+def named_language(command: CompileCommand) -> str:
+    """Find the language that a command names for its source (``-x``), which is before it; empty if its suffix tells.
+
+    Example:
+        >>> words = tuple("cc -x c -c a.cc -x none b.o".split())
+        >>> named_language(CompileCommand(directory=Path("/b"), file=Path("/b/a.cc"), arguments=words, output=None))
+        'c'
+    """
+    language = ""
+    for unit in driver_units(command.arguments[1:]):
+        if unit.kind == "input" and names_source(command, unit.words[0]):
+            break
+        if unit.name.startswith("-x"):
+            language = "".join(unit.values) or unit.name[2:]
+    return "" if language == "none" else language
+
+
 def _entries(file: _CountingFile) -> Iterator[object]:
     """Yield the elements of the array in a file; values in them other than strings become ``None``."""
     stack: list[_Container] = []

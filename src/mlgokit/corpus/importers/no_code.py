@@ -2,9 +2,10 @@
 
 import re
 
+from mlgokit.compiler.driver_call import HEADERS
 from mlgokit.compiler.options.parse import Option
 from mlgokit.corpus.importers.build_compiler import drop_launchers
-from mlgokit.corpus.importers.compile_commands import CompileCommand
+from mlgokit.corpus.importers.compile_commands import CompileCommand, named_language
 from mlgokit.corpus.options.driver import driver_units
 
 PRECOMPILES = "it makes a precompiled header"
@@ -34,7 +35,6 @@ _POSSIBLE = re.compile(
     rf"^(?:{'|'.join(pattern for pattern, _ in _ACTIONS)}|{_FRONT_END_ACTIONS.pattern}|-x.*)$", re.MULTILINE
 )
 """A command makes code if this matches none of its words, one a line, and its source is no header."""
-_HEADERS = frozenset({".h", ".hh", ".hp", ".hpp", ".hxx", ".h++", ".H", ".HPP", ".tcc"})
 _HEADER_UNITS = re.compile(r".*-(user-header|system-header|header-unit-header)")
 
 
@@ -50,22 +50,20 @@ def why_no_code(command: CompileCommand) -> str | None:
         >>> ask("clang -MD -E a.c"), ask("clang -c pre.h"), ask("clang -MD -S a.c"), ask("clang -I -E -c a.c")
         ('it preprocesses (-E)', 'it makes a precompiled header (pre.h)', None, None)
     """
-    if _POSSIBLE.search("\n".join(command.arguments)) is None and command.file.suffix not in _HEADERS:
+    if _POSSIBLE.search("\n".join(command.arguments)) is None and command.file.suffix not in HEADERS:
         return None
-    language = ""
     try:
         words = drop_launchers(command.arguments)
     except ValueError:
         return None
     for unit in driver_units(words[1:]):
-        if unit.name.startswith("-x"):
-            language = "".join(unit.values) or unit.name[2:]
-        elif (action := _action(unit)) is not None:
+        if (action := _action(unit)) is not None:
             return action
+    language = named_language(command)
     if _HEADER_UNITS.fullmatch(language):
         return f"it makes a header unit (-x {language})"
     named = f"-x {language}" if language.endswith("-header") else ""
-    if language in {"", "none"} and command.file.suffix in _HEADERS:
+    if not language and command.file.suffix in HEADERS:
         named = command.file.name
     return f"{PRECOMPILES} ({named})" if named else None
 

@@ -9,19 +9,10 @@ it (:mod:`mlgokit.compiler.options.safety`).
 import re
 from collections.abc import Iterator, Sequence
 
+from mlgokit.compiler.driver_call import WITH_VALUE
 from mlgokit.compiler.options.parse import Option, parse_options
 from mlgokit.compiler.options.safety import is_reviewed_code_option
-from mlgokit.corpus.options.linker_words import word_set
 
-_WITH_VALUE = word_set("""
-    -o -x -D -U -I -L -l -u -z -T -B -F -A -e -MF -MT -MQ -MJ -include -imacros -include-pch -isystem -iquote -idirafter
-    -iprefix -iwithprefix -iwithprefixbefore -isysroot -iframework -cxx-isystem -stdlib++-isystem --sysroot -target
-    --target -arch -Xclang -Xassembler -Xlinker -Xpreprocessor -Xanalyzer -mllvm --param -dumpbase -dumpbase-ext
-    -dumpdir -aux-info -wrapper -specs --config -ccc-gcc-name -ccc-install-dir -resource-dir -serialize-diagnostics
-    --serialize-diagnostics -working-directory -ivfsoverlay -framework -install_name -gcc-toolchain -Xopenmp-target
-    -gen-cdb-fragment-path
-""")
-"""Options whose value may be the next word."""
 _PASSED_ON = "-Xclang"
 _REVIEWED = re.compile(
     r"-[fmWODUIF].*|-g(?!en-).*|-i(dirafter|framework|macros|nclude|prefix|quote|sysroot|system|withprefix).*"
@@ -89,7 +80,7 @@ def _pairs(words: Sequence[str]) -> Iterator[Option]:
     """Parse words into options with their separate values, without regard to ``-Xclang``."""
     rest = iter(words)
     for word in rest:
-        values = tuple(value for value in [next(rest, None)] if value is not None) if word in _WITH_VALUE else ()
+        values = tuple(value for value in [next(rest, None)] if value is not None) if word in WITH_VALUE else ()
         is_input = not word.startswith("-") or word == "-"
         yield Option(
             name="" if is_input else word,

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import posixpath
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +36,12 @@ def cached_path(archive: Archive, *, cache_folder: Path) -> Path:
     return cache_folder / "archives" / archive.sha256 / posixpath.basename(archive.file)
 
 
-def fetch_archive(
-    archive: Archive,
-    *,
-    cache_folder: Path,
-    report: Callable[[int, int], None] | None = None,
-    timeout_seconds: float = 600.0,
-) -> Path:
+def fetch_archive(archive: Archive, *, cache_folder: Path, timeout_seconds: float = 600.0) -> Path:
     """Return the archive's file in the cache, after downloading it if it is missing or damaged.
 
     Args:
         archive: the archive to download.
         cache_folder: folder of the cache, such as :func:`default_cache_folder`.
-        report: called as bytes arrive, with their number and the total (0 if the server does not say).
         timeout_seconds: deadline of the download, all attempts together.
 
     Raises:
@@ -63,7 +56,7 @@ def fetch_archive(
     deadline = time.monotonic() + timeout_seconds
     partial = temporary_beside(path)
     try:
-        _download(archive, partial, report=report or (lambda _done, _total: None), deadline=deadline)
+        _download(archive, partial, deadline=deadline)
         with writing(path):
             move_into_place(partial, path)
     except FetchError as error:
@@ -75,7 +68,7 @@ def fetch_archive(
     return path
 
 
-def _download(archive: Archive, partial: Path, *, report: Callable[[int, int], None], deadline: float) -> None:
+def _download(archive: Archive, partial: Path, *, deadline: float) -> None:
     """Try every address of the archive a few times, until one returns the right bytes."""
     import requests
     import urllib3
@@ -89,7 +82,7 @@ def _download(archive: Archive, partial: Path, *, report: Callable[[int, int], N
                     if time.monotonic() > deadline:
                         raise FetchError(wrong or reason)
                     try:
-                        digest = _stream(session, address, partial, report=report, deadline=deadline)
+                        digest = _stream(session, address, partial, deadline=deadline)
                     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
                         reason = f"expected the file, found: {error}"
                         continue
@@ -156,7 +149,7 @@ def _debian_sites() -> list[str]:
     return sites
 
 
-def _stream(session: Any, address: str, partial: Path, *, report: Callable[[int, int], None], deadline: float) -> str:
+def _stream(session: Any, address: str, partial: Path, *, deadline: float) -> str:
     """Download ``address`` to ``partial``, and return its SHA-256."""
     digest = hashlib.sha256()
     done = 0
@@ -168,7 +161,8 @@ def _stream(session: Any, address: str, partial: Path, *, report: Callable[[int,
         with writing(partial):
             file = partial.open("wb")
         with file:
-            for chunk in _chunks(response):
+            # Undecoded: some servers declare a .tar.gz as a gzip-encoded .tar.
+            for chunk in response.raw.stream(_CHUNK, decode_content=False):
                 done += len(chunk)
                 if time.monotonic() > deadline:
                     raise FetchError(
@@ -179,13 +173,7 @@ def _stream(session: Any, address: str, partial: Path, *, report: Callable[[int,
                 digest.update(chunk)
                 with writing(partial):
                     file.write(chunk)
-                report(done, max(done, total))
     return digest.hexdigest()
-
-
-def _chunks(response: Any) -> Iterator[bytes]:
-    """Yield the undecoded body: some servers declare a .tar.gz as a gzip-encoded .tar, which must not be decoded."""
-    yield from response.raw.stream(_CHUNK, decode_content=False)
 
 
 def project_root(project: Project, *, sources_folder: Path) -> Path:
