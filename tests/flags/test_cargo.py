@@ -1,5 +1,6 @@
 """What cargo is asked for, and what comes of builds that do not do it, with a cargo that is a script."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -17,12 +18,14 @@ case $*$HIDES in
   *build.rustflags=*) words=$(printf %s "${*##*build.rustflags=}" | sed 's/", "/ /g' | tr -d '[]"') ;;
   *) words=$RUSTFLAGS ;;
 esac
+case $* in *--target-dir*) exit 1 ;; esac
 deps=$CARGO_TARGET_DIR/release/deps
 mkdir -p "$deps"
-exec "$RUSTC_WRAPPER" "$(dirname "$0")/rustc" --crate-name app --crate-type bin --out-dir "$deps" $GIVEN $words
+[ "$FRESH" ] || exec "$RUSTC_WRAPPER" "$(dirname "$0")/rustc" --crate-name app ${KINDS:---crate-type bin} \
+  --out-dir "$deps" $GIVEN $words
 """
 _RUSTC = """#!/bin/sh
-cp "$PROGRAM" "$CARGO_TARGET_DIR/release/app"
+cp "$PROGRAM" "$CARGO_TARGET_DIR/release/${MADE:-app}"
 """
 
 
@@ -32,7 +35,7 @@ def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CargoTrials:
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PROGRAM", str(shutil.which("true")))
-    for name in ("RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "GIVEN", "HIDES"):
+    for name in ("RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "GIVEN", "HIDES", "KINDS", "MADE", "FRESH"):
         monkeypatch.delenv(name, raising=False)
     commands = CargoCommands(
         words=(str(tmp_path / "cargo"), "build", "--release"),
@@ -80,3 +83,22 @@ def test_the_plain_build_shows_its_compiler_and_what_it_has(trials: CargoTrials,
     assert trials.list_excluded() == {
         "icf-all": ALREADY, "opt-z": ALREADY, "opt-s": 'the build has opt-level = "z"',
     }  # fmt: skip
+
+
+def test_a_library_for_rust_and_for_others_is_weighed(trials: CargoTrials, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("KINDS", "--crate-type cdylib --crate-type rlib")
+    monkeypatch.setenv("MADE", "libapp.so")
+    assert set(trials.make_plain().programs) == {"libapp.so"}
+
+
+def test_the_target_folder_of_the_user_is_not_built_in(trials: CargoTrials):
+    for more in (("--target-dir", "mine"), ("--target-dir=mine",)):
+        commands = dataclasses.replace(trials.commands, words=(*trials.commands.words, *more, "--locked"))
+        assert works(dataclasses.replace(trials, commands=commands).make([ICF]))
+        shutil.rmtree(trials.store.folder)
+
+
+def test_a_build_without_a_program_saves_nothing(trials: CargoTrials, monkeypatch: pytest.MonkeyPatch):
+    trials.make_plain()
+    monkeypatch.setenv("FRESH", "yes")
+    assert trials.make([ICF]).reason == "the build makes no program with it"

@@ -21,7 +21,7 @@ from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.rust.compile import plugin_words
 from mlgokit.compiler.rust.record import RustcCall, calls_below, run_cargo
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
-from mlgokit.compiler.rust.wrapper import codegen_options, is_program
+from mlgokit.compiler.rust.wrapper import codegen_options, is_program, option_values
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.files import atomic_write, writing
@@ -143,7 +143,9 @@ class CargoTrials:
         programs: dict[str, BuiltImage] = {}
         files: dict[str, int] = {}
         folders: set[Path] = set()
-        made = [(call, path) for call in calls if not reason and (path := _find_program(call)) is not None]
+        made = [(call, path) for call in calls if not reason for path in _find_programs(call)]
+        if flags and not made:
+            reason = reason or "the build makes no program with it"
         for call, path in made:
             if reason := _hidden_defect(call, flags):
                 break
@@ -335,17 +337,20 @@ def _hidden_defect(call: RustcCall, flags: Sequence[Flag]) -> str:
     )
 
 
-def _find_program(call: RustcCall) -> Path | None:
-    """Find the program or shared library for users that a call makes; ``None`` for crates, tests and build scripts."""
-    if not is_program(call.words):
-        return None
+def _find_programs(call: RustcCall) -> list[Path]:
+    """Find the programs and shared libraries for users that a call makes; none of crates, tests and build scripts."""
     folder = Path(call.value("--out-dir") or call.folder)
     # The programs of dependencies, such as build scripts and procedural macros, stay in their folders.
-    path = folder.parent / program_file_name(call)
-    with contextlib.suppress(OSError):
-        if path.is_file() and is_image(path):
-            return path
-    return None
+    folder = folder if folder.name == "examples" else folder.parent
+    found: list[Path] = []
+    # A library may be made for Rust and for others by one call, each with an option of its own.
+    for kind in option_values(call.words, "--crate-type"):
+        one = dataclasses.replace(call, words=(*call.words, "--crate-type", kind))
+        path = folder / program_file_name(one)
+        with contextlib.suppress(OSError):
+            if is_program(one.words) and path.is_file() and is_image(path):
+                found.append(path)
+    return found
 
 
 def _find_present(flags: Sequence[Flag], calls: Sequence[RustcCall]) -> dict[str, str]:
