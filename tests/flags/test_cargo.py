@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.flags.cargo import CargoCommands, CargoTrials, config_lines
+from mlgokit.flags.cargo import CargoCommands, CargoTrials, cargo_settings, config_lines
 from mlgokit.flags.record import Trial
 from mlgokit.flags.reviewed import RUST_FLAGS
 from mlgokit.flags.trials import ALREADY, TrialStore
@@ -102,3 +102,11 @@ def test_a_build_without_a_program_saves_nothing(trials: CargoTrials, monkeypatc
     trials.make_plain()
     monkeypatch.setenv("FRESH", "yes")
     assert trials.make([ICF]).reason == "the build makes no program with it"
+
+
+def test_variables_that_change_a_build_are_known(monkeypatch: pytest.MonkeyPatch):
+    before = cargo_settings()
+    ours = {"RUSTFLAGS": "-Copt-level=1", "CARGO_BUILD_TARGET": "wasm32-wasip1", "CARGO_PROFILE_RELEASE_LTO": "fat"}
+    for name, value in ({"CARGO_TARGET_DIR": "mine", "CARGO_TERM_COLOR": "never"} | ours).items():
+        monkeypatch.setenv(name, value)
+    assert cargo_settings() == before | ours

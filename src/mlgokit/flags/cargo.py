@@ -210,6 +210,21 @@ class CargoTrials:
         return ""
 
 
+def cargo_settings() -> dict[str, str]:
+    """Select the environment variables that change what cargo makes of the same sources.
+
+    Example:
+        >>> sorted(cargo_settings().keys() & {"PATH", "CARGO_TARGET_DIR"})
+        []
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in {_RUSTFLAGS, "CARGO_ENCODED_RUSTFLAGS"}
+        or (name.startswith(("CARGO_BUILD_", "CARGO_PROFILE_", "CARGO_TARGET_")) and name != "CARGO_TARGET_DIR")
+    }
+
+
 def advise_cargo(
     commands: CargoCommands, options: AdviceOptions, *, compressor: Compressor | None, report: Report
 ) -> FlagAdvice:
