@@ -61,6 +61,9 @@ class FakeTrials:
     flags: tuple[Flag, ...] = LIST
     made: list[str] = field(default_factory=list[str])
     wall: float = 1.0
+    walls: Mapping[str, float] = field(default_factory=dict[str, float])
+    grows_whole: Mapping[str, int] = field(default_factory=dict[str, int])
+    compiled: set[tuple[str, ...]] = field(default_factory=lambda: {()})
 
     def make_plain(self) -> Trial:
         return trial((), 1000, wall=self.wall)
@@ -70,20 +73,23 @@ class FakeTrials:
 
     def make(self, flags: Sequence[Flag], *, whole: bool = False) -> Trial:
         names = [flag.name for flag in flags]
+        self.compiled = {(), *(flag.compile for flag in flags[-1:])}
         self.made.append("+".join([*(["whole"] if whole else []), *names]))
         if any(name in self.fails or (whole and name in self.fails_whole) for name in names):
             return trial(flags, 0, reason="make ended with 2: error: no")
+        wall = self.walls.get(names[-1], self.wall) if names else self.wall
         tests = "check ended with 1" if any(name in self.breaks for name in names) else ""
         saved = sum(self.saves.get(flag.name, 0) for flag in flags if flag.counts == "loaded")
         saved += sum(more for some, more in self.together.items() if set(some) <= set(names))
+        saved -= sum(self.grows_whole.get(name, 0) for name in names if whole)
         file = 5000 - sum(self.saves.get(flag.name, 0) for flag in flags)
-        return trial(flags, 1000 - saved, file=file, tests=tests if self.has_passing_tests else None, wall=self.wall)
+        return trial(flags, 1000 - saved, file=file, tests=tests if self.has_passing_tests else None, wall=wall)
 
     def is_known(self, flags: Sequence[Flag]) -> bool:  # noqa: ARG002  (of the protocol)
         return False
 
     def only_links(self, flags: Sequence[Flag]) -> bool:
-        return all(not flag.compile for flag in flags)
+        return tuple(word for flag in flags for word in flag.compile) in self.compiled
 
 
 Ask = Callable[..., Search]
@@ -191,19 +197,27 @@ def test_time_ends_trials_and_the_reason_says_so(ask: Ask):
     assert describe_budget(trials, (), budget) == "6 flags, each build about 100.0 s: at most 60 s (--seconds)"
 
 
-def test_what_a_trial_takes_is_learned(monkeypatch: pytest.MonkeyPatch):
+def test_what_a_compilation_takes_is_learned_and_not_what_a_link_takes(monkeypatch: pytest.MonkeyPatch):
     """The plain build had a busy machine, on which no compilation but the first would fit."""
-    trials = FakeTrials(saves={"a": 20, "strong": 50}, wall=1.0)
+    c = Flag(name="c", compile=A.compile, link=("-Wl,-c",), cost="nothing")
+    trials = FakeTrials(flags=(B, A, c, STRONG), walls={"b": 1.0, "a": 20.0, "c": 2.0, "strong": 20.0})
     budget = Budget(seconds=60.0, build_seconds=100.0)
-    plain = trials.make_plain()
-    assert not budget.allows(trials, [STRONG])
-    assert budget.learn(trials, [trials.make([B]), trial([A], 0, reason="no")]) == budget
-    assert budget.learn(trials, [trials.make([A])]).allows(trials, [STRONG])
-    # Each trial takes a second, and there is time for one that takes as long as the plain build.
-    begun = len(trials.made)
-    monkeypatch.setattr("mlgokit.flags.search.time.monotonic", lambda: float(len(trials.made) - begun))
-    rows = try_alone(trials, plain, (), Budget(seconds=200.0, build_seconds=119.5, began=0.0), say_nothing)
+    assert budget.learn(trial([A], 0, reason="no")) == budget
+    seconds = Budget(seconds=200.0, build_seconds=118.5, began=0.0)
+    monkeypatch.setattr("mlgokit.flags.search.time.monotonic", lambda: float(len(trials.made)))
+    rows, learned = try_alone(trials, trials.make_plain(), (), seconds, say_nothing)
     assert [row.name for row in rows if row.trial is None] == []
+    assert learned.build_seconds == 20.0
+    assert try_alone(trials, trials.make_plain(), (), learned, say_nothing)[1].build_seconds == 20.0
+
+
+def test_flags_with_which_the_whole_build_is_no_smaller_are_not_advised(ask: Ask):
+    """Its configuration sees the flags, and chooses otherwise."""
+    found = ask(FakeTrials(saves={"a": 20, "b": 50}, grows_whole={"a": 90}))
+    assert found.advice.advised == ("b",)
+    assert reasons(found)["a"] == "the whole build is no smaller than the plain one"
+    found = ask(FakeTrials(saves={"a": 20}, grows_whole={"a": 20}))
+    assert (found.advice.advised, found.whole, found.found.trial.flags) == ((), None, ())
 
 
 def test_names_of_without_are_those_of_the_list(ask: Ask):

@@ -200,3 +200,11 @@ def test_the_programs_of_a_check_are_compared_with_later(tmp_path: Path):
     found = dataclasses.replace(kept(), built=built_of(app=900))
     (tmp_path / "check.json").write_text(json.dumps(found.to_json()))
     assert read_programs(tmp_path / "check.json") == {"app": 900}
+
+
+def test_a_program_that_was_not_linked_then_has_not_grown_since(tmp_path: Path):
+    found = dataclasses.replace(kept(), built=built_of(app=900, tool=0))
+    (tmp_path / "check.json").write_text(json.dumps(found.to_json()))
+    earlier = read_programs(tmp_path / "check.json")
+    assert earlier == {"app": 900}
+    assert find_violations(built_of(app=900, tool=10), max_bytes=None, max_growth=0, earlier=earlier) == ()

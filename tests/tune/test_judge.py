@@ -262,3 +262,23 @@ def test_a_search_that_ends_beyond_the_bar_did_not_recover(
     )  # fmt: skip
     assert search.ended == ended
     assert judge.excess == pytest.approx(800 / bar - 1)
+
+
+def test_what_was_accepted_and_links_no_more_is_not_recalled(
+    opened: Callable[..., Judge], monkeypatch: pytest.MonkeyPatch
+):
+    command, kept = ("1.0",), build(60, (True, True, False))
+    judge = opened({"a": 60}, command=command)
+    adopt(judge, a=60)
+    confirm(judge, seconds=100)
+    assert set(opened({"a": 60}, command=command, comes_out=kept).accepted) == {"a"}
+
+    def fail(
+        how: Measure, objects: Mapping[str, Path], scratch: Path, *, earlier: LinkedBuild | None = None
+    ) -> LinkedBuild:
+        linked = measurement.link_build(how, objects, scratch, earlier=earlier)
+        return linked if earlier is None else dataclasses.replace(linked, failures={"app": "no such symbol"})
+
+    monkeypatch.setattr(judging, "link_build", fail)
+    again = opened({"a": 60}, command=command, comes_out=kept)
+    assert (again.accepted, again.linked) == ({}, again.plain)

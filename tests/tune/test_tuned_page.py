@@ -217,6 +217,22 @@ def test_what_the_pretrained_policies_save_alone_is_beside_what_the_search_saves
         ("builtin:Oz", -50),
         ("tuned", -119.5),
     ]
+    # What a command measures is in no relation to the bytes of the account.
+    assert tuned_page(dataclasses.replace(TUNED, shipped=shipped)).parts[0] == page.parts[0]
+
+
+def test_a_cargo_build_without_gain_is_not_told_to_use_the_plugin() -> None:
+    plain = tuple(module(name, 100, 100) for name in ("a", "b"))
+    page = tuned_page(dataclasses.replace(TUNED, modules=plain, judged=None, cargo_programs={"a": (100, 100)}))
+    assert page.answer == "Nothing was found"
+    assert page.advice == ("Nothing was found that pays: the build is the same without the plugin, so leave it out.",)
+
+
+def test_modules_that_grew_are_shown_before_those_that_are_as_plain() -> None:
+    modules = (module("a", 100, 100), module("b", 100, 110), module("c", 100, 90))
+    table = part(tuned_page(dataclasses.replace(TUNED, modules=modules)), "Modules, by bytes saved", Table)
+    assert [row[0] for row in table.rows] == ["c", "b", "a"]
+    assert table.terminal_rows == 2
 
 
 def test_a_page_without_the_programs_of_the_search_has_no_map(tmp_path: Path) -> None:

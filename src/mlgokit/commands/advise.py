@@ -23,7 +23,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.flags.advise import AdviceOptions, advise_build
-from mlgokit.flags.cargo import CargoCommands, advise_cargo
+from mlgokit.flags.cargo import CargoCommands, advise_cargo, cargo_settings
 from mlgokit.flags.page import advice_page
 from mlgokit.flags.record import FlagAdvice
 from mlgokit.flags.reviewed import FLAGS, RUST_FLAGS
@@ -135,7 +135,7 @@ def _claim(config: Advise, toolchain: Toolchain) -> None:
         ReuseError: it has something else.
     """
     built, versions = config.built, toolchain.describe()
-    claim = {
+    claim: dict[str, object] = {
         "build": built.build,
         "test": built.test,
         "program": built.program,
@@ -146,6 +146,7 @@ def _claim(config: Advise, toolchain: Toolchain) -> None:
     inputs = {"flags": digest_value([FLAGS, RUST_FLAGS])}
     if config.cargo is not None:
         inputs["sources"] = _digest_crate(config.cargo_folder.resolve())
+        claim["environment"] = cargo_settings()
     if not check_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs=inputs):
         write_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs=inputs)
 

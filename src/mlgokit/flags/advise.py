@@ -88,9 +88,9 @@ def search_flags(
         )
     budget = Budget(seconds=options.seconds, build_seconds=plain.wall_seconds)
     report(1, 1, f"{describe_budget(trials, options.without, budget)}, then a clean build of {whole_seconds:.0f} s")
-    rows = try_alone(trials, plain, options.without, budget, report)
+    rows, budget = try_alone(trials, plain, options.without, budget, report)
     found = combine(trials, plain, rows, budget, report)
-    confirmed, whole = confirm(trials, found, report)
+    confirmed, whole = confirm(trials, plain, found, report)
     added = options_of(confirmed.flags)
     advice = FlagAdvice(
         build=build,

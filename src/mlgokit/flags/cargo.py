@@ -21,7 +21,7 @@ from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.rust.compile import plugin_words
 from mlgokit.compiler.rust.record import RustcCall, calls_below, run_cargo
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
-from mlgokit.compiler.rust.wrapper import is_program
+from mlgokit.compiler.rust.wrapper import codegen_options, is_program, option_values
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.files import atomic_write, writing
@@ -35,6 +35,8 @@ from mlgokit.progress import Report
 
 _UNSTABLE = {"RUSTC_BOOTSTRAP": "1"}
 """Has a stable rustc take an option that is not stable."""
+_RUSTFLAGS, _BUILD_RUSTFLAGS = "RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"
+"""Variables: the first hides all ``rustflags`` of cargo's files, the second adds to those of ``[build]``."""
 _DEFAULTS = {"opt-level": "3", "lto": "false", "codegen-units": "16", "panic": "unwind", "strip": "none"}
 """Settings of a release build that rustc is not told."""
 
@@ -76,8 +78,8 @@ class CargoTrials:
         store: keeps the trials.
         compressor: strips programs, to weigh their files.
         flags: the list.
-        facts: flags that are not to be tried, with the reasons, by name, and under ``tests`` why the tests fail on the
-            plain build; filled by the plain build.
+        facts: flags that are not to be tried, with the reasons, by name; under ``tests`` why the tests fail on the
+            plain build, and under ``rustc`` the compiler that cargo calls. Filled by the plain build.
     """
 
     commands: CargoCommands
@@ -100,7 +102,7 @@ class CargoTrials:
 
     def list_excluded(self) -> dict[str, str]:
         """List the flags that are not to be tried, with the reasons, by name."""
-        return {name: reason for name, reason in self.facts.items() if name != "tests"}
+        return {name: reason for name, reason in self.facts.items() if name not in {"tests", "rustc"}}
 
     def make(self, flags: Sequence[Flag], *, whole: bool = False) -> Trial:
         """Build with flags; each build is made from its sources."""
@@ -141,10 +143,12 @@ class CargoTrials:
         programs: dict[str, BuiltImage] = {}
         files: dict[str, int] = {}
         folders: set[Path] = set()
-        for call in calls if not reason else ():
-            path = _find_program(call)
-            if path is None:
-                continue
+        made = [(call, path) for call in calls if not reason for path in _find_programs(call)]
+        if flags and not made:
+            reason = reason or "the build makes no program with it"
+        for call, path in made:
+            if reason := _hidden_defect(call, flags):
+                break
             image = weigh_program(path, self.compressor)
             if image.status != LINKED:
                 reason = f"{path.name}: {image.reason}"
@@ -155,8 +159,10 @@ class CargoTrials:
         if not reason and commands.tests and (facts is not None or self.has_passing_tests):
             tests = self._test(flags, folders)
         if facts is not None:
-            found = _find_present(self.flags, [call for call in calls if _find_program(call) is not None])
-            atomic_write(facts, json.dumps({**found, **({"tests": tests} if tests else {})}, indent=1))
+            found = _find_present(self.flags, [call for call, _ in made])
+            found |= {"tests": tests} if tests else {}
+            found |= {"rustc": made[0][0].words[0]} if made else {}
+            atomic_write(facts, json.dumps(found, indent=1))
         with writing(self.place):
             shutil.rmtree(self.place, ignore_errors=True)
         return Trial(
@@ -179,15 +185,15 @@ class CargoTrials:
             for flag in flags
             for key, value in flag.profile
         }
-        if (given := os.environ.get("RUSTFLAGS")) is not None:
-            found["RUSTFLAGS"] = " ".join([given, *(word for flag in flags for word in flag.rustc)])
-        if any(word.startswith("-Z") for flag in flags for word in flag.rustc):
+        if (given := os.environ.get(_RUSTFLAGS)) is not None:
+            found[_RUSTFLAGS] = " ".join([given, *_rustc_words(flags)])
+        if any(word.startswith("-Z") for word in _rustc_words(flags)):
             found |= _UNSTABLE
         return found
 
     def _test(self, flags: Sequence[Flag], folders: set[Path]) -> str:
         """Run the tests, and say why they fail; empty if they pass."""
-        environment: Mapping[str, str] = {**os.environ, **self._variables(flags)}
+        environment: Mapping[str, str] = {**os.environ, **self._variables(flags), **_test_rustflags(flags)}
         path = os.pathsep.join([*map(str, sorted(folders)), os.environ.get("PATH", "")])
         for command in self.commands.tests:
             done = process.run(
@@ -202,6 +208,21 @@ class CargoTrials:
                 said = done.stderr.strip().splitlines()[-1:]
                 return ": ".join([f"{' '.join(command)} {how}", *said])
         return ""
+
+
+def cargo_settings() -> dict[str, str]:
+    """Select the environment variables that change what cargo makes of the same sources.
+
+    Example:
+        >>> sorted(cargo_settings().keys() & {"PATH", "CARGO_TARGET_DIR"})
+        []
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in {_RUSTFLAGS, "CARGO_ENCODED_RUSTFLAGS"}
+        or (name.startswith(("CARGO_BUILD_", "CARGO_PROFILE_", "CARGO_TARGET_")) and name != "CARGO_TARGET_DIR")
+    }
 
 
 def advise_cargo(
@@ -230,7 +251,7 @@ def advise_cargo(
         )
     text = shlex.join(commands.words)
     search = search_flags(trials, options, build=(text,), whole_seconds=plain.wall_seconds, report=report)
-    lines = _config_lines(commands.profile, search.found.flags)
+    lines = config_lines(commands.profile, search.found.flags)
     tests = "the tests pass on the plain build, and on each build with what is advised"
     if not commands.tests:
         tests = "no --test was given, so no flag was taken that can change what a program does"
@@ -259,7 +280,7 @@ def _measure_shipped(
     """Build with the package's policies on top of the advised flags, and add the result to the advice."""
     report(0, 1, f"{SHIPPED} on top")
     try:
-        rustc = find_rustc()
+        rustc = find_rustc(trials.facts.get("rustc", "rustc"))
         toolchain = find_toolchain(rustc.major, need_plugin=True)
         plugin = export_shipped(toolchain, options.folder)
         load_plugin(rustc, plugin)
@@ -269,7 +290,7 @@ def _measure_shipped(
     trial = trials.make([*search.found.flags, policies])
     report(1, 1, f"{SHIPPED} on top")
     reason = shipped_defect(trial, (search.whole or search.plain).count("loaded"))
-    lines = _config_lines(trials.commands.profile, [*search.found.flags, policies])
+    lines = config_lines(trials.commands.profile, [*search.found.flags, policies])
     line = f"RUSTC_BOOTSTRAP=1 in the environment; {_join_lines(lines)}"
     return dataclasses.replace(
         advice, shipped=trial, shipped_name=SHIPPED, shipped_reason=reason, shipped_line="" if reason else line
@@ -280,14 +301,17 @@ def _join_lines(lines: Sequence[BuildLine]) -> str:
     return "; ".join(f"{one.system}: {', '.join(one.line.splitlines())}" for one in lines)
 
 
-def _config_lines(profile: str, flags: Sequence[Flag]) -> tuple[BuildLine, ...]:
+def config_lines(profile: str, flags: Sequence[Flag]) -> tuple[BuildLine, ...]:
     """Write the lines of Cargo.toml and of .cargo/config.toml that set flags."""
     settings = [f"{key} = {value}" for flag in flags for key, value in flag.profile]
-    words = list(dict.fromkeys(word for flag in flags for word in flag.rustc))
+    words = _rustc_words(flags)
     found: list[BuildLine] = []
     if settings:
         found.append(BuildLine(system="Cargo.toml", line="\n".join([f"[profile.{profile}]", *settings])))
-    if words:
+    if words and _RUSTFLAGS in os.environ:
+        line = f"{_RUSTFLAGS}={shlex.quote(' '.join([os.environ[_RUSTFLAGS], *words]).strip())}"
+        found.append(BuildLine(system="environment", line=line))
+    elif words:
         line = f"[build]\nrustflags = {json.dumps(words)}"
         found.append(BuildLine(system=".cargo/config.toml", line=line))
     return tuple(found)
@@ -295,24 +319,53 @@ def _config_lines(profile: str, flags: Sequence[Flag]) -> tuple[BuildLine, ...]:
 
 def _add_rustflags(words: Sequence[str], flags: Sequence[Flag]) -> list[str]:
     """Let a command of cargo add options to all calls of rustc, unless RUSTFLAGS is set, which overrides that."""
-    added = list(dict.fromkeys(word for flag in flags for word in flag.rustc))
-    if not added or "RUSTFLAGS" in os.environ:
+    added = _rustc_words(flags)
+    if not added or _RUSTFLAGS in os.environ:
         return list(words)
     end = list(words).index("--") if "--" in words else len(words)
     return [*words[:end], "--config", f"build.rustflags={json.dumps(added)}", *words[end:]]
 
 
-def _find_program(call: RustcCall) -> Path | None:
-    """Find the program or shared library for users that a call makes; ``None`` for crates, tests and build scripts."""
-    if not is_program(call.words):
-        return None
+def _rustc_words(flags: Sequence[Flag]) -> list[str]:
+    """List the options of all calls of rustc, each once."""
+    return list(dict.fromkeys(word for flag in flags for word in flag.rustc))
+
+
+def _test_rustflags(flags: Sequence[Flag]) -> dict[str, str]:
+    """Make the variable by which a test that calls cargo adds the same options, so that it tests what was built."""
+    added = _rustc_words(flags)
+    # Cargo splits it at spaces.
+    if not added or _RUSTFLAGS in os.environ or any(" " in word for word in added):
+        return {}
+    return {_BUILD_RUSTFLAGS: " ".join([*os.environ.get(_BUILD_RUSTFLAGS, "").split(), *added])}
+
+
+def _hidden_defect(call: RustcCall, flags: Sequence[Flag]) -> str:
+    """Say why a program is made without options that cargo was to add; empty if it has them."""
+    missing = [word for word in _rustc_words(flags) if word not in call.words]
+    if not missing:
+        return ""
+    ours = f"the variable {_RUSTFLAGS}" if _RUSTFLAGS in os.environ else "[build]"
+    return (
+        f"rustc does not get {missing[0]}: CARGO_ENCODED_RUSTFLAGS, or `rustflags` of a [target] in a config.toml of "
+        f"cargo, hide those of {ours}, so move them there"
+    )
+
+
+def _find_programs(call: RustcCall) -> list[Path]:
+    """Find the programs and shared libraries for users that a call makes; none of crates, tests and build scripts."""
     folder = Path(call.value("--out-dir") or call.folder)
     # The programs of dependencies, such as build scripts and procedural macros, stay in their folders.
-    path = folder.parent / program_file_name(call)
-    with contextlib.suppress(OSError):
-        if path.is_file() and is_image(path):
-            return path
-    return None
+    folder = folder if folder.name == "examples" else folder.parent
+    found: list[Path] = []
+    # A library may be made for Rust and for others by one call, each with an option of its own.
+    for kind in option_values(call.words, "--crate-type"):
+        one = dataclasses.replace(call, words=(*call.words, "--crate-type", kind))
+        path = folder / program_file_name(one)
+        with contextlib.suppress(OSError):
+            if is_program(one.words) and path.is_file() and is_image(path):
+                found.append(path)
+    return found
 
 
 def _find_present(flags: Sequence[Flag], calls: Sequence[RustcCall]) -> dict[str, str]:
@@ -321,13 +374,18 @@ def _find_present(flags: Sequence[Flag], calls: Sequence[RustcCall]) -> dict[str
     strongest: dict[str, int] = {}
     for index, flag in enumerate(flags):
         by_profile = all(_has_setting(call, key, value.strip('"')) for call in calls for key, value in flag.profile)
-        if by_profile and all(word in call.words for call in calls for word in flag.rustc):
+        if by_profile and all(_has_option(call, word) for call in calls for word in flag.rustc):
             found[flag.name] = ALREADY
             strongest[flag.group] = index
     for index, flag in enumerate(flags):
         if flag.group and flag.name not in found and index < strongest.get(flag.group, -1):
             found[flag.name] = f"the build has {flags[strongest[flag.group]].text}"
     return found
+
+
+def _has_option(call: RustcCall, word: str) -> bool:
+    """Whether rustc is called with an option such as ``-Clink-arg=-s``, in either spelling."""
+    return word in call.words or word.removeprefix("-C") in codegen_options(call.words)
 
 
 def _has_setting(call: RustcCall, key: str, value: str) -> bool:

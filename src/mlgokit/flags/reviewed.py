@@ -6,6 +6,8 @@ and ``-ffast-math`` changes results. ``-mllvm -enable-merge-functions`` changes 
 -fmerge-functions`` does. Machine outlining and ``-inline-threshold`` made real C++ projects larger.
 """
 
+import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +20,9 @@ Counts = Literal["loaded", "file"]
 _RISK, _SPEED = 0.005, 0.002
 """What risk, and what speed of programs or builds, is worth at least: shares of the bytes."""
 _LLD = "-fuse-ld=lld"
+_LLD_NAME = re.compile(r"(?:-fuse-ld=|--ld-path=)?(?:.*/)?(?:ld(?:64)?\.)?lld(?:-[\d.]+)?")
+_LTO = re.compile(r"(-flto|-fno-lto)(=.*)?")
+"""Options that choose link-time optimization; clang takes ``full``, ``auto`` and ``jobserver`` for the same."""
 _SECTIONS = ("-ffunction-sections", "-fdata-sections")
 _NO_TABLES = ("-fno-asynchronous-unwind-tables", "-fno-unwind-tables")
 
@@ -253,14 +258,23 @@ def split_linker_words(words: Sequence[str]) -> list[str]:
     Example:
         >>> split_linker_words(["clang", "-Wl,-shared,-soname,a.so", "-Wl,-z,now"])
         ['clang', '-Wl,-shared', '-Wl,-soname', '-Wl,a.so', '-Wl,-z,now']
+        >>> split_linker_words(["-Xlinker", "--gc-sections", "-z", "now", "-s"])
+        ['-Wl,--gc-sections', '-Wl,-z,now', '-Wl,-s']
     """
-    found: list[str] = []
-    for word in words:
+    parts: list[str] = []
+    for before, word in itertools.pairwise(("", *words)):
         if word.startswith("-Wl,"):
-            text = word.removeprefix("-Wl,").replace("-z,", "-z=")
-            found += [f"-Wl,{part}".replace("-z=", "-z,") for part in text.split(",")]
+            parts += [f"-Wl,{part}" for part in word.split(",")[1:]]
+        elif before == "-Xlinker" or word in {"-s", "-z"}:
+            parts.append(f"-Wl,{word}")
+        elif word != "-Xlinker":
+            parts.append(word)
+    found: list[str] = []
+    for part in parts:
+        if found[-1:] == ["-Wl,-z"]:
+            found[-1] = f"-Wl,-z,{part.removeprefix('-Wl,')}"
         else:
-            found.append(word)
+            found.append("-Wl,-s" if part == "-Wl,--strip-all" else part)
     return found
 
 
@@ -272,12 +286,14 @@ def _takes_effect(option: str, words: Sequence[str]) -> bool:
     if option.startswith("-O"):
         kind = [word for word in words if word.startswith("-O")]
     elif option.startswith("-flto"):
-        kind = [word for word in words if word.startswith(("-flto", "-fno-lto"))]
+        kind = [found[1] + (found[2] if found[2] == "=thin" else "") for found in map(_LTO.fullmatch, words) if found]
     elif option == _LLD:
-        kind = [_LLD for word in words if word == _LLD or "ld.lld" in word]
+        # The last of them counts; without one, the words may be those of a linker that was called itself.
+        named = [word for word in words if word.startswith(("-fuse-ld=", "--ld-path="))] or words[:1]
+        kind = [_LLD for word in named[-1:] if _LLD_NAME.fullmatch(word)]
     elif "=" in option:
         kind = [word for word in words if word.startswith(option.partition("=")[0] + "=")]
     else:
         plain = option.replace("-fno-", "-f", 1)
         kind = [word for word in words if word in {option, plain, plain.replace("-f", "-fno-", 1)}]
-    return bool(kind) and kind[-1].replace("-flto=full", "-flto") == option
+    return bool(kind) and kind[-1] == option

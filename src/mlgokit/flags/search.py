@@ -2,12 +2,12 @@
 
 import dataclasses
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from mlgokit.errors import UsageError
 from mlgokit.flags.record import State, Step, Trial, TriedFlag
-from mlgokit.flags.reviewed import Flag
+from mlgokit.flags.reviewed import Counts, Flag
 from mlgokit.flags.trials import ALREADY, Trials
 from mlgokit.progress import Report
 
@@ -39,15 +39,11 @@ class Budget:
         needed = self.build_seconds * (_LINK_SHARE if trials.only_links(flags) else 1.0)
         return time.monotonic() - self.began + needed <= share * self.seconds
 
-    def learn(self, trials: Trials, made: Iterable[Trial]) -> "Budget":
-        """Lower the estimate to the fastest trial that compiled, as the plain build may have had a busy machine."""
-        by_name = {flag.name: flag for flag in trials.flags}
-        seconds = [
-            trial.wall_seconds
-            for trial in made
-            if not trial.reason and not trials.only_links([by_name[name] for name in trial.flags])
-        ]
-        return dataclasses.replace(self, build_seconds=min([self.build_seconds, *seconds]))
+    def learn(self, trial: Trial) -> "Budget":
+        """Lower the estimate to the time of a trial that compiled, as the plain build may have had a busy machine."""
+        if trial.reason:
+            return self
+        return dataclasses.replace(self, build_seconds=min(self.build_seconds, trial.wall_seconds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +86,8 @@ def describe_budget(trials: Trials, without: Collection[str], budget: Budget) ->
 
 def try_alone(
     trials: Trials, plain: Trial, without: Collection[str], budget: Budget, report: Report
-) -> list[TriedFlag]:
-    """Build with each flag alone, and say what that saves, or why it was not tried.
+) -> tuple[list[TriedFlag], Budget]:
+    """Build with each flag alone, and say what that saves, or why it was not tried; learn what a build takes.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -110,11 +106,13 @@ def try_alone(
         elif not budget.allows(trials, [flag], SINGLES_SHARE):
             row = dataclasses.replace(row, reason=_OUT_OF_TIME)
         else:
+            # Asked before, as the trial leaves objects that another one can link.
+            compiles = not trials.is_known([flag]) and not trials.only_links([flag])
             trial = trials.make([flag])
-            row, budget = _add_result(row, plain, trial), budget.learn(trials, [trial])
+            row, budget = _add_result(row, plain, trial), budget.learn(trial) if compiles else budget
         found.append(row)
     report(len(trials.flags), len(trials.flags), "flags alone")
-    return found
+    return found, budget
 
 
 def _add_result(row: TriedFlag, plain: Trial, trial: Trial) -> TriedFlag:
@@ -145,7 +143,6 @@ def combine(trials: Trials, plain: Trial, tried: Sequence[TriedFlag], budget: Bu
         ToolError: a command cannot be started.
     """
     by_name = {flag.name: flag for flag in trials.flags}
-    budget = budget.learn(trials, [row.trial for row in tried if row.trial is not None])
     working = [row for row in tried if row.state in {"smaller", "no smaller"}]
     ordered = [by_name[row.name] for row in sorted(working, key=lambda row: (row.counts == "file", -row.saved))]
     found = Combination(flags=(), steps=(), trial=plain)
@@ -205,8 +202,11 @@ def _objection(flag: Flag, rival: Flag | None, best: Trial, trial: Trial) -> str
     return ""
 
 
-def confirm(trials: Trials, found: Combination, report: Report) -> tuple[Combination, Trial | None]:
-    """Make the whole build with the flags, all of its commands from its sources; drop the last flag while it fails.
+def confirm(trials: Trials, plain: Trial, found: Combination, report: Report) -> tuple[Combination, Trial | None]:
+    """Make the whole build with the flags, all of its commands from its sources.
+
+    The last flag is dropped while that fails, or is no smaller than the plain build: what configures a build may see
+    the flags then.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -216,15 +216,24 @@ def confirm(trials: Trials, found: Combination, report: Report) -> tuple[Combina
     while flags:
         report(0, 1, f"the whole build with {', '.join(flag.name for flag in flags)}")
         whole = trials.make(flags, whole=True)
-        state, reason = _failure(whole)
-        if state is None:
+        objection = _whole_objection(flags, plain, whole)
+        if not objection:
             report(1, 1, f"the whole build with {', '.join(flag.name for flag in flags)}")
             return Combination(flags=tuple(flags), steps=tuple(steps), trial=whole), whole
         last = flags.pop()
         steps = [
-            dataclasses.replace(step, kept=False, reason=f"the whole build {state}: {reason}")
+            dataclasses.replace(step, kept=False, reason=f"the whole build {objection}")
             if step.flag == last.name
             else step
             for step in steps
         ]
-    return Combination(flags=(), steps=tuple(steps), trial=found.trial), None
+    return Combination(flags=(), steps=tuple(steps), trial=plain), None
+
+
+def _whole_objection(flags: Sequence[Flag], plain: Trial, whole: Trial) -> str:
+    """Say why the whole build with flags is not advised; empty if it works and is smaller than the plain one."""
+    state, reason = _failure(whole)
+    if state is not None:
+        return f"{state}: {reason}"
+    counts: Counts = "file" if all(flag.counts == "file" for flag in flags) else "loaded"
+    return "" if whole.count(counts) < plain.count(counts) else "is no smaller than the plain one"

@@ -82,8 +82,8 @@ class CheckResult:
         plain_bytes: the project's account in today's plain build; bytes of its code, if the objective is costs.
         tuned_bytes: the project's account in today's build with the plugin; bytes of its code, if the objective is
             costs.
-        plain_link: link of all plain objects with --gc-sections, or why that failed.
-        tuned_link: link of all tuned objects with --gc-sections, or why that failed.
+        plain_link: link of all plain objects with --gc-sections; ``None`` unless both builds could be linked.
+        tuned_link: the same of all tuned objects.
         costs: costs of today's functions, a COMDAT function once, if the plugin was tuned for costs.
         left_out: reasons by name for sources of the project that were not compiled.
         notes: notes on the build for the user, such as options that are left out.
@@ -229,7 +229,7 @@ def check_plugin(
 
 
 def read_programs(path: Path) -> dict[str, int]:
-    """Read the bytes of each program, with the plugin, from an earlier result of ``tune`` or ``check``.
+    """Read the bytes of each program that was linked with the plugin from an earlier result of ``tune`` or ``check``.
 
     Raises:
         InputError: the file has no such result.
@@ -238,7 +238,11 @@ def read_programs(path: Path) -> dict[str, int]:
         result: Any = json.loads(path.read_bytes())
         by_cargo: dict[str, Any] = result.get("cargo_programs") or {}
         programs: dict[str, Any] = {name: sizes[1] for name, sizes in by_cargo.items()}
-        programs = programs or {one["program"]: one["tuned"]["image"] for one in result["built"]["programs"]}
+        programs = programs or {
+            one["program"]: one["tuned"]["image"]
+            for one in result["built"]["programs"]
+            if one["tuned"].get("status", LINKED) == LINKED
+        }
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
             f"--against {path}: expected the JSON result of `mlgokit tune --build` or `mlgokit --json check --build`, "

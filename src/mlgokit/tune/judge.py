@@ -454,7 +454,7 @@ def _restore_accepted(judge: Judge) -> None:
     known = judge.value
     if known is None:
         # A noisy measure accepted these builds before; they are compared again at the end.
-        compared = Comparison()
+        compared = Comparison(reason=linked.reason)
     else:
         compared = compare(judge.measure, judge.plain, linked, is_over=lambda: False, known=known)
     if compared.is_no_worse:

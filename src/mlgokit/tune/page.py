@@ -279,10 +279,10 @@ def _search_sentences(tuned: Tuned) -> Iterable[str]:
 
 
 def _advice(tuned: Tuned) -> Iterable[str]:
-    if tuned.cargo_programs:
-        yield f"Build with: {tuned.flag}"
-    elif tuned.modules and all(one.plain for one in tuned.modules):
+    if tuned.modules and all(one.plain for one in tuned.modules):
         yield "Nothing was found that pays: the build is the same without the plugin, so leave it out."
+    elif tuned.cargo_programs:
+        yield f"Build with: {tuned.flag}"
     else:
         yield f"Add to the build: {tuned.flag if tuned.built is None else tuned.built.line}"
     if tuned.replay is not None:
@@ -351,11 +351,13 @@ def _won_bars(tuned: Tuned) -> Bars | None:
     programs, shipped = _programs(tuned), tuned.shipped
     if shipped is None or tuned.costs is not None:
         return None
-    before, after = _promise(tuned)
     sizes = [one.shipped for one in programs if one.shipped is not None]
-    if programs and len(sizes) < len(programs):
+    if len(sizes) < len(programs):
         return None
-    free = sum(sizes) if programs else shipped.bytes
+    # The headline may have the number of a command, which need not be bytes.
+    before, free, after = tuned.plain_bytes, shipped.bytes, tuned.tuned_bytes
+    if programs:
+        before, free, after = sum(one.plain for one in programs), sum(sizes), sum(one.tuned for one in programs)
 
     def bar(name: str, size: float) -> Bar:
         saved = size - before
@@ -442,12 +444,12 @@ def _waterfall(tuned: Tuned) -> Bars | None:
 
 
 def _module_parts(tuned: Tuned) -> Sequence[Part]:
-    """The modules, those that gained most first; the terminal shows those that are not as plain.
+    """The modules, those that gained most first, and last those as plain, which the terminal does not show.
 
     Of many modules those that stay as plain are only counted.
     """
     by_costs = tuned.costs is not None
-    order = sorted(tuned.modules, key=lambda one: (_sizes(one)[1] - _sizes(one)[0], one.plain, one.name))
+    order = sorted(tuned.modules, key=lambda one: (one.plain, _sizes(one)[1] - _sizes(one)[0], one.name))
     pairs = [_sizes(one) for one in order]
     is_long = len(order) > _MOST_UNCHANGED
     listed = [pair for pair in zip(order, pairs, strict=True) if not (is_long and pair[0].plain)]

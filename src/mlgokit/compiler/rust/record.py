@@ -1,5 +1,6 @@
 """Record the calls of rustc in a cargo build; find those that make programs by full link-time optimization."""
 
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,7 +136,7 @@ def run_cargo(
         wrapper.chmod(0o755)
     ours = {"RUSTC_WRAPPER": str(wrapper), "MLGOKIT_RUSTC_CALLS": str(calls), "CARGO_TARGET_DIR": str(place / _TARGET)}
     done = process.run(
-        command,
+        _drop_target_folder(command),
         timeout_seconds=timeout_seconds,
         cwd=folder,
         env={**os.environ, **(settings or {}), **ours},
@@ -148,6 +149,17 @@ def run_cargo(
         reason = f"no end after {timeout_seconds:.0f} s" if done.timed_out else said
         raise UsageError(f"--cargo: expected a build that succeeds, found: {reason}; run it by hand in {folder}")
     return done
+
+
+def _drop_target_folder(command: Sequence[str]) -> list[str]:
+    """Remove the user's target folder, which the option sets whatever the environment says, from a cargo command."""
+    end = list(command).index("--") if "--" in command else len(command)
+    kept = [
+        word
+        for before, word in itertools.pairwise(("", *command[:end]))
+        if "--target-dir" not in {before, word} and not word.startswith("--target-dir=")
+    ]
+    return [*kept, *command[end:]]
 
 
 def calls_below(place: Path) -> list[RustcCall]:

@@ -48,6 +48,20 @@ def codegen_option(words: Sequence[str], name: str) -> str | None:
     return found[-1].partition("=")[2] if found else None
 
 
+def option_values(words: Sequence[str], option: str) -> list[str]:
+    """Find the values of ``option`` among words.
+
+    Example:
+        >>> option_values(["rustc", "--crate-type", "rlib", "--crate-type=cdylib"], "--crate-type")
+        ['rlib', 'cdylib']
+    """
+    return [
+        after if word == option else after.removeprefix(f"{option}=")
+        for word, after in itertools.pairwise(("", *words))
+        if word == option or after.startswith(f"{option}=")
+    ]
+
+
 def option_value(words: Sequence[str], option: str) -> str:
     """Find the value of the last ``option`` among words; empty without one.
 
@@ -55,9 +69,7 @@ def option_value(words: Sequence[str], option: str) -> str:
         >>> option_value(["rustc", "--crate-name", "toy", "--crate-type=bin"], "--crate-type")
         'bin'
     """
-    values = [after for word, after in itertools.pairwise(words) if word == option]
-    values += [word.removeprefix(f"{option}=") for word in words if word.startswith(f"{option}=")]
-    return values[-1] if values else ""
+    return (option_values(words, option) or [""])[-1]
 
 
 def is_program(words: Sequence[str]) -> bool:

@@ -66,6 +66,10 @@ def test_what_an_earlier_plugin_leaves_out_is_tried_after_all_passes():
     assert first.trials["toggles"][0] == 0
     assert earlier.base is one.start
     assert earlier.trials["toggles"].tolist() == [0]
+    one.trials = 4 + 1
+    (then,) = PassConfig().series(one, 2, np.random.default_rng(1))
+    assert then.toggled is not None
+    assert then.toggled["range"][:, 0].tolist() == [pass_number(name) for name in CANDIDATES[3:5]]
 
 
 def test_a_function_may_not_become_slower_than_the_bound():
