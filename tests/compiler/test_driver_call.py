@@ -8,6 +8,7 @@ import pytest
 from mlgokit.compiler.driver_call import (
     expand_response_words,
     find_lto_linker,
+    is_native,
     preprocessor_words,
     read_call,
     read_linker_call,
@@ -157,3 +158,22 @@ def test_one_source_of_a_call_is_preprocessed_without_its_outputs():
 )
 def test_a_link_that_names_a_cache_is_given_another(words: str, folder: str):
     assert separate_cache(words.split(), "1a") == (f"--thinlto-cache-dir={folder}" if folder else "")
+
+
+@pytest.mark.parametrize(
+    ("target", "native"),
+    [
+        (None, True),
+        ("{}-linux-gnu-", True),
+        ("{}-pc-linux-gnu-", True),
+        ("{}-redhat-linux-", True),
+        ("{}-suse-linux-", True),
+        ("{}-buildroot-linux-gnu-", False),
+        ("{}-oe-linux-", False),
+        ("{}-linux-musl-", False),
+        ("{}-w64-mingw32-", False),
+        ("arm-none-eabi-", False),
+    ],
+)
+def test_compilers_of_distributions_are_for_this_machine(target: str | None, native: bool):
+    assert is_native(target and target.format(os.uname().machine)) == native

@@ -100,9 +100,22 @@ _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
 def is_native(target: str | None) -> bool:
-    """Whether a compiler with this prefix of its name compiles for this machine."""
-    machine = os.uname().machine
-    return target is None or (target.startswith(f"{machine}-") and target.endswith("linux-gnu-"))
+    """Whether a compiler with this prefix of its name compiles for this machine.
+
+    Vendors of distributions' own compilers are known; another one, as Buildroot's or Yocto's, has its own C library.
+
+    Example:
+        >>> is_native(os.uname().machine + "-redhat-linux-"), is_native("armv7l-linux-gnueabihf-")
+        (True, False)
+    """
+    if target is None:
+        return True
+    parts = target.removesuffix("-").split("-")
+    vendors = {"pc", "unknown", "redhat", "suse"}
+    return parts.pop(0) == os.uname().machine and [part for part in parts if part not in vendors] in (
+        ["linux"],
+        ["linux", "gnu"],
+    )
 
 
 def split_response(text: str) -> list[str]:
