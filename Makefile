@@ -4,8 +4,8 @@
 .PHONY: help quickstart test test-all environment format format-check lint types imports docs tests unit llvm browser readme wheel lock clean
 
 ARGS ?=
-# One more than there are processors: tests wait for compilers, searches and schedulers.
-JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+# Two more than there are processors: tests wait for compilers, searches and schedulers.
+JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 # Each worker takes tests that follow one another, so that it makes the corpora of one LLVM major and not of both;
 # tests/conftest.py puts what takes long before what is quick.
 # The slowest are shown: a test that takes more than 5 s says why, or is in the slow half.

@@ -41,11 +41,12 @@ def test_nothing_of_the_first_scheduler_listens_beyond_this_machine(
     (worker,) = re.findall(r"^mlgokit (worker tls://127\.0\.0\.1:8786 .*)$", HOW_TO, re.MULTILINE)
     started.append(start(["mlgokit", *worker.replace("8786", str(port)).split(), "--threads", "1"], tmp_path))
 
-    def working() -> list[tuple[Address, int]]:
+    def at_work() -> list[tuple[Address, int]]:
         # The process that works is a child of the one that was started.
-        return [found for child in children_of(started[1].pid) for found in listening(child)]
+        pids = [started[1].pid, *children_of(started[1].pid)]
+        return [found for pid in pids for found in listening(pid)]
 
-    wait_until(lambda: bool(working()), "a worker that listens")
-    there = [*working(), *listening(started[1].pid)]
+    wait_until(lambda: len(at_work()) == 2, "a worker and its nanny that listen")
+    there = at_work()
     assert all(address.is_loopback for address, _ in there), there
     assert len(there) == 2

@@ -37,6 +37,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 
 @ONE_MAJOR
+@pytest.mark.slow  # In the fast half test_cluster.py compares a training by threads with one on a cluster.
 def test_a_policy_from_trials_is_the_same_bytes(
     cluster: Cluster, toolchain: Toolchain, corpus_of: CorpusOf, tmp_path: Path
 ):

@@ -67,7 +67,6 @@ def test_the_heuristic_is_traced_and_echoed(tmp_path: Path, toolchain: Toolchain
     assert project["before"]["image"] > 0
 
 
-@pytest.mark.every_major
 def test_a_policy_is_trained_evaluated_and_exported(
     tmp_path: Path, toolchain: Toolchain, tiny_corpus: Path, mlgokit: Mlgokit
 ):
