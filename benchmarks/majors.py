@@ -136,7 +136,7 @@ def _compare_decisions(folder: Path, *, config: Majors, toolchain: Toolchain, se
     for index, (module, problem) in enumerate(itertools.product(chosen, PROBLEMS)):
         setup.report(index, len(PROBLEMS) * len(chosen), f"LLVM {toolchain.major}: decisions in the plugin and outside")
         default = _logged(compiler, module, problem, HEURISTIC, place)
-        if not default.observation_count:
+        if default is None or not default.observation_count:
             continue
         policy = _random_policy(problem, default)
         save_policy(policy, place / "random.policy")
@@ -152,16 +152,18 @@ def _compare_decisions(folder: Path, *, config: Majors, toolchain: Toolchain, se
         same = (
             driven.status is InteractiveStatus.OK
             and driven.log is not None
+            and log is not None
             and np.array_equal(driven.log.columns[problem.decision], log.columns[problem.decision])
             and (place / "channel.o").read_bytes() == (place / "plugin.o").read_bytes()
         )
         found[f"{problem.name} modules"] += 1
-        found[f"{problem.name} decisions"] += log.observation_count
+        found[f"{problem.name} decisions"] += default.observation_count if log is None else log.observation_count
         wrong += [] if same else [f"{problem.name} in {module.name}: {driven.status.value} {driven.detail}".strip()]
     return {"found": dict(found), "wrong": wrong, "modules": len(chosen)}
 
 
-def _logged(compiler: ClangCompiler, module: Module, problem: Problem, policy: str, place: Path) -> Log:
+def _logged(compiler: ClangCompiler, module: Module, problem: Problem, policy: str, place: Path) -> Log | None:
+    """Compile a module by a policy, and read what it decided; ``None`` of a module that comes to no decision."""
     use = PluginUse(policies={problem.name: policy}, logs=(problem.name,))
     log = place / f"{problem.name}.log"
     log.unlink(missing_ok=True)
@@ -169,7 +171,7 @@ def _logged(compiler: ClangCompiler, module: Module, problem: Problem, policy: s
     done = compiler.compile(module, request)
     if not done.ok:
         raise ToolError(f"{module.name}: expected it to compile with the plugin, found {done.reason}")
-    return read_log(log)
+    return read_log(log) if log.exists() else None
 
 
 def _random_policy(problem: Problem, log: Log) -> Policy:

@@ -52,6 +52,18 @@ def test_the_verdict_says_what_is_kept_and_what_to_do():
     assert "(80 %) and 3 of 4 allocated functions still apply" in verdict(kept(allocations=4))
 
 
+def test_modules_that_only_policies_make_smaller_are_listed_and_those_left_plain_are_not():
+    check = kept()
+    one, _ = check.modules
+    policies = dataclasses.replace(one, name="a/policies.o", state="by policies", asked=0, kept=0)
+    plain = dataclasses.replace(policies, name="a/plain.o", state="left plain", tuned_bytes=500.0)
+    text = io.StringIO()
+    print_page(check_page(dataclasses.replace(check, modules=(one, policies, plain))), Console(file=text, width=200))
+    assert "3 modules: 1 tuned, 1 by policies, 1 left plain, 0 new; 1 of the plugin's are gone" in text.getvalue()
+    assert "a/policies.o  by policies" in text.getvalue()
+    assert "a/plain.o" not in text.getvalue()
+
+
 def test_what_is_gone_larger_or_broken_is_named():
     text = io.StringIO()
     out = {f"a/{number}.o": "why not" for number in range(7)}

@@ -28,7 +28,7 @@ from mlgokit.tables.overrides import OverrideTable
 from mlgokit.tune.build_pair import BuildPair, compile_pairs
 from mlgokit.tune.result import SpillCosts, costs_of, json_of
 
-State = Literal["tuned", "left plain", "new"]
+State = Literal["tuned", "by policies", "left plain", "new"]
 WORTH_KEEPING = 0.8
 """Share of the promised saving below which it is time to tune again."""
 
@@ -41,7 +41,8 @@ class CheckedModule:
         name: name of the module.
         plain_bytes: its bytes in the project's account without the plugin, or of its code if the objective is costs.
         tuned_bytes: its bytes in the project's account with the plugin, or of its code if the objective is costs.
-        state: whether the decision table has decisions for it, leaves it plain, or does not know it.
+        state: whether a table has entries for it, only policies in the plugin make it another one, nothing does, or the
+            decision table does not know it.
         asked: number of decisions that the compiler asked the plugin for; 0 in a module that the plugin leaves to LLVM.
         kept: number of these decisions that the table made.
         allocated: number of functions whose registers the plugin allocates; a COMDAT function counts in each module.
@@ -380,7 +381,9 @@ def _compare_bytes(
             elsewhere += len(_answered_sites(one))
         else:
             answered.setdefault(groups[index], set()).update(_answered_sites(one).tolist())
-            state = "left plain" if table.entries[index].plain and name not in touched else "tuned"
+            state = "tuned"
+            if table.entries[index].plain and name not in touched:
+                state = "left plain" if one.plain.measured.totals == one.tuned.measured.totals else "by policies"
         rows.append(
             CheckedModule(
                 name=name,

@@ -1,6 +1,7 @@
 """What a check of a tuned plugin gave, as a page: what still applies, programs, modules, and whether to tune again."""
 
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from mlgokit.pages.model import (
     Page,
@@ -17,7 +18,7 @@ from mlgokit.pages.model import (
     text_columns,
 )
 from mlgokit.terminal import counted
-from mlgokit.tune.check import CheckedModule, CheckResult
+from mlgokit.tune.check import CheckedModule, CheckResult, State
 from mlgokit.tune.page import (
     BY_BYTES,
     BY_COSTS,
@@ -82,15 +83,15 @@ def verdict(check: CheckResult) -> str:
 
 
 def _check_sentences(check: CheckResult, changed: int) -> Iterable[str]:
-    states = [one.state for one in check.modules]
     if check.costs is None:
+        states = [one.state for one in check.modules]
+        listed = ", ".join(f"{states.count(state)} {state}" for state in get_args(State))
         yield (
-            f"{len(states)} modules: {states.count('tuned')} tuned, {states.count('left plain')} left plain, "
-            f"{states.count('new')} new; {len(check.gone)} of the plugin's are gone; {len(check.failures)} do not "
-            "compile."
+            f"{len(states)} modules: {listed}; {len(check.gone)} of the plugin's are gone; {len(check.failures)} do "
+            "not compile."
         )
     else:
-        yield f"{len(states)} modules: {changed} allocated otherwise; {len(check.failures)} do not compile."
+        yield (f"{len(check.modules)} modules: {changed} allocated otherwise; {len(check.failures)} do not compile.")
     for title, names in (("Gone", check.gone), ("Larger than plain", check.larger)):
         if names:
             yield f"{title}: {', '.join(names)}."
