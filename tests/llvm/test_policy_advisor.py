@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 LLVMS = "-Rpass=nothing-of-this-name"
 """Remarks, of whatever passes, are for LLVM's own advisor."""
 GROWS_LITTLE = ("-mllvm", "-ml-advisor-size-increase-threshold=1.02")
-# Cycles, exceptions, dynamic allocations, switches, functions by pointer, calls that never return, loads of one address
-# twice, and what must or must not be inlined.
+# Cycles, a callee that dies with a call of its caller in it, exceptions, dynamic allocations, switches, functions by
+# pointer, calls that never return, loads of one address twice, and what must or must not be inlined.
 SOURCE = """
 #include <functional>
 #include <map>
@@ -39,6 +39,10 @@ extern "C" [[noreturn]] void fail();
 static int odd(int n);
 static int even(int n) { if (n < 2) return get(n); put(n); return odd(n - 1) + get(3); }
 static int odd(int n) { if (n < 2) return get(-n); return even(n - 1) * even(n - 2); }
+static int inner(int n);
+static int outer(int n) { put(n); return n > 5 ? inner(n) + get(n) : get(2); }
+static int choose(int x);
+static int inner(int n) { put(n + 1); return n & 1 ? outer(n - 1) : choose(n); }
 static int apply(int (*f)(int), int x) { put(x); return f(x) + f(x + 1); }
 static int triple(int x) { return 3 * x + get(x); }
 static int twice(int* p) { int a = *p; put(a); return a + *p + get(*p); }
@@ -67,6 +71,7 @@ int all(const std::string& name, int x) {
   return f(x) + twice(&table[name][0]) + choose(7) + even(x) + apply(odd, 4) + room(x) + must(x);
 }
 int more(int x) { if (x == 3) { ends(x); put(choose(x)); } return choose(x) + never(x) + all("more", x) + triple(x); }
+int cycle(int x) { return outer(x) + outer(x + 2); }
 """
 
 

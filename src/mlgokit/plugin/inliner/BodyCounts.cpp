@@ -62,9 +62,9 @@ template <class Blocks> BlockSet blocksFrom(const BasicBlock &First, const Block
   return Seen;
 }
 
-int64_t countUses(const Function &F) { return int64_t(F.getNumUses()) + !F.hasLocalLinkage(); }
-
 } // namespace
+
+int64_t countUses(const Function &F) { return int64_t(F.getNumUses()) + !F.hasLocalLinkage(); }
 
 BodyCounts BodyCounts::of(const FunctionPropertiesInfo &Info) {
   return {Info.BasicBlockCount,

@@ -33,6 +33,9 @@ struct BodyCounts {
   static BodyCounts of(const llvm::FunctionPropertiesInfo &Info);
 };
 
+/// Uses of a function, and one more if it is seen outside the module.
+int64_t countUses(const llvm::Function &F);
+
 /// Counts a function into which calls are inlined one after the other: of all but the first, only what they changed.
 class CallerCounter {
 public:
