@@ -51,6 +51,20 @@ struct Many : Shape {
 };
 Shape* make() { return new Many; }
 """
+# A callee that is called once, and dies with a call of its caller in it.
+CYCLE = """
+extern "C" int get(int);
+extern "C" void put(int);
+static int choose(int x) {
+  switch (x) {
+  case 1: return get(4); case 2: return get(9); case 7: return get(2) + 1; case 8: return 3; case 9: put(1); }
+  return get(x) + get(x + 1);
+}
+static int inner(int n);
+static int outer(int n) { put(n); return n > 5 ? inner(n) + get(n) : get(2); }
+static int inner(int n) { put(n + 1); return n & 1 ? outer(n - 1) : choose(n); }
+int cycle(int x) { return outer(x) + outer(x + 2) + choose(x); }
+"""
 # Of all majors the same headers: some compilers take libc++ where nothing is said.
 OPTIONS = ("-stdlib=libstdc++", "-Oz", "-ffunction-sections", "-fdata-sections")
 INLINING = (OutputKind.EFFECT_BYTES, OutputKind.LOGITS)
@@ -236,6 +250,36 @@ def test_python_over_pipes_and_plugin_decide_alike_observation_by_observation(
     np.testing.assert_array_equal(decisions, result.log.columns["inlining_decision"])
     assert 0 < decisions.mean() < 1
     assert bench.object("plugin") == bench.object("pipes")
+
+
+class Always:
+    """Inlines whatever can be inlined."""
+
+    def advise(self, _observation: Observation) -> int:
+        return 1
+
+
+def test_features_are_those_over_pipes_where_a_callee_dies_with_a_call_of_its_caller_in_it(
+    toolchain: Toolchain, plugin: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "cycle.cpp").write_text(CYCLE)
+    bench = Bench(toolchain, plugin, tmp_path, tmp_path / "cycle.cpp")
+    done = bench.compile("plugin", policy=":always", log=str(tmp_path / "plugin.log"))
+    assert done.returncode == 0, done.stderr
+    channel = INLINE_SIZE.channel_for(toolchain.major, include_default=False)
+    result = drive(
+        [str(toolchain.clangxx), *OPTIONS, "-c", "cycle.cpp", "-o", "pipes.o"],
+        channel_options=clang_words(channel.options),
+        overwritten=channel.overwritten,
+        advisor=Always(),
+        timeout_seconds=60,
+        answer_timeout_seconds=20,
+        cwd=tmp_path,
+    )
+    assert result.log is not None, result
+    columns = bench.log("plugin.log").columns
+    for spec in result.log.header.features:
+        np.testing.assert_array_equal(columns[spec.name], result.log.columns[spec.name], err_msg=spec.name)
 
 
 def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench, heuristic: Log) -> None:

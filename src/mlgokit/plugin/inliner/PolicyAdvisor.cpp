@@ -92,7 +92,6 @@ private:
   DenseMap<const Function *, BodyCounts> Counts;
   SmallPtrSet<LazyCallGraph::Node *, 4> LastNodes; // of the last component, as long as they live
   Function *Changed = nullptr;                     // what was inlined into since it was counted
-  int64_t UsesOfChanged = 0;                       // when that was recorded, as LLVM takes them
   CallerCounter Counter;
   DenseSet<std::tuple<AttributeSet, AttributeSet, AttributeSet>> Optional; // of caller, callee and call
 
@@ -193,7 +192,8 @@ void PolicyAdvisor::onPassExit(LazyCallGraph::SCC *C) {
 
 void PolicyAdvisor::inlined(Function &Caller, Function &Callee, const BodyCounts &OfCallee, bool CalleeIsGone) {
   Changed = &Caller;
-  UsesOfChanged = countUses(Caller);
+  // LLVM takes them now. From LLVM 22 on, the body of a callee that dies may hold a use of its caller for longer.
+  Counts[&Caller].Uses = countUses(Caller);
   if (!CalleeIsGone)
     return;
   Size -= OfCallee.Instructions;
@@ -213,9 +213,8 @@ void PolicyAdvisor::settle() {
   Kept.abandon<CostTraitsAnalysis>();
   FAM.invalidate(F, Kept);
   BodyCounts Now = Counter.afterInlining(F);
-  // From LLVM 22 on, the body of a callee that dies may hold a use of its caller until later.
-  Now.Uses = UsesOfChanged;
   BodyCounts &Then = Counts[&F];
+  Now.Uses = Then.Uses;
   Size += Now.Instructions - Then.Instructions;
   Edges += Now.DefinedCalls - Then.DefinedCalls;
   Then = Now;

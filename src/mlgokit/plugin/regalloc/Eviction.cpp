@@ -99,7 +99,7 @@ public:
       fail(std::move(E));
   }
   ~Desk() { leaveModule(); }
-  static void prepare(TargetPassConfig *Config) { insertScoring(Config); }
+  static void prepare(TargetPassConfig *Config) { insertScoring(Config, /*ForEvictions=*/true); }
 
   std::unique_ptr<RegAllocEvictionAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA,
                                                   function_ref<std::unique_ptr<RegAllocEvictionAdvisor>()> MakeMl) {

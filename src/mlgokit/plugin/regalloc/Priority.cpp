@@ -145,7 +145,7 @@ public:
       Of.getContext().emitError("mlgokit: " + toString(std::move(E)));
   }
 
-  static void prepare(TargetPassConfig *Config) { insertScoring(Config); }
+  static void prepare(TargetPassConfig *Config) { insertScoring(Config, /*ForEvictions=*/false); }
 
   std::unique_ptr<RegAllocPriorityAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes) {
     leaveFirstTimeCost();

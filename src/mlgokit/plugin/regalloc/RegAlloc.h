@@ -17,8 +17,9 @@ void registerScoring();
 
 /// Whether this LLVM has its score of allocations: a clang that is linked statically may lack it.
 bool hasScores();
-/// Lets logs that are wanted have the scores of allocations, in the code generator that \p Config makes.
-void insertScoring(llvm::TargetPassConfig *Config);
+/// Lets logs that are wanted have the scores of allocations, in the code generator that \p Config makes. The analyses
+/// of evictions and of priorities both ask.
+void insertScoring(llvm::TargetPassConfig *Config, bool ForEvictions);
 
 /// Says that the allocator has read what a callee-saved register costs in the function that this thread is at.
 void leaveFirstTimeCost();

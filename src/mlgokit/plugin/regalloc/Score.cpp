@@ -45,16 +45,16 @@ private:
 };
 char Scoring::ID = 0;
 
-bool hasLog() {
+/// Whether a log is wanted. With one of evictions, their analysis alone inserts the pass, so that it runs once.
+bool hasLog(bool ForEvictions) {
   Expected<Settings> S = readSettings();
   if (!S) {
     consumeError(S.takeError()); // the advisors say it
     return false;
   }
-  for (const Problem P : {Problem::RegallocEviction, Problem::RegallocPriority, Problem::RegallocWeight})
-    if (!S->of(P).Log.empty())
-      return true;
-  return false;
+  if (!S->of(Problem::RegallocEviction).Log.empty())
+    return ForEvictions;
+  return !ForEvictions && !(S->of(Problem::RegallocPriority).Log.empty() && S->of(Problem::RegallocWeight).Log.empty());
 }
 
 } // namespace
@@ -71,9 +71,9 @@ void registerScoring() {
 
 bool hasScores() { return &calculateRegAllocScore != nullptr; }
 
-void insertScoring(TargetPassConfig *Config) {
+void insertScoring(TargetPassConfig *Config, bool ForEvictions) {
   const PassInfo *const Llvms = PassRegistry::getPassRegistry()->getPassInfo(LlvmsPass);
-  if (Config && Llvms && hasScores() && hasLog())
+  if (Config && Llvms && hasScores() && hasLog(ForEvictions))
     Config->insertPass(Llvms->getTypeInfo(), &Scoring::ID);
 }
 
