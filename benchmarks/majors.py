@@ -35,6 +35,7 @@ from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import ToolError
 from mlgokit.files import digest_file
+from mlgokit.learning.decision_batch import feature_rows
 from mlgokit.module import Module
 from mlgokit.policy.advisor import PolicyAdvisor
 from mlgokit.policy.network import Layer, OutputKind, Policy
@@ -180,12 +181,8 @@ def _random_policy(problem: Problem, log: Log) -> Policy:
     names = [
         name for name in problem.feature_names if name != problem.mask and len(np.unique(log.columns[name])) > 1
     ] or [name for name in problem.feature_names if name != problem.mask][:1]
-    count = max(column[0].size for column in log.columns.values())
-    columns = [
-        np.broadcast_to(log.columns[name].reshape(log.observation_count, -1), (log.observation_count, count))
-        for name in names
-    ]
-    normaliser = fit_signed_log(np.stack(columns, axis=-1).reshape(-1, len(names)).astype(np.float64))
+    rows = feature_rows(problem, log, names)
+    normaliser = fit_signed_log(rows.reshape(-1, len(names)).astype(np.float64))
     widths = itertools.pairwise([normaliser.width, 24, 1])
     layers = tuple(
         Layer(

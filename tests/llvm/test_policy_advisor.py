@@ -75,7 +75,7 @@ int cycle(int x) { return outer(x) + outer(x + 2); }
 """
 
 
-class CellOperators:
+class SourceCompiler:
     """SOURCE before optimization, and what a compiler with the plugin makes of it."""
 
     def __init__(self, toolchain: Toolchain, plugin: Path, folder: Path) -> None:
@@ -104,12 +104,12 @@ class CellOperators:
 
 
 @pytest.fixture(scope="module")
-def workshop(toolchain: Toolchain, plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> CellOperators:
-    return CellOperators(toolchain, plugin, tmp_path_factory.mktemp(f"policy-advisor-{toolchain.major}"))
+def workshop(toolchain: Toolchain, plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> SourceCompiler:
+    return SourceCompiler(toolchain, plugin, tmp_path_factory.mktemp(f"policy-advisor-{toolchain.major}"))
 
 
 @pytest.fixture(scope="module")
-def policy(workshop: CellOperators) -> Policy:
+def policy(workshop: SourceCompiler) -> Policy:
     """Of all features, with weights yet to be drawn."""
     done = workshop.run(
         f"-fpass-plugin={workshop.plugin}", "-c", "source.bc", "-o", "out.o",
@@ -139,7 +139,7 @@ def drawn(policy: Policy, seed: int) -> Policy:
     return replace(policy, layers=layers, gate=gate)
 
 
-def test_a_policy_decides_alike_with_llvms_advisor_and_with_ours(workshop: CellOperators, policy: Policy) -> None:
+def test_a_policy_decides_alike_with_llvms_advisor_and_with_ours(workshop: SourceCompiler, policy: Policy) -> None:
     """Eight drawn policies, as gates and limits of growth differ: several seconds."""
     found: set[bytes] = set()
     for seed in range(8):
@@ -170,13 +170,13 @@ def test_a_policy_decides_alike_with_llvms_advisor_and_with_ours(workshop: CellO
 )
 @pytest.mark.parametrize("words", [(), GROWS_LITTLE], ids=["free", "stops"])
 def test_both_advisors_are_asked_the_same(
-    workshop: CellOperators, policy: Policy, settings: dict[str, str], words: tuple[str, ...]
+    workshop: SourceCompiler, policy: Policy, settings: dict[str, str], words: tuple[str, ...]
 ) -> None:
     save_policy(drawn(policy, 1), workshop.folder / "some.policy")
     assert workshop.log(*words, **settings) == workshop.log(*words, LLVMS, **settings)
 
 
-def test_a_table_is_followed_alike(workshop: CellOperators, policy: Policy) -> None:
+def test_a_table_is_followed_alike(workshop: SourceCompiler, policy: Policy) -> None:
     save_policy(drawn(policy, 2), workshop.folder / "some.policy")
     workshop.log(flip_probability="0.4", seed="3")
     columns = {name: values[:, 0] for name, values in read_log(workshop.folder / "log").columns.items()}

@@ -330,10 +330,10 @@ def test_a_plugin_linked_again_must_do_what_was_verified(verifier: Callable[...,
     for unit in space.units:
         unit.now = unit.least
     verify(one, NumberTable(units=space.units), tmp_path / "decisions")
-    one.link_again()
+    one.mark_stale()
     one.check_link()
     one.inside["decisions"].write_text("[]")
-    one.link_again()
+    one.mark_stale()
     message = "out.so: expected the finished plugin to compile a to the object that was verified, found another object"
     with pytest.raises(ToolError, match=message):
         one.check_link()

@@ -101,26 +101,6 @@ class RangeTrialsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeModelConfig:
-    """Hyper-parameters of a native-size model."""
-
-    members: int = 4
-    """Number of networks in the ensemble, whose mean is the prediction."""
-    hidden: tuple[int, ...] = (64, 64)
-    """Widths of the hidden layers."""
-    epochs: int = 60
-    """Epochs over all functions."""
-    batch: int = 128
-    """Functions in one gradient step."""
-    learning_rate: float = 2e-3
-    """Peak learning rate of the cosine schedule of AdamW."""
-    weight_decay: float = 3e-3
-    """Weight decay of AdamW."""
-    huber: float = 0.2
-    """Threshold of the Huber loss, as a relative error."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ImitationConfig:
     """Supervised fit of a network to decisions."""
 

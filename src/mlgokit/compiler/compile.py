@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +29,7 @@ from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions
 from mlgokit.compiler.reuse.known_use import NOTHING, Known, compile_with_reuse, select_known
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.sandbox import Sandbox, inside_environment
+from mlgokit.compiler.sandbox import Sandbox, inside_environment, writable_folder
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import InputError, UsageError
@@ -274,17 +273,13 @@ def _compile(
 ) -> Compilation:
     """Compile once, in a temporary folder, in a resident compiler if there is one; make the record."""
     use, box = request.use, compiler.sandbox
-    # Processes in a sandbox may end a moment after it was killed; what they leave is deleted with its own folder.
-    with tempfile.TemporaryDirectory(
-        prefix="mlgokit-", dir=None if box is None else box.scratch, ignore_cleanup_errors=box is not None
-    ) as scratch:
-        folder = Path(scratch)
+    with writable_folder(box) as folder:
         # From a sandbox only this folder can be written to.
         output = folder / "module.o" if box is not None or request.keep_object is None else request.keep_object
         record = folder / "module.opt.yaml" if request.regalloc else None
         environment = compiler_environment()
         # What a killed compiler leaves behind goes with this folder.
-        environment["TMPDIR"] = scratch
+        environment["TMPDIR"] = str(folder)
         settings = _plugin_settings(compiler, module, use, folder)
         if box is not None:
             environment = request_large_pages(inside_environment(environment))
@@ -318,7 +313,7 @@ def _compile(
                 argv,
                 content=content,
                 environment=environment,
-                request={"TMPDIR": scratch, **settings},
+                request={"TMPDIR": str(folder), **settings},
                 output=output,
                 timeout_seconds=timeout_seconds,
                 limits=limits,

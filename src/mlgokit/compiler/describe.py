@@ -6,7 +6,6 @@ The compiler exits as soon as the description is written, which costs about as m
 import enum
 import json
 import os
-import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.options.parse import parse_options, spell_options
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.request import HEURISTIC
-from mlgokit.compiler.sandbox import Sandbox, inside_environment
+from mlgokit.compiler.sandbox import Sandbox, enclose, writable_folder
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError
 from mlgokit.module import Module
@@ -111,13 +110,11 @@ def describe_module(
         timeout_seconds: deadline of the compiler.
         sandbox: sandbox of the compiler; ``None`` for none.
     """
-    with tempfile.TemporaryDirectory(
-        prefix="mlgokit-", dir=None if sandbox is None else sandbox.scratch, ignore_cleanup_errors=sandbox is not None
-    ) as scratch:
-        output = Path(scratch) / "description"
+    with writable_folder(sandbox) as folder:
+        output = folder / "description"
         options = tuple(command_line) if at is DescribeAt.END else ("-cc1", *_triple(command_line), "-O0")
         own = [f"-fpass-plugin={plugin}", "-mllvm", "-enable-detailed-function-properties"]
-        own += ["-x", "ir", str(bitcode.absolute()), "-emit-obj", "-o", str(Path(scratch) / "module.o")]
+        own += ["-x", "ir", str(bitcode.absolute()), "-emit-obj", "-o", str(folder / "module.o")]
         try:
             argv = Cc1Line(toolchain.clang, options=options, own=own, allowed=allowed_options)
         except InputError as error:
@@ -128,18 +125,14 @@ def describe_module(
             "MLGOKIT_DESCRIBE_AT": at.value,
             "MLGOKIT_POLICY": HEURISTIC,
         }
-        inside: tuple[str, ...] = ()
-        if sandbox is not None:
-            environment = inside_environment(environment)
-            limits, readable = process.choose_limits(argv, None), (bitcode, plugin)
-            inside = sandbox(limits, program=toolchain.clang, writable=Path(scratch), readable=readable)
+        environment, inside = enclose(sandbox, argv, environment, writable=folder, readable=(bitcode, plugin))
         done = process.run(argv, timeout_seconds=timeout_seconds, env=environment, inside=inside)
         if done.timed_out:
             reason = f"not described after {timeout_seconds:g} s"
         elif done.exceeded or done.returncode < 0:
             reason = done.exceeded or f"the compiler was ended by signal {-done.returncode}"
         elif done.returncode != 0:
-            check_room(Path(scratch), done.stderr)
+            check_room(folder, done.stderr)
             reason = first_error(done.stderr)
         elif not output.exists():
             reason = "the compiler ran no passes; check the options for one that turns them off"

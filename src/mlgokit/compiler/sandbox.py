@@ -14,7 +14,7 @@ import shutil
 import signal
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,6 +116,39 @@ def inside_environment(environment: Mapping[str, str]) -> dict[str, str]:
         {'LANG': 'C', 'MLGOKIT_SEED': '1'}
     """
     return {name: value for name, value in environment.items() if _KEPT_VARIABLE.fullmatch(name)}
+
+
+@contextlib.contextmanager
+def writable_folder(sandbox: Sandbox | None) -> Generator[Path]:
+    """Make a folder for the time of the block, to which programs may write, also in the sandbox if there is one."""
+    # Processes in a sandbox may end a moment after it was killed; what they leave is deleted with its own folder.
+    with tempfile.TemporaryDirectory(
+        prefix="mlgokit-", dir=None if sandbox is None else sandbox.scratch, ignore_cleanup_errors=sandbox is not None
+    ) as folder:
+        yield Path(folder)
+
+
+def enclose(
+    sandbox: Sandbox | None,
+    argv: Sequence[str | os.PathLike[str]],
+    environment: Mapping[str, str],
+    *,
+    writable: Path,
+    readable: Sequence[Path] = (),
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Make the environment of a program, and the words in front of it, so that it runs in the sandbox if there is one.
+
+    Args:
+        sandbox: the sandbox; ``None`` for none.
+        argv: the command line.
+        environment: variables of the program without a sandbox.
+        writable: the only folder that it may write to.
+        readable: files and folders to read, beside those that all compilers of the run may read.
+    """
+    if sandbox is None:
+        return dict(environment), ()
+    limits = process.choose_limits(argv, None)
+    return inside_environment(environment), sandbox(limits, program=argv[0], writable=writable, readable=readable)
 
 
 def open_front_end_sandbox(toolchain: "Toolchain") -> Sandbox:

@@ -9,9 +9,7 @@ import functools
 import math
 import os
 import shlex
-import tempfile
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from mlgokit.compiler.describe import ModuleDescription, describe_module
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.program_version import program_version
-from mlgokit.compiler.sandbox import inside_environment
+from mlgokit.compiler.sandbox import enclose, writable_folder
 from mlgokit.compiler.toolchain import apt_command
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.options.edits import command_line_edits
@@ -98,7 +96,7 @@ def extract_functions(
         if module is None:
             reason = "expected a function that a module of the corpus defines, found none; correct its name"
             return ModuleFailure(name=name, project="", reason=reason)
-        with _scratch(compiler) as folder:
+        with writable_folder(compiler.sandbox) as folder:
             whole, stripped = folder / "function.bc", folder / "stripped.bc"
             reason = _run(compiler, [extract, f"--func={name}", "-o", whole, module.bitcode], folder, [module])
             reason = reason or _run(compiler, [opt, "-strip-debug", "-o", stripped, whole], folder)
@@ -153,7 +151,7 @@ def group_functions(
     def make(group: _Group) -> Module | ModuleFailure:
         """Link one group."""
         first = group.modules[0]
-        with _scratch(compiler) as folder:
+        with writable_folder(compiler.sandbox) as folder:
             whole, words = folder / "group.bc", folder / "modules"
             words.write_text("\n".join(shlex.quote(str(module.bitcode)) for module in group.modules))
             if reason := _run(compiler, [link, "-o", whole, f"@{words}"], folder, group.modules):
@@ -204,24 +202,10 @@ def _find_owners(corpus: Corpus, compiler: ClangCompiler, writer: CorpusWriter) 
     return owners
 
 
-@contextmanager
-def _scratch(compiler: ClangCompiler) -> Generator[Path]:
-    """Make a folder for the time of the block, where the sandbox lets programs write."""
-    box = compiler.sandbox
-    place = None if box is None else box.scratch
-    with tempfile.TemporaryDirectory(prefix="mlgokit-", dir=place, ignore_cleanup_errors=box is not None) as folder:
-        yield Path(folder)
-
-
 def _run(compiler: ClangCompiler, words: Sequence[str | Path], folder: Path, readable: Sequence[Module] = ()) -> str:
     """Run a program that writes into ``folder``, in the sandbox if there is one; return why it failed, or nothing."""
-    inside: tuple[str, ...] = ()
-    environment = None
-    if compiler.sandbox is not None:
-        environment = inside_environment(os.environ)
-        files = [module.bitcode for module in readable]
-        limits = process.choose_limits(words, None)
-        inside = compiler.sandbox(limits, program=words[0], writable=folder, readable=files)
+    files = [module.bitcode for module in readable]
+    environment, inside = enclose(compiler.sandbox, words, os.environ, writable=folder, readable=files)
     done = process.run(words, timeout_seconds=compiler.timeout_seconds, env=environment, inside=inside)
     if done.timed_out:
         return f"it did not end within {compiler.timeout_seconds:g} s"

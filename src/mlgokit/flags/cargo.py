@@ -28,7 +28,7 @@ from mlgokit.files import atomic_write, writing
 from mlgokit.flags.advise import AdviceOptions, Search, export_shipped, search_flags, shipped_defect
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
 from mlgokit.flags.reviewed import RUST_FLAGS, Flag
-from mlgokit.flags.trials import ALREADY, TRIALS, TrialStore, key_of
+from mlgokit.flags.trials import ALREADY, TRIALS, TrialStore, find_weaker, key_of
 from mlgokit.manifest import sign_new
 from mlgokit.policy.pretrained import SHIPPED
 from mlgokit.progress import Report
@@ -371,16 +371,11 @@ def _find_programs(call: RustcCall) -> list[Path]:
 def _find_present(flags: Sequence[Flag], calls: Sequence[RustcCall]) -> dict[str, str]:
     """Find the flags that all programs have, and those that are weaker than one of them; return reasons by name."""
     found: dict[str, str] = {}
-    strongest: dict[str, int] = {}
-    for index, flag in enumerate(flags):
+    for flag in flags:
         by_profile = all(_has_setting(call, key, value.strip('"')) for call in calls for key, value in flag.profile)
         if by_profile and all(_has_option(call, word) for call in calls for word in flag.rustc):
             found[flag.name] = ALREADY
-            strongest[flag.group] = index
-    for index, flag in enumerate(flags):
-        if flag.group and flag.name not in found and index < strongest.get(flag.group, -1):
-            found[flag.name] = f"the build has {flags[strongest[flag.group]].text}"
-    return found
+    return found | find_weaker(flags, found)
 
 
 def _has_option(call: RustcCall, word: str) -> bool:

@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -200,18 +200,30 @@ def find_excluded(flags: Sequence[Flag], calls: Sequence[WrappedCall], *, has_ll
         "": "",
     }
     found: dict[str, str] = {}
-    strongest: dict[str, int] = {}
-    for index, flag in enumerate(flags):
+    for flag in flags:
         if is_present(flag, compilations, links):
             found[flag.name] = ALREADY
-            strongest[flag.group] = index
         elif reason := lacks[flag.needs]:
             found[flag.name] = reason
         elif not has_lld and any("lld" in word for word in flag.link):
             found[flag.name] = "there is no ld.lld beside the compiler"
-    for index, flag in enumerate(flags):
-        if flag.group and flag.name not in found and index < strongest.get(flag.group, -1):
-            found[flag.name] = f"the build has {flags[strongest[flag.group]].text}"
+    return found | find_weaker(flags, found)
+
+
+def find_weaker(flags: Sequence[Flag], excluded: Mapping[str, str]) -> dict[str, str]:
+    """Find the flags of whose group a build has a stronger one; return reasons by name.
+
+    Args:
+        flags: flags to try; of those of one group, each is weaker than the next.
+        excluded: reasons by name why others are not tried, :data:`ALREADY` for those that the build has.
+    """
+    found: dict[str, str] = {}
+    stronger: dict[str, Flag] = {}
+    for flag in reversed(flags):
+        if excluded.get(flag.name) == ALREADY:
+            stronger.setdefault(flag.group, flag)
+        elif flag.group in stronger and flag.group and flag.name not in excluded:
+            found[flag.name] = f"the build has {stronger[flag.group].text}"
     return found
 
 

@@ -91,7 +91,7 @@ def _check_sentences(check: CheckResult, changed: int) -> Iterable[str]:
             "not compile."
         )
     else:
-        yield (f"{len(check.modules)} modules: {changed} allocated otherwise; {len(check.failures)} do not compile.")
+        yield f"{len(check.modules)} modules: {changed} allocated otherwise; {len(check.failures)} do not compile."
     for title, names in (("Gone", check.gone), ("Larger than plain", check.larger)):
         if names:
             yield f"{title}: {', '.join(names)}."

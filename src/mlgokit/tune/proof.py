@@ -110,7 +110,7 @@ class SearchedTables:
         if kind is None:
             return None
         del self.on_top[kind], verifier.tables[verifier.inside.pop(kind.table)]
-        verifier.link_again()
+        verifier.mark_stale()
         verifier.check_link()
         return kind, self.before[kind]
 

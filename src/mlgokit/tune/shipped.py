@@ -177,7 +177,7 @@ def add_shipped(
         added = dataclasses.replace(result.shipped, before_bytes=tuned.tuned_bytes)
         result = dataclasses.replace(result, shipped=added)
     verifier.builds = {PLAIN: verifier.plain, **dict.fromkeys(verifier.inside, build)}
-    verifier.link_again()
+    verifier.mark_stale()
     return with_build(verifier, result, build, objective, bytes_of)
 
 
@@ -286,7 +286,7 @@ class _Mix:
     def restore(self, inside: Mapping[str, Path], destinations: Mapping[Path, Path]) -> None:
         """Link the plugin as it was tuned again."""
         self.verifier.inside, self.verifier.tables = dict(inside), dict(destinations)
-        self.verifier.link_again()
+        self.verifier.mark_stale()
 
     def measure(self, build: VerifiedBuild) -> VerifiedBuild:
         """Link and measure a build, if all its modules compile."""

@@ -200,10 +200,10 @@ class Verifier:
         link_policies(self.compiler.toolchain, self.inside, self.folder / "plugin.so")
         self.is_stale = False
 
-    def link_again(self) -> None:
-        """Have the plugin linked after a summary changed or a table left it; :meth:`check_link` is due then.
+    def mark_stale(self) -> None:
+        """Note that a summary changed or a table left the plugin: it is linked when it is next used, and not before.
 
-        That is done when it is next used, as another table may come first.
+        :meth:`check_link` is due then.
         """
         self.is_stale = self.is_unchecked = True
 
@@ -343,7 +343,7 @@ def verify(verifier: Verifier, candidate: Candidate, destination: Path) -> Verif
     else:
         after = before
         del verifier.inside[candidate.kind], verifier.tables[table]
-        verifier.link_again()
+        verifier.mark_stale()
     verifier.builds[candidate.kind] = after
     return Verified(
         table=table, kept=kept, reverted=wanted - kept, notes=notes, objection=objection, before=before, after=after

@@ -147,7 +147,7 @@ def with_build(
     """
     plain, sizes, whole = verifier.plain, after.sizes, after.total_bytes(objective)
     if after is not plain and renew_summary(verifier.inside[INLINING_TABLE], whole):
-        verifier.link_again()
+        verifier.mark_stale()
     rows = tuple(
         dataclasses.replace(
             row,
@@ -175,7 +175,7 @@ def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
     table = search.folder / candidate.kind
     done = verify(verifier, candidate, table)
     if renew_scores(ALLOCATIONS, done.table, *_promise(space.units, done)):
-        verifier.link_again()
+        verifier.mark_stale()
     rows = tuple(_row(unit, done) for unit in space.units)
     pairs = [pair for unit in space.units for pair in _cost_pairs(unit.module.name, done)]
     before, after = (sum(column) for column in zip(*((one.plain_bytes, one.tuned_bytes) for one in rows), strict=True))

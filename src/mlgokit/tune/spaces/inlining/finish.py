@@ -114,7 +114,7 @@ def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
     done = verify(verifier, candidate, table)
     whole, sizes = done.after.total_bytes(space.objective), done.after.sizes
     if renew_summary(done.table, whole):
-        verifier.link_again()
+        verifier.mark_stale()
 
     def row(name: str, one: ModuleState) -> TunedModule:
         plain = name not in done.kept

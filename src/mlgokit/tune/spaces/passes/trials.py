@@ -146,8 +146,8 @@ class PassConfig:
     def series(self, function: FunctionState, count: int, rng: np.random.Generator) -> list[Series]:
         """The next ``count`` trials; the first runs all passes, and the overrides of an earlier plugin follow it."""
         # Of the trials that were made, one was of the earlier plugin's overrides, if there are any.
-        made = function.trials if function.start is None else min(function.trials, max(1, function.trials - 1))
-        toggled = _draw_toggles(made, count, rng)
+        followed = function.start is not None and function.trials > 1
+        toggled = _draw_toggles(function.trials - followed, count, rng)
         trials = np.zeros(count, TRIAL)
         trials["toggles"] = np.count_nonzero(toggled["range"], axis=1)
         if function.trials:
