@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.advisors import Observation
+from mlgokit.advisors import Constant, Observation
 from mlgokit.commands.export import Export, run as export
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import InteractiveStatus, clang_words, drive
@@ -252,13 +252,6 @@ def test_python_over_pipes_and_plugin_decide_alike_observation_by_observation(
     assert bench.object("plugin") == bench.object("pipes")
 
 
-class Always:
-    """Inlines whatever can be inlined."""
-
-    def advise(self, _observation: Observation) -> int:
-        return 1
-
-
 def test_features_are_those_over_pipes_where_a_callee_dies_with_a_call_of_its_caller_in_it(
     toolchain: Toolchain, plugin: Path, tmp_path: Path
 ) -> None:
@@ -271,7 +264,7 @@ def test_features_are_those_over_pipes_where_a_callee_dies_with_a_call_of_its_ca
         [str(toolchain.clangxx), *OPTIONS, "-c", "cycle.cpp", "-o", "pipes.o"],
         channel_options=clang_words(channel.options),
         overwritten=channel.overwritten,
-        advisor=Always(),
+        advisor=Constant(1),
         timeout_seconds=60,
         answer_timeout_seconds=20,
         cwd=tmp_path,

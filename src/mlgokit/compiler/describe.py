@@ -20,7 +20,7 @@ from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.options.parse import parse_options, spell_options
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.request import HEURISTIC
-from mlgokit.compiler.sandbox import Sandbox, enclose, writable_folder
+from mlgokit.compiler.sandbox import Sandbox, sandbox_command, writable_folder
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError
 from mlgokit.module import Module
@@ -125,7 +125,7 @@ def describe_module(
             "MLGOKIT_DESCRIBE_AT": at.value,
             "MLGOKIT_POLICY": HEURISTIC,
         }
-        environment, inside = enclose(sandbox, argv, environment, writable=folder, readable=(bitcode, plugin))
+        environment, inside = sandbox_command(sandbox, argv, environment, writable=folder, readable=(bitcode, plugin))
         done = process.run(argv, timeout_seconds=timeout_seconds, env=environment, inside=inside)
         if done.timed_out:
             reason = f"not described after {timeout_seconds:g} s"

@@ -128,7 +128,7 @@ def writable_folder(sandbox: Sandbox | None) -> Generator[Path]:
         yield Path(folder)
 
 
-def enclose(
+def sandbox_command(
     sandbox: Sandbox | None,
     argv: Sequence[str | os.PathLike[str]],
     environment: Mapping[str, str],

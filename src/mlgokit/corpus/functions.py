@@ -19,7 +19,7 @@ from mlgokit.compiler.describe import ModuleDescription, describe_module
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.program_version import program_version
-from mlgokit.compiler.sandbox import enclose, writable_folder
+from mlgokit.compiler.sandbox import sandbox_command, writable_folder
 from mlgokit.compiler.toolchain import apt_command
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.options.edits import command_line_edits
@@ -205,7 +205,7 @@ def _find_owners(corpus: Corpus, compiler: ClangCompiler, writer: CorpusWriter) 
 def _run(compiler: ClangCompiler, words: Sequence[str | Path], folder: Path, readable: Sequence[Module] = ()) -> str:
     """Run a program that writes into ``folder``, in the sandbox if there is one; return why it failed, or nothing."""
     files = [module.bitcode for module in readable]
-    environment, inside = enclose(compiler.sandbox, words, os.environ, writable=folder, readable=files)
+    environment, inside = sandbox_command(compiler.sandbox, words, os.environ, writable=folder, readable=files)
     done = process.run(words, timeout_seconds=compiler.timeout_seconds, env=environment, inside=inside)
     if done.timed_out:
         return f"it did not end within {compiler.timeout_seconds:g} s"

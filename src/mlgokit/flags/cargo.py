@@ -28,7 +28,7 @@ from mlgokit.files import atomic_write, writing
 from mlgokit.flags.advise import AdviceOptions, Search, export_shipped, search_flags, shipped_defect
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
 from mlgokit.flags.reviewed import RUST_FLAGS, Flag
-from mlgokit.flags.trials import ALREADY, TRIALS, TrialStore, find_weaker, key_of
+from mlgokit.flags.trials import ALREADY, TRIALS, TrialStore, find_weaker_flags, key_of
 from mlgokit.manifest import sign_new
 from mlgokit.policy.pretrained import SHIPPED
 from mlgokit.progress import Report
@@ -375,7 +375,7 @@ def _find_present(flags: Sequence[Flag], calls: Sequence[RustcCall]) -> dict[str
         by_profile = all(_has_setting(call, key, value.strip('"')) for call in calls for key, value in flag.profile)
         if by_profile and all(_has_option(call, word) for call in calls for word in flag.rustc):
             found[flag.name] = ALREADY
-    return found | find_weaker(flags, found)
+    return found | find_weaker_flags(flags, found)
 
 
 def _has_option(call: RustcCall, word: str) -> bool:

@@ -207,10 +207,10 @@ def find_excluded(flags: Sequence[Flag], calls: Sequence[WrappedCall], *, has_ll
             found[flag.name] = reason
         elif not has_lld and any("lld" in word for word in flag.link):
             found[flag.name] = "there is no ld.lld beside the compiler"
-    return found | find_weaker(flags, found)
+    return found | find_weaker_flags(flags, found)
 
 
-def find_weaker(flags: Sequence[Flag], excluded: Mapping[str, str]) -> dict[str, str]:
+def find_weaker_flags(flags: Sequence[Flag], excluded: Mapping[str, str]) -> dict[str, str]:
     """Find the flags of whose group a build has a stronger one; return reasons by name.
 
     Args:
