@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 import re
 import shlex
 import shutil
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import Setup, call_mlgokit, check_names, kept_row, run_benchmark
-from promise import as_long_as, llvm_sizes, measure_each, prepare, recorded_tree, run_in, without_folders
+from promise import as_long_as, llvm_sizes, measure_each, output_of, prepare, recorded_tree, run_in, without_folders
 from promise_projects import MANIFEST, PromisedProject, promised_projects
 from results import Cell, Result, Table, mean_change, percent
 from tuning_builds import filled
@@ -27,7 +26,7 @@ SIDES = ("plain", "advised", "shipped")
 """Builds of a project: as it is, with what is advised, and with the policies of the package on top."""
 _LINK = re.compile(r"-fuse-ld=lld(?: -Wl,--(?:gc-sections|icf=all))*")
 _SIZES = ("text", "data", "file")
-_COMMAND_SECONDS, _RUN_SECONDS = 1800.0, 120.0
+_COMMAND_SECONDS = 1800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,9 +182,7 @@ def _build(
         for name, sizes in built.items():
             text, data = llvm_sizes(tree / name, toolchain)
             sizes[side] = {"text": text, "data": data, "file": (tree / name).stat().st_size}
-        said = [run_in(project, one, tree, seconds=_RUN_SECONDS) for one in filled(project.run, marks)]
-        # Some programs say by which path they were started.
-        outputs[side] = [text.replace(os.fsencode(tree), b"") for text in said]
+        outputs[side] = [output_of(project, one, tree) for one in filled(project.run, marks)]
     return {
         "built": built,
         "runs": len(project.run),

@@ -192,9 +192,7 @@ def _build(
         for command in [f"sh -c {shlex.quote(flag)}"] if by_cargo else filled(project.build, side_marks):
             run_in(project, command, tree, seconds=_COMMAND_SECONDS)
         built[side] = {name: llvm_sizes(tree / name, toolchain)[0] for name in promise["promised"]}
-        printed = [run_in(project, one, tree, seconds=_RUN_SECONDS) for one in filled(project.run, side_marks)]
-        # gperf prints its own path.
-        outputs[side] = [text.replace(bytes(tree), b"") for text in printed]
+        outputs[side] = [output_of(project, one, tree) for one in filled(project.run, side_marks)]
     return {
         "built": {name: {side: sizes[name] for side, sizes in built.items()} for name in promise["promised"]},
         "runs": len(project.run),
@@ -221,11 +219,23 @@ def recorded_tree(folder: Path, source: Path) -> str:
 
 
 def run_in(project: PromisedProject, command: str, tree: Path, *, seconds: float) -> bytes:
-    """Run a command of the project in a tree; gives its output."""
+    """Run a command of the project in a tree; gives its output and what it says on standard error, as QEMU does."""
     program, *words = shlex.split(command)
-    return run_command(
-        project.name, [str(tree / program) if "/" in program else program, *words], tree, seconds=seconds
-    ).stdout
+    argv = [str(tree / program) if "/" in program else program, *words]
+    done = run_command(project.name, argv, tree, seconds=seconds)
+    return done.stdout + done.stderr.encode()
+
+
+def output_of(project: PromisedProject, command: str, tree: Path) -> bytes:
+    """What a program of the project prints, without the path of the tree.
+
+    Raises:
+        ToolError: the command fails, or prints nothing that could be compared.
+    """
+    printed = run_in(project, command, tree, seconds=_RUN_SECONDS)
+    if not printed.strip():
+        raise ToolError(f"{project.name}: expected `{command}` to print something, found nothing; correct the list")
+    return printed.replace(bytes(tree), b"")
 
 
 def promises_of(tuned: Mapping[str, Any], project: PromisedProject) -> dict[str, dict[str, int | None]]:

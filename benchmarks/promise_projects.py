@@ -1,8 +1,12 @@
 """The projects of the benchmark of promises: where their sources are, and how a user builds them."""
 
+import dataclasses
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from tuning_builds import filled
 
 from mlgokit.corpus.sources.projects import Archive
 from mlgokit.decode import decode
@@ -28,11 +32,13 @@ class PromisedProject:
         about: what else is special about the build, for readers.
         archive: where the sources come from; ``None`` if they are installed.
         root: the project's folder in the archive; or that of sources which a package of the system has installed.
+        like: a project above in the list, of which everything is taken that is not given here.
+        marks: further marks of the commands, which are filled in when the list is read.
         files: files of ours beside the project's, such as a linker script: by path, the place of each from ``boards``.
         build: commands that configure and build; those of cargo are given by ``--cargo``, one alone.
         programs: what the project ships, by path or name; all that it links if there are none. Of cargo, by name, the
             path in its folder.
-        run: commands that say on standard output what the programs do; the same with the plugin as without.
+        run: commands that print what the programs do; the same with the plugin as without.
         meson: version of Meson that is installed for the build; none for the one in the path.
         needs: programs and files without which the project cannot be built here.
     """
@@ -44,6 +50,8 @@ class PromisedProject:
     about: str = ""
     archive: Archive | None = None
     root: str
+    like: str = ""
+    marks: dict[str, str] = field(default_factory=dict[str, str])
     files: dict[str, str] = field(default_factory=dict[str, str])
     build: tuple[str, ...]
     programs: tuple[str, ...] = ()
@@ -63,6 +71,11 @@ def promised_projects() -> dict[str, PromisedProject]:
     Raises:
         InputError: the list is wrong.
     """
-    listed = tomllib.loads(MANIFEST.read_text())["project"]
-    projects = [decode(PromisedProject, one, f"{MANIFEST.name}[{index}]") for index, one in enumerate(listed)]
-    return {project.name: project for project in projects}
+    given: dict[str, dict[str, Any]] = {}
+    projects: dict[str, PromisedProject] = {}
+    for one in tomllib.loads(MANIFEST.read_text())["project"]:
+        name = one["name"]
+        given[name] = given.get(one.get("like"), {}) | one
+        project = decode(PromisedProject, given[name], f"{MANIFEST.name}, {name}")
+        projects[name] = dataclasses.replace(project, build=tuple(filled(project.build, project.marks)))
+    return projects

@@ -109,3 +109,22 @@ def test_needs_are_looked_for_first(benchmark: Callable[[str], ModuleType], tmp_
     with pytest.raises(ToolError, match="expected /no/such/tool, found none; install it"):
         module.measure_project(missing, config=module.Promise(folder=tmp_path), toolchain=None)
     assert not any(tmp_path.iterdir())
+
+
+def test_what_a_program_prints_is_compared_wherever_it_prints(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    module, projects = benchmark("promise"), benchmark("promise_projects").promised_projects()
+    command = f"sh -c 'echo in {tmp_path} >&2; echo two'"
+    assert module.output_of(projects["lua"], command, tmp_path) == b"two\nin \n"
+    with pytest.raises(ToolError, match="lua: expected `true` to print something, found nothing"):
+        module.output_of(projects["lua"], "true", tmp_path)
+
+
+def test_a_project_takes_what_it_does_not_say_from_another_one(benchmark: Callable[[str], ModuleType]):
+    projects = benchmark("promise_projects").promised_projects()
+    plain, merged = projects["tinyxml2-cortex-m0"], projects["tinyxml2-cortex-m0-lto"]
+    assert plain.language == merged.language == "c++"
+    assert plain.root == merged.root == "tinyxml2-9.0.0"
+    assert plain.run == merged.run == projects["pugixml-cortex-m3"].run
+    assert "CXXFLAGS='-Oz -ffunction-sections -fdata-sections {plugin}'" in plain.build[0]
+    assert "--icf=all {link}'" in merged.build[0]
+    assert "CXXFLAGS='-Oz -flto {plugin}'" in merged.build[0]

@@ -1,0 +1,6 @@
+#define XML_STATIC
+#define XML_POOR_ENTROPY
+#define XML_CONTEXT_BYTES 1024
+#define XML_NS
+#define XML_DTD
+#define BYTEORDER 1234
