@@ -16,13 +16,13 @@ from results import Cell, Result, Table, percent
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, PluginUse
-from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, Stage, TrialRequest
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, Stage, TrialRequest, pass_number
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, PASSES, override_bytes
 from mlgokit.tune.spaces.optimizer.step import EXCLUDED
-from mlgokit.tune.spaces.passes.trials import CANDIDATES, pass_number
+from mlgokit.tune.spaces.passes.candidates import ONLY_ON, candidates_of
 
 RATES = (0.02, 0.1, 0.3, 1.0)
 """Of candidates that a function is made without: passes of the optimizer that change it, and those of the code
@@ -89,7 +89,7 @@ def draw_passes(
 
 def _drawn(rate: float, rng: np.random.Generator) -> npt.NDArray[Any]:
     """Records of passes, each left out with this probability, the first or the second time it asks."""
-    both = [(pass_number(name), nth, 0) for name in CANDIDATES for nth in (0, 1)]
+    both = [(pass_number(name), nth, 0) for name, _ in candidates_of(ONLY_ON) for nth in (0, 1)]
     return np.array([one for one in both if rng.random() < rate], OVERRIDE)
 
 

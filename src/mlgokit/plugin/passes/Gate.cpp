@@ -6,6 +6,7 @@
 
 #include "identity/BodyHash.h"
 #include "majors/PassGate.h"
+#include "passes/FunctionOptions.h"
 #include "passes/PassNames.h"
 #include "passes/PassPolicy.h"
 #include "shared/Settings.h"
@@ -76,6 +77,7 @@ private:
   struct Entered {
     uint64_t Key = 0;
     bool Tried = false;                 // or there are no trials
+    bool HasOptions = false;            // those of its plan
     const Overrides *Known = nullptr;   // in the table
     std::unique_ptr<OverridePlan> Plan; // none if all its passes run, or the policy decides
     bool ByPolicy = false;              // whether it is asked, or listens
@@ -97,9 +99,10 @@ private:
         return true;
       LastName = F->getName();
       Last = &enter(*F);
+      Options.reset();
     }
-    if (!Last->Tried && (IsOneByOne || Pass.Argument.ends_with(Selection)))
-      makeTrials(*M.getFunction(Unit), *Last);
+    if (!(Last->Tried && Last->HasOptions) && (IsOneByOne || Pass.Argument.ends_with(Selection)))
+      begin(*M.getFunction(Unit), *Last);
     if (Last->Plan) {
       // Nobody wants to know how often the others asked.
       if (Last->Known && none_of(Last->Known->Passes, [&](const Override &O) { return O.Of == Pass.Number; }))
@@ -132,6 +135,14 @@ private:
     return E;
   }
 
+  void begin(Function &F, Entered &E) const {
+    if (!E.Tried)
+      makeTrials(F, E);
+    E.HasOptions = true;
+    if (E.Plan)
+      Options.set(F, *E.Plan);
+  }
+
   void makeTrials(const Function &F, Entered &E) const {
     E.Tried = true;
     const auto Begin = [&](const Overrides &Base, const Trial &T) {
@@ -156,6 +167,7 @@ private:
   const bool IsOneByOne; // code is generated function by function, from the first pass that asks to the last
   std::optional<OverrideTable> Table;
   std::shared_ptr<PassPolicy> Advisor; // none without a policy and a log
+  mutable FunctionOptions Options;
   mutable PassNames Names;
   mutable TypeHashes Types;
   mutable DenseMap<const Function *, Entered> Functions;
@@ -194,6 +206,7 @@ class Analysis final : public ProfileSummaryInfoWrapperPass {
   bool doFinalization(Module &M) override {
     leaveModule();
     M.getContext().setOptPassGate(*Before);
+    Mine.reset();
     return ProfileSummaryInfoWrapperPass::doFinalization(M);
   }
 

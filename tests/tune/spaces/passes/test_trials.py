@@ -1,17 +1,29 @@
 """Trials of passes: which are toggled, and what a function may become slower by."""
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import mlgokit
 from mlgokit.compiler.reuse.trials import OVERRIDE, Outcome, Overrides
 from mlgokit.tune.spaces.functions.rounds import record_outcomes
 from mlgokit.tune.spaces.functions.state import FunctionState, load_functions, save_functions
-from mlgokit.tune.spaces.passes.trials import CANDIDATES, EXCLUDED, REPEATED, PassConfig, pass_number
+from mlgokit.tune.spaces.passes.candidates import (
+    ATTRIBUTES,
+    CANDIDATES,
+    EXCLUDED,
+    ONLY_ON,
+    OPTIONS,
+    REPEATED,
+    candidates_of,
+)
+from mlgokit.tune.spaces.passes.trials import PassConfig, pass_number
 
-SINGLES = len(CANDIDATES) + len(REPEATED)
+PLUGIN = Path(mlgokit.__file__).parent / "plugin"
+SINGLES = len(candidates_of(()))
 
 
 def left_out(*names: str) -> Overrides:
@@ -35,9 +47,25 @@ def function() -> FunctionState:
 
 
 def test_no_pass_that_stays_in_is_a_candidate_and_no_two_have_one_number():
-    assert not set(CANDIDATES) & set(EXCLUDED)
+    every = {name for name, _ in candidates_of(ONLY_ON)}
+    assert not every & set(EXCLUDED)
     assert set(REPEATED) <= set(CANDIDATES)
-    assert len({pass_number(name) for name in (*CANDIDATES, *EXCLUDED)}) == len(CANDIDATES) + len(EXCLUDED)
+    assert set(ATTRIBUTES) <= set(CANDIDATES)
+    assert len({pass_number(name) for name in (*every, *EXCLUDED)}) == len(every) + len(EXCLUDED)
+
+
+def test_the_plugin_has_the_same_attributes_and_options():
+    written = (PLUGIN / "passes" / "FunctionOptions.cpp").read_text()
+    assert set(re.findall(r'^    "(-[^"]+)",$', written, re.MULTILINE)) == set(OPTIONS)
+    assert set(re.findall(r'\{"([^"]+)", drops', written)) == set(ATTRIBUTES)
+
+
+def test_each_target_has_its_own_passes():
+    found = dict(candidates_of(["arm"]))
+    assert "arm-ldst-opt" in found
+    assert not {"x86-cf-opt", "riscv-copyelim"} & found.keys()
+    assert candidates_of(["sparc"]) == candidates_of(())
+    assert len(candidates_of(["arm", "thumbv6m"])) == len(candidates_of(["arm"]))
 
 
 def test_the_first_trials_are_all_passes_and_then_each_candidate_by_itself():

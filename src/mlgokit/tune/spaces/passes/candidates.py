@@ -1,0 +1,147 @@
+"""What a search toggles when the code of a function is generated: passes, attributes and options of LLVM.
+
+LLVM asks a gate about optional passes only; :data:`EXCLUDED` has the optional passes that always run nevertheless, with
+the reason. In tables and trials all of them go by :func:`mlgokit.compiler.reuse.trials.pass_number`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+CANDIDATES = (
+    "early-machinelicm",
+    "machine-scheduler",
+    "block-placement",
+    "codegenprepare",
+    "machine-cse",
+    "-grow-region-complexity-budget=0",
+    "machine-sink",
+    "twoaddressinstruction",
+    "branch-folder",
+    "-misched-prera-direction=topdown",
+    "-machine-sink-split=0",
+    "-disable-phi-elim-edge-splitting=1",
+    "-pre-RA-sched=list-ilp",
+    "-pre-RA-sched=source",
+    "-greedy-reverse-local-assignment=1",
+    "-sink-insts-to-avoid-spills=1",
+    "no-jump-tables",
+    "minsize",
+    "shrink-wrap",
+    "machine-cp",
+    "-tail-dup-placement=0",
+    "-phi-elim-split-all-critical-edges=1",
+    "-join-globalcopies=1",
+    "-misched=ilpmin",
+    "-force-precise-rotation-cost=1",
+    "-pre-RA-sched=list-burr",
+    "-join-splitedges=1",
+    "early-tailduplication",
+    "tailduplication",
+    "peephole-opt",
+    "consthoist",
+    "machinelicm",
+    "postra-machine-sink",
+    "mergeicmps",
+    "expand-memcmp",
+    "early-ifcvt",
+    "opt-phis",
+    "dead-mi-elimination",
+    "machine-latecleanup",
+    "partially-inline-libcalls",
+    "interleaved-access",
+    "post-RA-sched",
+    "postmisched",
+)
+"""What is toggled, those with the largest measured gains first: passes, by LLVM's command-line names, that are left
+out; :data:`ATTRIBUTES`; and :data:`OPTIONS`."""
+ATTRIBUTES = ("minsize", "no-jump-tables")
+"""Attributes of a function: the first one is removed, the other one is added, before instructions are selected."""
+OPTIONS = tuple(name for name in CANDIDATES if name.startswith("-"))
+"""Options of LLVM that are set while the code of one function is generated; `plugin/passes/FunctionOptions.cpp` is the
+twin."""
+_TYPE_PROMOTION = "type-promotion"
+_ARM = (
+    "if-converter",
+    "arm-prera-ldst-opt",
+    "arm-ldst-opt",
+    _TYPE_PROMOTION,
+    "arm-execution-domain-fix",
+    "arm-block-placement",
+    "hardware-loops",
+)
+_X86 = (
+    "x86-cf-opt",
+    "x86-optimize-leas",
+    "x86-fixup-bw-insts",
+    "x86-cmov-conversion",
+    "lrshrink",
+    "x86-partial-reduction",
+    "x86-avoid-sfb",
+    "x86-execution-domain-fix",
+    "x86-fixup-leas",
+    "x86-domain-reassignment",
+)
+_RISCV = (
+    "riscv-make-compressible",
+    "riscv-codegenprepare",
+    "riscv-merge-base-offset",
+    "riscv-fold-mem-offset",
+    "riscv-copyelim",
+    "riscv-late-branch-opt",
+    "riscv-load-store-opt",
+    "riscv-move-merge",
+    "riscv-push-pop-opt",
+    _TYPE_PROMOTION,
+    "riscv-dead-defs",
+    "riscv-promote-const",
+)
+ONLY_ON: Mapping[str, tuple[str, ...]] = {
+    "x86_64": _X86,
+    "i386": _X86,
+    "arm": _ARM,
+    "thumbv6m": _ARM,
+    "aarch64": (
+        "aarch64-ldst-opt",
+        "aarch64-ccmp",
+        "aarch64-cond-br-tuning",
+        "aarch64-condopt",
+        "aarch64-copyelim",
+        "aarch64-mi-peephole-opt",
+        "aarch64-simdinstr-opt",
+        "aarch64-stp-suppress",
+        _TYPE_PROMOTION,
+        "aarch64-dead-defs",
+        "aarch64-promote-const",
+    ),
+    "riscv32": _RISCV,
+    "riscv64": _RISCV,
+}
+"""By architecture, passes that other targets do not have; they are toggled after the others."""
+REPEATED = ("machine-cp", "dead-mi-elimination")
+"""Passes that run twice on a function; the second run is a candidate of its own."""
+
+EXCLUDED: Mapping[str, str] = {
+    "x86-isel": "instructions are then selected as at -O0, which is several times slower",
+    "stack-coloring": "variables then share no stack, so deep recursions may no longer fit",
+    "stack-slot-coloring": "spills then share no stack, for the same reason",
+    "fixup-statepoint-caller-saved": "garbage collectors go by what it does",
+    "break-false-deps": "it costs bytes for speed only, which estimates do not see",
+    "objc-arc-contract": "it runs over all functions before their code is generated",
+    "Local Dynamic TLS Access Clean-up": "LLVM has no argument for it",
+    "X86 Atom pad short functions": "LLVM has no argument for it",
+    "remove-loads-into-fake-uses": "it is for debugging",
+    "loop-reduce": "loop passes do not say whose loop it is",
+    "canon-freeze": "loop passes do not say whose loop it is",
+}
+"""Optional passes that a search never leaves out, with the reason."""
+
+
+def candidates_of(architectures: Iterable[str]) -> Sequence[tuple[str, int]]:
+    """What to toggle on targets, by their :func:`mlgokit.module.architecture_of`: names, and numbers of the question.
+
+    Example:
+        >>> found = candidates_of(["riscv32"])
+        >>> ("riscv-copyelim", 0) in found, ("machine-cp", 1) in found, ("x86-cf-opt", 0) in found
+        (True, True, False)
+    """
+    own = dict.fromkeys(name for one in architectures for name in ONLY_ON.get(one, ()))
+    return (*((name, 0) for name in (*CANDIDATES, *own)), *((name, 1) for name in REPEATED))

@@ -1,0 +1,181 @@
+"""Attributes and options of one function: its code is what clang makes with them, and the code of others is plain."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.trials import (
+    IMAGE_BYTES,
+    MOST_TOGGLES,
+    OVERRIDE,
+    TRIAL,
+    Overrides,
+    Series,
+    Stage,
+    TrialRequest,
+    executed_weights,
+    pass_number,
+)
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.module import Module
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.tables.overrides import PASSES, override_bytes
+from mlgokit.tune.spaces.passes.candidates import OPTIONS
+
+pytestmark = pytest.mark.llvm
+
+SOURCE = """
+int call(int);
+int NAME(int n, const int *p) {
+  int found = 0;
+  for (int i = 0; i < n; i++) {
+    int a = p[i] * 3, b = p[i + 1] ^ n, c = p[i + 2] / 7, d = p[2 * i], e = p[3 * i] + a;
+    switch (p[i]) {
+    case 0: found += call(a); break;
+    case 1: found ^= call(b + d); break;
+    case 2: found -= call(c); break;
+    case 3: found += b * call(e); break;
+    case 4: found ^= call(d ^ a); break;
+    case 5: found += call(e - b); break;
+    case 6: found -= call(a * c); break;
+    default: found += a + b + c + d + e + call(found);
+    }
+  }
+  return found % LAST;
+}
+"""
+NO_OUTLINER = ("-mllvm", "-enable-machine-outliner=never")
+TARGETS = ("x86_64-linux-gnu", "aarch64-linux-gnu", "thumbv7m-none-eabi", "riscv32-linux-gnu")
+FIRST, SECOND = "first", "second"
+PLAIN = {INLINE_SIZE.name: HEURISTIC}
+Compile = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def target(toolchain: Toolchain) -> str:
+    return toolchain.target
+
+
+@pytest.fixture
+def module(toolchain: Toolchain, target: str, tmp_path: Path) -> Module:
+    """Two functions that differ by a constant."""
+    source, bitcode = tmp_path / "two.c", tmp_path / "two.bc"
+    texts = [SOURCE.replace("NAME", name).replace("LAST", last) for name, last in ((FIRST, "1000"), (SECOND, "77"))]
+    source.write_text("".join(texts))
+    words = [
+        str(toolchain.clang),
+        "-Oz",
+        "-c",
+        "-emit-llvm",
+        "-Xclang",
+        "-disable-llvm-passes",
+        f"--target={target}",
+        str(source),
+    ]
+    done = process.run([str(toolchain.clang), *words, "-o", str(bitcode)], timeout_seconds=60)
+    assert done.returncode == 0, done.stderr
+    return Module(
+        name="two.o",
+        project="p",
+        language="c",
+        bitcode=bitcode,
+        bitcode_bytes=bitcode.stat().st_size,
+        command_line=("-cc1", "-triple", target, "-Oz", "-ffunction-sections"),
+    )
+
+
+@pytest.fixture
+def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
+    return ClangCompiler(toolchain=toolchain, plugin=plugin)
+
+
+@pytest.fixture
+def disassemble(compiler: ClangCompiler, module: Module, tmp_path: Path) -> Compile:
+    """``disassemble(table, *words)``: the code of both functions, compiled with a table and more words.
+
+    The outliner puts into functions of its own what functions have in common.
+    """
+
+    def run(table: bytes = b"", *words: str) -> dict[str, str]:
+        made = tmp_path / "made.o"
+        changed = dataclasses.replace(module, command_line=(*module.command_line, *NO_OUTLINER, *words))
+        done = compiler.compile(changed, CompileRequest(use=PluginUse(policies=PLAIN, passes=table), keep_object=made))
+        assert done.ok, done.reason
+        dump = process.run(
+            [str(compiler.toolchain.clang.parent / "llvm-objdump"), "-dr", "--no-show-raw-insn", str(made)],
+            timeout_seconds=60,
+        ).stdout.decode()
+        parts = dump.split("Disassembly of section .text.")[1:]
+        # Constants of both functions are in one section, at other places.
+        return {part.partition(":")[0]: part.partition(":")[2].replace("<.rodata", "<") for part in parts}
+
+    return run
+
+
+def toggled(*names: str) -> Overrides:
+    return Overrides(passes=np.array([(pass_number(name), 0, 0) for name in names], OVERRIDE))
+
+
+def keys_of(compiler: ClangCompiler, module: Module, series: Sequence[Series] = ()) -> dict[str, int]:
+    trials = TrialRequest(series=tuple(series), stages=Stage.PASSES)
+    return {one.name: one.key for one in compiler.compile(module, CompileRequest(use=PluginUse(trials=trials))).tried}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_options_hold_for_one_function(compiler: ClangCompiler, module: Module, disassemble: Compile):
+    keys, plain = keys_of(compiler, module), disassemble()
+    assert disassemble(override_bytes(PASSES, {keys[FIRST]: toggled("-no-such-option=1")})) == plain
+    changed = 0
+    for option in OPTIONS:
+        everywhere = disassemble(b"", "-mllvm", option)
+        for name, other in ((FIRST, SECOND), (SECOND, FIRST)):
+            found = disassemble(override_bytes(PASSES, {keys[name]: toggled(option)}))
+            assert found[name] == everywhere[name], option
+            assert found[other] == plain[other], option
+        changed += everywhere != plain
+    assert changed >= 3
+
+
+def test_what_the_user_set_stays(compiler: ClangCompiler, module: Module, disassemble: Compile):
+    table = override_bytes(PASSES, {keys_of(compiler, module)[FIRST]: toggled("-pre-RA-sched=source")})
+    words = ("-mllvm", "-pre-RA-sched=list-burr")
+    assert disassemble(table, *words) == disassemble(b"", *words) != disassemble(table)
+
+
+def test_attributes_hold_for_one_function(compiler: ClangCompiler, module: Module, disassemble: Compile):
+    keys, plain = keys_of(compiler, module), disassemble()
+    found = disassemble(override_bytes(PASSES, {keys[FIRST]: toggled("no-jump-tables")}))
+    assert found[FIRST] == disassemble(b"", "-mllvm", "-min-jump-table-entries=1000")[FIRST] != plain[FIRST]
+    found = disassemble(override_bytes(PASSES, {keys[SECOND]: toggled("minsize")}))
+    assert (found[FIRST] == plain[FIRST], found[SECOND] == plain[SECOND]) == (True, False)
+
+
+def test_a_trial_measures_what_a_table_then_gives(compiler: ClangCompiler, module: Module):
+    key = keys_of(compiler, module)[FIRST]
+    names = ("no-jump-tables", "minsize", *OPTIONS)
+    changes = np.zeros((1 + len(names), MOST_TOGGLES), OVERRIDE)
+    changes[1:, 0] = [(pass_number(name), 0, 0) for name in names]
+    trials = np.zeros(1 + len(names), TRIAL)
+    trials["toggles"][1:] = 1
+    # Nothing is better than the first, so that all depart from it.
+    series = Series(key=key, base=Overrides(), score=-1.0, trials=trials, toggled=changes)
+    request = TrialRequest(series=(series,), stages=Stage.PASSES, seconds=5.0, weights=executed_weights(IMAGE_BYTES))
+    (tried,) = [
+        one for one in compiler.compile(module, CompileRequest(use=PluginUse(trials=request))).tried if one.outcomes
+    ]
+    code = [outcome.measured[6] for outcome in tried.outcomes if outcome.measured is not None]
+    assert len(code) == len(trials)
+
+    for name, measured, outcome in zip(names, code[1:], tried.outcomes[1:], strict=True):
+        table = override_bytes(PASSES, {key: toggled(name)})
+        now = compiler.compile(module, CompileRequest(use=PluginUse(passes=table))).measured
+        sizes = dict(zip(now.function_names, now.function_text.tolist(), strict=True))
+        assert sizes[FIRST] == measured, name
+        assert outcome.overrides.passes.tolist() == toggled(name).passes.tolist()
+    assert len(set(code)) > 3
