@@ -3,8 +3,8 @@
 import functools
 import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ class Ported:
         sources: of the program, one of which is the driver.
         driver: our own file with ``main``.
         flags: options of compilations.
+        headers: our own headers in ``boards``, beside the driver.
     """
 
     project: str
@@ -66,6 +67,7 @@ class Ported:
     sources: tuple[str, ...]
     driver: Path
     flags: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 RUN_WASM = """
@@ -84,6 +86,7 @@ TARGETS = {
         run=("wine",),
     ),
 }
+CMARK_HEADERS = ("config", "cmark_export", "cmark_version")
 PROGRAMS = {
     "cjson": Ported(
         project="cjson-cortex-m3",
@@ -113,6 +116,27 @@ PROGRAMS = {
         sources=("main.cpp", "tinyxml2.cpp"),
         driver=DRIVERS / "tinyxml2.cpp",
         flags="-fno-exceptions",
+    ),
+    "expat": Ported(
+        project="expat",
+        language="c",
+        sources=("main.c", "lib/xmlparse.c", "lib/xmlrole.c", "lib/xmltok.c"),
+        driver=BOARDS / "expat.c",
+        flags="-Ilib",
+        headers={"expat_config.h": "expat_config.h"},
+    ),
+    "cmark": Ported(
+        project="cmark",
+        language="c",
+        sources=(
+            "main.c", "src/blocks.c", "src/buffer.c", "src/cmark.c", "src/cmark_ctype.c", "src/commonmark.c",
+            "src/houdini_href_e.c", "src/houdini_html_e.c", "src/houdini_html_u.c", "src/html.c", "src/inlines.c",
+            "src/iterator.c", "src/node.c", "src/references.c", "src/render.c", "src/scanners.c", "src/utf8.c",
+            "src/xml.c",
+        ),
+        driver=BOARDS / "cmark.c",
+        flags="-Isrc -DCMARK_STATIC_DEFINE",
+        headers={f"{name}.h": f"cmark_{name.removeprefix('cmark_')}.h" for name in CMARK_HEADERS},
     ),
 }  # fmt: skip
 
@@ -207,6 +231,8 @@ def _sources(program: Ported, place: Path) -> Path:
         raise UsageError(f"{program.project}: expected a project with an archive; name another one")
     source = unpacked(project.archive, place / "archive") / project.root
     shutil.copyfile(program.driver, source / program.sources[0])
+    for header, name in program.headers.items():
+        shutil.copyfile(BOARDS / name, source / header)
     compiler = "CXX" if program.language == "c++" else "CC"
     (source / "formats.mk").write_text(_RULES.replace("{compiler}", compiler))
     return source
