@@ -65,6 +65,23 @@ def test_the_language_is_that_of_the_call(source: str, is_cxx: bool):
 
 
 @pytest.mark.parametrize(
+    ("command", "is_riscv"),
+    [
+        ("clang --target=riscv32-unknown-elf -c a.c", True),
+        ("clang -target riscv64-linux-gnu -c a.c", True),
+        ("riscv64-unknown-elf-clang -c a.c", True),
+        ("clang --target=thumbv7m-none-eabi -c a.c", False),
+        ("clang -c riscv32.c", False),
+    ],
+)
+def test_flags_of_one_architecture_are_tried_there(command: str, is_riscv: bool):
+    found = excluded(command, "clang a.o -o a")
+
+    assert found.get("save-restore", "") == ("" if is_riscv else "the build is not for RISC-V")
+    assert excluded(f"{command} -msave-restore", "clang a.o -o a")["save-restore"] != ""
+
+
+@pytest.mark.parametrize(
     "link",
     [
         "clang -shared a.o -o a.so",

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Needs = Literal["", "one language", "C++", "executables", "debug information"]
+Needs = Literal["", "one language", "C++", "executables", "debug information", "RISC-V"]
 """What a build has to have for a flag to be tried: not both C and C++, nor shared libraries in C; some C++; no shared
-library."""
+library; some compilation for RISC-V."""
 Counts = Literal["loaded", "file"]
 """Which bytes a flag is for: those that are loaded into memory, or those of the whole file."""
 _RISK, _SPEED = 0.005, 0.002
@@ -164,6 +164,13 @@ FLAGS = (
         cost="functions of libraries are looked up when a program starts",
     ),
     Flag(name="no-jump-tables", worth=_SPEED, compile=("-fno-jump-tables",), cost="speed of large switches"),
+    Flag(
+        name="save-restore",
+        worth=_SPEED,
+        compile=("-msave-restore",),
+        needs="RISC-V",
+        cost="speed of calls: functions of the compiler's library save and restore registers",
+    ),
     Flag(
         name="compressed-debug",
         compile=("-gz=zlib",),

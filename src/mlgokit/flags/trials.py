@@ -1,6 +1,7 @@
 """Trials of flags on a build of C and C++: made, tested, weighed, and remembered in a folder."""
 
 import dataclasses
+import itertools
 import json
 import re
 import time
@@ -19,6 +20,7 @@ from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
 from mlgokit.flags.record import Trial, trial_from_json
 from mlgokit.flags.reviewed import Flag, is_present, split_linker_words
+from mlgokit.module import architecture_of
 
 PLAIN, WHOLE = "plain", "whole"
 """Keys of trials: of the build without flags, and of one by all commands of the build."""
@@ -197,6 +199,7 @@ def find_excluded(flags: Sequence[Flag], calls: Sequence[WrappedCall], *, has_ll
         "C++": "" if "c++" in languages else "the build has no C++",
         "executables": _export_defect(links),
         "debug information": "" if any(_has_debug(words) for words in compilations) else "the build has none",
+        "RISC-V": "" if any(_is_for_riscv(call) for call in calls) else "the build is not for RISC-V",
         "": "",
     }
     found: dict[str, str] = {}
@@ -294,6 +297,13 @@ def _export_defect(links: Sequence[Sequence[str]]) -> str:
 def _has_debug(words: Sequence[str]) -> bool:
     levels = [word for word in words if _DEBUG.fullmatch(word)]
     return bool(levels) and not levels[-1].endswith("0")
+
+
+def _is_for_riscv(call: WrappedCall) -> bool:
+    """Whether a call names RISC-V as its target, by an option or by the compiler's own name."""
+    named = [call.name, *(word.removeprefix("--target=") for word in call.words if word.startswith("--target="))]
+    named += [after for word, after in itertools.pairwise(call.words) if word == "-target"]
+    return any(architecture_of(triple).startswith("riscv") for triple in named)
 
 
 def _folder_bytes(built: Rebuilt, tree: Path) -> dict[str, int]:

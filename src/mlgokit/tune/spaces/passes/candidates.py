@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 CANDIDATES = (
     "early-machinelicm",
+    "minsize",
     "machine-scheduler",
     "block-placement",
     "codegenprepare",
@@ -24,7 +25,6 @@ CANDIDATES = (
     "-greedy-reverse-local-assignment=1",
     "-sink-insts-to-avoid-spills=1",
     "no-jump-tables",
-    "minsize",
     "shrink-wrap",
     "machine-cp",
     "-tail-dup-placement=0",
