@@ -64,12 +64,11 @@ def target(toolchain: Toolchain) -> str:
 
 @pytest.fixture
 def module(toolchain: Toolchain, target: str, tmp_path: Path) -> Module:
-    """Two functions that differ by a constant."""
+    """Two functions that differ by a constant; without the outliner, which moves what they have in common."""
     source, bitcode = tmp_path / "two.c", tmp_path / "two.bc"
     texts = [SOURCE.replace("NAME", name).replace("LAST", last) for name, last in ((FIRST, "1000"), (SECOND, "77"))]
     source.write_text("".join(texts))
     words = [
-        str(toolchain.clang),
         "-Oz",
         "-c",
         "-emit-llvm",
@@ -80,13 +79,22 @@ def module(toolchain: Toolchain, target: str, tmp_path: Path) -> Module:
     ]
     done = process.run([str(toolchain.clang), *words, "-o", str(bitcode)], timeout_seconds=60)
     assert done.returncode == 0, done.stderr
+    features = ("-target-feature", "+m", "-target-feature", "+c", "-target-feature", "+relax")
     return Module(
         name="two.o",
         project="p",
         language="c",
         bitcode=bitcode,
         bitcode_bytes=bitcode.stat().st_size,
-        command_line=("-cc1", "-triple", target, "-Oz", "-ffunction-sections"),
+        command_line=(
+            "-cc1",
+            "-triple",
+            target,
+            "-Oz",
+            "-ffunction-sections",
+            *(features if "riscv" in target else ()),
+            *NO_OUTLINER,
+        ),
     )
 
 
@@ -97,14 +105,11 @@ def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
 
 @pytest.fixture
 def disassemble(compiler: ClangCompiler, module: Module, tmp_path: Path) -> Compile:
-    """``disassemble(table, *words)``: the code of both functions, compiled with a table and more words.
-
-    The outliner puts into functions of its own what functions have in common.
-    """
+    """``disassemble(table, *words)``: the code of both functions, compiled with a table and more words."""
 
     def run(table: bytes = b"", *words: str) -> dict[str, str]:
         made = tmp_path / "made.o"
-        changed = dataclasses.replace(module, command_line=(*module.command_line, *NO_OUTLINER, *words))
+        changed = dataclasses.replace(module, command_line=(*module.command_line, *words))
         done = compiler.compile(changed, CompileRequest(use=PluginUse(policies=PLAIN, passes=table), keep_object=made))
         assert done.ok, done.reason
         dump = process.run(
@@ -168,6 +173,7 @@ def test_attributes_hold_for_one_function(compiler: ClangCompiler, module: Modul
 
 
 @pytest.mark.every_major
+@pytest.mark.parametrize("target", ["x86_64-linux-gnu", "riscv32-linux-gnu"])
 def test_a_trial_measures_what_a_table_then_gives(compiler: ClangCompiler, module: Module, options: list[str]):
     key = keys_of(compiler, module)[FIRST]
     names = (*ATTRIBUTES, *options)

@@ -39,6 +39,9 @@ PLT_ENTRY = 16
 _RELOCATION = 24
 _SYMBOL = 24 + 2
 """Bytes of a dynamic symbol without its name: an entry of ``.dynsym``, and its version."""
+_R_RISCV_CALLS, _R_RISCV_RELAX = (18, 19), 51
+_RELAXED_CALL = 4
+"""Bytes of one of the two instructions of a call."""
 _CALLS = {62: (4,), 183: (282, 283)}
 """Relocation types of calls, by machine: ``R_X86_64_PLT32``, ``R_AARCH64_JUMP26`` and ``R_AARCH64_CALL26``."""
 _DEFAULT_VISIBILITY = 0
@@ -170,6 +173,10 @@ class ElfObject:
     def number_alike(self, functions: Functions, except_table: Ints) -> Ints:
         """Number the functions [F] such that those that ``lld --icf=all`` folds have the same number."""
         return group_alike_functions(self.elf, self._symbols, functions, except_table)
+
+    def relaxed_bytes(self, functions: Functions) -> Ints:
+        """Bytes [F] of each function that a linker takes out, as it makes one instruction of the two of a call."""
+        return count_relaxed_bytes(self.elf, self._symbols, functions)
 
     def dynamic_bytes(self, functions: Functions, image: Image) -> tuple[Ints, Ints]:
         """Each function's share [F] of ``.plt``, and of the tables of the dynamic linker."""
@@ -332,6 +339,29 @@ def group_alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_ta
             refined[function] = known.setdefault((int(numbers[function]), *key), function)
         numbers = refined
     return numbers
+
+
+def count_relaxed_bytes(elf: Elf, symbols: Symbols, code: Functions) -> Ints:
+    """Bytes [F] that a linker takes out of the calls of each function; 0 for machines other than RISC-V.
+
+    A call is two instructions, of which one is enough up to a distance of 1 MiB, and two bytes are up to 2 KiB with
+    32 bits: "Linker Relaxation" in the RISC-V ELF psABI. That nearly all functions are that far away is assumed.
+
+    Args:
+        elf: the object.
+        symbols: its symbols.
+        code: its functions.
+    """
+    relaxed = np.zeros(len(code.names), np.int64)
+    for section in np.unique(code.section).tolist() if elf.machine == e.RISCV else ():
+        for source in e.relocation_sections(elf, section):
+            table = e.read_relocations(elf, source, symbols)
+            may_relax = table["offset"][table["type"] == _R_RISCV_RELAX]
+            calls = table["offset"][np.isin(table["type"], _R_RISCV_CALLS)]
+            offset = calls[np.isin(calls, may_relax)].astype(np.int64)
+            function = code.at(np.full(len(offset), section, np.int64), offset)
+            np.add.at(relaxed, function[function >= 0], _RELAXED_CALL)
+    return relaxed
 
 
 def count_dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Image) -> tuple[Ints, Ints]:

@@ -2,7 +2,8 @@
 
 Every byte that ``llvm-size`` calls *text* (allocated, not writable) is owned exactly once: by a function, by a COMDAT
 signature (vtables, typeinfo names and other group contents that no function owns), or by the rest (constants,
-strings, the CIEs of ``.eh_frame``, padding between functions that share a section).
+strings, the CIEs of ``.eh_frame``, padding between functions that share a section). For RISC-V, what a linker takes
+out of calls is owned by nobody.
 
 The scores: a linker keeps one copy of a COMDAT signature however many modules define it, so the link-aware score
 counts its bytes 1/k in a module of a project in which k modules define it (``docs/scores.md``).
@@ -46,7 +47,8 @@ class Objective(enum.Enum):
     LINK_AWARE_TEXT = "link-aware-text"
     """Machine code only, COMDAT signatures at 1/k; for builds without unwind tables."""
     OBJECT_TEXT = "object-text"
-    """llvm-size's text, the score of google/ml-compiler-opt; it ignores that the linker merges COMDAT copies."""
+    """llvm-size's text, the score of google/ml-compiler-opt; it ignores that the linker merges COMDAT copies. For RISC-V
+    without what a linker takes out of calls."""
     EXECUTED = "executed"
     """What functions execute in the profiled run, at a price in bytes, and by how much they are larger than plainly."""
 
@@ -58,7 +60,8 @@ class ObjectSizes:
     Attributes:
         totals: bytes by section kind.
         function_names: [F] one symbol name for each function; if several share an address, the defining one.
-        function_text: [F] machine code; the whole section including padding, if the function has a section of its own.
+        function_text: [F] machine code; the whole section including padding, if the function has a section of its own;
+            for RISC-V without what a linker takes out of calls.
         function_rodata: [F] jump tables in sections of the function, and ``function_except_table``.
         function_except_table: [F] the function's LSDA.
         function_eh_frame: [F] the function's FDEs.
@@ -127,6 +130,8 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
         left[index] = 0
 
     text = code.size
+    if isinstance(file, ElfObject):
+        text = text - file.relaxed_bytes(code)
     # Both are of links with -flto, which are read for ELF alone.
     if folds and isinstance(file, ElfObject):
         alike = file.number_alike(code, except_table)

@@ -99,6 +99,18 @@ std::optional<size_t> machineBytes(const MachineFunction &MF) {
   return Bytes;
 }
 
+size_t relaxedBytes(const MachineFunction &MF) {
+  const TargetSubtargetInfo &Target = MF.getSubtarget();
+  if (!Target.getTargetTriple().isRISCV() || !Target.checkFeatures("+relax"))
+    return 0;
+  size_t Bytes = 0;
+  for (const MachineBasicBlock &Block : MF)
+    for (const MachineInstr &I : Block)
+      if (I.isCall() && Target.getInstrInfo()->getInstSizeInBytes(I) == 8)
+        Bytes += 4;
+  return Bytes;
+}
+
 size_t jumpTableBytes(const MachineFunction &MF) {
   const MachineJumpTableInfo *Tables = MF.getJumpTableInfo();
   size_t Entries = 0;

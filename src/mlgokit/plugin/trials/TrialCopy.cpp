@@ -68,7 +68,7 @@ template <class T> bool send(const T *Values, size_t Count = 1) {
 [[noreturn]] void finishWith(std::optional<size_t> Code, MachineFunction &MF) {
   if (!Code)
     _exit(1);
-  Mine->Found[CodeAt] = double(*Code);
+  Mine->Found[CodeAt] = double(*Code) - double(relaxedBytes(MF));
   Mine->Found[UnwindAt] = double(MF.getFrameInstructions().size());
   Mine->Found[TablesAt] = double(jumpTableBytes(MF));
   if (Mine->Order.Executed)
