@@ -101,11 +101,11 @@ def build(toolchain: Toolchain, tmp_path: Path) -> Build:
 def bare(toolchain: Toolchain, other_targets: None, tmp_path: Path) -> Build:
     """Compiles an object for another target, which needs no headers."""
 
-    def make(target: str, text: str = BARE) -> Path:
+    def make(target: str, text: str = BARE, *options: str) -> Path:
         (tmp_path / "bare.c").write_text(text)
         output = tmp_path / f"{target}.o"
-        options = ("-O2", "-g", "-ffreestanding", "-c", "bare.c", "-o", output)
-        words = [toolchain.clang, f"--target={target}", *options]
+        words = [toolchain.clang, f"--target={target}", "-O2", "-g", "-ffreestanding", *options]
+        words += ["-c", "bare.c", "-o", output]
         done = process.run([str(word) for word in words], timeout_seconds=120, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         return output
@@ -244,6 +244,97 @@ def test_why_a_function_is_in_a_library_of_objects(build: Build) -> None:
     assert [one.readable for one in find_reasons(path, "pointed(int)").users] == ["pointer"]
     assert [one.readable for one in find_reasons(path, "used(int)").users] == ["caller(int)"]
     assert [one.into for one in find_reasons(path, "inlined").inlined] == ["caller(int)"]
+
+
+LINUX, WINDOWS = "x86_64-linux-gnu", "x86_64-pc-windows-msvc"
+POINTERS = """
+int f1(int x) { return x + 1; }
+int f2(int x) { return x + 2; }
+int (*const first[2])(int) = {f1, f1};
+int (*const second[2])(int) = {f2, f2};
+const int numbers[2] = {1, 2};
+int g(int x) { return numbers[x]; }
+"""
+
+
+def run_tool(toolchain: Toolchain, name: str, *words: str | Path) -> None:
+    program = toolchain.find_tool(name)
+    assert program is not None
+    done = process.run([program, *words], timeout_seconds=120)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("target", "user"), [(LINUX, "second"), (WINDOWS, "section .rdata")])
+def test_sections_of_one_name_are_told_apart_or_not_named(bare: Build, target: str, user: str) -> None:
+    path = bare(target, POINTERS, "-fdata-sections", "-fno-unique-section-names")
+    assert [one.symbol for one in find_reasons(path, "f2").users] == [user]
+
+
+def test_members_of_one_name_are_told_apart(toolchain: Toolchain, bare: Build, tmp_path: Path) -> None:
+    library = tmp_path / "twice.a"
+    for number in (1, 2):
+        text = f"int f{number}(int x) {{ return x; }} int (*p{number})(int) = f{number};"
+        run_tool(toolchain, "llvm-ar", "qc", library, bare(LINUX, text))
+    assert [one.symbol for one in find_reasons(library, "f2").users] == ["p2"]
+
+
+def test_a_symbol_is_found_by_each_of_its_names_and_by_a_part_of_one(bare: Build) -> None:
+    path = bare(
+        LINUX,
+        """
+        int shown(int) __asm__("_Z5showni");
+        int shown(int x) { return x * 7 + 1; }
+        int other(int) __asm__("_Z5otheri") __attribute__((alias("_Z5showni")));
+        int name_of_c(int x) { return other(x) + 1; }
+        """,
+    )
+    for wanted in ("shown(int)", "other(int)", "othe"):
+        assert set(find_reasons(path, wanted).names) == {"_Z5showni", "_Z5otheri"}
+    assert find_reasons(path, "name_of").names == ("name_of_c",)
+    with pytest.raises(UsageError, match="found shown\\(int\\), other\\(int\\), name_of_c; give a whole name"):
+        find_reasons(path, "n")
+
+
+def test_a_symbol_with_a_version_is_called(toolchain: Toolchain, build: Build, tmp_path: Path) -> None:
+    path = tmp_path / "versioned"
+    run_tool(toolchain, "llvm-objcopy", "--redefine-sym", "_Z4deepi=deep@@V1", build("program"), path)
+    assert [one.readable for one in find_reasons(path, "deep@@V1").users] == ["used(int)"]
+
+
+def test_a_kernel_is_at_the_end_of_all_addresses(toolchain: Toolchain, bare: Build, tmp_path: Path) -> None:
+    text = "int f(int x) { return x + 7; }\nint (*volatile pointer)(int) = f;\nint main(void) { return pointer(1); }"
+    path = tmp_path / "kernel"
+    words = ("--image-base=0xffffffff81000000", "-e", "main", bare(LINUX, text, "-fno-pic", "-mcmodel=kernel"))
+    run_tool(toolchain, "ld.lld", *words, "-o", path)
+    sizes = check_totals(toolchain, path)
+    assert symbol(sizes, "f").source == "bare.c"
+    reasons = find_reasons(path, "f")
+    assert ([one.symbol for one in reasons.users], reasons.chain) == (["pointer"], ("main", "pointer", "f"))
+
+
+def test_sources_are_told_whatever_a_file_is_called(
+    toolchain: Toolchain, bare: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = bare(LINUX)
+    for name in ("-dash.o", "copy (1)"):
+        made.replace(name)
+        made = Path(name)
+        assert symbol(measure_file(made), "inner").source == "bare.c"
+        assert [one.symbol for one in find_reasons(made, "inner").users] == ["outer"]
+    Path("folder").mkdir()
+    thin = Path("thin (1).a")
+    run_tool(toolchain, "llvm-ar", "qc", "--thin", thin, made.replace("folder/copy (1).o"))
+    assert (symbol(measure_file(thin), "inner").source, symbol(measure_file(thin), "inner").library) == (
+        "bare.c",
+        "folder/copy (1).o",
+    )
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_unit_whose_debug_information_is_elsewhere_has_the_name_of_that_file(bare: Build, version: int) -> None:
+    path = bare(LINUX, BARE, "-gsplit-dwarf", f"-gdwarf-{version}")
+    assert symbol(measure_file(path), "inner").source == str(path.with_suffix(".dwo"))
 
 
 def test_the_command_prints_and_writes(build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

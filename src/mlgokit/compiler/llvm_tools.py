@@ -1,5 +1,6 @@
 """Programs of LLVM that read objects, of any major: what they print of a file is the same for each."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -29,21 +30,42 @@ def find_llvm_tool(name: str) -> Path:
     raise ToolError(f"{name}: expected it in PATH, found none; {apt_command(f'llvm-{majors[0]}')}")
 
 
-def run_llvm_tool(name: str, *arguments: str | Path, where: str, seconds: float = _SECONDS) -> str:
-    """Run a program of LLVM on a file, which ``where`` names in messages, and return what it prints.
+def run_llvm_tool(name: str, *options: str, file: Path) -> str:
+    """Run a program of LLVM on a file, and return what it prints; there the file has its absolute path.
 
     Raises:
         ToolError: there is no such program, or it does not end in time.
         InputError: it refuses the file.
     """
     program = find_llvm_tool(name)
-    done = process.run([program, *arguments], timeout_seconds=seconds)
+    # No absolute path begins with a dash, which makes an option of a file's name.
+    done = process.run([program, *options, file.absolute()], timeout_seconds=_SECONDS)
     if done.timed_out:
         raise ToolError(
-            f"{where}: expected {program.name} to read it within {seconds:.0f} s, found that it took longer; give "
+            f"{file}: expected {program.name} to read it within {_SECONDS:.0f} s, found that it took longer; give "
             "a smaller file"
         )
     if done.returncode:
         last = next(iter(reversed(done.stderr.strip().splitlines())), "no message")
-        raise InputError(f"{where}: expected a file that {program.name} can read, found: {last}; build this file again")
-    return done.stdout.decode("utf-8", "backslashreplace")
+        raise InputError(f"{file}: expected a file that {program.name} can read, found: {last}; build this file again")
+    return _printed(done.stdout)
+
+
+def _printed(text: bytes) -> str:
+    return text.decode("utf-8", "backslashreplace")
+
+
+def member_of_line(line: str, file: Path) -> str | None:
+    r"""The member that follows in what :func:`run_llvm_tool` returns of a file; empty for the file itself.
+
+    ``None`` for a line that begins nothing.
+
+    Example:
+        >>> member_of_line("/lib (1)/a.a(b/c (2).o):\tfile format elf64-x86-64", Path("/lib (1)/a.a"))
+        'b/c (2).o'
+    """
+    path = _printed(os.fsencode(file.absolute()))
+    begin, colon, _ = line.rpartition(":\tfile format ")
+    if not colon or not begin.startswith(path):
+        return None
+    return begin.removeprefix(path).removeprefix("(").removesuffix(")")

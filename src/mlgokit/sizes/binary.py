@@ -1,7 +1,7 @@
 """A program, a library or an object as sections and symbols, whatever its format is."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,6 +58,21 @@ class Binary:
     def file_bytes(self) -> int:
         """Size of the file."""
         return sum(one.file_bytes for one in (*self.sections, *self.outside))
+
+    @property
+    def addresses(self) -> Ints:
+        """Address [N] of each section; see :func:`signed`."""
+        return signed(one.address for one in self.sections)
+
+
+def signed(addresses: Iterable[int]) -> Ints:
+    """Addresses as numbers with a sign, which those of a kernel, in the upper half of 64 bits, have.
+
+    Example:
+        >>> signed([0x1000, 0xFFFF_FFFF_8100_0000]).tolist()
+        [4096, -2130706432]
+    """
+    return np.array([address % 2**64 for address in addresses], np.uint64).astype(np.int64)
 
 
 def outside_of(file_bytes: int, extents: Sequence[tuple[int, int]]) -> tuple[list[int], int]:

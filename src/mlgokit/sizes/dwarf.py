@@ -5,19 +5,20 @@ bytes that are loaded are the unit's.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from mlgokit.errors import MlgokitError
-from mlgokit.sizes.binary import Binary, Layer, make_layer
+from mlgokit.sizes.binary import Binary, Layer, make_layer, signed
 
 _INFO = (".debug_info", "__debug_info", ".zdebug_info")
-_FILE = re.compile(r"(.*):\tfile format \S+")
-_MEMBER = re.compile(r"\(([^()]*)\)$")
 _RANGE = re.compile(r"\s*\[(0x[0-9a-f]+), (0x[0-9a-f]+)\)\)*")
 _ATTRIBUTE = re.compile(r'\s+(DW_AT_\w+)\s+\((?:"(.*)"|(.*))\)')
+_SPLIT = ("DW_AT_dwo_name", "DW_AT_GNU_dwo_name")
+"""With ``-gsplit-dwarf`` the name of the source is in another file, of which the unit has the name."""
 _RUST_UNIT = re.compile(r"/@/.*$")
 
 
@@ -36,29 +37,29 @@ def read_sources(path: Path, binary: Binary) -> tuple[Layer, tuple[str, ...]]:
     if not any(one.name in _INFO for one in binary.sections):
         return Layer(), ("No debug information, so sources are not known: compile with -g to have them.",)
     # What starts processes takes longer to import than a small file takes to read.
-    from mlgokit.compiler.llvm_tools import run_llvm_tool
+    from mlgokit.compiler.llvm_tools import member_of_line, run_llvm_tool
 
     try:
-        text = run_llvm_tool("llvm-dwarfdump", "--debug-info", "--recurse-depth=0", path, where=str(path))
+        text = run_llvm_tool("llvm-dwarfdump", "--debug-info", "--recurse-depth=0", file=path)
     except MlgokitError as error:
         return Layer(), (f"Sources are not known: {error}.",)
-    units = _units(text)
-    return (_by_address if binary.is_linked else _by_member)(binary, units), ()
+    units = _units((line, member_of_line(line, path)) for line in text.splitlines())
+    found = (_by_address if binary.is_linked else _by_member)(binary, [unit for unit in units if unit.name])
+    return found, () if found.owners else ("Sources are not known: the debug information names none for this code.",)
 
 
-def _units(text: str) -> list[Unit]:
-    """The compilation units in what ``llvm-dwarfdump`` prints."""
+def _units(lines: Iterable[tuple[str, str | None]]) -> list[Unit]:
+    """The compilation units in what ``llvm-dwarfdump`` prints; with each line the member that begins there."""
     units: list[Unit] = []
     member = ""
     is_inside = False
-    for line in text.splitlines():
+    for line, begun in lines:
         if "DW_TAG_" in line:
-            is_inside = "DW_TAG_compile_unit" in line
+            is_inside = "DW_TAG_compile_unit" in line or "DW_TAG_skeleton_unit" in line
             if is_inside:
                 units.append(Unit(member=member))
-        elif found := _FILE.match(line):
-            inner = _MEMBER.search(found[1])
-            member, is_inside = (inner[1] if inner else ""), False
+        elif begun is not None:
+            member, is_inside = begun, False
         elif is_inside:
             _read_attribute(units[-1], line)
     return units
@@ -71,6 +72,8 @@ def _read_attribute(unit: Unit, line: str) -> None:
         name, words, value = found.groups()
         if name == "DW_AT_name":
             unit.name = _RUST_UNIT.sub("", words or "")
+        elif name in _SPLIT:
+            unit.name = unit.name or words or ""
         elif name == "DW_AT_low_pc" and value:
             unit.low = int(value.split()[0], 16)
         elif name == "DW_AT_high_pc" and value and unit.low is not None:
@@ -78,14 +81,14 @@ def _read_attribute(unit: Unit, line: str) -> None:
 
 
 def _by_address(binary: Binary, units: list[Unit]) -> Layer:
-    address = np.array([one.address for one in binary.sections], np.int64)
+    address = binary.addresses
     limit = address + np.array([one.memory_bytes for one in binary.sections], np.int64)
     loaded = np.flatnonzero((limit > address) & np.array([one.is_code for one in binary.sections]))
     loaded = loaded[np.argsort(address[loaded], kind="stable")]
     ranges = [(unit.name, begin, end) for unit in units for begin, end in unit.ranges if end > begin]
     if not ranges or not len(loaded):
         return Layer()
-    begin, end = (np.array([one[index] for one in ranges], np.uint64).astype(np.int64) for index in (1, 2))
+    begin, end = signed(begin for _, begin, _ in ranges), signed(end for _, _, end in ranges)
     section = loaded[np.maximum(0, np.searchsorted(address[loaded], begin, side="right") - 1)]
     # The linker sets the addresses of code that it removed to 0 or to the end of all addresses.
     kept = np.flatnonzero((begin >= address[section]) & (begin < limit[section]))
@@ -100,12 +103,10 @@ def _by_member(binary: Binary, units: list[Unit]) -> Layer:
     for unit in units:
         sources.setdefault(unit.member, set()).add(unit.name)
     single = {member: next(iter(names)) for member, names in sources.items() if len(names) == 1}
-    sections = [
-        index for index, one in enumerate(binary.sections) if one.memory_bytes and one.member.split("/")[-1] in single
-    ]
+    sections = [index for index, one in enumerate(binary.sections) if one.memory_bytes and one.member in single]
     chosen = np.array(sections, np.int64)
     return make_layer(
-        [(single[binary.sections[index].member.split("/")[-1]],) for index in sections],
+        [(single[binary.sections[index].member],) for index in sections],
         chosen,
         np.zeros(len(sections), np.int64),
         np.array([binary.sections[index].extent for index in sections], np.int64),

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlgokit.compiler.llvm_tools import run_llvm_tool
 from mlgokit.compiler.objects.object_file import LARGEST_SECTION
-from mlgokit.sizes.binary import Binary
+from mlgokit.sizes.binary import Binary, signed
 from mlgokit.sizes.measure import owner_at
 
 _ENTRY = re.compile(r"0x[0-9a-f]+:( *)DW_TAG_(\w+)")
@@ -54,7 +54,7 @@ def find_inlined(path: Path, binary: Binary, names: Sequence[str]) -> tuple[Inli
     if not binary.is_linked:
         # Addresses of objects are those of their sections, so that only the entries around tell the function.
         options.append("--show-parents")
-    text = run_llvm_tool("llvm-dwarfdump", *options, path, where=str(path))
+    text = run_llvm_tool("llvm-dwarfdump", *options, file=path)
     sums: dict[str, list[int]] = {}
     found = _copies(text.splitlines())
     hosts = _hosts_by_address(binary, [copy.begin for copy, _ in found]) if binary.is_linked else None
@@ -105,10 +105,10 @@ def _read_line(entry: _Entry, line: str) -> None:
 
 
 def _hosts_by_address(binary: Binary, addresses: Sequence[int]) -> list[str]:
-    begins = np.array([one.address for one in binary.sections], np.int64)
+    begins = binary.addresses
     loaded = np.flatnonzero(np.array([bool(one.memory_bytes) for one in binary.sections]))
     loaded = loaded[np.argsort(begins[loaded], kind="stable")]
-    address = np.array(addresses, np.int64)
+    address = signed(addresses)
     if not len(address) or not len(loaded):
         return []
     section = loaded[np.maximum(0, np.searchsorted(begins[loaded], address, side="right") - 1)]

@@ -11,26 +11,24 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.llvm_tools import run_llvm_tool
+from mlgokit.compiler.llvm_tools import member_of_line, run_llvm_tool
 from mlgokit.compiler.objects import elf as e
-from mlgokit.compiler.objects.object_file import LARGEST_SECTION, Ints, read_bytes
+from mlgokit.compiler.objects.object_file import LARGEST_SECTION, FileSection, Ints, read_bytes
 from mlgokit.compiler.objects.wasm_object import read_wasm
-from mlgokit.sizes.binary import Binary
-from mlgokit.sizes.measure import owner_at
+from mlgokit.sizes.binary import Binary, signed
+from mlgokit.sizes.measure import NOBODY, owner_at
 
 _ADDRESSED_HEAD = re.compile(r"([0-9a-f]+) <(.+)>:\s*")
 _ADDRESS = re.compile(r" *[0-9a-f]+:(?=\s)")
 _HEAD = re.compile(r"<(.+)>:\s*")
 _TARGET = re.compile(r"<([^<>]*(?:<[^<>]*>[^<>]*)*?)(?:\+0x[0-9a-f]+)?>\s*$")
 _RELOCATION = re.compile(r"\t\t\t?\s*(?:[0-9a-f]+:\s+)?([A-Z][A-Z0-9_]+)\s+(\S+)")
-_RECORD = re.compile(r"[0-9a-f]+ +\S+ +(\S+)")
+_RECORD = re.compile(r"([0-9a-f]+) +\S+ +(\S+)")
 _RECORDS = re.compile(r"RELOCATION RECORDS FOR \[(.*)\]:")
 _OFFSET = re.compile(r"[-+](?:0x)?[0-9a-f]+$")
 _CALLS = re.compile(r"call|bl$|blx$|b$|b\.|j|tail|return_call")
 _WASM_CALL = re.compile(r"(?:call|return_call)\s+(\d+)$")
 _PAGE = "adrp"
-_FILE = re.compile(r"(.*):\tfile format \S+")
-_MEMBER = re.compile(r"\(([^()]*)\)$")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +53,7 @@ def find_references(path: Path, binary: Binary) -> References:
     """
     found = References()
     aliases = {name: names[0] for names in binary.symbols.owners for name in names}
-    text = run_llvm_tool("llvm-objdump", "-dr", "--no-show-raw-insn", path, where=str(path))
+    text = run_llvm_tool("llvm-objdump", "-dr", "--no-show-raw-insn", file=path)
     lines = _without_addresses(text, binary)
     functions: dict[int, str] = {}
     if binary.kind.startswith("wasm") and binary.is_linked:
@@ -78,7 +76,7 @@ def _without_addresses(text: str, binary: Binary) -> Iterator[str]:
     renames = binary.kind.startswith("Mach-O")
     for line in text.splitlines():
         if head := _ADDRESSED_HEAD.fullmatch(line):
-            yield f"<{_names_at(binary, np.array([int(head[1], 16)]))[0] if renames else head[2]}>:"
+            yield f"<{_names_at(binary, signed([int(head[1], 16)]))[0] if renames else head[2]}>:"
         else:
             yield _ADDRESS.sub("", line)
 
@@ -100,7 +98,7 @@ def _uses_in_code(lines: Iterable[str], functions: dict[int, str]) -> Iterator[t
             mnemonic = words[0] if words else ""
             is_call = _CALLS.match(mnemonic) is not None
             at = _TARGET.search(line) if mnemonic != _PAGE else None
-            target = at[1].split("@")[0] if at else ""
+            target = at[1].removesuffix("@plt") if at else ""
             if functions and is_call and (called := _WASM_CALL.match(line.strip())):
                 target = functions.get(int(called[1]), "")
     if target:
@@ -111,6 +109,7 @@ def _pointers_of_elf(path: Path, binary: Binary) -> Iterator[tuple[str, str]]:
     """User and target of the pointers in the data of a linked file."""
     elf = e.read_elf(path)
     word = elf.bits // 8
+    addresses = binary.addresses
     places: list[Ints] = []
     values: list[Ints] = []
     for index, section in enumerate(binary.sections):
@@ -125,12 +124,11 @@ def _pointers_of_elf(path: Path, binary: Binary) -> Iterator[tuple[str, str]]:
             skipped = -section.address % word
             count = max(0, section.file_bytes - skipped) // word
             words = np.frombuffer(elf.data, f"<u{word}", count, begin + skipped)
-            places.append(section.address + skipped + word * np.arange(count, dtype=np.int64))
-            values.append(np.minimum(words, LARGEST_SECTION).astype(np.int64))
+            places.append(addresses[index] + skipped + word * np.arange(count, dtype=np.int64))
+            values.append(words.astype(np.int64))
     if not places:
         return
     place, value = np.concatenate(places), np.concatenate(values)
-    addresses = np.array([one.address for one in binary.sections], np.int64)
     symbols = binary.symbols
     begins = addresses[symbols.section] + symbols.begin
     order = np.argsort(begins, kind="stable")
@@ -150,7 +148,7 @@ def _pointers_of_elf(path: Path, binary: Binary) -> Iterator[tuple[str, str]]:
 
 def _names_at(binary: Binary, address: Ints) -> list[str]:
     """The symbols that own the bytes at addresses of a linked file, or the sections."""
-    begins = np.array([one.address for one in binary.sections], np.int64)
+    begins = binary.addresses
     sizes = np.array([one.memory_bytes for one in binary.sections], np.int64)
     loaded = np.flatnonzero(sizes)
     loaded = loaded[np.argsort(begins[loaded], kind="stable")]
@@ -165,26 +163,40 @@ def _names_at(binary: Binary, address: Ints) -> list[str]:
 
 def _relocated_pointers(path: Path, binary: Binary) -> Iterator[tuple[str, str]]:
     """User and target of the relocations of data in objects."""
-    text = run_llvm_tool("llvm-objdump", "-r", path, where=str(path))
-    index: dict[tuple[str, str], list[int]] = {}
+    places: dict[tuple[str, str], list[int]] = {}
     for place, one in enumerate(binary.sections):
-        index.setdefault((one.member.split("/")[-1], one.name), []).append(place)
-    member, sections = "", list[int]()
-    found: list[tuple[int, int, str]] = []
-    for line in text.splitlines():
-        if file := _FILE.match(line):
-            inner = _MEMBER.search(file[1])
-            member = inner[1] if inner else ""
-        elif head := _RECORDS.match(line):
-            sections = index.get((member, head[1]), [])
-        elif sections and (record := _RECORD.match(line)):
-            section = binary.sections[sections[0]]
-            if section.memory_bytes and not section.is_code and ".eh_frame" not in section.name:
-                found.append((sections[0], int(line.split(" ", 1)[0], 16), _OFFSET.sub("", record[1])))
+        places.setdefault((one.member, one.name), []).append(place)
+    found: list[tuple[int, str, str]] = []
+    for (member, name), tables in _relocation_tables(path).items():
+        sections = places.get((member, name), [])
+        if not any(_may_point(binary.sections[place]) for place in sections):
+            continue
+        # Only sections with relocations have a table, which does not say which of the name it is of.
+        firsts = [place * LARGEST_SECTION for place in sections] if len(sections) == len(tables) else None
+        for number, table in enumerate(tables):
+            found += [(NOBODY if firsts is None else firsts[number] + offset, name, target) for offset, target in table]
     if not found:
         return
-    keys = np.array([section * LARGEST_SECTION + offset for section, offset, _ in found], np.int64)
-    owners: list[int] = owner_at(binary.symbols, keys).tolist()
-    for owner, (section, _, target) in zip(owners, found, strict=True):
-        name = binary.symbols.owners[owner][0] if owner >= 0 else f"section {binary.sections[section].name}"
-        yield name, target
+    owners: list[int] = owner_at(binary.symbols, np.array([key for key, _, _ in found], np.int64)).tolist()
+    for owner, (_, name, target) in zip(owners, found, strict=True):
+        yield binary.symbols.owners[owner][0] if owner >= 0 else f"section {name}", target
+
+
+def _may_point(section: FileSection) -> bool:
+    return section.memory_bytes > 0 and not section.is_code and ".eh_frame" not in section.name
+
+
+def _relocation_tables(path: Path) -> dict[tuple[str, str], list[list[tuple[int, str]]]]:
+    """Offset and target of the relocations of objects, by member and name of section: of each such section in order."""
+    tables: dict[tuple[str, str], list[list[tuple[int, str]]]] = {}
+    table: list[tuple[int, str]] = []
+    member = ""
+    for line in run_llvm_tool("llvm-objdump", "-r", file=path).splitlines():
+        if (begun := member_of_line(line, path)) is not None:
+            member = begun
+        elif head := _RECORDS.match(line):
+            table = []
+            tables.setdefault((member, head[1]), []).append(table)
+        elif record := _RECORD.match(line):
+            table.append((int(record[1], 16), _OFFSET.sub("", record[2])))
+    return tables

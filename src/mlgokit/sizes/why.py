@@ -89,7 +89,7 @@ def find_reasons(path: Path, wanted: str) -> Reasons:
         ToolError: there is no LLVM.
     """
     binary = read_binary(path)
-    readable = read_names({names[0] for names in binary.symbols.owners})
+    readable = read_names({name for names in binary.symbols.owners for name in names})
     owner = _find_owner(binary, readable, wanted)
     names = (wanted,) if owner is None else binary.symbols.owners[owner]
     inlined, notes = _inlined(path, binary, sorted({*names, wanted}))
@@ -130,16 +130,17 @@ def find_reasons(path: Path, wanted: str) -> Reasons:
 
 def _find_owner(binary: Binary, readable: dict[str, str], wanted: str) -> int | None:
     owners = binary.symbols.owners
-    exact = [index for index, names in enumerate(owners) if wanted in names or readable.get(names[0]) == wanted]
-    parts = [index for index, names in enumerate(owners) if wanted in readable.get(names[0], "")]
+    shown = [[readable.get(name, name) for name in names] for names in owners]
+    exact = [index for index, names in enumerate(owners) if wanted in names or wanted in shown[index]]
+    parts = [(name, index) for index, names in enumerate(shown) for name in names if wanted in name]
     # A local function may be there several times; the first stands for all, as their names are the same.
-    found = exact or (parts if len({readable.get(owners[index][0], "") for index in parts}) == 1 else [])
+    found = exact or ([index for _, index in parts] if len({name for name, _ in parts}) == 1 else [])
     return found[0] if found else None
 
 
 def _unknown(binary: Binary, readable: dict[str, str], wanted: str, path: Path) -> UsageError:
-    near = [readable.get(names[0], names[0]) for names in binary.symbols.owners]
-    near = [name for name in near if wanted.lower() in name.lower()]
+    every = dict.fromkeys(readable.get(name, name) for names in binary.symbols.owners for name in names)
+    near = [name for name in every if wanted.lower() in name.lower()]
     some = ", ".join(near[:_NAMED]) or "no such name"
     more = f" and {len(near) - _NAMED} more" if len(near) > _NAMED else ""
     return UsageError(
