@@ -143,6 +143,31 @@ def test_objects_for_link_time_optimization_are_bitcode():
     assert [request.lto for _, request in compiler.asked] == ["thin", "thin"]
 
 
+@pytest.mark.parametrize("bitcode", [0, 1])
+def test_an_object_that_is_bitcode_on_one_side_is_in_no_sum_of_objects(bitcode: int):
+    compiler = toy_compiler({"a/1": toy(), "a/2": toy()})
+    names = ["a/1", "a/2"]
+    sources = [toy_source(name, project="a") for name in names]
+    variants = VariantPair(after=make_variant([":always"]))
+    pair = compile_projects(sources, variants, compiler=compiler, links={"": linked})
+    (project,) = pair.projects
+    without = {
+        name: tuple(
+            done if done is None or side != bitcode else dataclasses.replace(done, sizes=None)
+            for side, done in enumerate(both)
+        )
+        for name, both in project.modules.items()
+    }
+    for changed, objects in (({"a/1"}, (150, 136)), (set(names), (0, 0))):
+        modules = {name: (without if name in changed else project.modules)[name] for name in names}
+        found = compare_builds(dataclasses.replace(pair, projects=[dataclasses.replace(project, modules=modules)]))
+        (compared,) = found.projects
+        assert (compared.modules, compared.before.objects, compared.after.objects) == (2, *objects)
+        assert compared.larger_modules == 0
+        assert ("objects" in found.overall) is bool(objects[0])
+        assert found.overall["image"].mean == 0
+
+
 def test_each_of_several_programs_is_an_image():
     compiler = toy_compiler({"a/1": toy(), "a/2": toy()})
     links: dict[str, LinkBuild] = {

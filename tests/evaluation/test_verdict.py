@@ -134,6 +134,17 @@ def test_a_build_that_ends_without_a_row_is_against_it():
     assert found.sentence == f"Do not ship: {' '.join(found.reasons)}"
 
 
+def test_a_build_that_ends_is_against_it_whatever_else_both_builds_lack():
+    row = BuiltModule(status="left_out", reason="the build has removed the object, so that it cannot be measured")
+    rows = (ModuleComparison(module="a.o", before=row, after=row),)
+    costs = CostComparison(functions=5, change=-0.1, cheaper=5, dearer=0, counts_before={}, counts_after={})
+    lost = project("a", 1000, 900, costs=costs, module_rows=rows, link_failure="after: the build ended with 2: a test")
+    found = verdict(lost, measure="cost")
+
+    assert not found.ship
+    assert found.reasons == ("a did not build: after: the build ended with 2: a test.",)
+
+
 def test_register_allocation_is_judged_by_its_cost():
     costs = CostComparison(functions=9, change=-0.04, cheaper=5, dearer=1, counts_before={}, counts_after={})
     found = verdict(project("a", 1000, 1001, costs=costs), measure="cost")

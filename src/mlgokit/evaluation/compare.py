@@ -10,7 +10,7 @@ from mlgokit.builds.images import LINKED, BuiltImage
 from mlgokit.builds.pair import BUILDS, BuildPair, ProjectPair, find_modules_in_both
 from mlgokit.builds.variant import Variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.objects.measure import link_aware_score, link_weights
+from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights
 from mlgokit.evaluation.records import (
     COST,
     MEASURES,
@@ -98,7 +98,13 @@ def compare_project(pair: ProjectPair, *, plugins: tuple[bool, bool], costs: boo
         for first, second in map(pair.modules.__getitem__, find_modules_in_both(pair.modules))
         if first is not None and second is not None
     ]
-    weights = link_weights(before.sizes for before, _ in compiled if before.sizes is not None)
+    # Where one side alone is bitcode, as with -flto among its options, the other's object says nothing.
+    measured = [
+        (before.sizes, after.sizes)
+        for before, after in compiled
+        if before.sizes is not None and after.sizes is not None
+    ]
+    weights = link_weights(before for before, _ in measured)
     images = [compare_image(*image) for image in pair.images]
     link_failure = pair.failure
     for image in images:
@@ -112,9 +118,9 @@ def compare_project(pair: ProjectPair, *, plugins: tuple[bool, bool], costs: boo
         project=pair.project,
         language=pair.language,
         modules=len(compiled),
-        before=_sizes([before for before, _ in compiled], [image.before for image in images], weights),
-        after=_sizes([after for _, after in compiled], [image.after for image in images], weights),
-        larger_modules=sum(_object_text(after) > _object_text(before) for before, after in compiled),
+        before=_sizes([before for before, _ in measured], [image.before for image in images], weights),
+        after=_sizes([after for _, after in measured], [image.after for image in images], weights),
+        larger_modules=sum(after.llvm_size_text > before.llvm_size_text for before, after in measured),
         user_seconds_before=sum(before.user_seconds for before, _ in compiled),
         user_seconds_after=sum(after.user_seconds for _, after in compiled),
         link_failure=link_failure,
@@ -146,17 +152,11 @@ def _make_uncompared_row(name: str, status: str, reason: str) -> ModuleCompariso
     return ModuleComparison(module=name, before=side, after=side)
 
 
-def _object_text(done: Compilation) -> int:
-    """Return what llvm-size calls the text of an object; 0 without sizes."""
-    return done.sizes.llvm_size_text if done.sizes is not None else 0
-
-
-def _sizes(compilations: Sequence[Compilation], images: Sequence[BuiltImage], weights: Mapping[str, int]) -> Sizes:
+def _sizes(objects: Sequence[ObjectSizes], images: Sequence[BuiltImage], weights: Mapping[str, int]) -> Sizes:
     """Sum the sizes of a build's objects and images."""
-    measured = [done.sizes for done in compilations if done.sizes is not None]
     return Sizes(
-        objects=sum(sizes.llvm_size_text for sizes in measured),
-        link_aware=sum(link_aware_score(sizes, weights) for sizes in measured),
+        objects=sum(sizes.llvm_size_text for sizes in objects),
+        link_aware=sum(link_aware_score(sizes, weights) for sizes in objects),
         text=sum(image.text for image in images),
         rodata=sum(image.rodata for image in images),
         eh_frame=sum(image.eh_frame for image in images),

@@ -55,7 +55,7 @@ def change_of(project: ProjectComparison, measure: str) -> float | None:
     if not project.is_linked:
         return None
     before, after = getattr(project.before, measure), getattr(project.after, measure)
-    return relative_change(before, after) if before else None
+    return relative_change(before, after) if before and after else None
 
 
 def list_new_failures(projects: Sequence[ProjectComparison]) -> list[str]:
@@ -118,8 +118,7 @@ def judge(evaluation: Evaluation, rules: VerdictRules, measure: str) -> Verdict:
 
 def _is_lost(project: ProjectComparison) -> bool:
     """Whether the candidate's build of a project failed as a whole, so that no module or image has the reason."""
-    rows = [row.after.reason for row in project.module_rows] + [image.after.reason for image in project.images]
-    return project.link_failure.startswith("after: ") and not any(rows)
+    return project.link_failure.startswith("after: ") and not list_new_failures([project])
 
 
 def _sentence(reasons: Sequence[str], figures: str) -> str:
