@@ -105,6 +105,13 @@ def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path):
     assert [failure.reason for failure in corpus.missing] == ["expected a name that a file can have, found '\\ud800.o'"]
 
 
+@pytest.mark.parametrize("name", [f"{'a' * 300}.o", f"{'a' * 300}/b.o", "\ud800/b.o"])
+def test_a_name_that_is_too_long_is_one_missing_module(tmp_path: Path, name: str):
+    add(tmp_path, "b.o")
+    corpus = load_corpus(describe(tmp_path, name, "b.o"))
+    assert ([one.name for one in corpus.modules], [one.name for one in corpus.missing]) == (["b.o"], [name])
+
+
 def test_nothing_usable_is_an_error(tmp_path: Path):
     describe(tmp_path, "p/a.o", "p/b.o")
     with pytest.raises(CorpusError, match=r"found none of 2 usable \(p/a.o: .*\); extract the corpus again"):
@@ -397,6 +404,12 @@ def test_a_description_is_a_file_of_the_corpus(tmp_path: Path):
     os.mkfifo(corpus / DESCRIPTION_NAME)
     with pytest.raises(CorpusError, match=r"expected a file, found: expected a file, found a folder or a device"):
         load_corpus(corpus)
+
+
+def test_a_description_that_leads_to_itself_is_an_error(tmp_path: Path):
+    (tmp_path / DESCRIPTION_NAME).symlink_to(DESCRIPTION_NAME)
+    with pytest.raises(CorpusError, match="expected a file, found: cannot be read: Too many levels"):
+        load_corpus(tmp_path)
 
 
 def test_a_description_has_a_largest_size(tmp_path: Path):

@@ -42,6 +42,13 @@ def test_a_file_that_is_not_there_is_refused_kept_or_dropped(tmp_path: Path):
         expand_response_files(words, tmp_path)
 
 
+def test_a_file_that_leads_to_itself_is_one_that_cannot_be_read(tmp_path: Path):
+    (tmp_path / "loop").symlink_to("loop")
+    assert expand_response_files(["@loop"], tmp_path, missing="keep") == ["@loop"]
+    with pytest.raises(ValueError, match="@loop: cannot be read: Too many levels of symbolic links"):
+        expand_response_files(["@loop"], tmp_path, inside=tmp_path)
+
+
 def test_what_response_files_take_is_bounded(tmp_path: Path):
     (tmp_path / "a.rsp").write_text("x " * 100)
     with pytest.raises(ValueError, match=r"@a\.rsp: expected at most 150 bytes of response files, found more"):

@@ -225,7 +225,9 @@ def _make_project_of(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Ca
     @functools.cache
     def name_project(first: str) -> str:
         """Name the project of modules by the first folder of their names: that folder if it was a corpus or project."""
-        return first if first in known or (folder / first / DESCRIPTION_NAME).is_file() else build
+        # Path.is_file raises an error about a name that is too long.
+        is_corpus = os.path.isfile(folder / first / DESCRIPTION_NAME)  # noqa: PTH113
+        return first if first in known or is_corpus else build
 
     return lambda name: name_project(name.split("/", maxsplit=1)[0])
 
@@ -334,10 +336,11 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
         CorpusError: the file is missing or too large, is a link out of the corpus, or has no JSON object in it.
     """
     try:
-        if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
+        # Path.resolve fails where a link leads to itself.
+        real = Path(os.path.realpath(path))
+        if path.is_symlink() and not real.is_relative_to(path.parent.resolve()):
             raise CorpusError(
-                f"{path}: expected a file inside the corpus, found a link to {path.resolve()}; replace the link by "
-                "a copy"
+                f"{path}: expected a file inside the corpus, found a link to {real}; replace the link by a copy"
             )
         with open_untrusted(path, "No such file or directory") as descriptor:
             size = os.fstat(descriptor).st_size

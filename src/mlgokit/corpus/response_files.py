@@ -46,7 +46,8 @@ def expand_response_files(
         if not word.startswith("@"):
             expanded.append(word)
             continue
-        path = (folder / word[1:]).resolve()
+        # Path.resolve fails where a link leads to itself.
+        path = Path(os.path.realpath(folder / word[1:]))
         if level >= MOST_LEVELS:
             raise ValueError(f"{word}: expected response files nested at most {MOST_LEVELS} deep, found more")
         if inside is not None and not path.is_relative_to(inside):

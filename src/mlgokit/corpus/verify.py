@@ -8,6 +8,7 @@ the same in both; what the linker will put there is in a relocation, which is a 
 import contextlib
 import enum
 import functools
+import glob
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,7 +117,7 @@ def objects_of_build(folder: Path) -> Reference:
         for path in (folder / name, folder.joinpath(*name.parts[1:])):
             if path.is_file() and not _is_bitcode(path):
                 return path
-        links = list(folder.glob(f"*.lto.{name.name}"))
+        links = list(folder.glob(f"*.lto.{glob.escape(name.name)}"))
         return links[0] if len(links) == 1 else f"expected {name} below {folder}, found no such object"
 
     return find
