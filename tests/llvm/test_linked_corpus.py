@@ -96,6 +96,16 @@ def test_of_thinlto_each_object_is_a_module_with_its_imports(toolchain: Toolchai
     assert "helper" not in work.sizes.function_names
 
 
+def test_a_project_may_have_more_functions_than_a_command_line_takes(toolchain: Toolchain, tmp_path: Path):
+    # A command line takes 2 MiB on most machines.
+    names = [f"f{number:03}{'x' * 4000}" for number in range(600)]
+    text = "".join(f"int {name}(int x) {{ return x + 1; }}\n" for name in names)
+    corpus = import_sources(tmp_path / "app", {"many.c": text}, toolchain)
+    compiler = CompilerOptions(llvm=toolchain.major)
+    made = run(Link(modules=corpus, corpus=tmp_path / "full", shares=(1.0,), compiler=compiler))
+    assert (made["modules"], made["failures"]) == (1, 0)
+
+
 def test_what_cannot_be_linked_is_refused_before(tmp_path: Path):
     with pytest.raises(UsageError, match="--shares: expected numbers above 0 and at most 1, found 2"):
         run(Link(modules=tmp_path, corpus=tmp_path / "linked", shares=(0.5, 2.0)))

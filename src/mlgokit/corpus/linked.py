@@ -9,6 +9,7 @@ a ThinLTO link. So the modules have none.
 
 import hashlib
 import itertools
+import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -120,8 +121,11 @@ def _add_project(
             reason = f"expected functions that are kept, found none among {count}; raise the share of {share}"
             writer.add(ModuleFailure(name=name, project=modules[0].project, reason=reason))
             continue
-        words = [str(linker), *_LINK, *(f"--undefined={one}" for one in kept), *(str(step.path) for step in steps)]
-        call = LinkerCall(words=tuple(words), folder=folder)
+        # A large project has more functions than a command line takes.
+        words = [*(f"--undefined={one}" for one in kept), *(str(step.path) for step in steps)]
+        response = folder / f"{draw}.words"
+        response.write_bytes("\n".join(map(shlex.quote, words)).encode("utf-8", "surrogateescape"))
+        call = LinkerCall(words=(str(linker), *_LINK, f"@{response}"), folder=folder)
         for outcome in _link(call, name, steps, lto=lto, scratch=folder / str(draw), corpus_folder=writer.folder):
             writer.add(outcome)
 

@@ -47,8 +47,8 @@ class Objective(enum.Enum):
     LINK_AWARE_TEXT = "link-aware-text"
     """Machine code only, COMDAT signatures at 1/k; for builds without unwind tables."""
     OBJECT_TEXT = "object-text"
-    """llvm-size's text, the score of google/ml-compiler-opt; it ignores that the linker merges COMDAT copies. For RISC-V
-    without what a linker takes out of calls."""
+    """llvm-size's text, the score of google/ml-compiler-opt; it ignores that the linker merges COMDAT copies. For
+    RISC-V without what a linker takes out of calls."""
     EXECUTED = "executed"
     """What functions execute in the profiled run, at a price in bytes, and by how much they are larger than plainly."""
 
