@@ -71,7 +71,7 @@ def measure(config: Promise, setup: Setup) -> Result:
     chosen = [known[name] for name in config.projects or known]
     measure_one = functools.partial(measure_project, config=config, toolchain=toolchain)
     rows = measure_each(chosen, measure_one, doing="tune and rebuild", report=setup.report)
-    return result_of(rows, seconds=config.seconds)
+    return result_of(rows, seconds=config.seconds, workers=config.workers)
 
 
 def measure_each(
@@ -317,7 +317,7 @@ def meson_of(project: PromisedProject, place: Path) -> str:
     return str(folder / "bin" / "meson")
 
 
-def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seconds: int) -> Result:
+def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seconds: int, workers: int) -> Result:
     """The result of the projects' rows."""
     programs: list[tuple[Cell, ...]] = []
     differences: list[tuple[Cell, ...]] = []
@@ -362,7 +362,7 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
     return Result(
         benchmark="promise",
         question="Is what `mlgokit tune --build` promises of each program what the user's own tools make of a fresh "
-        f"copy of the sources, after a search of {seconds} seconds?",
+        f"copy of the sources, after a search of {seconds} seconds with {workers} compilers at once?",
         answer=answer,
         bar=BAR,
         passed=not (failures or unequal or behind or grown or strays),

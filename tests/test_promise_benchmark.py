@@ -92,12 +92,14 @@ def test_every_difference_is_told(
         "promised": {"a": {"plain": 100, "shipped": 90, "tuned": 80}}, "built": {"a": built}, "runs": runs[0],
         "same_output": runs[1], "announced_seconds": 50.0, "taken_seconds": 60.0, "notes": [],
     }  # fmt: skip
-    found = module.result_of([(projects["lzip"], row)], seconds=30)
+    found = module.result_of([(projects["lzip"], row)], seconds=30, workers=2)
     assert (found.passed, said in found.answer) == (passed, True)
     assert "0 took a quarter more or less" in found.answer
     rust = {"a": {"plain": 100, "tuned": 80}}
     row |= {"promised": {"a": {"plain": 100, "shipped": None, "tuned": 80}}, "built": rust, "taken_seconds": 63.0}
-    found = module.result_of([(projects["hexyl"], row), (projects["lua"], {"failure": "no compiler"})], seconds=30)
+    found = module.result_of(
+        [(projects["hexyl"], row), (projects["lua"], {"failure": "no compiler"})], seconds=30, workers=2
+    )
     assert "1 of 2 projects, 1 programs: 0 not as promised" in found.answer
     assert "1 took a quarter more" in found.answer
     assert not found.passed
