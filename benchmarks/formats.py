@@ -86,7 +86,6 @@ TARGETS = {
         run=("wine",),
     ),
 }
-CMARK_HEADERS = ("config", "cmark_export", "cmark_version")
 PROGRAMS = {
     "cjson": Ported(
         project="cjson-cortex-m3",
@@ -136,7 +135,9 @@ PROGRAMS = {
         ),
         driver=BOARDS / "cmark.c",
         flags="-Isrc -DCMARK_STATIC_DEFINE",
-        headers={f"{name}.h": f"cmark_{name.removeprefix('cmark_')}.h" for name in CMARK_HEADERS},
+        headers={
+            "config.h": "cmark_config.h", "cmark_export.h": "cmark_export.h", "cmark_version.h": "cmark_version.h",
+        },
     ),
 }  # fmt: skip
 

@@ -227,7 +227,7 @@ def run_in(project: PromisedProject, command: str, tree: Path, *, seconds: float
 
 
 def output_of(project: PromisedProject, command: str, tree: Path) -> bytes:
-    """What a program of the project prints, without the path of the tree.
+    """What a command of the project prints, with the path of its folder removed.
 
     Raises:
         ToolError: the command fails, or prints nothing that could be compared.

@@ -10,6 +10,7 @@ from tuning_builds import filled
 
 from mlgokit.corpus.sources.projects import Archive
 from mlgokit.decode import decode
+from mlgokit.errors import InputError
 
 MANIFEST = Path(__file__).with_name("promise.toml")
 BOARDS = Path(__file__).with_name("boards")
@@ -32,8 +33,8 @@ class PromisedProject:
         about: what else is special about the build, for readers.
         archive: where the sources come from; ``None`` if they are installed.
         root: the project's folder in the archive; or that of sources which a package of the system has installed.
-        like: a project above in the list, of which everything is taken that is not given here.
-        marks: further marks of the commands, which are filled in when the list is read.
+        like: name of a project above in the list, whose fields hold where none are given here.
+        marks: placeholders in ``build`` beside those above, and the text for each.
         files: files of ours beside the project's, such as a linker script: by path, the place of each from ``boards``.
         build: commands that configure and build; those of cargo are given by ``--cargo``, one alone.
         programs: what the project ships, by path or name; all that it links if there are none. Of cargo, by name, the
@@ -75,7 +76,9 @@ def promised_projects() -> dict[str, PromisedProject]:
     projects: dict[str, PromisedProject] = {}
     for one in tomllib.loads(MANIFEST.read_text())["project"]:
         name = one["name"]
-        given[name] = given.get(one.get("like"), {}) | one
+        if (like := one.get("like")) and like not in given:
+            raise InputError(f"{MANIFEST.name}, {name}: like: expected a project above, found {like}; correct the list")
+        given[name] = given.get(like, {}) | one
         project = decode(PromisedProject, given[name], f"{MANIFEST.name}, {name}")
         projects[name] = dataclasses.replace(project, build=tuple(filled(project.build, project.marks)))
     return projects

@@ -166,7 +166,7 @@ def test_a_shared_store_hands_over_no_more(tmp_path: Path, name: str, sentence: 
     shared.write_bytes(with_zeros(shared.read_bytes(), name, 2 * GIB))
     before = traced()
     if sentence:
-        with pytest.raises(InputError, match=rf"shared/version-2/.*npz: .*{sentence} are read; delete this file, and"):
+        with pytest.raises(InputError, match=rf"shared/version-3/.*npz: .*{sentence} are read; delete this file, and"):
             two.compile(module, PLAIN)
         assert not list((tmp_path / "b").rglob("*.npz"))
     else:

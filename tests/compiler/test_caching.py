@@ -335,7 +335,7 @@ def test_a_recalled_result_that_is_another_one_now_is_an_error(
     said = str(raised.value)
     assert said.startswith("m: the compiler's result differs from what the store ")
     assert differs in said
-    assert "so the cache key (version 2; compiler " in said
+    assert "so the cache key (version 3; compiler " in said
     for had in ('command_line ["-cc1", "-Oz"]', f"bitcode {digest_file(module.bitcode)}", "policy :never", "seed 0"):
         assert had in said
     assert "use another store, and report this sentence" in said

@@ -70,7 +70,9 @@ def test_the_language_is_that_of_the_call(source: str, is_cxx: bool):
         ("clang --target=riscv32-unknown-elf -c a.c", True),
         ("clang -target riscv64-linux-gnu -c a.c", True),
         ("riscv64-unknown-elf-clang -c a.c", True),
-        ("clang --target=thumbv7m-none-eabi -c a.c", False),
+        ("clang --target=riscv32-unknown-elf -target thumbv7m-none-eabi -c a.c", False),
+        ("clang -target thumbv7m-none-eabi --target=riscv32-unknown-elf -c a.c", True),
+        ("riscv64-unknown-elf-clang --target=thumbv7m-none-eabi -c a.c", False),
         ("clang -c riscv32.c", False),
     ],
 )

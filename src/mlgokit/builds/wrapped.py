@@ -157,10 +157,7 @@ class WrappedProject:
 
 def _left_alone(variants: VariantPair, calls: Sequence[WrappedCall], toolchain: Toolchain) -> tuple[str, ...]:
     """Which policies leave calls for other processors to LLVM, in sentences."""
-    targets = Counter(
-        architecture_of(next((word[9:] for word in call.words if word.startswith("--target=")), toolchain.target))
-        for call in calls
-    )
+    targets = Counter(architecture_of(call.target or toolchain.target) for call in calls)
     notes = (text for side in variants.both.values() for text in describe_inactive_policies(side, targets))
     return tuple(dict.fromkeys(notes))
 

@@ -21,7 +21,7 @@ from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 
-KEY_VERSION = 2
+KEY_VERSION = 3
 """Version of keys and records; each has a folder of its own, so that no record is taken for one of another version."""
 FOLDER = f"version-{KEY_VERSION}"
 

@@ -4,8 +4,10 @@ Compilers that the build calls by a usual name or by a whole path are replaced b
 build keeps its own; ``wrapper_folder.py`` describes how.
 """
 
+import itertools
 import json
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mlgokit.compiler import process
+from mlgokit.compiler.driver_call import COMPILER
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.regalloc_cost import link_record_options, record_options
@@ -111,6 +114,19 @@ class WrappedCall:
     def reason(self) -> str:
         """The first error of a call that failed; empty otherwise."""
         return first_error(self.errors) if self.code else ""
+
+    @property
+    def target(self) -> str:
+        """The last triple of ``-target`` or ``--target=``, else that in the compiler's name (``arm-none-eabi-gcc``)."""
+        options = [
+            value if word == "-target" else word.removeprefix("--target=")
+            for word, value in itertools.pairwise((*self.words, ""))
+            if word == "-target" or word.startswith("--target=")
+        ]
+        if options:
+            return options[-1]
+        compiler = re.fullmatch(COMPILER, self.name)
+        return (compiler["target"] or "").removesuffix("-") if compiler is not None else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """Trials of flags on a build of C and C++: made, tested, weighed, and remembered in a folder."""
 
 import dataclasses
-import itertools
 import json
 import re
 import time
@@ -194,12 +193,13 @@ def find_excluded(flags: Sequence[Flag], calls: Sequence[WrappedCall], *, has_ll
     compilations = [call.words for call in calls if call.kind != "link"]
     links = [split_linker_words(_driver_words(call)) for call in calls if call.kind != "compile"]
     languages = {"c++" if "c++" in language else "c" for call in calls for language in call.languages}
+    is_for_riscv = any(architecture_of(call.target).startswith("riscv") for call in calls)
     lacks = {
         "one language": _unwinding_defect(languages, links),
         "C++": "" if "c++" in languages else "the build has no C++",
         "executables": _export_defect(links),
         "debug information": "" if any(_has_debug(words) for words in compilations) else "the build has none",
-        "RISC-V": "" if any(_is_for_riscv(call) for call in calls) else "the build is not for RISC-V",
+        "RISC-V": "" if is_for_riscv else "the build is not for RISC-V",
         "": "",
     }
     found: dict[str, str] = {}
@@ -297,13 +297,6 @@ def _export_defect(links: Sequence[Sequence[str]]) -> str:
 def _has_debug(words: Sequence[str]) -> bool:
     levels = [word for word in words if _DEBUG.fullmatch(word)]
     return bool(levels) and not levels[-1].endswith("0")
-
-
-def _is_for_riscv(call: WrappedCall) -> bool:
-    """Whether a call names RISC-V as its target, by an option or by the compiler's own name."""
-    named = [call.name, *(word.removeprefix("--target=") for word in call.words if word.startswith("--target="))]
-    named += [after for word, after in itertools.pairwise(call.words) if word == "-target"]
-    return any(architecture_of(triple).startswith("riscv") for triple in named)
 
 
 def _folder_bytes(built: Rebuilt, tree: Path) -> dict[str, int]:

@@ -372,6 +372,7 @@ def with_section(index: int, **changes: object) -> list[Section]:
         (write_object(with_section(10, contents=bytes(25)), SYMBOLS), "entries of 24 bytes, found 25 bytes"),
         (write_object(with_section(10, contents=relocations((0, 50, 0))), SYMBOLS), "found symbol 50"),
         (write_object(with_section(10, type=0x40000014), SYMBOLS), "found SHT_CREL; compile without -Wa,--crel"),
+        (write_object(with_section(10, info=99), SYMBOLS, machine=243), "one of 17 sections, found of section 99"),
         (
             write_object(SECTIONS, [*SYMBOLS, Symbol(name="h", section=3, size=21)]),
             "symbol h: expected a function within",

@@ -2,8 +2,9 @@
 
 import functools
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ _SYMBOL = 24 + 2
 """Bytes of a dynamic symbol without its name: an entry of ``.dynsym``, and its version."""
 _R_RISCV_CALLS, _R_RISCV_RELAX = (18, 19), 51
 _RELAXED_CALL = 4
-"""Bytes of one of the two instructions of a call."""
+"""Bytes that a call loses."""
 _CALLS = {62: (4,), 183: (282, 283)}
 """Relocation types of calls, by machine: ``R_X86_64_PLT32``, ``R_AARCH64_JUMP26`` and ``R_AARCH64_CALL26``."""
 _DEFAULT_VISIBILITY = 0
@@ -175,7 +176,7 @@ class ElfObject:
         return group_alike_functions(self.elf, self._symbols, functions, except_table)
 
     def relaxed_bytes(self, functions: Functions) -> Ints:
-        """Bytes [F] of each function that a linker takes out, as it makes one instruction of the two of a call."""
+        """Bytes [F] that a linker takes out of the calls of each function."""
         return count_relaxed_bytes(self.elf, self._symbols, functions)
 
     def dynamic_bytes(self, functions: Functions, image: Image) -> tuple[Ints, Ints]:
@@ -344,8 +345,9 @@ def group_alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_ta
 def count_relaxed_bytes(elf: Elf, symbols: Symbols, code: Functions) -> Ints:
     """Bytes [F] that a linker takes out of the calls of each function; 0 for machines other than RISC-V.
 
-    A call is two instructions, of which one is enough up to a distance of 1 MiB, and two bytes are up to 2 KiB with
-    32 bits: "Linker Relaxation" in the RISC-V ELF psABI. That nearly all functions are that far away is assumed.
+    A direct call is ``auipc`` and ``jalr``, 8 bytes, which the linker replaces by one ``jal`` if the callee is within
+    1 MiB: "Linker Relaxation" in the RISC-V ELF psABI. Every callee is taken to be that near; what ``c.jal`` saves
+    beyond that is not counted.
 
     Args:
         elf: the object.
@@ -353,14 +355,10 @@ def count_relaxed_bytes(elf: Elf, symbols: Symbols, code: Functions) -> Ints:
         code: its functions.
     """
     relaxed = np.zeros(len(code.names), np.int64)
-    for section in np.unique(code.section).tolist() if elf.machine == e.RISCV else ():
-        for source in e.relocation_sections(elf, section):
-            table = e.read_relocations(elf, source, symbols)
-            may_relax = table["offset"][table["type"] == _R_RISCV_RELAX]
-            calls = table["offset"][np.isin(table["type"], _R_RISCV_CALLS)]
-            offset = calls[np.isin(calls, may_relax)].astype(np.int64)
-            function = code.at(np.full(len(offset), section, np.int64), offset)
-            np.add.at(relaxed, function[function >= 0], _RELAXED_CALL)
+    for table, function in _relocations_by_function(elf, symbols, code) if elf.machine == e.RISCV else ():
+        relaxable = table["offset"][table["type"] == _R_RISCV_RELAX]
+        calls = np.isin(table["type"], _R_RISCV_CALLS) & np.isin(table["offset"], relaxable) & (function >= 0)
+        np.add.at(relaxed, function[calls], _RELAXED_CALL)
     return relaxed
 
 
@@ -399,19 +397,31 @@ def _references(
     """The functions that call each symbol, and the symbols that anything but a function's call refers to."""
     called: dict[int, set[int]] = {}
     elsewhere: set[int] = set()
-    targets = elf.sections["info"].astype(np.int64)
-    for source in np.flatnonzero(np.isin(elf.sections["type"], (e.SHT_RELA, e.SHT_REL))).tolist() if calls else ():
-        section = int(targets[source])
-        if not int(elf.sections["flags"][section]) & e.SHF_ALLOC:
-            continue
-        table = e.read_relocations(elf, source, symbols)
-        symbol, offset = table["symbol"].astype(np.int64), table["offset"].astype(np.int64)
-        function = code.at(np.full(len(table), section, np.int64), offset)
+    for table, function in _relocations_by_function(elf, symbols, code) if calls else ():
+        symbol = table["symbol"].astype(np.int64)
         by_call = np.isin(table["type"], calls) & (function >= 0)
         for target, caller in set(zip(symbol[by_call].tolist(), function[by_call].tolist(), strict=True)):
             called.setdefault(target, set()).add(caller)
         elsewhere.update(symbol[~by_call].tolist())
     return {symbol: sorted(callers) for symbol, callers in called.items()}, elsewhere
+
+
+def _relocations_by_function(elf: Elf, symbols: Symbols, code: Functions) -> Iterator[tuple[npt.NDArray[Any], Ints]]:
+    """The relocations [R] of each allocated section, with the index [R] of the function that holds each, or -1.
+
+    Raises:
+        InputError: relocations name a section or a symbol that does not exist.
+    """
+    targets = elf.sections["info"].astype(np.int64)
+    for source in np.flatnonzero(np.isin(elf.sections["type"], (e.SHT_RELA, e.SHT_REL))).tolist():
+        section = int(targets[source])
+        if section >= len(elf.sections):
+            where = f"{elf.where}: section {source}"
+            raise damage_error(where, f"relocations of one of {len(elf.sections)} sections", f"of section {section}")
+        if int(elf.sections["flags"][section]) & e.SHF_ALLOC:
+            table = e.read_relocations(elf, source, symbols)
+            offset = table["offset"].astype(np.int64)
+            yield table, code.at(np.full(len(table), section, np.int64), offset)
 
 
 def _share(column: Ints, functions: list[int], size: int) -> None:

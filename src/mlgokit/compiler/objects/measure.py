@@ -132,13 +132,13 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
     text = code.size
     if isinstance(file, ElfObject):
         text = text - file.relaxed_bytes(code)
-    # Both are of links with -flto, which are read for ELF alone.
-    if folds and isinstance(file, ElfObject):
-        alike = file.number_alike(code, except_table)
-        text, rodata, eh_frame = share_folded_bytes([text, rodata, eh_frame], alike)
-    if image and isinstance(file, ElfObject):
-        stubs, tables_read = file.dynamic_bytes(code, image)
-        text, rodata = text + stubs, rodata + tables_read
+        # Both are of links with -flto, which are read for ELF alone.
+        if folds:
+            alike = file.number_alike(code, except_table)
+            text, rodata, eh_frame = share_folded_bytes([text, rodata, eh_frame], alike)
+        if image:
+            stubs, tables_read = file.dynamic_bytes(code, image)
+            text, rodata = text + stubs, rodata + tables_read
 
     column = kind - TEXT
     counted = (column >= 0) & (column < COLUMNS)

@@ -3,6 +3,7 @@
 #include "passes/PassNames.h"
 #include "trials/OverridePlan.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/Function.h"
 #include "llvm/Support/CommandLine.h"
 
@@ -15,24 +16,26 @@ namespace mlgokit {
 
 namespace {
 
-bool dropsMinSize(Function &F) {
-  const bool Has = F.hasMinSize();
+/// Both return whether they changed the function.
+bool removeMinSize(Function &F) {
+  const bool Changes = F.hasMinSize();
   F.removeFnAttr(Attribute::MinSize);
-  return Has;
+  return Changes;
 }
 
-bool dropsJumpTables(Function &F) {
-  const bool Has = !F.getFnAttribute("no-jump-tables").getValueAsBool();
+bool forbidJumpTables(Function &F) {
+  const bool Changes = !F.getFnAttribute("no-jump-tables").getValueAsBool();
   F.addFnAttr("no-jump-tables", "true");
-  return Has;
+  return Changes;
 }
 
-/// Attributes of which each instruction selector makes its own code.
-constexpr std::pair<StringLiteral, bool (*)(Function &)> Attributes[] = {{"minsize", dropsMinSize},
-                                                                         {"no-jump-tables", dropsJumpTables}};
+/// `ATTRIBUTES` in tune/spaces/passes/candidates.py has the same. Without minsize the function keeps optsize.
+constexpr std::pair<StringLiteral, bool (*)(Function &)> Attributes[] = {{"minsize", removeMinSize},
+                                                                         {"no-jump-tables", forbidJumpTables}};
 
-/// Options that passes of the code generator read for each function anew, and that nothing but the command line sets.
-/// `OPTIONS` in tune/spaces/passes/candidates.py is the twin.
+/// Options that passes of the code generator read for each function anew, and that nothing but the command line sets:
+/// cl::Option::reset() gives them their defaults, not what a target set. Some majors lack some of them.
+/// `OPTIONS` in tune/spaces/passes/candidates.py has the same.
 constexpr StringLiteral Options[] = {
     "-disable-phi-elim-edge-splitting=1",
     "-force-precise-rotation-cost=1",
@@ -61,21 +64,25 @@ FunctionOptions::FunctionOptions() {
   for (StringRef Text : Options) {
     const auto [Name, Value] = Text.drop_front().split('=');
     cl::Option *const Found = cl::getRegisteredOptions().lookup(Name);
-    // What the user set, nobody changes.
+    // What the command line sets stays.
     if (Found && !Found->getNumOccurrences())
-      Choices.push_back({passNumber(Text), Found, Value});
+      Candidates.push_back({passNumber(Text), Found, Value});
   }
 }
 
 void FunctionOptions::set(Function &F, OverridePlan &Plan) {
-  for (const auto &[Name, Changes] : Attributes)
-    if (Plan.next(passNumber(Name)) && Changes(F))
+  for (const auto &[Name, Apply] : Attributes)
+    if (Plan.next(passNumber(Name)) && Apply(F))
       Plan.record(0);
-  for (const Choice &C : Choices)
-    if (Plan.next(C.Number) && !C.Option->addOccurrence(0, C.Option->ArgStr, C.Value)) {
+  for (const Candidate &C : Candidates) {
+    // Of one option that the plan has two values for, the first counts.
+    if (!Plan.next(C.Number) || is_contained(Changed, C.Option))
+      continue;
+    // A value that this major does not know counts as an occurrence of the option, too.
+    Changed.push_back(C.Option);
+    if (!C.Option->addOccurrence(0, C.Option->ArgStr, C.Value))
       Plan.record(0);
-      Changed.push_back(C.Option);
-    }
+  }
 }
 
 void FunctionOptions::reset() {

@@ -1,5 +1,5 @@
-// How else the code of one function is generated, beside its passes: attributes that it has, and options of LLVM that
-// have another value meanwhile. In tables they stand with passes: docs/formats.md, "Pass table".
+// Attributes of one function, and options (cl::opt) that have another value while that function's code is generated.
+// Tables list them among the passes: docs/formats.md, "Pass table".
 #ifndef MLGOKIT_PASSES_FUNCTIONOPTIONS_H
 #define MLGOKIT_PASSES_FUNCTIONOPTIONS_H
 
@@ -21,24 +21,25 @@ class OverridePlan;
 
 class FunctionOptions {
 public:
-  /// To be made on the thread that generates the code. Options are those of the whole process, so none is set on a
-  /// thread that may have others beside it.
+  /// To be constructed on the thread that generates the code. Options are global, so they are set on the main thread
+  /// alone: others may generate code at the same time, as in parallel ThinLTO.
   FunctionOptions();
   ~FunctionOptions() { reset(); }
   FunctionOptions(const FunctionOptions &) = delete;
   FunctionOptions &operator=(const FunctionOptions &) = delete;
 
-  /// Asks the plan of \p F about each, and sets what it wants; options until the reset.
+  /// Sets the attributes and options that \p Plan has for \p F; options hold until reset(), which comes
+  /// before the next function.
   void set(llvm::Function &F, OverridePlan &Plan);
   void reset();
 
 private:
-  struct Choice {
-    uint32_t Number; // in tables
+  struct Candidate {
+    uint32_t Number; // of a pass, in tables
     llvm::cl::Option *Option;
     llvm::StringRef Value;
   };
-  llvm::SmallVector<Choice, 16> Choices; // that can be made here
+  llvm::SmallVector<Candidate, 16> Candidates; // that may be set
   llvm::SmallVector<llvm::cl::Option *, 4> Changed;
 };
 

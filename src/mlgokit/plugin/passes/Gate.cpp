@@ -77,7 +77,7 @@ private:
   struct Entered {
     uint64_t Key = 0;
     bool Tried = false;                 // or there are no trials
-    bool HasOptions = false;            // those of its plan
+    bool HasOptions = false;            // whether those of its plan were set
     const Overrides *Known = nullptr;   // in the table
     std::unique_ptr<OverridePlan> Plan; // none if all its passes run, or the policy decides
     bool ByPolicy = false;              // whether it is asked, or listens

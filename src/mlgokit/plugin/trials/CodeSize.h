@@ -18,7 +18,7 @@ std::optional<size_t> emittedBytes(const llvm::MachineFunction &MF);
 /// The bytes of a function's instructions, as the target tells them before they are emitted; nothing if it does not.
 std::optional<size_t> machineBytes(const llvm::MachineFunction &MF);
 
-/// Of these, what a linker for RISC-V takes out: one instruction of the two of a call, if the callee is within 1 MiB.
+/// Of these, what a linker for RISC-V takes out: one of the two instructions of each call.
 /// `relaxed_bytes` in compiler/objects/elf_object.py is the twin.
 size_t relaxedBytes(const llvm::MachineFunction &MF);
 

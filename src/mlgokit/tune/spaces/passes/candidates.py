@@ -1,7 +1,7 @@
 """What a search toggles when the code of a function is generated: passes, attributes and options of LLVM.
 
-LLVM asks a gate about optional passes only; :data:`EXCLUDED` has the optional passes that always run nevertheless, with
-the reason. In tables and trials all of them go by :func:`mlgokit.compiler.reuse.trials.pass_number`.
+Optional passes ask a gate whether they may run; :data:`EXCLUDED` has those that always run nevertheless, with the
+reason. In tables and trials :func:`mlgokit.compiler.reuse.trials.pass_number` of a name identifies each candidate.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,13 +51,16 @@ CANDIDATES = (
     "post-RA-sched",
     "postmisched",
 )
-"""What is toggled, those with the largest measured gains first: passes, by LLVM's command-line names, that are left
-out; :data:`ATTRIBUTES`; and :data:`OPTIONS`."""
+"""What is toggled, those with the largest measured gains first: passes, by LLVM's command-line names, which are
+skipped; :data:`ATTRIBUTES`; and :data:`OPTIONS`."""
 ATTRIBUTES = ("minsize", "no-jump-tables")
-"""Attributes of a function: the first one is removed, the other one is added, before instructions are selected."""
+"""Attributes of a function, before instructions are selected: ``minsize`` is removed, ``no-jump-tables`` is added."""
 OPTIONS = tuple(name for name in CANDIDATES if name.startswith("-"))
-"""Options of LLVM that are set while the code of one function is generated; `plugin/passes/FunctionOptions.cpp` is the
-twin."""
+"""Options of LLVM, which are set while the code of one function is generated. `plugin/passes/FunctionOptions.cpp` has
+the same."""
+OUTLINED = frozenset({"aarch64", "arm", "thumbv6m", "riscv32", "riscv64"})
+"""Architectures whose machine outliner takes code out of functions with ``minsize``. Trials do not see it, so there the
+attribute stays."""
 _TYPE_PROMOTION = "type-promotion"
 _ARM = (
     "if-converter",
@@ -115,12 +118,15 @@ ONLY_ON: Mapping[str, tuple[str, ...]] = {
     "riscv32": _RISCV,
     "riscv64": _RISCV,
 }
-"""By architecture, passes that other targets do not have; they are toggled after the others."""
+"""By architecture, passes that only some targets run; they are toggled after the others."""
 REPEATED = ("machine-cp", "dead-mi-elimination")
-"""Passes that run twice on a function; the second run is a candidate of its own."""
+"""Passes that run more than once on a function; the second run is a candidate of its own."""
 
 EXCLUDED: Mapping[str, str] = {
-    "x86-isel": "instructions are then selected as at -O0, which is several times slower",
+    **dict.fromkeys(
+        ("x86-isel", "arm-isel", "aarch64-isel", "riscv-isel"),
+        "instructions are then selected as at -O0, and the code is several times slower",
+    ),
     "stack-coloring": "variables then share no stack, so deep recursions may no longer fit",
     "stack-slot-coloring": "spills then share no stack, for the same reason",
     "fixup-statepoint-caller-saved": "garbage collectors go by what it does",
@@ -136,12 +142,19 @@ EXCLUDED: Mapping[str, str] = {
 
 
 def candidates_of(architectures: Iterable[str]) -> Sequence[tuple[str, int]]:
-    """What to toggle on targets, by their :func:`mlgokit.module.architecture_of`: names, and numbers of the question.
+    """What to toggle on targets, by their :func:`mlgokit.module.architecture_of`.
+
+    Returns:
+        Names, each with the run of the pass on a function that is toggled: 0 for the first, and for what is no pass.
 
     Example:
         >>> found = candidates_of(["riscv32"])
         >>> ("riscv-copyelim", 0) in found, ("machine-cp", 1) in found, ("x86-cf-opt", 0) in found
         (True, True, False)
+        >>> ("minsize", 0) in found, ("minsize", 0) in candidates_of(["x86_64"])
+        (False, True)
     """
-    own = dict.fromkeys(name for one in architectures for name in ONLY_ON.get(one, ()))
-    return (*((name, 0) for name in (*CANDIDATES, *own)), *((name, 1) for name in REPEATED))
+    targets = dict.fromkeys(architectures)
+    common = [name for name in CANDIDATES if name != "minsize" or OUTLINED.isdisjoint(targets)]
+    target_specific = dict.fromkeys(name for one in targets for name in ONLY_ON.get(one, ()))
+    return (*((name, 0) for name in (*common, *target_specific)), *((name, 1) for name in REPEATED))

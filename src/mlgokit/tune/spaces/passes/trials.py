@@ -48,12 +48,12 @@ class PassConfig:
         weights: [9] weights of a trial's measures in the score.
         slowdown: share by which a function may execute more instructions than with all passes, by LLVM's estimate;
             infinite for no bound.
-        architectures: those of the modules, by :func:`mlgokit.module.architecture_of`.
+        candidates: what is toggled, in the order of the first trials.
     """
 
     weights: Floats = field(default_factory=lambda: executed_weights(IMAGE_BYTES))
     slowdown: float = 0.0
-    architectures: tuple[str, ...] = ()
+    candidates: Sequence[tuple[str, int]] = candidates_of(())
 
     @property
     def kind(self) -> OverrideKind:
@@ -93,7 +93,7 @@ class PassConfig:
         """The next ``count`` trials; the first runs all passes, and the overrides of an earlier plugin follow it."""
         # Of the trials that were made, one was of the earlier plugin's overrides, if there are any.
         followed = function.start is not None and function.trials > 1
-        toggled = _draw_toggles(candidates_of(self.architectures), function.trials - followed, count, rng)
+        toggled = _draw_toggles(self.candidates, function.trials - followed, count, rng)
         trials = np.zeros(count, TRIAL)
         trials["toggles"] = np.count_nonzero(toggled["range"], axis=1)
         if function.trials:
@@ -145,7 +145,7 @@ def open_passes(
         PassConfig(
             weights=weights,
             slowdown=slowdown,
-            architectures=tuple(dict.fromkeys(one.architecture for one in verifier.modules)),
+            candidates=candidates_of(one.architecture for one in verifier.modules),
         ),
         objective=objective,
         folder=folder / "passes",
