@@ -14,7 +14,6 @@ from mlgokit.commands.corpus.record import Record, record_build, run as record
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.progress import say_nothing
 
 pytestmark = pytest.mark.llvm
 
@@ -90,8 +89,14 @@ def test_the_plain_build_of_a_tuning_keeps_removed_sources(project: Path, toolch
     with (project / "Makefile").open("a") as rules:
         rules.write("all: app gen.o\ngen.o:\n\techo 'int gen;' > gen.c; $(CC) -Oz -c gen.c; rm gen.c\n")
     built = BuildCommands(build=("make all",), build_folder=project)
-    found = record_plain(built, project.parent / "tune", go_on=False, toolchain=toolchain, report=say_nothing)
+    said: list[str] = []
 
+    def report(done: int, total: int, text: str, /) -> None:
+        said.append(text)
+
+    found = record_plain(built, project.parent / "tune", go_on=False, toolchain=toolchain, report=report)
+
+    assert said[0] == "copy the folder of the build: 5 files, 0 MB"
     assert found.left_out == {}
     assert len(found.objects) == 4
     assert sorted(path.name for path in (project.parent / "tune/build/sources").glob("*.i")) == ["g.i", "gen.i"]

@@ -32,6 +32,7 @@ from mlgokit.builds.variant import PluginPlace, plugin_options, with_options
 from mlgokit.compiler.build_tree import (
     UnseenObject,
     copy_sources,
+    files_below,
     find_unseen_objects,
     is_copy,
     is_image,
@@ -186,7 +187,8 @@ def record_plain(
         shutil.rmtree(place, ignore_errors=True)
     sign_new(place, "build")
     if not commands.clean:
-        report(0, 1, "copy the folder of the build")
+        sizes = [path.lstat().st_size for path in files_below(tree, without=folder)]
+        report(0, 1, f"copy the folder of the build: {len(sizes):,} files, {sum(sizes) / 1e6:,.0f} MB")
         copies = make_outside_folder(folder, anew=True)
         configured = copy_sources(tree, copies / "source", without=folder)
         if configured:
