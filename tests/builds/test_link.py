@@ -97,6 +97,25 @@ def test_response_files_are_read_and_dependency_files_are_not_written(build: Pat
     assert plan.modules == ("p/main.o", "p/sub/one.o")
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("clang -Wl,-Map=a.map,--gc-sections main.o", "clang -Wl,--gc-sections main.o"),
+        ("clang -Wl,--icf=all,-Map,a.map,-s main.o", "clang -Wl,--icf=all,-s main.o"),
+        ("clang -Wl,-Map -Wl,a.map,-s main.o", "clang -Wl,-s main.o"),
+        # By CMake with clang.
+        ("clang -Xlinker -Map=a.map -shared main.o", "clang -shared main.o"),
+        ("clang -Xlinker -Map -Xlinker a.map -Xlinker -s main.o", "clang -Xlinker -s main.o"),
+        # By CMake for MinGW: the import library would be that of the scratch image.
+        ("gcc -shared -Wl,--out-implib,liba.dll.a main.o", "gcc -shared main.o"),
+        ("ld.lld --Map a.map --dependency-file=a.d -s main.o", "ld.lld -s main.o"),
+        ("clang -save-temps -Wl,-soname,a.so main.o", "clang -save-temps -Wl,-soname,a.so main.o"),
+    ],
+)
+def test_only_what_writes_further_files_is_dropped_from_a_link(command: str, words: str):
+    assert link_words(f"{command} -o tool") == (*words.split(), "-o", "{output}")
+
+
 @pytest.mark.skipif(not Path("/usr/bin/ar").exists(), reason="needs ar")
 def test_a_library_is_made_again_with_the_objects_that_it_has_of_the_build(build: Path, tmp_path: Path):
     stranger = tmp_path / "elsewhere" / "two.o"

@@ -17,12 +17,14 @@ from mlgokit.builds.variant import Variant, plugin_link_option
 from mlgokit.compiler import process
 from mlgokit.compiler.driver_call import separate_cache
 from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.lto import count_words_beside
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.regalloc_cost import link_option, link_record_options
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.build_command import lto_of
+from mlgokit.corpus.importers.build_compiler import compiler_name
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import UsageError
@@ -31,8 +33,6 @@ OBJECTS, OUTPUT = "{objects}", "{output}"
 _PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
 _STATIC, _SHARED = ".a", ".so"
 _OPERATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "<"})
-_BESIDE = ("-Wl,--dependency-file", "-Wl,-Map", "-Wl,--Map", "--dependency-file=", "-Map=", "--Map=")
-"""What would be written into the build's folder; a dependency file would tell the build of paths in the scratch one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +152,11 @@ def link_words(text: str) -> tuple[str, ...]:
         UsageError: the text is not a single command with one output.
 
     Example:
-        >>> link_words("c++ -o tool main.o libtool.a")
-        ('c++', '-o', '{output}', 'main.o', 'libtool.a')
+        >>> link_words("c++ -o tool main.o libtool.a -Wl,-Map=tool.map,--gc-sections")
+        ('c++', '-o', '{output}', 'main.o', 'libtool.a', '-Wl,--gc-sections')
     """
     words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
-    words = [word for word in words if not word.startswith(_BESIDE)]
+    words = _drop_side_files(words)
     outputs = [index + 1 for index, word in enumerate(words) if word == "-o"]
     if len(outputs) > 1:
         raise UsageError(
@@ -170,6 +170,31 @@ def link_words(text: str) -> tuple[str, ...]:
             f"--link-command: expected -o with the file that it writes, or {OUTPUT}, found neither; add it"
         )
     return tuple(words)
+
+
+def _drop_side_files(words: Sequence[str]) -> list[str]:
+    """Drop the linker's options that write further files, by themselves or through a driver, and no others.
+
+    These files would lie in the build's folder: a dependency file would tell the build of paths in the scratch folder,
+    and the import library of a DLL of the scratch image.
+    """
+    has_driver = compiler_name(words[0]) is not None
+    kept, dropped = list(words[:1]), 0
+    for before, word in itertools.pairwise(words):
+        parts = [] if has_driver and before != "-Xlinker" else [word]
+        parts = word.split(",")[1:] if word.startswith("-Wl,") else parts
+        left: list[str] = []
+        for part in parts:
+            dropped = dropped or count_words_beside(part)
+            left += [] if dropped else [part]
+            dropped = max(0, dropped - 1)
+        if left == parts:
+            kept.append(word)
+        elif left:
+            kept.append(",".join(["-Wl", *left]))
+        elif before == "-Xlinker":
+            kept.pop()
+    return kept
 
 
 def image_names(texts: Sequence[str]) -> list[str]:
