@@ -52,8 +52,13 @@ class LinkedPrograms:
             except (InputError, UsageError) as error:
                 failures[name] = str(error)
                 continue
+            gone = next((word for word in plan.words if word.startswith("@")), "")
             if plan.modules:
                 plans[name] = plan
+            elif gone:
+                failures[name] = (
+                    f"its response file {gone[1:]} is gone, as Ninja deletes these; link it again by `ninja -d keeprsp`"
+                )
         return note_shared_libraries(plans, {name: link.output for name, link in self.links.items()}), failures
 
     def built(self, toolchain: Toolchain, *, only_linked: bool) -> frozenset[Path]:
