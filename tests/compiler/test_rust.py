@@ -117,6 +117,18 @@ def test_rustc_is_called_as_cargo_did_but_for_outputs_and_the_linker(tmp_path: P
     assert {"MLGOKIT_PHASE=link", "MLGOKIT_POLICY=:never", "MLGOKIT_SEED=0"} <= set(variables)
 
 
+@pytest.mark.parametrize(("given", "permitted"), [("1", "1"), ("parts", "parts,app")])
+def test_crates_that_the_build_lets_use_unstable_features_may_use_them_in_each_call(
+    tmp_path: Path, given: str, permitted: str
+):
+    rust, recorded = compiler(tmp_path)
+    recorded.environment["RUSTC_BOOTSTRAP"] = given
+    rust.compile(toy_source("app"))
+    assert f"RUSTC_BOOTSTRAP={given}" in (tmp_path / "env").read_text().splitlines()
+    rust.compile(toy_source("app"), CompileRequest(use=PluginUse(plugin=Path("/tuned.so"))))
+    assert f"RUSTC_BOOTSTRAP={permitted}" in (tmp_path / "env").read_text().splitlines()
+
+
 def test_a_plugin_by_itself_is_asked_as_in_the_users_build(tmp_path: Path):
     rust, _ = compiler(tmp_path, "exit 1")
     failed = rust.compile(toy_source("app"), CompileRequest(use=PluginUse(plugin=Path("/tuned.so"))))

@@ -224,7 +224,10 @@ def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None
 def cargo_flag(build: CargoBuild, calls: Sequence[RustcCall], plugin: Path) -> str:
     """Make the command that builds each program with the plugin."""
     version, option = build.compiler.rustc.version, f"-Zllvm-plugins={plugin.resolve()}"
-    lines = [cargo_line(build.words, call, unstable_options(version, call.crate), option) for call in calls]
+    lines = [
+        cargo_line(build.words, call, unstable_options(version, call.crate, given=call.permitted), option)
+        for call in calls
+    ]
     return " && ".join(lines)
 
 

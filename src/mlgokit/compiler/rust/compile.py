@@ -50,7 +50,7 @@ _VALUED = {"--emit", "--out-dir", "-o", "--error-format", "--json", "--diagnosti
 _DROPPED_CODEGEN = re.compile(r"(extra-filename|incremental|save-temps)(=.*)?")
 _LAYOUT = re.compile(r"(llvm-args|code-model|instrument-coverage|profile-generate|profile-use|passes)(=.*)?")
 """Options under which the code of functions may depend on others, or is laid out in other ways."""
-_CHANGES = re.compile(r"(MLGOKIT|LLVM(?!_PROFILE_FILE))_.*|RUSTC_BOOTSTRAP|RUSTC_LOG")
+_CHANGES = re.compile(r"(MLGOKIT|LLVM(?!_PROFILE_FILE))_.*|RUSTC_LOG")
 
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -320,7 +320,8 @@ def plugin_words(plugin: Path | None) -> list[str]:
 def _environment(rustc: Rustc, call: RustcCall, plugin: Path | None) -> dict[str, str]:
     """Make the environment of cargo's call, without variables that change rustc or the plugin."""
     kept = {name: value for name, value in call.environment.items() if not _CHANGES.fullmatch(name)}
-    return request_large_pages({**kept, **({} if plugin is None else unstable_options(rustc.version, call.crate))})
+    permitted = unstable_options(rustc.version, call.crate, given=call.permitted) if plugin is not None else {}
+    return request_large_pages({**kept, **permitted})
 
 
 def _drop_outputs(words: Sequence[str]) -> list[str]:

@@ -48,6 +48,11 @@ class RustcCall:
         """Crate type, such as ``bin``."""
         return self.value("--crate-type")
 
+    @property
+    def permitted(self) -> str:
+        """Crates that a stable rustc lets use unstable features (RUSTC_BOOTSTRAP); empty for none."""
+        return self.environment.get("RUSTC_BOOTSTRAP", "")
+
     def value(self, option: str) -> str:
         """Find the value of the last option of that name; empty without one."""
         return option_value(self.words, option)

@@ -95,6 +95,17 @@ def why_not_tuned(words: Sequence[str]) -> str:
     return ""
 
 
+def permit_crate(given: str, crate: str) -> str:
+    """Add a crate to the value of RUSTC_BOOTSTRAP, which may permit others or, as 1, all of them.
+
+    Example:
+        >>> permit_crate("", "toy"), permit_crate("parts", "toy"), permit_crate("1", "toy")
+        ('toy', 'parts,toy', '1')
+    """
+    permitted = [one for one in given.split(",") if one]
+    return ",".join(permitted if "1" in permitted else [*permitted, crate])
+
+
 def plugin_environment(environment: dict[str, str], crate: str) -> dict[str, str]:
     """Make the environment of a call that loads the plugin: without the wrappers, and with two variables more.
 
@@ -109,8 +120,7 @@ def plugin_environment(environment: dict[str, str], crate: str) -> dict[str, str
     if loaded:
         found["LD_PRELOAD"] = ":".join(loaded)
     # A stable rustc takes -Zllvm-plugins for the crates that it names; a nightly one takes it anyway.
-    permitted = [one for one in found.get("RUSTC_BOOTSTRAP", "").split(",") if one]
-    found["RUSTC_BOOTSTRAP"] = ",".join(permitted if "1" in permitted else [*permitted, crate])
+    found["RUSTC_BOOTSTRAP"] = permit_crate(found.get("RUSTC_BOOTSTRAP", ""), crate)
     # Of the crate's own code before the link nothing was tuned.
     return found | {"MLGOKIT_PHASE": "link"}
 
