@@ -1,5 +1,6 @@
 """A cargo build: the full link-time optimization of each program is a module, and rustc compiles it."""
 
+import itertools
 import json
 import os
 import shlex
@@ -29,6 +30,11 @@ from mlgokit.module import Module
 from mlgokit.progress import Report
 
 _FOLDER, _PROGRAMS = "cargo", "programs"
+_SUBCOMMANDS = frozenset({"build", "b", "rustc"})
+_PACKAGES = frozenset({"-p", "--package", "--exclude", "--workspace", "--all"})
+_VALUED = frozenset({"-p", "--package", "--exclude", "--bin", "--example", "--test", "--bench"})
+"""Options that choose packages and targets, whose value may be the next word."""
+_CHOOSING = _PACKAGES | _VALUED | {"--lib", "--bins", "--examples", "--tests", "--benches", "--all-targets"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -153,7 +159,7 @@ def cargo_words(text: str) -> tuple[str, ...]:
         words = tuple(split_command(text))
     except ValueError as error:
         raise UsageError(f"--cargo: {error}; close the quotation") from error
-    if not words or not {"build", "b", "rustc"} & set(words):
+    if _SUBCOMMANDS.isdisjoint(words):
         raise UsageError(
             f"--cargo: expected a build, as in --cargo 'cargo build --release', found {text!r}; correct it"
         )
@@ -270,16 +276,30 @@ def _describe_run(outcome: tuple[int, bytes]) -> str:
 
 
 def cargo_line(words: Sequence[str], call: RustcCall, variables: Mapping[str, str], option: str) -> str:
-    """Rewrite the user's command as ``cargo rustc``, which passes ``option`` to the program and not to all crates."""
-    before = list(words[: words.index("--")] if "--" in words else words)
-    after = list(words[words.index("--") + 1 :]) if "--" in words else []
-    asked = ["rustc" if word in ("build", "b") else word for word in before]
-    if call.kind == "bin" and "--bin" not in asked and "--bins" not in asked:
-        asked += ["--bin", _program_name(call)]
-    elif call.kind != "bin" and "--lib" not in asked:
-        asked.append("--lib")
-    asked = [f"--bin={_program_name(call)}" if word == "--bins" else word for word in asked]
-    return shlex.join([*(f"{name}={value}" for name, value in variables.items()), *asked, "--", *after, option])
+    """Rewrite the user's command as ``cargo rustc``, which passes ``option`` to one program and not to all crates.
+
+    That takes one package and one target; whatever the command chose, they are those of ``call``.
+    """
+    end = list(words).index("--") if "--" in words else len(words)
+    begin = next(index for index, word in enumerate(words) if word in _SUBCOMMANDS)
+    # -pNAME is -p with its value.
+    pairs = [("-p" if word[:2] == "-p" else word.partition("=")[0], word) for word in words[begin:end]]
+    kept = [
+        word
+        for (_, before), (name, word) in itertools.pairwise(pairs)
+        if before not in _VALUED and name not in _CHOOSING
+    ]
+    is_package_named = not _PACKAGES.isdisjoint(name for name, _ in pairs)
+    if is_package_named or call.environment.get("CARGO_MANIFEST_DIR", str(call.folder)) != str(call.folder):
+        kept += ["-p", call.environment["CARGO_PKG_NAME"]]
+    if call.kind != "bin":
+        kept.append("--lib")
+    else:
+        kept += ["--example" if Path(call.value("--out-dir")).name == "examples" else "--bin", _program_name(call)]
+    # A shell takes no word for an assignment that is quoted as a whole.
+    settings = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    line = shlex.join([*words[:begin], "rustc", *kept, "--", *words[end + 1 :], option])
+    return " ".join([*settings, line])
 
 
 def _module(call: RustcCall, place: Path) -> Module:
