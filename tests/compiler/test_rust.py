@@ -62,6 +62,8 @@ def test_programs_made_for_size_by_full_lto_are_chosen():
         call("-Copt-level=3", "-Clto=fat", crate="fast"),
         call("-Copt-level=z", "-Clto=thin", crate="thin"),
         call(*SIZE, "-Clinker-plugin-lto", crate="linked"),
+        # cargo passes the types in the order of the manifest.
+        call("-Copt-level=z", "--crate-type", "rlib", crate="both", kind="cdylib"),
     ]
 
     found, others = programs_of(calls)
@@ -71,6 +73,7 @@ def test_programs_made_for_size_by_full_lto_are_chosen():
         "fast": "it is compiled with opt-level=3 in place of z or s",
         "thin": "it is linked with lto=thin instead of fat",
         "linked": "its linker makes the code (-Clinker-plugin-lto)",
+        "both": "cargo has no lto for it, as it is a library for Rust (rlib) as well",
     }
     with pytest.raises(CorpusError, match=r"found fast: .*; add them to \[profile.release\]"):
         programs_of(calls[4:5])

@@ -21,7 +21,7 @@ from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.rust.compile import plugin_words
 from mlgokit.compiler.rust.record import RustcCall, calls_below, run_cargo
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
-from mlgokit.compiler.rust.wrapper import codegen_options, is_program, option_values
+from mlgokit.compiler.rust.wrapper import LINKED_TYPES, codegen_options, is_program, option_values
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.files import atomic_write, writing
@@ -363,7 +363,7 @@ def _find_programs(call: RustcCall) -> list[Path]:
         one = dataclasses.replace(call, words=(*call.words, "--crate-type", kind))
         path = folder / program_file_name(one)
         with contextlib.suppress(OSError):
-            if is_program(one.words) and path.is_file() and is_image(path):
+            if kind in LINKED_TYPES and is_program(one.words) and path.is_file() and is_image(path):
                 found.append(path)
     return found
 
