@@ -184,6 +184,20 @@ def test_a_program_is_linked_with_the_shared_libraries_of_the_same_build(build: 
     assert second.images["tool"].read_bytes() == b"P/MAIN.OP/SUB/TWO.O11old plain.so "
 
 
+def test_a_link_of_more_objects_than_a_command_line_takes_gets_a_response_file(build: Path, tmp_path: Path):
+    (build / "many.py").write_text(
+        "import sys\n"
+        "(name,) = [word[1:] for word in sys.argv if word[0] == '@']\n"
+        "words = open(name).read().split('\\n')\n"
+        "open(words[words.index('-o') + 1], 'w').write(f'{len(words)} {words[-3]} {words[-1]}')\n"
+    )
+    (build / "all.rsp").write_text("main.o " + f"{'./' * 500}foreign.o " * 2_200)
+    plan = planned(f"{sys.executable} many.py @all.rsp 'it s.o' -o tool", build)
+    linked = link(plan, tuned(build), tmp_path / "s", timeout_seconds=30, added=["-Wl,-a b"])
+    assert not linked.reason
+    assert linked.image.read_text() == "2205 -o '-Wl,-a b'"
+
+
 def test_a_failed_link_is_a_result(build: Path, tmp_path: Path):
     failing = link(planned("false main.o -o tool", build), tuned(build), tmp_path / "a", timeout_seconds=30)
     assert failing.reason == "the link ended with 1: no message"

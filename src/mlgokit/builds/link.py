@@ -8,6 +8,7 @@ the build's folder is not written to.
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ from mlgokit.errors import UsageError
 OBJECTS, OUTPUT = "{objects}", "{output}"
 _PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
 _STATIC, _SHARED = ".a", ".so"
+_MOST_BYTES, _POINTER_BYTES = os.sysconf("SC_ARG_MAX") // 2, 8
+"""What a command line takes, with as much left for the environment, and the bytes of each word beside its own."""
 _OPERATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "<"})
 
 
@@ -388,8 +391,7 @@ def link(
     placed = place_objects(plan, objects, scratch, shared=shared, timeout_seconds=timeout_seconds)
     if isinstance(placed, str):
         return Linked(image=image, reason=placed)
-    words = [word.replace(OUTPUT, str(image)) for word in placed]
-    words += added
+    words = _shorten([*(word.replace(OUTPUT, str(image)) for word in placed), *added], plan, scratch)
     variables = None if environment is None else {**os.environ, **environment}
     done = process.run(words, timeout_seconds=timeout_seconds, cwd=plan.folder, env=variables, limits=USERS_LIMITS)
     if done.timed_out:
@@ -403,6 +405,20 @@ def link(
     if not image.is_file():
         return Linked(image=image, reason=f"the link wrote no file where {OUTPUT} or -o is")
     return Linked(image=image)
+
+
+def _shorten(words: list[str], plan: LinkPlan, scratch: Path) -> list[str]:
+    """Put a link's words, from its first object on, into a response file if they are too many for a command line."""
+    if sum(len(word) + _POINTER_BYTES for word in words) < _MOST_BYTES:
+        return words
+    begin = next(index for index, word in enumerate(plan.words) if word == OBJECTS or _is_placed(plan, index))
+    response = scratch / "words"
+    response.write_bytes("\n".join(map(shlex.quote, words[begin:])).encode("utf-8", "surrogateescape"))
+    return [*words[:begin], f"@{response}"]
+
+
+def _is_placed(plan: LinkPlan, index: int) -> bool:
+    return index in plan.objects or index in plan.libraries
 
 
 def loading_options(words: Sequence[str], plugin: Path, *, cache: Path | str) -> list[str]:
