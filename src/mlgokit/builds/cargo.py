@@ -20,7 +20,7 @@ from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_program
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
-from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin, unstable_options
+from mlgokit.compiler.rust.toolchain import TRIAL_SECONDS, find_rustc, load_plugin, unstable_options
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.errors import RejectedError, ToolError, UsageError
@@ -164,6 +164,13 @@ def cargo_words(text: str) -> tuple[str, ...]:
             f"--cargo: expected a build, as in --cargo 'cargo build --release', found {text!r}; correct it"
         )
     return words
+
+
+def cargo_version(words: Sequence[str], folder: Path) -> str:
+    """Ask the cargo that a command calls for its version, which is that of its rustc; empty without an answer."""
+    begin = next(index for index, word in enumerate(words) if word in _SUBCOMMANDS)
+    done = process.run([*words[:begin], "--version"], timeout_seconds=TRIAL_SECONDS, cwd=folder, limits=USERS_LIMITS)
+    return done.stdout.decode("utf-8", "replace").strip()
 
 
 def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None, report: Report) -> CargoBuild:
