@@ -28,7 +28,7 @@ from mlgokit.files import atomic_write, writing
 from mlgokit.flags.advise import AdviceOptions, Search, export_shipped, search_flags, shipped_defect
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
 from mlgokit.flags.reviewed import RUST_FLAGS, Flag
-from mlgokit.flags.trials import ALREADY, TRIALS, TrialStore, find_weaker_flags, key_of
+from mlgokit.flags.trials import ALREADY, TRIALS, TrialStore, find_weaker_flags, key_of, name_policies
 from mlgokit.manifest import sign_new
 from mlgokit.policy.pretrained import SHIPPED
 from mlgokit.progress import Report
@@ -286,7 +286,8 @@ def _measure_shipped(
         load_plugin(rustc, plugin)
     except ToolError as error:
         return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
-    policies = Flag(name="policies", rustc=tuple(plugin_words(plugin)), cost="")
+    words = tuple(plugin_words(plugin))
+    policies = Flag(name=name_policies(words), rustc=words, cost="")
     trial = trials.make([*search.found.flags, policies])
     report(1, 1, f"{SHIPPED} on top")
     reason = shipped_defect(trial, (search.whole or search.plain).count("loaded"))
