@@ -128,6 +128,11 @@ CMAKE = "in CMakeLists.txt, behind project() and before the targets:"
             "Makefile",
             'in the build command, replacing what is there: CXXFLAGS="-Oz -g -fpass-plugin=/p.so"',
         ),
+        (
+            """make 'CFLAGS=-I$(TOP) -DNAME="a b"'""",
+            "Makefile",
+            """in the build command, replacing what is there: CFLAGS='-I$(TOP) -DNAME="a b" -fpass-plugin=/p.so'""",
+        ),
         ("ninja -C b", "CMakeLists.txt", f"{CMAKE} add_compile_options(-fpass-plugin=/p.so)"),
         ("cmake --build b", "CMakeLists.txt Makefile", f"{CMAKE} add_compile_options(-fpass-plugin=/p.so)"),
         ("ninja", "build.ninja", "to the flags of the compilers in build.ninja: -fpass-plugin=/p.so"),

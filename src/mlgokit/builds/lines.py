@@ -66,9 +66,14 @@ def format_option_line(commands: BuildCommands, tree: Path, options: Sequence[st
     if system == "Ninja":
         return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flags}"
     if given := {name: value for name in names if (value := _find_variable(name, commands.build)) is not None}:
-        words = " ".join(f'{name}="{value} {flags}"' for name, value in given.items())
+        words = " ".join(f"{name}={_quote(f'{value} {flags}')}" for name, value in given.items())
         return f"in the build command, replacing what is there: {words}"
     return f"{_makefile_place(commands, tree, names, is_link=is_link)}: {flags}"
+
+
+def _quote(text: str) -> str:
+    """Quote a value for a shell, by double quotes where a shell takes all in them as it is."""
+    return shlex.quote(text) if set(text) & set('"$`\\') else f'"{text}"'
 
 
 def _makefile_place(commands: BuildCommands, tree: Path, names: Sequence[str], *, is_link: bool) -> str:
