@@ -1,5 +1,6 @@
 """Calls of rustc: recorded, read, chosen, and made again without their outputs; rustc and cargo are scripts."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.request import CompileRequest, PluginUse
-from mlgokit.compiler.rust.compile import OutputFolders, RustCompiler, link_program
+from mlgokit.compiler.rust.compile import OutputFolders, RustCompiler, link_program, weighed_file
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import Rustc, find_rustc
 from mlgokit.errors import CorpusError, StorageError, ToolError, UsageError
@@ -173,6 +174,19 @@ def test_a_program_is_linked_where_it_is_wanted(tmp_path: Path):
     assert not any(word.startswith("linker=") for word in asked)
     with pytest.raises(StorageError, match="asked: expected to be able to write there, found: File exists"):
         link_program(rust, toy_source("app"), tmp_path / "asked" / "app", plugin=None)
+
+
+def test_of_a_static_library_the_object_is_taken_that_rustc_made_without_a_linker(tmp_path: Path):
+    rust, recorded = compiler(tmp_path)
+    library = dataclasses.replace(recorded, words=(*recorded.words, "--crate-type", "cdylib", "--crate-type=staticlib"))
+    rust = dataclasses.replace(rust, calls={"app": library})
+    output = tmp_path / "out" / "libapp.a"
+    assert link_program(rust, toy_source("app"), output, plugin=None) == ""
+    assert f"--emit=link={output},obj={weighed_file(library, output)}" in (tmp_path / "asked").read_text().splitlines()
+    assert weighed_file(library, output) != output == weighed_file(recorded, output)
+    rust.compile(toy_source("app"))
+    (emitted,) = [word for word in (tmp_path / "asked").read_text().splitlines() if word.startswith("--emit=")]
+    assert emitted.startswith("--emit=obj=/")
 
 
 def test_a_rustc_says_what_it_is(tmp_path: Path):

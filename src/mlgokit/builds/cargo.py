@@ -18,7 +18,7 @@ from mlgokit.builds.variant import PluginPlace
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_program
+from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_program, weighed_file
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import TRIAL_SECONDS, find_rustc, load_plugin, unstable_options
 from mlgokit.compiler.toolchain import find_toolchain
@@ -114,7 +114,8 @@ class CargoBuild:
                         f"{module.name}: expected rustc to link the {name} program, found: {failed}; check that the "
                         "cargo build still succeeds by itself"
                     )
-                image = weigh_image(path, plugin=used is not None).row if path.is_file() else no_image().row
+                weighed = weighed_file(self.compiler.calls[module.name], path)
+                image = weigh_image(weighed, plugin=used is not None).row if weighed.is_file() else no_image().row
                 if image.status == "failed":
                     raise ToolError(
                         f"{module.name}: expected to read the {name} program, found: {image.reason}; build again"
