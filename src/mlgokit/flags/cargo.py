@@ -19,7 +19,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import is_image
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.rust.compile import plugin_words
-from mlgokit.compiler.rust.record import RustcCall, calls_below, run_cargo
+from mlgokit.compiler.rust.record import RustcCall, calls_below, run_cargo, target_variables
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.rust.wrapper import LINKED_TYPES, codegen_options, is_program, option_values
 from mlgokit.compiler.toolchain import find_toolchain
@@ -200,7 +200,7 @@ class CargoTrials:
                 command,
                 timeout_seconds=self.commands.test_seconds,
                 cwd=self.commands.folder,
-                env={**environment, "PATH": path, "CARGO_TARGET_DIR": str(self.place.resolve() / "target")},
+                env={**environment, "PATH": path, **target_variables(self.place)},
                 limits=USERS_LIMITS,
             )
             if done.timed_out or done.returncode != 0:

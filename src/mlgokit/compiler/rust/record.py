@@ -139,7 +139,7 @@ def run_cargo(
         calls.mkdir(parents=True, exist_ok=True)
         wrapper.write_text(_SCRIPT)
         wrapper.chmod(0o755)
-    ours = {"RUSTC_WRAPPER": str(wrapper), "MLGOKIT_RUSTC_CALLS": str(calls), "CARGO_TARGET_DIR": str(place / _TARGET)}
+    ours = {"RUSTC_WRAPPER": str(wrapper), "MLGOKIT_RUSTC_CALLS": str(calls), **target_variables(place)}
     done = process.run(
         _drop_target_folder(command),
         timeout_seconds=timeout_seconds,
@@ -154,6 +154,12 @@ def run_cargo(
         reason = f"no end after {timeout_seconds:.0f} s" if done.timed_out else said
         raise UsageError(f"--cargo: expected a build that succeeds, found: {reason}; run it by hand in {folder}")
     return done
+
+
+def target_variables(place: Path) -> dict[str, str]:
+    """Make the variables by which cargo builds below ``place``, also what a user has in a folder of its own."""
+    folder = str(place.resolve() / _TARGET)
+    return {"CARGO_TARGET_DIR": folder, "CARGO_BUILD_BUILD_DIR": folder}
 
 
 def _drop_target_folder(command: Sequence[str]) -> list[str]:
