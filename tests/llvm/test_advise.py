@@ -315,6 +315,20 @@ def test_cargo_with_the_lines_gives_what_was_said(toolchain: Toolchain, tmp_path
     assert {row.name for row in again.flags if row.state == "already there"} >= set(advice.advised)
 
 
+def test_a_script_that_cannot_run_twice_in_a_folder_is_run_from_the_sources(toolchain: Toolchain, tmp_path: Path):
+    script = "set -e\nmkdir out\ncc -Oz -g -c main.c -o out/main.o\ncc out/main.o -o app\n"
+    project = written(tmp_path / "user", {"build.sh": script, "main.c": "int main(void) { return 0; }\n"})
+    advice = advise(
+        Advise(
+            built=BuildCommands(build=("sh build.sh",), build_folder=project),
+            folder=tmp_path / "advice",
+            without=tuple(flag.name for flag in FLAGS if flag.name != "strip"),
+            llvm=toolchain.major,
+        )
+    )
+    assert {row.name: row.state for row in advice.flags if row.trial} == {"strip": "smaller"}
+
+
 _CARGO = """#!/bin/sh
 [ "$1" = --version ] && exec cat "$0.version"
 mkdir -p "$CARGO_TARGET_DIR/release/deps" && cp /proc/self/exe "$CARGO_TARGET_DIR/release/app" || exit 1
