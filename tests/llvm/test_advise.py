@@ -320,13 +320,14 @@ def test_a_script_that_cannot_run_twice_in_a_folder_is_run_from_the_sources(tool
     project = written(tmp_path / "user", {"build.sh": script, "main.c": "int main(void) { return 0; }\n"})
     advice = advise(
         Advise(
-            built=BuildCommands(build=("sh build.sh",), build_folder=project),
+            built=BuildCommands(build=("sh build.sh",), build_folder=project, program=(Path("a*"),)),
             folder=tmp_path / "advice",
             without=tuple(flag.name for flag in FLAGS if flag.name != "strip"),
             llvm=toolchain.major,
         )
     )
     assert {row.name: row.state for row in advice.flags if row.trial} == {"strip": "smaller"}
+    assert advice.tune == f"mlgokit tune --build 'sh build.sh' --program 'a*' --build-folder {project}"
 
 
 _CARGO = """#!/bin/sh
@@ -348,7 +349,8 @@ def test_builds_by_another_cargo_are_not_compared_with(toolchain: Toolchain, tmp
         without=tuple(flag.name for flag in RUST_FLAGS),
         llvm=toolchain.major,
     )
-    assert advise(config).plain == advise(config).plain
+    assert advise(config).plain == (again := advise(config)).plain
+    assert again.tune == f"mlgokit tune --cargo '{cargo} build --release' --link-folder {tmp_path}"
     (tmp_path / "cargo.version").write_text("cargo 1.95.0")
     with pytest.raises(ReuseError, match=r"advice: toolchain.cargo: expected .*1\.95\.0.*, found .*1\.94\.0"):
         advise(config)

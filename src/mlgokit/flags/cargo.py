@@ -271,6 +271,8 @@ def _tune_command(commands: CargoCommands) -> str:
     words = ["mlgokit", "tune", "--cargo", shlex.join(commands.words)]
     for command in commands.tests:
         words += ["--test", shlex.join(command)]
+    if commands.folder != Path.cwd():
+        words += ["--link-folder", str(commands.folder)]
     return shlex.join(words)
 
 
