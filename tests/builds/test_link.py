@@ -7,6 +7,7 @@ import pytest
 
 from mlgokit.builds.link import (
     LinkPlan,
+    image_names,
     known_objects,
     link,
     link_words,
@@ -95,6 +96,12 @@ def test_response_files_are_read_and_dependency_files_are_not_written(build: Pat
     plan = planned("ld -Wl,--dependency-file=link.d @objects.rsp -o tool", build)
     assert plan.words == ("ld", "main.o", "sub/one.o", "-o", "{output}")
     assert plan.modules == ("p/main.o", "p/sub/one.o")
+
+
+def test_an_output_may_be_in_one_word_with_its_option():
+    assert link_words("cc -obin/app -object a.o") == ("cc", "-o", "{output}", "-object", "a.o")
+    assert link_words("ld -omagic a.o -o a") == ("ld", "-omagic", "a.o", "-o", "{output}")
+    assert image_names(["cc a.o -obin/app"]) == ["app"]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from mlgokit.errors import UsageError
 
 OBJECTS, OUTPUT = "{objects}", "{output}"
 _PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
+_JOINED_OUTPUT = re.compile(r"-o(?!bj|format|magic).+", re.DOTALL)
 _STATIC, _SHARED = ".a", ".so"
 _MOST_BYTES, _POINTER_BYTES = os.sysconf("SC_ARG_MAX") // 2, 8
 """What a command line takes, with as much left for the environment, and the bytes of each word beside its own."""
@@ -158,8 +159,7 @@ def link_words(text: str) -> tuple[str, ...]:
         >>> link_words("c++ -o tool main.o libtool.a -Wl,-Map=tool.map,--gc-sections")
         ('c++', '-o', '{output}', 'main.o', 'libtool.a', '-Wl,--gc-sections')
     """
-    words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
-    words = _drop_side_files(words)
+    words = _drop_side_files(_link_words(text))
     outputs = [index + 1 for index, word in enumerate(words) if word == "-o"]
     if len(outputs) > 1:
         raise UsageError(
@@ -173,6 +173,13 @@ def link_words(text: str) -> tuple[str, ...]:
             f"--link-command: expected -o with the file that it writes, or {OUTPUT}, found neither; add it"
         )
     return tuple(words)
+
+
+def _link_words(text: str) -> list[str]:
+    """Split a link command into words, with its output as a word of its own (``-oNAME`` is two)."""
+    words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
+    pairs = (("-o", word[2:]) if _JOINED_OUTPUT.fullmatch(word) else (word,) for word in words)
+    return [word for pair in pairs for word in pair]
 
 
 def _drop_side_files(words: Sequence[str]) -> list[str]:
@@ -218,7 +225,7 @@ def image_names(texts: Sequence[str]) -> list[str]:
 
 def output_name(text: str) -> str:
     """Name the file that a link command writes; empty if ``{output}`` stands for it."""
-    words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
+    words = _link_words(text)
     outputs = [after for word, after in itertools.pairwise(words) if word == "-o" and OUTPUT not in after]
     return Path(outputs[0]).name if outputs else ""
 
