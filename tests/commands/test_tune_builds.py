@@ -153,6 +153,7 @@ def test_the_line_for_good_is_in_the_words_of_the_build_system(build: str, files
     ("text", "place"),
     [
         ("app: main.o\n\t$(CC) main.o -o app\n", "to the link command in the Makefile: "),
+        ("app: main.o\n\t$(CC) -oapp main.o\n", "to the link command in the Makefile: "),
         ("app: main.o\n\t$(CC) $(LDFLAGS) main.o -o app\n", "at the end of LDFLAGS of the Makefile: "),
         ("app: main.o\n%.o: %.c\n\t$(CC) -c $< -o $@\n", "at the end of LDFLAGS of the Makefile: "),
     ],

@@ -13,7 +13,7 @@ from mlgokit.builds.variant import PluginPlace, plugin_link_option
 from mlgokit.corpus.importers.compile_commands import split_command
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-_LINK_RECIPE = re.compile(r"^\t(?!.* -c\b).* -o ", re.MULTILINE)
+_LINK_RECIPE = re.compile(r"^\t(?!.* -c\b).* -o(?!bj)", re.MULTILINE)
 BuildSystem = Literal["cargo", "Meson", "CMake", "Ninja", "Make"]
 
 
