@@ -98,6 +98,11 @@ def test_response_files_are_read_and_dependency_files_are_not_written(build: Pat
     assert plan.modules == ("p/main.o", "p/sub/one.o")
 
 
+def test_a_library_that_an_option_names_by_its_file_name_need_not_be_there(build: Path):
+    for command in ("clang main.o -Xlinker --exclude-libs -Xlinker libgone.a", "ld main.o --exclude-libs libgone.a"):
+        assert planned(f"{command} -o tool", build).modules == ("p/main.o",)
+
+
 def test_an_output_may_be_in_one_word_with_its_option():
     assert link_words("cc -obin/app -object a.o") == ("cc", "-o", "{output}", "-object", "a.o")
     assert link_words("ld -omagic a.o -o a") == ("ld", "-omagic", "a.o", "-o", "{output}")

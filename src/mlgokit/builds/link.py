@@ -286,7 +286,7 @@ def read_link(words: Sequence[str], *, folder: Path, known: KnownObjects, toolch
             found.append(name)
         elif (
             known.by_path
-            and (index in searched or not word.startswith("-"))
+            and (index in searched or _may_be_input(expanded[index - 1], word, path))
             and (members := _library_members(path, known))
         ):
             libraries[index] = members
@@ -518,6 +518,11 @@ def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
         if path is not None:
             found[index] = path
     return found
+
+
+def _may_be_input(before: str, word: str, path: Path) -> bool:
+    """Whether a word of a link may be a file that is linked, and is no value of an option, as of ``--exclude-libs``."""
+    return not word.startswith("-") and (before not in {"-Xlinker", "--exclude-libs"} or path.is_file())
 
 
 def _library_members(path: Path, known: KnownObjects) -> tuple[tuple[Member, str | None], ...]:
