@@ -98,6 +98,20 @@ def test_response_files_are_read_and_dependency_files_are_not_written(build: Pat
     assert plan.modules == ("p/main.o", "p/sub/one.o")
 
 
+@pytest.mark.skipif(not Path("/usr/bin/ar").exists(), reason="needs ar")
+def test_libraries_are_found_among_the_options_of_a_linker(build: Path, tmp_path: Path):
+    assert not write_archive(Path("/usr/bin/ar"), build / "liba.a", [build / "sub/one.o"], timeout_seconds=30)
+    for words in ("-Wl,--whole-archive,liba.a,--no-whole-archive", "-Wl,--whole-archive -Xlinker liba.a -Wl,-s"):
+        plan = planned(f"{sys.executable} linker.py main.o {words} -o tool", build)
+        assert plan.modules == ("p/main.o", "p/sub/one.o")
+        placed = place_objects(plan, tuned(build), tmp_path, timeout_seconds=30)
+        assert "-Wl,--whole-archive" in placed
+        assert not {"liba.a", "-Wl,liba.a"} & set(placed)
+    # It would be another library by its whole path.
+    for words in ("-Wl,--exclude-libs,liba.a,-s", "-Xlinker --exclude-libs -Xlinker liba.a"):
+        assert planned(f"clang main.o {words} -o tool", build).modules == ("p/main.o",)
+
+
 def test_a_library_that_an_option_names_by_its_file_name_need_not_be_there(build: Path):
     for command in ("clang main.o -Xlinker --exclude-libs -Xlinker libgone.a", "ld main.o --exclude-libs libgone.a"):
         assert planned(f"{command} -o tool", build).modules == ("p/main.o",)

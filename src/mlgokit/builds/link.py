@@ -32,6 +32,7 @@ from mlgokit.errors import UsageError
 
 OBJECTS, OUTPUT = "{objects}", "{output}"
 _PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
+_LINKED_FILES = frozenset({".a", ".o", ".obj", ".so"})
 _JOINED_OUTPUT = re.compile(r"-o(?!bj|format|magic).+", re.DOTALL)
 _STATIC, _SHARED = ".a", ".so"
 _MOST_BYTES, _POINTER_BYTES = os.sysconf("SC_ARG_MAX") // 2, 8
@@ -269,6 +270,7 @@ def read_link(words: Sequence[str], *, folder: Path, known: KnownObjects, toolch
         expanded = [words[0], *expand_response_files(words[1:], folder, most_bytes=LINK_BYTES, missing="keep")]
     except ValueError as error:
         raise UsageError(f"--link-command: {error}; link without response files") from error
+    expanded = [part for word in expanded for part in _split_passed_files(word, folder)]
     if "/" in expanded[0]:
         expanded[0] = os.path.normpath(folder / expanded[0])
     searched = {index: path for index, path in _searched_libraries(expanded, folder).items() if path.suffix == _STATIC}
@@ -286,7 +288,7 @@ def read_link(words: Sequence[str], *, folder: Path, known: KnownObjects, toolch
             found.append(name)
         elif (
             known.by_path
-            and (index in searched or _may_be_input(expanded[index - 1], word, path))
+            and (index in searched or _may_be_input(expanded, index, path))
             and (members := _library_members(path, known))
         ):
             libraries[index] = members
@@ -520,9 +522,24 @@ def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
     return found
 
 
-def _may_be_input(before: str, word: str, path: Path) -> bool:
-    """Whether a word of a link may be a file that is linked, and is no value of an option, as of ``--exclude-libs``."""
-    return not word.startswith("-") and (before not in {"-Xlinker", "--exclude-libs"} or path.is_file())
+def _split_passed_files(word: str, folder: Path) -> list[str]:
+    """Make words of their own of files that a driver passes on among options: ``-Wl,--whole-archive,liba.a``."""
+    if not word.startswith("-Wl,"):
+        return [word]
+    found = [""]
+    for part in word.split(",")[1:]:
+        if Path(part).suffix in _LINKED_FILES and (folder / part).is_file():
+            found += [part, ""]
+        else:
+            found[-1] += f",{part}"
+    return [f"-Wl{part}" if part.startswith(",") else part for part in found if part]
+
+
+def _may_be_input(words: Sequence[str], index: int, path: Path) -> bool:
+    """Whether a word of a link may be a file that is linked, and is no value of an option."""
+    is_passed = words[index - 1] == "-Xlinker"
+    is_named = words[index - 1 - is_passed].endswith("--exclude-libs")
+    return not words[index].startswith("-") and not is_named and (not is_passed or path.is_file())
 
 
 def _library_members(path: Path, known: KnownObjects) -> tuple[tuple[Member, str | None], ...]:
