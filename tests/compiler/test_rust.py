@@ -45,6 +45,9 @@ def test_the_last_call_of_each_crate_is_recorded_whole(tmp_path: Path):
     assert found.folder == tmp_path
     assert found.environment["AN"] == "x\ny"
     assert not {"CARGO_MAKEFLAGS", "RUSTC_WRAPPER", "MLGOKIT_RUSTC_CALLS"} & found.environment.keys()
+    written = [path.stat().st_mode for path in (tmp_path / "place" / "calls").iterdir()]
+    assert written
+    assert not any(mode & 0o077 for mode in written), "the environment may have passwords"
     assert (tmp_path / "target").read_text().split() == 2 * [str(tmp_path / "place" / "target")]
 
 

@@ -16,9 +16,10 @@ from mlgokit.files import digest_file, writing
 _WRAPPER, _CALLS, _TARGET = "rustc-wrapper", "calls", "target"
 _SCRIPT = """#!/bin/sh
 n=$(mktemp "$MLGOKIT_RUSTC_CALLS/XXXXXXXX") || exit 1
-printf '%s\\0' "$PWD" "$@" > "$n.new" && env -0 > "$n.environment" && mv "$n.new" "$n.call" && rm -f "$n"
+(umask 077; printf '%s\\0' "$PWD" "$@" > "$n.new" && env -0 > "$n.environment") && mv "$n.new" "$n.call" && rm -f "$n"
 exec "$@"
 """
+"""The environment may have passwords, which are for nobody else; what rustc makes has the rights that a user chose."""
 _LATER = re.compile(r"(MLGOKIT|RUSTC_WRAPPER|CARGO_MAKEFLAGS|MAKEFLAGS|MFLAGS)(_.*)?")
 """Variables of the running build that are not recorded, such as its job server."""
 _STDERR_BYTES = 1 << 16
