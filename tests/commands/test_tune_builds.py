@@ -164,6 +164,21 @@ def test_a_makefile_whose_link_has_no_ldflags_gets_the_option_in_its_command(tex
     assert line == f"{place}-Wl,--load-pass-plugin=/p.so"
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("main.o: main.c\n\t$(CC) -Oz -c main.c\n", "to the commands in the Makefile that compile: "),
+        ("app: main.c\n\tcc -Oz main.c -o app\n", "to the commands in the Makefile that compile: "),
+        ("app: main.o\n\tcc main.o -o app\n", "at the end of CFLAGS and CXXFLAGS of the Makefile: "),
+        ("main.o: main.c\n\t$(CC) $(CFLAGS) -c main.c\n", "at the end of CFLAGS and CXXFLAGS of the Makefile: "),
+    ],
+)
+def test_a_makefile_whose_commands_read_no_variables_gets_the_option_there(text: str, place: str, tmp_path: Path):
+    (tmp_path / "Makefile").write_text(text)
+    line = format_plugin_line(BuildCommands(build=("make",)), tmp_path, Path("/p.so"))
+    assert line == f"{place}-fpass-plugin=/p.so"
+
+
 def test_a_tuned_build_is_shown_with_its_programs_and_tests():
     def image(text: int, data: int = 0) -> BuiltImage:
         return BuiltImage(status=LINKED, image=text + 50, text=text, eh_frame=50, data=data)

@@ -14,6 +14,7 @@ from mlgokit.corpus.importers.compile_commands import split_command
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _LINK_RECIPE = re.compile(r"^\t(?!.* -c\b).* -o(?!bj)", re.MULTILINE)
+_COMPILE_RECIPE = re.compile(r"^\t.*( -c\b|\.(c|cc|cpp|cxx)\b)", re.MULTILINE)
 BuildSystem = Literal["cargo", "Meson", "CMake", "Ninja", "Make"]
 
 
@@ -77,14 +78,15 @@ def _quote(text: str) -> str:
 
 
 def _makefile_place(commands: BuildCommands, tree: Path, names: Sequence[str], *, is_link: bool) -> str:
-    """Where a build by make has variables of these names, or its link if that reads none."""
+    """Where a build by make has variables of these names, or its commands if these read none."""
     if "configure" in " ".join(commands.build) or (tree / "configure").exists():
         return f"at the end of {' and '.join(names)} of configure"
     makefile = _find_makefile(commands, tree)
     where = "the Makefile" if makefile is None or makefile.name == "Makefile" else makefile.name
     text = "" if makefile is None else makefile.read_text(errors="replace")
-    if is_link and "LDFLAGS" not in text and _LINK_RECIPE.search(text):
-        return f"to the link command in {where}"
+    recipe = _LINK_RECIPE if is_link else _COMPILE_RECIPE
+    if not any(name in text for name in names) and recipe.search(text):
+        return f"to the link command in {where}" if is_link else f"to the commands in {where} that compile"
     return f"at the end of {' and '.join(names)} of {where}"
 
 
