@@ -63,6 +63,10 @@ def test_the_clang_of_build_commands_is_what_they_or_the_environment_name(monkey
     assert major("make -j2 CC='/opt/none/clang-19 -m32'") == 19
     assert major("cmake -B b -DCMAKE_CXX_COMPILER:STRING=/opt/none/clang++-19", "cmake --build b") == 19
     assert major("make", "echo /opt/none/clang-19") == 22
+    monkeypatch.setenv("CC", " ")
+    assert major("make CC=' '", """make CC='"clang' CXX=/opt/none/clang++-19""", "make 'x") == 19
+    monkeypatch.setenv("CC", '"clang')
+    assert major("make") == 22
     monkeypatch.setenv("CXX", "ccache /opt/none/clang++-19")
     assert major("make") == 19
     monkeypatch.setenv(LOCATION_VARIABLE, "/opt/none")

@@ -7,6 +7,7 @@ import pytest
 
 from mlgokit.builds.link import (
     LinkPlan,
+    image_names,
     known_objects,
     link,
     link_words,
@@ -98,6 +99,50 @@ def test_response_files_are_read_and_dependency_files_are_not_written(build: Pat
 
 
 @pytest.mark.skipif(not Path("/usr/bin/ar").exists(), reason="needs ar")
+def test_libraries_are_found_among_the_options_of_a_linker(build: Path, tmp_path: Path):
+    assert not write_archive(Path("/usr/bin/ar"), build / "liba.a", [build / "sub/one.o"], timeout_seconds=30)
+    for words in ("-Wl,--whole-archive,liba.a,--no-whole-archive", "-Wl,--whole-archive -Xlinker liba.a -Wl,-s"):
+        plan = planned(f"{sys.executable} linker.py main.o {words} -o tool", build)
+        assert plan.modules == ("p/main.o", "p/sub/one.o")
+        placed = place_objects(plan, tuned(build), tmp_path, timeout_seconds=30)
+        assert "-Wl,--whole-archive" in placed
+        assert not {"liba.a", "-Wl,liba.a"} & set(placed)
+    # It would be another library by its whole path.
+    for words in ("-Wl,--exclude-libs,liba.a,-s", "-Xlinker --exclude-libs -Xlinker liba.a"):
+        assert planned(f"clang main.o {words} -o tool", build).modules == ("p/main.o",)
+
+
+def test_a_library_that_an_option_names_by_its_file_name_need_not_be_there(build: Path):
+    for command in ("clang main.o -Xlinker --exclude-libs -Xlinker libgone.a", "ld main.o --exclude-libs libgone.a"):
+        assert planned(f"{command} -o tool", build).modules == ("p/main.o",)
+
+
+def test_an_output_may_be_in_one_word_with_its_option():
+    assert link_words("cc -obin/app -object a.o") == ("cc", "-o", "{output}", "-object", "a.o")
+    assert link_words("ld -omagic a.o -o a") == ("ld", "-omagic", "a.o", "-o", "{output}")
+    assert image_names(["cc a.o -obin/app"]) == ["app"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("clang -Wl,-Map=a.map,--gc-sections main.o", "clang -Wl,--gc-sections main.o"),
+        ("clang -Wl,--icf=all,-Map,a.map,-s main.o", "clang -Wl,--icf=all,-s main.o"),
+        ("clang -Wl,-Map -Wl,a.map,-s main.o", "clang -Wl,-s main.o"),
+        # By CMake with clang.
+        ("clang -Xlinker -Map=a.map -shared main.o", "clang -shared main.o"),
+        ("clang -Xlinker -Map -Xlinker a.map -Xlinker -s main.o", "clang -Xlinker -s main.o"),
+        # By CMake for MinGW: the import library would be that of the scratch image.
+        ("gcc -shared -Wl,--out-implib,liba.dll.a main.o", "gcc -shared main.o"),
+        ("ld.lld --Map a.map --dependency-file=a.d -s main.o", "ld.lld -s main.o"),
+        ("clang -save-temps -Wl,-soname,a.so main.o", "clang -save-temps -Wl,-soname,a.so main.o"),
+    ],
+)
+def test_only_what_writes_further_files_is_dropped_from_a_link(command: str, words: str):
+    assert link_words(f"{command} -o tool") == (*words.split(), "-o", "{output}")
+
+
+@pytest.mark.skipif(not Path("/usr/bin/ar").exists(), reason="needs ar")
 def test_a_library_is_made_again_with_the_objects_that_it_has_of_the_build(build: Path, tmp_path: Path):
     stranger = tmp_path / "elsewhere" / "two.o"
     stranger.parent.mkdir()
@@ -163,6 +208,20 @@ def test_a_program_is_linked_with_the_shared_libraries_of_the_same_build(build: 
     changed.write_bytes(b"1")
     second = link_build(how, {**tuned(build), "p/sub/one.o": changed}, tmp_path / "second", earlier=first)
     assert second.images["tool"].read_bytes() == b"P/MAIN.OP/SUB/TWO.O11old plain.so "
+
+
+def test_a_link_of_more_objects_than_a_command_line_takes_gets_a_response_file(build: Path, tmp_path: Path):
+    (build / "many.py").write_text(
+        "import sys\n"
+        "(name,) = [word[1:] for word in sys.argv if word[0] == '@']\n"
+        "words = open(name).read().split('\\n')\n"
+        "open(words[words.index('-o') + 1], 'w').write(f'{len(words)} {words[-3]} {words[-1]}')\n"
+    )
+    (build / "all.rsp").write_text("main.o " + f"{'./' * 500}foreign.o " * 2_200)
+    plan = planned(f"{sys.executable} many.py @all.rsp 'it s.o' -o tool", build)
+    linked = link(plan, tuned(build), tmp_path / "s", timeout_seconds=30, added=["-Wl,-a b"])
+    assert not linked.reason
+    assert linked.image.read_text() == "2205 -o '-Wl,-a b'"
 
 
 def test_a_failed_link_is_a_result(build: Path, tmp_path: Path):

@@ -128,6 +128,11 @@ CMAKE = "in CMakeLists.txt, behind project() and before the targets:"
             "Makefile",
             'in the build command, replacing what is there: CXXFLAGS="-Oz -g -fpass-plugin=/p.so"',
         ),
+        (
+            """make 'CFLAGS=-I$(TOP) -DNAME="a b"'""",
+            "Makefile",
+            """in the build command, replacing what is there: CFLAGS='-I$(TOP) -DNAME="a b" -fpass-plugin=/p.so'""",
+        ),
         ("ninja -C b", "CMakeLists.txt", f"{CMAKE} add_compile_options(-fpass-plugin=/p.so)"),
         ("cmake --build b", "CMakeLists.txt Makefile", f"{CMAKE} add_compile_options(-fpass-plugin=/p.so)"),
         ("ninja", "build.ninja", "to the flags of the compilers in build.ninja: -fpass-plugin=/p.so"),
@@ -148,6 +153,7 @@ def test_the_line_for_good_is_in_the_words_of_the_build_system(build: str, files
     ("text", "place"),
     [
         ("app: main.o\n\t$(CC) main.o -o app\n", "to the link command in the Makefile: "),
+        ("app: main.o\n\t$(CC) -oapp main.o\n", "to the link command in the Makefile: "),
         ("app: main.o\n\t$(CC) $(LDFLAGS) main.o -o app\n", "at the end of LDFLAGS of the Makefile: "),
         ("app: main.o\n%.o: %.c\n\t$(CC) -c $< -o $@\n", "at the end of LDFLAGS of the Makefile: "),
     ],
@@ -156,6 +162,21 @@ def test_a_makefile_whose_link_has_no_ldflags_gets_the_option_in_its_command(tex
     (tmp_path / "Makefile").write_text(text)
     line = format_plugin_line(BuildCommands(build=("make",)), tmp_path, Path("/p.so"), is_link=True)
     assert line == f"{place}-Wl,--load-pass-plugin=/p.so"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("main.o: main.c\n\t$(CC) -Oz -c main.c\n", "to the commands in the Makefile that compile: "),
+        ("app: main.c\n\tcc -Oz main.c -o app\n", "to the commands in the Makefile that compile: "),
+        ("app: main.o\n\tcc main.o -o app\n", "at the end of CFLAGS and CXXFLAGS of the Makefile: "),
+        ("main.o: main.c\n\t$(CC) $(CFLAGS) -c main.c\n", "at the end of CFLAGS and CXXFLAGS of the Makefile: "),
+    ],
+)
+def test_a_makefile_whose_commands_read_no_variables_gets_the_option_there(text: str, place: str, tmp_path: Path):
+    (tmp_path / "Makefile").write_text(text)
+    line = format_plugin_line(BuildCommands(build=("make",)), tmp_path, Path("/p.so"))
+    assert line == f"{place}-fpass-plugin=/p.so"
 
 
 def test_a_tuned_build_is_shown_with_its_programs_and_tests():

@@ -36,13 +36,14 @@ def linker(folder: Path, *, version: str = "LLD 22.1.8 (compatible with GNU link
 
 def test_a_driver_says_what_it_asks_of_the_linker(tmp_path: Path):
     lld = linker(tmp_path)
-    said = f'"{lld}" "-pie" "-o" "app" "-Map" "m" "-Map=x" "--save-temps" "--threads=4" "--trace" "a b.o" "-lm"'
+    said = f'"{lld}" "-pie" "-o" "app" "-Map" "m" "-Map=x" "--dependency-file" "d" "--save-temps"'
+    said += ' "--threads=4" "--trace" "a b.o" "-lm"'
     driver = script(tmp_path / "clang", "echo 'clang version' >&2", f"echo ' {said}' >&2")
 
     call = find_linker_call([str(driver), "-o", "app"], tmp_path, toolchain=FAKE_TOOLCHAIN, timeout_seconds=20)
 
     assert call.words == (str(lld), "-pie", "--trace", "a b.o", "-lm")
-    assert call.left_out == ("-Map", "m", "-Map=x", "--save-temps", "--threads=4")
+    assert call.left_out == ("-Map", "m", "-Map=x", "--dependency-file", "d", "--save-temps", "--threads=4")
 
 
 def test_the_linker_itself_may_be_the_command(tmp_path: Path):

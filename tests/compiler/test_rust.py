@@ -1,5 +1,6 @@
 """Calls of rustc: recorded, read, chosen, and made again without their outputs; rustc and cargo are scripts."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.request import CompileRequest, PluginUse
-from mlgokit.compiler.rust.compile import OutputFolders, RustCompiler, link_program
+from mlgokit.compiler.rust.compile import OutputFolders, RustCompiler, link_program, weighed_file
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import Rustc, find_rustc
 from mlgokit.errors import CorpusError, StorageError, ToolError, UsageError
@@ -35,7 +36,7 @@ def test_the_last_call_of_each_crate_is_recorded_whole(tmp_path: Path):
         tmp_path / "cargo",
         '"$RUSTC_WRAPPER" true --crate-name app --crate-type bin "a b" old',
         'sleep 0.01; AN="x\ny" CARGO_MAKEFLAGS=-j "$RUSTC_WRAPPER" true --crate-name app --crate-type bin "a b" ""',
-        '"$RUSTC_WRAPPER" true -vV; echo "$CARGO_TARGET_DIR" > target',
+        '"$RUSTC_WRAPPER" true -vV; echo "$CARGO_TARGET_DIR $CARGO_BUILD_BUILD_DIR" > target',
     )
 
     (found,) = record_cargo([str(cargo)], tmp_path, place=tmp_path / "place", timeout_seconds=20)
@@ -44,7 +45,10 @@ def test_the_last_call_of_each_crate_is_recorded_whole(tmp_path: Path):
     assert found.folder == tmp_path
     assert found.environment["AN"] == "x\ny"
     assert not {"CARGO_MAKEFLAGS", "RUSTC_WRAPPER", "MLGOKIT_RUSTC_CALLS"} & found.environment.keys()
-    assert (tmp_path / "target").read_text().strip() == str(tmp_path / "place" / "target")
+    written = [path.stat().st_mode for path in (tmp_path / "place" / "calls").iterdir()]
+    assert written
+    assert not any(mode & 0o077 for mode in written), "the environment may have passwords"
+    assert (tmp_path / "target").read_text().split() == 2 * [str(tmp_path / "place" / "target")]
 
 
 def test_a_build_that_fails_is_told_with_its_error(tmp_path: Path):
@@ -62,6 +66,8 @@ def test_programs_made_for_size_by_full_lto_are_chosen():
         call("-Copt-level=3", "-Clto=fat", crate="fast"),
         call("-Copt-level=z", "-Clto=thin", crate="thin"),
         call(*SIZE, "-Clinker-plugin-lto", crate="linked"),
+        # cargo passes the types in the order of the manifest.
+        call("-Copt-level=z", "--crate-type", "rlib", crate="both", kind="cdylib"),
     ]
 
     found, others = programs_of(calls)
@@ -71,6 +77,7 @@ def test_programs_made_for_size_by_full_lto_are_chosen():
         "fast": "it is compiled with opt-level=3 in place of z or s",
         "thin": "it is linked with lto=thin instead of fat",
         "linked": "its linker makes the code (-Clinker-plugin-lto)",
+        "both": "cargo has no lto for it, as it is a library for Rust (rlib) as well",
     }
     with pytest.raises(CorpusError, match=r"found fast: .*; add them to \[profile.release\]"):
         programs_of(calls[4:5])
@@ -117,6 +124,18 @@ def test_rustc_is_called_as_cargo_did_but_for_outputs_and_the_linker(tmp_path: P
     assert {"MLGOKIT_PHASE=link", "MLGOKIT_POLICY=:never", "MLGOKIT_SEED=0"} <= set(variables)
 
 
+@pytest.mark.parametrize(("given", "permitted"), [("1", "1"), ("parts", "parts,app")])
+def test_crates_that_the_build_lets_use_unstable_features_may_use_them_in_each_call(
+    tmp_path: Path, given: str, permitted: str
+):
+    rust, recorded = compiler(tmp_path)
+    recorded.environment["RUSTC_BOOTSTRAP"] = given
+    rust.compile(toy_source("app"))
+    assert f"RUSTC_BOOTSTRAP={given}" in (tmp_path / "env").read_text().splitlines()
+    rust.compile(toy_source("app"), CompileRequest(use=PluginUse(plugin=Path("/tuned.so"))))
+    assert f"RUSTC_BOOTSTRAP={permitted}" in (tmp_path / "env").read_text().splitlines()
+
+
 def test_a_plugin_by_itself_is_asked_as_in_the_users_build(tmp_path: Path):
     rust, _ = compiler(tmp_path, "exit 1")
     failed = rust.compile(toy_source("app"), CompileRequest(use=PluginUse(plugin=Path("/tuned.so"))))
@@ -158,6 +177,19 @@ def test_a_program_is_linked_where_it_is_wanted(tmp_path: Path):
     assert not any(word.startswith("linker=") for word in asked)
     with pytest.raises(StorageError, match="asked: expected to be able to write there, found: File exists"):
         link_program(rust, toy_source("app"), tmp_path / "asked" / "app", plugin=None)
+
+
+def test_of_a_static_library_the_object_is_taken_that_rustc_made_without_a_linker(tmp_path: Path):
+    rust, recorded = compiler(tmp_path)
+    library = dataclasses.replace(recorded, words=(*recorded.words, "--crate-type", "cdylib", "--crate-type=staticlib"))
+    rust = dataclasses.replace(rust, calls={"app": library})
+    output = tmp_path / "out" / "libapp.a"
+    assert link_program(rust, toy_source("app"), output, plugin=None) == ""
+    assert f"--emit=link={output},obj={weighed_file(library, output)}" in (tmp_path / "asked").read_text().splitlines()
+    assert weighed_file(library, output) != output == weighed_file(recorded, output)
+    rust.compile(toy_source("app"))
+    (emitted,) = [word for word in (tmp_path / "asked").read_text().splitlines() if word.startswith("--emit=")]
+    assert emitted.startswith("--emit=obj=/")
 
 
 def test_a_rustc_says_what_it_is(tmp_path: Path):

@@ -45,6 +45,11 @@ DATABASE = Path("compile_commands.json")
         ({"build": ("no-such-program",)}, "--build: expected a program in no-such-program, found no no-such"),
         ({"build": ("make",), "folder": Path("nowhere")}, "--folder nowhere: expected a folder with sources to build"),
         ({"build": ("make 'x",)}, "--build: "),
+        (
+            {"build": ("make",), "images": ("/elsewhere/tool",)},
+            "--images /elsewhere/tool: expected a pattern of paths below /.*, found: Non-relative patterns",
+        ),
+        ({"build": ("make",), "images": ("**tool",)}, r"--images \*\*tool: expected a pattern of paths below "),
         ({"confidence": 1.0}, "--confidence: expected a number between 0 and 1, found 1; 0.95 is usual"),
         (
             {"plain": False},

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.flags.cargo import CargoCommands
 from mlgokit.flags.reviewed import FLAGS, RUST_FLAGS, Flag, is_present
 from mlgokit.flags.trials import key_of, options_of
@@ -83,6 +84,8 @@ def test_options_of_several_flags_stand_once_in_their_order():
     assert " ".join(added.compile) == "-Oz -ffunction-sections -fdata-sections -flto -Xclang -fmerge-functions"
     assert " ".join(added.link) == "-Oz -fuse-ld=lld -Wl,--icf=safe -Wl,--gc-sections -flto"
     assert key_of([BY_NAME["Oz"]], whole=True) == "whole+Oz"
+    old, new = (AddedOptions(compile=(f"-fpass-plugin=/a/builtin-{digest}.plugin",)) for digest in ("1a", "2b"))
+    assert key_of([], plugin=old) != key_of([], plugin=new), "policies of another version are another trial"
     two = Flag(name="two", compile=("-Xclang", "-a", "-Xclang", "-b"), cost="")
     assert options_of([two, two]).compile == ("-Xclang", "-a", "-Xclang", "-b")
 

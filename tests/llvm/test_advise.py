@@ -315,6 +315,47 @@ def test_cargo_with_the_lines_gives_what_was_said(toolchain: Toolchain, tmp_path
     assert {row.name for row in again.flags if row.state == "already there"} >= set(advice.advised)
 
 
+def test_a_script_that_cannot_run_twice_in_a_folder_is_run_from_the_sources(toolchain: Toolchain, tmp_path: Path):
+    script = "set -e\nmkdir out\ncc -Oz -g -c main.c -o out/main.o\ncc out/main.o -o app\n"
+    project = written(tmp_path / "user", {"build.sh": script, "main.c": "int main(void) { return 0; }\n"})
+    advice = advise(
+        Advise(
+            built=BuildCommands(build=("sh build.sh",), build_folder=project, program=(Path("a*"),)),
+            folder=tmp_path / "advice",
+            without=tuple(flag.name for flag in FLAGS if flag.name != "strip"),
+            llvm=toolchain.major,
+        )
+    )
+    assert {row.name: row.state for row in advice.flags if row.trial} == {"strip": "smaller"}
+    assert advice.tune == f"mlgokit tune --build 'sh build.sh' --program 'a*' --build-folder {project}"
+
+
+_CARGO = """#!/bin/sh
+[ "$1" = --version ] && exec cat "$0.version"
+mkdir -p "$CARGO_TARGET_DIR/release/deps" && cp /proc/self/exe "$CARGO_TARGET_DIR/release/app" || exit 1
+exec "$RUSTC_WRAPPER" true --crate-name app --crate-type bin --out-dir "$CARGO_TARGET_DIR/release/deps"
+"""
+
+
+def test_builds_by_another_cargo_are_not_compared_with(toolchain: Toolchain, tmp_path: Path):
+    cargo = tmp_path / "cargo"
+    cargo.write_text(_CARGO)
+    cargo.chmod(0o755)
+    (tmp_path / "cargo.version").write_text("cargo 1.94.0")
+    config = Advise(
+        cargo=f"{cargo} build --release",
+        cargo_folder=tmp_path,
+        folder=tmp_path / "advice",
+        without=tuple(flag.name for flag in RUST_FLAGS),
+        llvm=toolchain.major,
+    )
+    assert advise(config).plain == (again := advise(config)).plain
+    assert again.tune == f"mlgokit tune --cargo '{cargo} build --release' --link-folder {tmp_path}"
+    (tmp_path / "cargo.version").write_text("cargo 1.95.0")
+    with pytest.raises(ReuseError, match=r"advice: toolchain.cargo: expected .*1\.95\.0.*, found .*1\.94\.0"):
+        advise(config)
+
+
 def test_a_build_in_the_users_own_folder_is_refused(tmp_path: Path):
     built = BuildCommands(build=("make",), clean=("make clean",), build_folder=tmp_path)
     with pytest.raises(UsageError, match=r"^--clean: advise builds in copies of the folder alone"):

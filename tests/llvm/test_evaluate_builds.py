@@ -147,6 +147,24 @@ def test_images_are_those_that_a_shell_builds(
     assert "Linked image grows by more than 0.3 % in project +" in found.verdict.sentence
 
 
+def test_sources_that_are_in_no_link_are_told_of(toolchain: Toolchain, tmp_path: Path):
+    entries = list[dict[str, str]]()
+    for name, text in (("tool", "int main(void) { return 0; }\n"), ("other", "int other;\n")):
+        (tmp_path / f"{name}.c").write_text(text)
+        command = f"clang -Oz -c {name}.c -o {name}.o"
+        entries.append({"directory": str(tmp_path), "file": f"{name}.c", "command": command})
+    (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
+    config = Evaluate(
+        plain=True,
+        compile_commands=tmp_path / "compile_commands.json",
+        link_command=(f"{toolchain.clang} tool.o -o tool",),
+        compiler=CompilerOptions(llvm=toolchain.major, workers=1),
+    )
+    said = list[str]()
+    run(config, report=lambda _done, _total, label: said.append(label))
+    assert "1 of 2 sources of the database are in none of the links" in said
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_builds_own_commands_give_the_same_images(
     project: Path, toolchain: Toolchain, evaluated: Evaluated, kind: str
@@ -237,8 +255,8 @@ def test_a_build_without_compilers_is_refused(evaluated: Evaluated, project: Pat
     with pytest.raises(UsageError, match=r"^--build: expected calls of clang, cc, c\+\+ or the like by way of PATH, "):
         evaluated(plain=True, build=("true",))
     (project / "tool").write_text("there")
-    with pytest.raises(UsageError, match=r"^--images: expected patterns of files that the build makes, found none for"):
-        evaluated(plain=True, build=("make",), images=("nothing*",))
+    with pytest.raises(UsageError, match=r"^--images: expected patterns of files that the build makes, .* for nothing"):
+        evaluated(plain=True, build=("make",), images=(f"{project}/nothing*",))
 
 
 def test_compilers_past_the_wrappers_are_told_of(evaluated: Evaluated, toolchain: Toolchain):

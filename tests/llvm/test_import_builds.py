@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.builds.corpus import DatabaseOptions
+from mlgokit.builds.corpus import Database, DatabaseOptions, import_database
 from mlgokit.commands.corpus import import_build, verify
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.verify import Verdict
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import CorpusError, StorageError, UsageError
+from mlgokit.progress import say_nothing
 
 pytestmark = pytest.mark.llvm
 
@@ -85,6 +86,24 @@ class Place:
 @pytest.fixture
 def place(toolchain: Toolchain, tmp_path: Path) -> Place:
     return Place(tmp_path, toolchain)
+
+
+def test_the_limits_of_compilers_are_those_of_the_front_ends_of_a_build(place: Place):
+    place.add("-c m.cc -o m.o")
+
+    def take(**given: Any) -> None:
+        import_database(
+            Database(path=place.database),
+            place.folder / "corpus",
+            toolchain=place.toolchain,
+            compiler=CompilerOptions(workers=1, **given),
+            report=say_nothing,
+        )
+
+    with pytest.raises(CorpusError, match=r"the front end did not finish in 0\.001 seconds"):
+        take(timeout_seconds=0.001)
+    with pytest.raises(StorageError, match="give a smaller --disk-reserve-gib"):
+        take(disk_reserve_gib=1 << 19)
 
 
 BIG, SMALL = {"_Z1mi", "_ZL5twicei"}, {"_Z1mi"}

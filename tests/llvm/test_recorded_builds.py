@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.builds.recorded import record_plain
+from mlgokit.builds.recorded import RecordedBuild, record_plain
 from mlgokit.builds.site import BuildCommands
 from mlgokit.commands.build import Build, run as build
 from mlgokit.commands.corpus.record import Record, record_build, run as record
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import ReuseError
+from mlgokit.progress import say_nothing
 
 pytestmark = pytest.mark.llvm
 
@@ -101,6 +103,24 @@ def test_the_plain_build_of_a_tuning_keeps_removed_sources(project: Path, toolch
     assert len(found.objects) == 4
     assert sorted(path.name for path in (project.parent / "tune/build/sources").glob("*.i")) == ["g.i", "gen.i"]
     assert not (project.parent / "tune/build/wrapping").exists()
+
+
+def test_a_recorded_build_is_not_one_with_other_options_from_the_environment(
+    project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+):
+    (project / "Makefile").write_text("app: main.o\n\tcc $(CFLAGS) main.o -o app\n")
+    (project / "main.c").write_text("int main(void) { return 0; }\n")
+
+    def build_again() -> RecordedBuild:
+        commands = BuildCommands(build=("make",))
+        return record_plain(commands, project / "tune", go_on=True, toolchain=toolchain, report=say_nothing)
+
+    monkeypatch.delenv("CFLAGS", raising=False)
+    first = build_again()
+    assert build_again().seconds == first.seconds, "it is not built again"
+    monkeypatch.setenv("CFLAGS", "-Oz")
+    with pytest.raises(ReuseError, match="found one that differs in variables; give the same commands and variables"):
+        build_again()
 
 
 def test_what_a_build_writes_anew_or_removes_is_kept(project: Path, toolchain: Toolchain):

@@ -608,6 +608,9 @@ def test_the_links_of_a_configured_build_prove_what_its_database_is_tuned_for(
         "add_executable(app main.c)\ntarget_link_libraries(app parts)\n"
         "add_executable(other main.c part1.c part2.c)\n"
         "add_executable(never EXCLUDE_FROM_ALL main.c)\n"
+        # Ninja has these in the command of the link.
+        "add_custom_command(TARGET app PRE_LINK COMMAND ${CMAKE_COMMAND} -E echo begins)\n"
+        "add_custom_command(TARGET app POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:app> copied)\n"
     )
 
     def build(folder: str, *flags: str) -> None:

@@ -148,6 +148,7 @@ def test_compile_steps_stay_as_they_are_on_request(toolchain: Toolchain, tmp_pat
     command = " ".join(link_words(toolchain, lto=lto))
     assert tune(toolchain, build, place, "--budget", "0s", "--link-only", "--link-command", command) == 0
     assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"
+    assert result_of(place)["baseline"] == f"clang {toolchain.version} -Oz", "a link has no level of its own"
     assert not (place / "corpus").exists()
 
 

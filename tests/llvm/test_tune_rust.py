@@ -19,6 +19,7 @@ from mlgokit.commands.build import Build, BuildResult
 from mlgokit.commands.doctor_rust import rust_trials
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import CompileStatus
+from mlgokit.compiler.objects.archive import read_members
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.elf_object import section_totals
 from mlgokit.compiler.plugin_build import build_plugin, link_policies
@@ -214,6 +215,24 @@ def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Pat
     done = process.run(cargo.split(), timeout_seconds=120, cwd=package, env=environment)
     assert done.returncode == 0, done.stderr
     assert section_totals(read_elf((tmp_path / "o/release/libtoy.so").read_bytes())).llvm_size_text == small
+
+
+def test_the_object_of_a_static_library_is_tuned(major: int, tmp_path: Path):
+    """Three builds by cargo: ten seconds and more."""
+    package, place = (
+        put_package(tmp_path / "toy", MANIFEST.replace('"cdylib"', '"cdylib", "staticlib"')),
+        tmp_path / "t",
+    )
+    assert tune(package, place, "--budget", "0s", "--shipped-policies", "on") == 0
+    plain, small = result_of(place)["cargo_programs"]["toy (staticlib)"]
+    assert 0 < small < plain
+    *variables, cargo = re.split(r"(?<=\S) (?=cargo )", result_of(place)["flag"])
+    environment = os.environ | dict(word.split("=", 1) for word in variables) | {"CARGO_TARGET_DIR": str(tmp_path)}
+    for words, size in ((["cargo", "build", "--release", "--offline"], plain), (cargo.split(), small)):
+        assert process.run(words, timeout_seconds=120, cwd=package, env=environment).returncode == 0
+        members = read_members(tmp_path / "release/libtoy.a")
+        (own,) = [one for one in members if one.name.startswith(("toy-", "toy."))]
+        assert section_totals(read_elf(own.data())).llvm_size_text == size
 
 
 def test_a_rustc_without_the_plugin_replays_what_was_tuned(

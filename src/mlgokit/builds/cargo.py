@@ -1,5 +1,6 @@
 """A cargo build: the full link-time optimization of each program is a module, and rustc compiles it."""
 
+import itertools
 import json
 import os
 import shlex
@@ -17,9 +18,9 @@ from mlgokit.builds.variant import PluginPlace
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_program
+from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_program, weighed_file
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
-from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin, unstable_options
+from mlgokit.compiler.rust.toolchain import TRIAL_SECONDS, find_rustc, load_plugin, unstable_options
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.errors import RejectedError, ToolError, UsageError
@@ -29,6 +30,11 @@ from mlgokit.module import Module
 from mlgokit.progress import Report
 
 _FOLDER, _PROGRAMS = "cargo", "programs"
+_SUBCOMMANDS = frozenset({"build", "b", "rustc"})
+_PACKAGES = frozenset({"-p", "--package", "--exclude", "--workspace", "--all"})
+_VALUED = frozenset({"-p", "--package", "--exclude", "--bin", "--example", "--test", "--bench"})
+"""Options that choose packages and targets, whose value may be the next word."""
+_CHOOSING = _PACKAGES | _VALUED | {"--lib", "--bins", "--examples", "--tests", "--benches", "--all-targets"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,7 +114,8 @@ class CargoBuild:
                         f"{module.name}: expected rustc to link the {name} program, found: {failed}; check that the "
                         "cargo build still succeeds by itself"
                     )
-                image = weigh_image(path, plugin=used is not None).row if path.is_file() else no_image().row
+                weighed = weighed_file(self.compiler.calls[module.name], path)
+                image = weigh_image(weighed, plugin=used is not None).row if weighed.is_file() else no_image().row
                 if image.status == "failed":
                     raise ToolError(
                         f"{module.name}: expected to read the {name} program, found: {image.reason}; build again"
@@ -153,11 +160,18 @@ def cargo_words(text: str) -> tuple[str, ...]:
         words = tuple(split_command(text))
     except ValueError as error:
         raise UsageError(f"--cargo: {error}; close the quotation") from error
-    if not words or not {"build", "b", "rustc"} & set(words):
+    if _SUBCOMMANDS.isdisjoint(words):
         raise UsageError(
             f"--cargo: expected a build, as in --cargo 'cargo build --release', found {text!r}; correct it"
         )
     return words
+
+
+def cargo_version(words: Sequence[str], folder: Path) -> str:
+    """Ask the cargo that a command calls for its version, which is that of its rustc; empty without an answer."""
+    begin = next(index for index, word in enumerate(words) if word in _SUBCOMMANDS)
+    done = process.run([*words[:begin], "--version"], timeout_seconds=TRIAL_SECONDS, cwd=folder, limits=USERS_LIMITS)
+    return done.stdout.decode("utf-8", "replace").strip()
 
 
 def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None, report: Report) -> CargoBuild:
@@ -224,7 +238,10 @@ def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None
 def cargo_flag(build: CargoBuild, calls: Sequence[RustcCall], plugin: Path) -> str:
     """Make the command that builds each program with the plugin."""
     version, option = build.compiler.rustc.version, f"-Zllvm-plugins={plugin.resolve()}"
-    lines = [cargo_line(build.words, call, unstable_options(version, call.crate), option) for call in calls]
+    lines = [
+        cargo_line(build.words, call, unstable_options(version, call.crate, given=call.permitted), option)
+        for call in calls
+    ]
     return " && ".join(lines)
 
 
@@ -267,16 +284,30 @@ def _describe_run(outcome: tuple[int, bytes]) -> str:
 
 
 def cargo_line(words: Sequence[str], call: RustcCall, variables: Mapping[str, str], option: str) -> str:
-    """Rewrite the user's command as ``cargo rustc``, which passes ``option`` to the program and not to all crates."""
-    before = list(words[: words.index("--")] if "--" in words else words)
-    after = list(words[words.index("--") + 1 :]) if "--" in words else []
-    asked = ["rustc" if word in ("build", "b") else word for word in before]
-    if call.kind == "bin" and "--bin" not in asked and "--bins" not in asked:
-        asked += ["--bin", _program_name(call)]
-    elif call.kind != "bin" and "--lib" not in asked:
-        asked.append("--lib")
-    asked = [f"--bin={_program_name(call)}" if word == "--bins" else word for word in asked]
-    return shlex.join([*(f"{name}={value}" for name, value in variables.items()), *asked, "--", *after, option])
+    """Rewrite the user's command as ``cargo rustc``, which passes ``option`` to one program and not to all crates.
+
+    That takes one package and one target; whatever the command chose, they are those of ``call``.
+    """
+    end = list(words).index("--") if "--" in words else len(words)
+    begin = next(index for index, word in enumerate(words) if word in _SUBCOMMANDS)
+    # -pNAME is -p with its value.
+    pairs = [("-p" if word[:2] == "-p" else word.partition("=")[0], word) for word in words[begin:end]]
+    kept = [
+        word
+        for (_, before), (name, word) in itertools.pairwise(pairs)
+        if before not in _VALUED and name not in _CHOOSING
+    ]
+    is_package_named = not _PACKAGES.isdisjoint(name for name, _ in pairs)
+    if is_package_named or call.environment.get("CARGO_MANIFEST_DIR", str(call.folder)) != str(call.folder):
+        kept += ["-p", call.environment["CARGO_PKG_NAME"]]
+    if call.kind != "bin":
+        kept.append("--lib")
+    else:
+        kept += ["--example" if Path(call.value("--out-dir")).name == "examples" else "--bin", _program_name(call)]
+    # A shell takes no word for an assignment that is quoted as a whole.
+    settings = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    line = shlex.join([*words[:begin], "rustc", *kept, "--", *words[end + 1 :], option])
+    return " ".join([*settings, line])
 
 
 def _module(call: RustcCall, place: Path) -> Module:

@@ -319,6 +319,8 @@ class DatabaseProject:
                 plans = self._plan_links(commands, modules, toolchain)
                 by_name = {module.name: module for module in modules}
                 modules = [by_name[name] for name in dict.fromkeys(name for plan in plans for name in plan.modules)]
+                if rest := len(by_name) - len(modules):
+                    report(1, 1, f"{rest:,} of {len(by_name):,} sources of the database are in none of the links")
                 # Without its link, an object of bitcode could not be compared at all.
                 lto = lto_by_module(self.database.path, level=self.database.level)
                 names = image_names([text for text, _ in self.links]) if len(plans) > 1 else [""]

@@ -246,13 +246,18 @@ def _database_calls(database: Path) -> Iterator[Sequence[str]]:
 
 
 def _named_compilers(commands: Sequence[str]) -> Iterator[Sequence[str]]:
-    for command in commands:
-        for word in shlex.split(command):
-            if (found := _COMPILER_VARIABLE.fullmatch(word)) is not None:
-                yield shlex.split(found[1])
-    for name in ("CC", "CXX"):
-        if value := os.environ.get(name):
-            yield shlex.split(value)
+    """Yield the words of the compilers that commands and the environment name; what is not understood names none."""
+    words = itertools.chain.from_iterable(map(_split, commands))
+    values = [found[1] for word in words if (found := _COMPILER_VARIABLE.fullmatch(word)) is not None]
+    values += [os.environ.get(name, "") for name in ("CC", "CXX")]
+    yield from filter(None, map(_split, values))
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
 
 
 def check_sandbox(options: CompilerOptions, toolchain: Toolchain) -> None:

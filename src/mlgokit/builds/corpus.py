@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.builds.build import CandidatePlugin, Proof
-from mlgokit.builds.compilers import CompilerOptions, open_sandbox_of_front_ends, room_of
+from mlgokit.builds.compilers import CompilerOptions, open_sandbox_of_front_ends
 from mlgokit.builds.measurement import Measure
 from mlgokit.builds.variant import PluginPlace
 from mlgokit.compiler.toolchain import Toolchain
@@ -198,7 +198,9 @@ def import_database(
         any_database=go_on,
         workers=compiler.workers,
         limits=ExtractionLimits(
-            room=room_of(folder, reserve_gib=None, limit_gib=None),
+            module_seconds=compiler.deadline(ExtractionLimits().module_seconds),
+            compiler=compiler.limits().default,
+            room=compiler.room(folder),
             sandbox=open_sandbox_of_front_ends(compiler.sandbox, toolchain),
         ),
         report=lambda done, total, _: report(done, total, "front end"),

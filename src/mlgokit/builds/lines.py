@@ -13,7 +13,8 @@ from mlgokit.builds.variant import PluginPlace, plugin_link_option
 from mlgokit.corpus.importers.compile_commands import split_command
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-_LINK_RECIPE = re.compile(r"^\t(?!.* -c\b).* -o ", re.MULTILINE)
+_LINK_RECIPE = re.compile(r"^\t(?!.* -c\b).* -o(?!bj)", re.MULTILINE)
+_COMPILE_RECIPE = re.compile(r"^\t.*( -c\b|\.(c|cc|cpp|cxx)\b)", re.MULTILINE)
 BuildSystem = Literal["cargo", "Meson", "CMake", "Ninja", "Make"]
 
 
@@ -66,20 +67,26 @@ def format_option_line(commands: BuildCommands, tree: Path, options: Sequence[st
     if system == "Ninja":
         return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flags}"
     if given := {name: value for name in names if (value := _find_variable(name, commands.build)) is not None}:
-        words = " ".join(f'{name}="{value} {flags}"' for name, value in given.items())
+        words = " ".join(f"{name}={_quote(f'{value} {flags}')}" for name, value in given.items())
         return f"in the build command, replacing what is there: {words}"
     return f"{_makefile_place(commands, tree, names, is_link=is_link)}: {flags}"
 
 
+def _quote(text: str) -> str:
+    """Quote a value for a shell, by double quotes where a shell takes all in them as it is."""
+    return shlex.quote(text) if set(text) & set('"$`\\') else f'"{text}"'
+
+
 def _makefile_place(commands: BuildCommands, tree: Path, names: Sequence[str], *, is_link: bool) -> str:
-    """Where a build by make has variables of these names, or its link if that reads none."""
+    """Where a build by make has variables of these names, or its commands if these read none."""
     if "configure" in " ".join(commands.build) or (tree / "configure").exists():
         return f"at the end of {' and '.join(names)} of configure"
     makefile = _find_makefile(commands, tree)
     where = "the Makefile" if makefile is None or makefile.name == "Makefile" else makefile.name
     text = "" if makefile is None else makefile.read_text(errors="replace")
-    if is_link and "LDFLAGS" not in text and _LINK_RECIPE.search(text):
-        return f"to the link command in {where}"
+    recipe = _LINK_RECIPE if is_link else _COMPILE_RECIPE
+    if not any(name in text for name in names) and recipe.search(text):
+        return f"to the link command in {where}" if is_link else f"to the commands in {where} that compile"
     return f"at the end of {' and '.join(names)} of {where}"
 
 

@@ -8,6 +8,7 @@ the build's folder is not written to.
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,22 +18,26 @@ from mlgokit.builds.variant import Variant, plugin_link_option
 from mlgokit.compiler import process
 from mlgokit.compiler.driver_call import separate_cache
 from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.lto import count_words_beside
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.regalloc_cost import link_option, link_record_options
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.build_command import lto_of
+from mlgokit.corpus.importers.build_compiler import compiler_name
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import UsageError
 
 OBJECTS, OUTPUT = "{objects}", "{output}"
 _PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
+_LINKED_FILES = frozenset({".a", ".o", ".obj", ".so"})
+_JOINED_OUTPUT = re.compile(r"-o(?!bj|format|magic).+", re.DOTALL)
 _STATIC, _SHARED = ".a", ".so"
+_MOST_BYTES, _POINTER_BYTES = os.sysconf("SC_ARG_MAX") // 2, 8
+"""What a command line takes, with as much left for the environment, and the bytes of each word beside its own."""
 _OPERATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "<"})
-_BESIDE = ("-Wl,--dependency-file", "-Wl,-Map", "-Wl,--Map", "--dependency-file=", "-Map=", "--Map=")
-"""What would be written into the build's folder; a dependency file would tell the build of paths in the scratch one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +157,10 @@ def link_words(text: str) -> tuple[str, ...]:
         UsageError: the text is not a single command with one output.
 
     Example:
-        >>> link_words("c++ -o tool main.o libtool.a")
-        ('c++', '-o', '{output}', 'main.o', 'libtool.a')
+        >>> link_words("c++ -o tool main.o libtool.a -Wl,-Map=tool.map,--gc-sections")
+        ('c++', '-o', '{output}', 'main.o', 'libtool.a', '-Wl,--gc-sections')
     """
-    words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
-    words = [word for word in words if not word.startswith(_BESIDE)]
+    words = _drop_side_files(_link_words(text))
     outputs = [index + 1 for index, word in enumerate(words) if word == "-o"]
     if len(outputs) > 1:
         raise UsageError(
@@ -170,6 +174,38 @@ def link_words(text: str) -> tuple[str, ...]:
             f"--link-command: expected -o with the file that it writes, or {OUTPUT}, found neither; add it"
         )
     return tuple(words)
+
+
+def _link_words(text: str) -> list[str]:
+    """Split a link command into words, with its output as a word of its own (``-oNAME`` is two)."""
+    words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
+    pairs = (("-o", word[2:]) if _JOINED_OUTPUT.fullmatch(word) else (word,) for word in words)
+    return [word for pair in pairs for word in pair]
+
+
+def _drop_side_files(words: Sequence[str]) -> list[str]:
+    """Drop the linker's options that write further files, by themselves or through a driver, and no others.
+
+    These files would lie in the build's folder: a dependency file would tell the build of paths in the scratch folder,
+    and the import library of a DLL of the scratch image.
+    """
+    has_driver = compiler_name(words[0]) is not None
+    kept, dropped = list(words[:1]), 0
+    for before, word in itertools.pairwise(words):
+        parts = [] if has_driver and before != "-Xlinker" else [word]
+        parts = word.split(",")[1:] if word.startswith("-Wl,") else parts
+        left: list[str] = []
+        for part in parts:
+            dropped = dropped or count_words_beside(part)
+            left += [] if dropped else [part]
+            dropped = max(0, dropped - 1)
+        if left == parts:
+            kept.append(word)
+        elif left:
+            kept.append(",".join(["-Wl", *left]))
+        elif before == "-Xlinker":
+            kept.pop()
+    return kept
 
 
 def image_names(texts: Sequence[str]) -> list[str]:
@@ -190,7 +226,7 @@ def image_names(texts: Sequence[str]) -> list[str]:
 
 def output_name(text: str) -> str:
     """Name the file that a link command writes; empty if ``{output}`` stands for it."""
-    words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
+    words = _link_words(text)
     outputs = [after for word, after in itertools.pairwise(words) if word == "-o" and OUTPUT not in after]
     return Path(outputs[0]).name if outputs else ""
 
@@ -234,6 +270,7 @@ def read_link(words: Sequence[str], *, folder: Path, known: KnownObjects, toolch
         expanded = [words[0], *expand_response_files(words[1:], folder, most_bytes=LINK_BYTES, missing="keep")]
     except ValueError as error:
         raise UsageError(f"--link-command: {error}; link without response files") from error
+    expanded = [part for word in expanded for part in _split_passed_files(word, folder)]
     if "/" in expanded[0]:
         expanded[0] = os.path.normpath(folder / expanded[0])
     searched = {index: path for index, path in _searched_libraries(expanded, folder).items() if path.suffix == _STATIC}
@@ -251,7 +288,7 @@ def read_link(words: Sequence[str], *, folder: Path, known: KnownObjects, toolch
             found.append(name)
         elif (
             known.by_path
-            and (index in searched or not word.startswith("-"))
+            and (index in searched or _may_be_input(expanded, index, path))
             and (members := _library_members(path, known))
         ):
             libraries[index] = members
@@ -363,8 +400,7 @@ def link(
     placed = place_objects(plan, objects, scratch, shared=shared, timeout_seconds=timeout_seconds)
     if isinstance(placed, str):
         return Linked(image=image, reason=placed)
-    words = [word.replace(OUTPUT, str(image)) for word in placed]
-    words += added
+    words = _shorten([*(word.replace(OUTPUT, str(image)) for word in placed), *added], plan, scratch)
     variables = None if environment is None else {**os.environ, **environment}
     done = process.run(words, timeout_seconds=timeout_seconds, cwd=plan.folder, env=variables, limits=USERS_LIMITS)
     if done.timed_out:
@@ -378,6 +414,20 @@ def link(
     if not image.is_file():
         return Linked(image=image, reason=f"the link wrote no file where {OUTPUT} or -o is")
     return Linked(image=image)
+
+
+def _shorten(words: list[str], plan: LinkPlan, scratch: Path) -> list[str]:
+    """Put a link's words, from its first object on, into a response file if they are too many for a command line."""
+    if sum(len(word) + _POINTER_BYTES for word in words) < _MOST_BYTES:
+        return words
+    begin = next(index for index, word in enumerate(plan.words) if word == OBJECTS or _is_placed(plan, index))
+    response = scratch / "words"
+    response.write_bytes("\n".join(map(shlex.quote, words[begin:])).encode("utf-8", "surrogateescape"))
+    return [*words[:begin], f"@{response}"]
+
+
+def _is_placed(plan: LinkPlan, index: int) -> bool:
+    return index in plan.objects or index in plan.libraries
 
 
 def loading_options(words: Sequence[str], plugin: Path, *, cache: Path | str) -> list[str]:
@@ -470,6 +520,26 @@ def _searched_libraries(words: Sequence[str], folder: Path) -> dict[int, Path]:
         if path is not None:
             found[index] = path
     return found
+
+
+def _split_passed_files(word: str, folder: Path) -> list[str]:
+    """Make words of their own of files that a driver passes on among options: ``-Wl,--whole-archive,liba.a``."""
+    if not word.startswith("-Wl,"):
+        return [word]
+    found = [""]
+    for part in word.split(",")[1:]:
+        if Path(part).suffix in _LINKED_FILES and (folder / part).is_file():
+            found += [part, ""]
+        else:
+            found[-1] += f",{part}"
+    return [f"-Wl{part}" if part.startswith(",") else part for part in found if part]
+
+
+def _may_be_input(words: Sequence[str], index: int, path: Path) -> bool:
+    """Whether a word of a link may be a file that is linked, and is no value of an option."""
+    is_passed = words[index - 1] == "-Xlinker"
+    is_named = words[index - 1 - is_passed].endswith("--exclude-libs")
+    return not words[index].startswith("-") and not is_named and (not is_passed or path.is_file())
 
 
 def _library_members(path: Path, known: KnownObjects) -> tuple[tuple[Member, str | None], ...]:

@@ -10,6 +10,7 @@ in the compile steps, so it is added there as well.
 import contextlib
 import dataclasses
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +39,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import NEVER, CompileRequest, Lto, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.build_notes import profile_sentences
+from mlgokit.corpus.build_notes import level_of, profile_sentences
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.database import lto_by_module, option_counts
@@ -148,6 +149,7 @@ class LtoBuild:
         left_out: reasons by name for parts of the build that are not tuned.
         steps: the compile steps before the link, if they leave inlining to it.
         notes: notes on the build for the user, a sentence each.
+        levels: number of sources by the optimization level of their compile step; a link has none of its own.
     """
 
     modules: tuple[Module, ...]
@@ -157,6 +159,7 @@ class LtoBuild:
     left_out: dict[str, str]
     steps: CompileSteps | None = None
     notes: tuple[str, ...] = ()
+    levels: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -273,12 +276,12 @@ def open_link(
         found = _thin_link(_defer_inlining(made, "thin", scratch, stack, report))
     if found is None:
         return None
-    _check_level(database.path)
+    levels = _count_levels(database.path)
     # Options are those of objects that are linked as they are, profiles those of compile steps that are repeated.
     counts = option_counts(database.path, project=database.project).of_objects
     steps = () if found.steps is None else found.steps.modules
     profiles = profile_sentences([fit for one in steps if (fit := fit_of(one)) is not None])
-    return dataclasses.replace(found, notes=(*counts.sentences(), *profiles))
+    return dataclasses.replace(found, notes=(*counts.sentences(), *profiles), levels=levels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -495,14 +498,16 @@ def _thin_link(made: _OriginalLink) -> LtoBuild:
     )
 
 
-def _check_level(database: Path) -> None:
-    """Refuse a build none of whose sources is compiled for size."""
+def _count_levels(database: Path) -> Counter[str]:
+    """Count the sources of a build by optimization level; refuse one none of whose sources is compiled for size."""
     commands = read_compile_commands(database)
-    if not any(isinstance(one, CompileCommand) and _SIZE_LEVELS & set(one.arguments) for one in commands):
+    levels = Counter(level_of(one.arguments) for one in commands if isinstance(one, CompileCommand))
+    if _SIZE_LEVELS.isdisjoint(levels):
         raise CorpusError(
             f"{database}: expected sources compiled with -Oz or -Os, found none; only then do functions have the "
             "attributes minsize or optsize in the link, so compile for size first"
         )
+    return levels
 
 
 def _module(made: _OriginalLink, name: str, bitcode: Path, words: tuple[str, ...], language: str) -> Module:

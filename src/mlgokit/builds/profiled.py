@@ -95,8 +95,10 @@ def run_command(words: Sequence[str], tree: Path, *, seconds: float) -> str:
     Raises:
         ToolError: it cannot be started.
     """
+    # That variable of a user would send the counts elsewhere.
+    variables = {name: value for name, value in os.environ.items() if name != "LLVM_PROFILE_FILE"}
     argv = command_in(words, tree)
-    done = process.run(argv, timeout_seconds=seconds, cwd=tree, env=dict(os.environ), limits=USERS_LIMITS)
+    done = process.run(argv, timeout_seconds=seconds, cwd=tree, env=variables, limits=USERS_LIMITS)
     if done.timed_out:
         return f"{words[0]} did not end within {seconds:.0f} s"
     return f"{words[0]} ended with {done.returncode}: {first_error(done.stderr)}" if done.returncode else ""

@@ -1,10 +1,12 @@
 """The programs that a build links: which of them count, and their links, recorded or read from a configured build."""
 
+import contextlib
 import fnmatch
 import itertools
 import os
+import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,8 +54,13 @@ class LinkedPrograms:
             except (InputError, UsageError) as error:
                 failures[name] = str(error)
                 continue
+            gone = next((word for word in plan.words if word.startswith("@")), "")
             if plan.modules:
                 plans[name] = plan
+            elif gone:
+                failures[name] = (
+                    f"its response file {gone[1:]} is gone, as Ninja deletes these; link it again by `ninja -d keeprsp`"
+                )
         return note_shared_libraries(plans, {name: link.output for name, link in self.links.items()}), failures
 
     def built(self, toolchain: Toolchain, *, only_linked: bool) -> frozenset[Path]:
@@ -145,7 +152,7 @@ def read_configured_links(folder: Path) -> dict[Path, RecordedLink]:
     """Read the links of a build that CMake or Meson configured, from the files that they wrote; no link is run.
 
     ``ninja -t commands`` prints the links of Ninja, and CMake's Makefiles have theirs in files ``link.txt``. Links
-    whose program does not exist are left out, as are commands that are not a single link.
+    whose program does not exist are left out, and what else a command does before or after the link.
 
     Raises:
         ToolError: ninja is not installed, or cannot read its file.
@@ -163,23 +170,35 @@ def read_configured_links(folder: Path) -> dict[Path, RecordedLink]:
                 "neither; name the folder of the configured build, or give --build"
             )
     links: dict[Path, RecordedLink] = {}
-    for place, line in lines:
-        try:
-            words = split_command(line)
-            named = next((after for word, after in itertools.pairwise(words) if word == "-o"), None)
-            if named is None or "-c" in words:
-                continue
-            link_words(line)
-        except (UsageError, ValueError):
+    for place, words in itertools.chain.from_iterable(_single_commands(*line) for line in lines):
+        named = next((after for word, after in itertools.pairwise(words) if word == "-o"), None)
+        if named is None or "-c" in words:
             continue
-        if is_image(place / named):
-            links[place / named] = RecordedLink(command=line, folder=place, output=place / named)
+        command = shlex.join(words)
+        with contextlib.suppress(UsageError):
+            link_words(command)
+            if is_image(place / named):
+                links[place / named] = RecordedLink(command=command, folder=place, output=place / named)
     if not links:
         raise UsageError(
             f"--links {folder}: expected programs that the build linked, found none of {len(lines)} commands; "
             "build it first"
         )
     return links
+
+
+def _single_commands(folder: Path, line: str) -> Iterator[tuple[Path, list[str]]]:
+    """Split a line at ``&&``, by which Ninja has what CMake does before and after a link, into commands and folders."""
+    try:
+        words = split_command(line)
+    except ValueError:
+        return
+    for is_between, group in itertools.groupby(words, "&&".__eq__):
+        command = list(group)
+        if command[0] == "cd" and len(command) > 1:
+            folder /= command[1]
+        elif not is_between:
+            yield folder, command
 
 
 def _ninja_commands(folder: Path) -> list[str]:

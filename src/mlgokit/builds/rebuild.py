@@ -138,7 +138,10 @@ class Rebuilder:
         return self._weigh(build, calls, seconds)
 
     def _link(self, base: _Base, added: AddedOptions, name: str) -> Rebuilt | None:
-        """Link again what an earlier rebuild compiled; ``None`` if its commands do not link all programs again."""
+        """Link again what an earlier rebuild compiled; ``None`` if its commands do not link all programs again.
+
+        A script may not run a second time in the same tree, so that a failure says nothing of the options.
+        """
         tree = self.recorded.tree
         _copy(base.tree, tree)
         with writing(tree):
@@ -148,7 +151,7 @@ class Rebuilder:
         build = self._run(self.recorded.site.commands.build[self.configured :], added, name)
         calls = project_calls(build, tree).calls
         linked = {path for call in calls if call.kind != "compile" for path in call.outputs}
-        if not build.reason and not linked.issuperset(self.recorded.programs().values()):
+        if build.reason or not linked.issuperset(self.recorded.programs().values()):
             return None
         return self._weigh(build, calls, base.seconds)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +53,8 @@ from mlgokit.progress import Report
 from mlgokit.terminal import counted
 
 _RECORD = "recorded.json"
+_FLAGS = ("CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "LDLIBS", "LIBS")
+"""Variables of the environment that make, CMake, Meson and configure scripts take options from."""
 _MOST_NAMED = 5
 _BY_RUSTC = "rustc makes its code: `mlgokit tune --cargo` tunes that"
 
@@ -171,6 +174,8 @@ def record_plain(
     }
     if added.compile:
         settings["added"] = list(added.compile)
+    if given := {name: os.environ[name] for name in _FLAGS if name in os.environ}:
+        settings["variables"] = given
     tree, configured = commands.build_folder.resolve(), ()
     recorded = _recalled(commands, place, settings, toolchain, added) if go_on else None
     # In the user's own folder the last build was with the plugin, and any file may have changed.
@@ -317,7 +322,7 @@ def _recalled(
         raise InputError(f"{path}: expected the record of the plain build, found {error!r:.200}; {remedy}") from error
     raise ReuseError(
         f"{place}: expected the build that was recorded there before, found one that differs in {different}; give "
-        "the same commands, or name another --folder"
+        "the same commands and variables, or name another --folder"
     )
 
 

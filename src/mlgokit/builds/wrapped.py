@@ -109,6 +109,7 @@ class WrappedProject:
         if not plan.folder.is_dir():
             raise UsageError(f"--folder {plan.folder}: expected a folder with sources to build, found none; correct it")
         check_programs(plan.commands, option="build")
+        plan = dataclasses.replace(plan, images=_relative_patterns(plan))
         commands = [shlex.join(words) for words in plan.commands]
         toolchain = toolchain_of_build(
             self.compiler, database=None, commands=commands, need_plugin=variants.needs_plugin
@@ -153,6 +154,25 @@ class WrappedProject:
                     compiler=self.compiler,
                 ),
             )
+
+
+def _relative_patterns(plan: BuildPlan) -> tuple[str, ...]:
+    """Make the patterns of images relative to the folder of the build, before that is built in copies.
+
+    Raises:
+        UsageError: a pattern is of another place, or no pattern.
+    """
+    folder = plan.folder.resolve()
+    found = tuple(text.removeprefix(f"{folder.as_posix()}/") for text in plan.images)
+    for text in found:
+        try:
+            next(folder.glob(text), None)
+        except (ValueError, NotImplementedError) as error:
+            raise UsageError(
+                f"--images {text}: expected a pattern of paths below {folder}, such as 'build/tool*', found: {error}; "
+                "correct it"
+            ) from error
+    return found
 
 
 def _left_alone(variants: VariantPair, calls: Sequence[WrappedCall], toolchain: Toolchain) -> tuple[str, ...]:

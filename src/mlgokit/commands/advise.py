@@ -12,7 +12,7 @@ from typing import Annotated
 from rich.console import Console
 
 from mlgokit.basic import Basic
-from mlgokit.builds.cargo import cargo_words
+from mlgokit.builds.cargo import cargo_version, cargo_words
 from mlgokit.builds.compilers import CompilerOptions, toolchain_of_build
 from mlgokit.builds.compression import find_stripper
 from mlgokit.builds.recorded import record_plain
@@ -76,7 +76,7 @@ def run(config: Advise, *, report: Report = say_nothing) -> FlagAdvice:
     with locked(config.folder):
         compiler = CompilerOptions(llvm=config.llvm)
         toolchain = toolchain_of_build(compiler, database=None, commands=config.built.build, need_plugin=False)
-        _claim(config, toolchain)
+        _claim(config, words, toolchain)
         options = AdviceOptions(folder=config.folder, seconds=config.seconds, without=config.without)
         if words:
             commands = CargoCommands(
@@ -128,8 +128,8 @@ def _check(config: Advise) -> tuple[str, ...]:
     return cargo_words(config.cargo)
 
 
-def _claim(config: Advise, toolchain: Toolchain) -> None:
-    """Sign the folder, or check that it has trials of this build.
+def _claim(config: Advise, cargo: tuple[str, ...], toolchain: Toolchain) -> None:
+    """Sign the folder, or check that it has trials of this build, by these words of cargo if it is one of cargo.
 
     Raises:
         ReuseError: it has something else.
@@ -147,6 +147,7 @@ def _claim(config: Advise, toolchain: Toolchain) -> None:
     if config.cargo is not None:
         inputs["sources"] = _digest_crate(config.cargo_folder.resolve())
         claim["environment"] = cargo_settings()
+        versions["cargo"] = cargo_version(cargo, config.cargo_folder.resolve())
     if not check_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs=inputs):
         write_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs=inputs)
 

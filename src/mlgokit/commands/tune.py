@@ -22,7 +22,7 @@ from mlgokit.commands.tune_options import Call, Tune, check_call, replay_folder
 from mlgokit.commands.tune_runs import record_for_runs
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.build_notes import baseline_of
+from mlgokit.corpus.build_notes import baseline_of, baseline_text
 from mlgokit.errors import ReuseError, UsageError
 from mlgokit.files import atomic_write
 from mlgokit.locks import locked, locked_output
@@ -205,7 +205,9 @@ def _open_session(
         folder=config.folder,
         report=report,
     )
+    baseline = baseline_of(toolchain.version, build.modules)
     if isinstance(build, LtoBuild):
+        baseline = baseline_text(toolchain.version, build.levels)
         deadline = config.compiler.deadline(config.judge.timeout_seconds)
         clang = dataclasses.replace(clang, timeout_seconds=deadline)
     clang = config.reuse.apply_to(
@@ -218,7 +220,7 @@ def _open_session(
         settings=dataclasses.replace(settings, objective=request.objective, replay=replay),
         build=build,
         compiler=spread(config.cluster, clang, report=report),
-        baseline=f"{baseline_of(toolchain.version, build.modules)}{stood_in}",
+        baseline=f"{baseline}{stood_in}",
         claim=_claim(searched, build.inputs, toolchain.describe()),
         left_out=dict(build.left_out) | dict(recorded.left_out if recorded is not None else {}),
         notes=build.notes,

@@ -25,12 +25,14 @@ _VERSION = re.compile(rb"LLD (\d+)\.\d+")
 _NOTHING = Path("/dev/null")
 _BESIDE = re.compile(
     r"--?(Map|map|dependency-file|save-temps|lto-obj-path|plugin-opt=obj-path|plugin-opt=save-temps|reproduce"
-    r"|time-trace|print-map|cref|why-extract|threads)(?![a-z])"
+    r"|time-trace|print-map|cref|why-extract|out-implib)(?![a-z])"
 )
-"""Options that write further files or need several threads; without them, the image is the same."""
-_BESIDE_VALUES = ("-Map", "--Map", "--reproduce")
-_CACHE = re.compile(r"--?(thinlto-cache-|plugin-opt=cache-|thinlto-jobs|plugin-opt=jobs)")
-"""Options of the ThinLTO cache, which would return objects that were compiled without the plugin."""
+"""Options that write further files; without them, the image is the same."""
+_BESIDE_VALUES = frozenset(
+    f"{dashes}{name}" for dashes in ("-", "--") for name in ("Map", "dependency-file", "reproduce", "out-implib")
+)
+_CACHE = re.compile(r"--?(thinlto-cache-|plugin-opt=cache-|thinlto-jobs|plugin-opt=jobs|threads(?![a-z]))")
+"""Options of the ThinLTO cache, which would return objects that were compiled without the plugin, and of threads."""
 _BACK_END = "--thinlto-single-module="
 _SPLIT = re.compile(r"--?(plugin-opt=)?lto-partitions=(?!1$)")
 _FOLDS = re.compile(r"--?(no-)?icf\b")
@@ -194,6 +196,18 @@ def find_linker_call(
     return _drop_outputs(call, folder)
 
 
+def count_words_beside(word: str) -> int:
+    """Count the words of a linker's option that writes a further file, without which the image is the same; else 0.
+
+    Example:
+        >>> [count_words_beside(word) for word in ("-Map=a.map", "-Map", "--gc-sections")]
+        [1, 2, 0]
+    """
+    if word in _BESIDE_VALUES:
+        return 2
+    return 1 if _BESIDE.match(word) else 0
+
+
 def merge_bitcode(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
     """Run the link once, and keep the bitcode that enters link-time optimization.
 
@@ -263,12 +277,11 @@ def _drop_outputs(call: Sequence[str], folder: Path) -> LinkerCall:
     position = 0
     while position < len(call):
         word = call[position]
-        takes = 2 if word == "-o" or word in _BESIDE_VALUES else 1
-        if takes == 1 and (_BESIDE.match(word) or _CACHE.match(word)):
-            left_out.append(word)
-        elif takes == 1:
-            kept.append(word)
+        beside = 1 if _CACHE.match(word) else count_words_beside(word)
+        takes = 2 if word == "-o" else max(1, beside)
+        if beside:
+            left_out += call[position : position + takes]
         elif word != "-o":
-            left_out += call[position : position + 2]
+            kept.append(word)
         position += takes
     return LinkerCall(words=tuple(kept), folder=folder, left_out=tuple(left_out))

@@ -21,6 +21,8 @@ from mlgokit.errors import InputError, StorageError, TraceError
 from mlgokit.files import atomic_write
 from mlgokit.traces.log import Log, read_log
 
+_ERROR = re.compile(r"error(\[\w+\])?:")
+"""rustc numbers its errors; the last one, which only counts the others, has no number."""
 _OTHER_MAJOR = re.compile(r"(unable to load plugin '[^']*'): .*undefined symbol: _ZN?.*4llvm.*")
 LEAST_ROOM = 1 << 16
 """A disk with fewer free bytes counts as full."""
@@ -28,15 +30,17 @@ _FULL = os.strerror(errno.ENOSPC)
 
 
 def first_error(stderr: str) -> str:
-    """Find the first line that contains ``error``, else the last line; explain a plugin that is for another LLVM.
+    r"""Find the first line that contains ``error``, else the last line; explain a plugin that is for another LLVM.
 
     Example:
+        >>> first_error("error[E0554]: no feature on stable\nerror: aborting due to 1 previous error")
+        'error[E0554]: no feature on stable'
         >>> said = "'Could not load library './p.so': ./p.so: undefined symbol: _ZNK4llvm4Pass7getNameEv'"
         >>> first_error(f"error: unable to load plugin './p.so': {said}")
         "error: unable to load plugin './p.so': it was made for another LLVM major than this clang's"
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    error = next((line for line in lines if "error:" in line), lines[-1] if lines else "no message")
+    error = next((line for line in lines if _ERROR.search(line)), lines[-1] if lines else "no message")
     return _OTHER_MAJOR.sub(r"\1: it was made for another LLVM major than this clang's", error)
 
 

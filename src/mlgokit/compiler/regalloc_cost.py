@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
+from mlgokit.compiler.driver_call import LINKER
 from mlgokit.errors import InputError
 
 PASS = "regalloc"  # noqa: S105  (a pass of the compiler)
@@ -100,8 +101,13 @@ def link_record_options(path: Path, *, linker: str = "clang") -> list[str]:
 
 
 def link_option(option: str, linker: str) -> str:
-    """Spell an option for the linker, as the linker itself or a compiler's driver takes it."""
-    is_linker = re.fullmatch(r"(ld|lld|ld\.lld|ld64\.lld)(-\d+)?", Path(linker).name) is not None
+    """Spell an option for the linker, as the linker itself or a compiler's driver takes it.
+
+    Example:
+        >>> [link_option("-s", name) for name in ("clang", "/bin/ld.lld-22", "arm-none-eabi-ld")]
+        ['-Wl,-s', '-s', '-s']
+    """
+    is_linker = re.fullmatch(rf"{LINKER}|(lld|ld64\.lld)(-\d+)?", Path(linker).name) is not None
     return option if is_linker else f"-Wl,{option}"
 
 

@@ -241,9 +241,9 @@ def shipped_defect(trial: Trial, before: int) -> str:
 
 def _tune_command(commands: BuildCommands) -> str:
     words = ["mlgokit", "tune"]
-    for option in ("build", "test"):
-        for command in getattr(commands, option):
-            words += [f"--{option}", command]
+    for option in ("build", "test", "program"):
+        for value in getattr(commands, option):
+            words += [f"--{option}", str(value)]
     if commands.build_folder != Path():
         words += ["--build-folder", str(commands.build_folder)]
     return shlex.join(words)

@@ -19,16 +19,16 @@ from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import is_image
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.rust.compile import plugin_words
-from mlgokit.compiler.rust.record import RustcCall, calls_below, run_cargo
+from mlgokit.compiler.rust.record import RustcCall, calls_below, run_cargo, target_variables
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
-from mlgokit.compiler.rust.wrapper import codegen_options, is_program, option_values
+from mlgokit.compiler.rust.wrapper import LINKED_TYPES, codegen_options, is_program, option_values
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.files import atomic_write, writing
 from mlgokit.flags.advise import AdviceOptions, Search, export_shipped, search_flags, shipped_defect
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
 from mlgokit.flags.reviewed import RUST_FLAGS, Flag
-from mlgokit.flags.trials import ALREADY, TRIALS, TrialStore, find_weaker_flags, key_of
+from mlgokit.flags.trials import ALREADY, TRIALS, TrialStore, find_weaker_flags, key_of, name_policies
 from mlgokit.manifest import sign_new
 from mlgokit.policy.pretrained import SHIPPED
 from mlgokit.progress import Report
@@ -200,7 +200,7 @@ class CargoTrials:
                 command,
                 timeout_seconds=self.commands.test_seconds,
                 cwd=self.commands.folder,
-                env={**environment, "PATH": path, "CARGO_TARGET_DIR": str(self.place.resolve() / "target")},
+                env={**environment, "PATH": path, **target_variables(self.place)},
                 limits=USERS_LIMITS,
             )
             if done.timed_out or done.returncode != 0:
@@ -271,6 +271,8 @@ def _tune_command(commands: CargoCommands) -> str:
     words = ["mlgokit", "tune", "--cargo", shlex.join(commands.words)]
     for command in commands.tests:
         words += ["--test", shlex.join(command)]
+    if commands.folder != Path.cwd():
+        words += ["--link-folder", str(commands.folder)]
     return shlex.join(words)
 
 
@@ -286,7 +288,8 @@ def _measure_shipped(
         load_plugin(rustc, plugin)
     except ToolError as error:
         return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
-    policies = Flag(name="policies", rustc=tuple(plugin_words(plugin)), cost="")
+    words = tuple(plugin_words(plugin))
+    policies = Flag(name=name_policies(words), rustc=words, cost="")
     trial = trials.make([*search.found.flags, policies])
     report(1, 1, f"{SHIPPED} on top")
     reason = shipped_defect(trial, (search.whole or search.plain).count("loaded"))
@@ -363,7 +366,7 @@ def _find_programs(call: RustcCall) -> list[Path]:
         one = dataclasses.replace(call, words=(*call.words, "--crate-type", kind))
         path = folder / program_file_name(one)
         with contextlib.suppress(OSError):
-            if is_program(one.words) and path.is_file() and is_image(path):
+            if kind in LINKED_TYPES and is_program(one.words) and path.is_file() and is_image(path):
                 found.append(path)
     return found
 

@@ -19,6 +19,7 @@ from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
 from mlgokit.flags.record import Trial, trial_from_json
 from mlgokit.flags.reviewed import Flag, is_present, split_linker_words
+from mlgokit.manifest import digest_value
 from mlgokit.module import architecture_of
 
 PLAIN, WHOLE = "plain", "whole"
@@ -144,7 +145,7 @@ class BuildTrials:
     def make(self, flags: Sequence[Flag], *, whole: bool = False, plugin: AddedOptions | None = None) -> Trial:
         """Build with flags, and with the options of ``plugin`` that load one; see :class:`Trials`."""
         added = options_of(flags)
-        key = key_of(flags, whole=whole, plugin=plugin is not None)
+        key = key_of(flags, whole=whole, plugin=plugin)
         if plugin is not None:
             added = dataclasses.replace(
                 plugin, compile=(*added.compile, *plugin.compile), link=(*added.link, *plugin.link)
@@ -247,10 +248,16 @@ def options_of(flags: Sequence[Flag]) -> AddedOptions:
     return AddedOptions(compile=compile_options, link=link_options)
 
 
-def key_of(flags: Sequence[Flag], *, whole: bool = False, plugin: bool = False) -> str:
-    """Name a trial by its flags, and by whether it is a whole build and loads a plugin."""
-    names = [*([WHOLE] if whole else []), *(flag.name for flag in flags), *(["policies"] if plugin else [])]
+def key_of(flags: Sequence[Flag], *, whole: bool = False, plugin: AddedOptions | None = None) -> str:
+    """Name a trial by its flags, by whether it is a whole build, and by the options that load a plugin."""
+    names = [*([WHOLE] if whole else []), *(flag.name for flag in flags)]
+    names += [] if plugin is None else [name_policies(plugin.compile)]
     return "+".join(names) or PLAIN
+
+
+def name_policies(options: Sequence[str]) -> str:
+    """Name the policies of the package by the options that load them; other versions have others in their plugin."""
+    return f"policies-{digest_value(list(options))[:8]}"
 
 
 def _group_options(options: Sequence[str]) -> list[tuple[str, ...]]:

@@ -41,7 +41,7 @@ from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 
 COMPILE_SECONDS = 600.0
-_MADE = "made-"
+_MADE, _STATIC = "made-", "staticlib"
 _LINKER = """#!/bin/sh
 # Stands in for the linker: keeps the objects that rustc made itself.
 for w; do case $w in *.rcgu.o) mv -- "$w" "$(mktemp {folder}/{made}XXXXXXXX)";; esac; done
@@ -50,7 +50,7 @@ _VALUED = {"--emit", "--out-dir", "-o", "--error-format", "--json", "--diagnosti
 _DROPPED_CODEGEN = re.compile(r"(extra-filename|incremental|save-temps)(=.*)?")
 _LAYOUT = re.compile(r"(llvm-args|code-model|instrument-coverage|profile-generate|profile-use|passes)(=.*)?")
 """Options under which the code of functions may depend on others, or is laid out in other ways."""
-_CHANGES = re.compile(r"(MLGOKIT|LLVM(?!_PROFILE_FILE))_.*|RUSTC_BOOTSTRAP|RUSTC_LOG")
+_CHANGES = re.compile(r"(MLGOKIT|LLVM(?!_PROFILE_FILE))_.*|RUSTC_LOG")
 
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -267,7 +267,9 @@ def _run_resident(
 
 def _words_for_object(call: RustcCall, folder: Path, plugin: Path | None) -> list[str]:
     """Compose the command line that leaves the program's object in a folder."""
-    words = [*_drop_outputs(call.words), "--emit=link", "--out-dir", str(folder)]
+    # A static library is made without a linker.
+    kind = f"obj={folder / _MADE}" if call.kind == _STATIC else "link"
+    words = [*_drop_outputs(call.words), f"--emit={kind}", "--out-dir", str(folder)]
     return [*words, "-C", f"linker={_write_linker(call, folder)}", *plugin_words(plugin)]
 
 
@@ -300,7 +302,8 @@ def link_program(
     call = compiler.calls[module.name]
     with writing(output.parent):
         output.parent.mkdir(parents=True, exist_ok=True)
-    words = [*_drop_outputs(call.words), f"--emit=link={output}", *plugin_words(plugin)]
+    emitted = f"link={output},obj={weighed_file(call, output)}" if call.kind == _STATIC else f"link={output}"
+    words = [*_drop_outputs(call.words), f"--emit={emitted}", *plugin_words(plugin)]
     done = process.run(
         words,
         timeout_seconds=compiler.timeout_seconds,
@@ -312,6 +315,14 @@ def link_program(
     return "" if failed is None else f"{failed.status.value}: {failed.reason}"
 
 
+def weighed_file(call: RustcCall, output: Path) -> Path:
+    """The file whose size is that of a program: of a static library its own object, as the others are those of crates.
+
+    ``output`` is the program that :func:`link_program` makes.
+    """
+    return output.with_suffix(".o") if call.kind == _STATIC else output
+
+
 def plugin_words(plugin: Path | None) -> list[str]:
     """Make the options with which rustc loads a plugin, if there is one."""
     return [] if plugin is None else [f"-Zllvm-plugins={plugin.absolute()}"]
@@ -320,7 +331,8 @@ def plugin_words(plugin: Path | None) -> list[str]:
 def _environment(rustc: Rustc, call: RustcCall, plugin: Path | None) -> dict[str, str]:
     """Make the environment of cargo's call, without variables that change rustc or the plugin."""
     kept = {name: value for name, value in call.environment.items() if not _CHANGES.fullmatch(name)}
-    return request_large_pages({**kept, **({} if plugin is None else unstable_options(rustc.version, call.crate))})
+    permitted = unstable_options(rustc.version, call.crate, given=call.permitted) if plugin is not None else {}
+    return request_large_pages({**kept, **permitted})
 
 
 def _drop_outputs(words: Sequence[str]) -> list[str]:

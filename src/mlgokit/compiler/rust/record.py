@@ -16,9 +16,10 @@ from mlgokit.files import digest_file, writing
 _WRAPPER, _CALLS, _TARGET = "rustc-wrapper", "calls", "target"
 _SCRIPT = """#!/bin/sh
 n=$(mktemp "$MLGOKIT_RUSTC_CALLS/XXXXXXXX") || exit 1
-printf '%s\\0' "$PWD" "$@" > "$n.new" && env -0 > "$n.environment" && mv "$n.new" "$n.call" && rm -f "$n"
+(umask 077; printf '%s\\0' "$PWD" "$@" > "$n.new" && env -0 > "$n.environment") && mv "$n.new" "$n.call" && rm -f "$n"
 exec "$@"
 """
+"""The environment may have passwords, which are for nobody else; what rustc makes has the rights that a user chose."""
 _LATER = re.compile(r"(MLGOKIT|RUSTC_WRAPPER|CARGO_MAKEFLAGS|MAKEFLAGS|MFLAGS)(_.*)?")
 """Variables of the running build that are not recorded, such as its job server."""
 _STDERR_BYTES = 1 << 16
@@ -47,6 +48,11 @@ class RustcCall:
     def kind(self) -> str:
         """Crate type, such as ``bin``."""
         return self.value("--crate-type")
+
+    @property
+    def permitted(self) -> str:
+        """Crates that a stable rustc lets use unstable features (RUSTC_BOOTSTRAP); empty for none."""
+        return self.environment.get("RUSTC_BOOTSTRAP", "")
 
     def value(self, option: str) -> str:
         """Find the value of the last option of that name; empty without one."""
@@ -134,7 +140,7 @@ def run_cargo(
         calls.mkdir(parents=True, exist_ok=True)
         wrapper.write_text(_SCRIPT)
         wrapper.chmod(0o755)
-    ours = {"RUSTC_WRAPPER": str(wrapper), "MLGOKIT_RUSTC_CALLS": str(calls), "CARGO_TARGET_DIR": str(place / _TARGET)}
+    ours = {"RUSTC_WRAPPER": str(wrapper), "MLGOKIT_RUSTC_CALLS": str(calls), **target_variables(place)}
     done = process.run(
         _drop_target_folder(command),
         timeout_seconds=timeout_seconds,
@@ -149,6 +155,12 @@ def run_cargo(
         reason = f"no end after {timeout_seconds:.0f} s" if done.timed_out else said
         raise UsageError(f"--cargo: expected a build that succeeds, found: {reason}; run it by hand in {folder}")
     return done
+
+
+def target_variables(place: Path) -> dict[str, str]:
+    """Make the variables by which cargo builds below ``place``, also what a user has in a folder of its own."""
+    folder = str(place.resolve() / _TARGET)
+    return {"CARGO_TARGET_DIR": folder, "CARGO_BUILD_BUILD_DIR": folder}
 
 
 def _drop_target_folder(command: Sequence[str]) -> list[str]:

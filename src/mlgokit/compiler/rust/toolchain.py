@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.rust.wrapper import permit_crate
 from mlgokit.errors import ToolError
 from mlgokit.problems import INLINE_SIZE
 
@@ -69,14 +70,17 @@ def find_rustc(name: str = "rustc") -> Rustc:
     )
 
 
-def unstable_options(rustc_version: str, crate: str) -> dict[str, str]:
+def unstable_options(rustc_version: str, crate: str, *, given: str = "") -> dict[str, str]:
     """Make the environment variables that allow unstable options for one crate; empty for a nightly rustc.
+
+    ``given`` is the value that the build itself has for the variable, which stays in effect.
 
     Example:
         >>> unstable_options("rustc 1.95.0 (59807616e 2026-04-14)", "hexyl")
         {'RUSTC_BOOTSTRAP': 'hexyl'}
     """
-    return {} if "-nightly" in rustc_version or "-dev" in rustc_version else {"RUSTC_BOOTSTRAP": crate}
+    is_stable = "-nightly" not in rustc_version and "-dev" not in rustc_version
+    return {"RUSTC_BOOTSTRAP": permit_crate(given, crate)} if is_stable else {}
 
 
 def load_plugin(rustc: Rustc, plugin: Path) -> None:

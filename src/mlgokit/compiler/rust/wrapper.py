@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 FULL_LTO = frozenset(("fat", "yes", "y", "on", "true", ""))
 """Values of ``-C lto`` that mean full link-time optimization."""
-LINKED = frozenset(("bin", "cdylib", "staticlib", "dylib"))
+LINKED_TYPES = frozenset(("bin", "cdylib", "staticlib", "dylib"))
 """Crate types that are compiled by link-time optimization."""
+_LIBRARIES = frozenset(("lib", "rlib"))
 _PROBE = "___"
 """Name of the crate of cargo's calls that only ask for file names."""
 
@@ -73,9 +74,10 @@ def option_value(words: Sequence[str], option: str) -> str:
 
 
 def is_program(words: Sequence[str]) -> bool:
-    """Whether a call makes a final artifact: not a library for other crates, a build script or a test."""
-    name, kind = (option_value(words, f"--crate-{which}") for which in ("name", "type"))
-    return kind in LINKED and name != _PROBE and not name.startswith("build_script_") and "--test" not in words
+    """Whether a call makes a final artifact, maybe beside a library for other crates; no build script, no test."""
+    name, kinds = option_value(words, "--crate-name"), option_values(words, "--crate-type")
+    is_linked = not LINKED_TYPES.isdisjoint(kinds)
+    return is_linked and name != _PROBE and not name.startswith("build_script_") and "--test" not in words
 
 
 def why_not_tuned(words: Sequence[str]) -> str:
@@ -88,11 +90,24 @@ def why_not_tuned(words: Sequence[str]) -> str:
     lto, level = codegen_option(words, "lto"), codegen_option(words, "opt-level") or "0"
     if codegen_option(words, "linker-plugin-lto") is not None:
         return "its linker makes the code (-Clinker-plugin-lto)"
+    if lto is None and not _LIBRARIES.isdisjoint(option_values(words, "--crate-type")):
+        return "cargo has no lto for it, as it is a library for Rust (rlib) as well"
     if lto is None or lto not in FULL_LTO:
         return f"it is linked with lto={lto or 'off'} instead of fat"
     if level not in {"z", "s"}:
         return f"it is compiled with opt-level={level} in place of z or s"
     return ""
+
+
+def permit_crate(given: str, crate: str) -> str:
+    """Add a crate to the value of RUSTC_BOOTSTRAP, which may permit others or, as 1, all of them.
+
+    Example:
+        >>> permit_crate("", "toy"), permit_crate("parts", "toy"), permit_crate("1", "toy")
+        ('toy', 'parts,toy', '1')
+    """
+    permitted = [one for one in given.split(",") if one]
+    return ",".join(permitted if "1" in permitted else [*permitted, crate])
 
 
 def plugin_environment(environment: dict[str, str], crate: str) -> dict[str, str]:
@@ -109,8 +124,7 @@ def plugin_environment(environment: dict[str, str], crate: str) -> dict[str, str
     if loaded:
         found["LD_PRELOAD"] = ":".join(loaded)
     # A stable rustc takes -Zllvm-plugins for the crates that it names; a nightly one takes it anyway.
-    permitted = [one for one in found.get("RUSTC_BOOTSTRAP", "").split(",") if one]
-    found["RUSTC_BOOTSTRAP"] = ",".join(permitted if "1" in permitted else [*permitted, crate])
+    found["RUSTC_BOOTSTRAP"] = permit_crate(found.get("RUSTC_BOOTSTRAP", ""), crate)
     # Of the crate's own code before the link nothing was tuned.
     return found | {"MLGOKIT_PHASE": "link"}
 
