@@ -172,7 +172,8 @@ class Judge:
         """A new path for an object of a module, beside that of the accepted one."""
         folder = self.folder / _OBJECTS / str([one.module.name for one in self.space.units].index(unit.module.name))
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{max((int(old.stem) for old in folder.iterdir()), default=0) + 1}.o"
+        # A compiler that was killed leaves 1-8fdf8745.o.tmp.
+        return folder / f"{max((int(old.stem) for old in folder.glob('*.o')), default=0) + 1}.o"
 
     def object_of(self, unit: Unit, build: Compilation) -> Path | None:
         """Path of a build's object, compiled once; ``None`` if its sizes are not those that the search measured."""
