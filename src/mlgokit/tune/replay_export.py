@@ -127,7 +127,7 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
         )
     check_steps(asked.plugin, table)
     own = find_toolchain(None if table.summary is None else table.summary.llvm)
-    target = own if asked.clang is None else find_toolchain(clang=_program(asked.clang))
+    target = own if asked.clang is None else find_reader(asked.clang)
     calls, left_out = source_calls(asked.database, toolchain=own, level=asked.level, workers=asked.compiler.workers)
     if not calls:
         name, reason = next(iter(left_out.items()))
@@ -171,10 +171,14 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
     )
 
 
-def _program(clang: Path) -> Path:
-    """The path of a program that is given by name or path."""
+def find_reader(clang: Path) -> Toolchain:
+    """Find the clang that will use a list, given by name or path.
+
+    Raises:
+        ToolError: there is none.
+    """
     found = shutil.which(clang)
-    return clang if found is None else Path(found)
+    return find_toolchain(clang=clang if found is None else Path(found))
 
 
 def _compile_variants(site: _Site, numbered: tuple[int, SourceCall]) -> _Built:
