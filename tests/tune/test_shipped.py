@@ -1,12 +1,21 @@
 """Who decides in which function of a tuned plugin: its tables, LLVM, or the policies that come with the package."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
+from mlgokit.builds.link import LinkPlan
+from mlgokit.builds.measurement import Comparison, Measure
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.tables.overrides import PASSES
+from mlgokit.testing import toy_sizes
+from mlgokit.tune import shipped
 from mlgokit.tune.shipped import PolicyScope, TunedTables
+from mlgokit.tune.verify import VerifiedBuild
 
 FOUND = Overrides(passes=np.array([(1, 0, 0)], OVERRIDE))
 
@@ -39,3 +48,23 @@ def test_a_function_keeps_its_entry_loses_it_or_gets_one_without_overrides():
 def test_a_module_that_is_left_to_the_policies_has_no_entries():
     scope = PolicyScope(modules={"a"}, excluded={"a": {"f"}, "b": {"h", "shared"}})
     assert scope.entries(tables(), PASSES).keys() == {3}
+
+
+def test_a_program_that_grew_may_have_a_module_that_does_not_compile():
+    plan = LinkPlan(words=(), folder=Path(), modules=("a", "broken"), objects={}, libraries={}, ar=None)
+    measure = Measure(plans={"app": plan}, command=(), modules=("a", "broken"), timeout_seconds=1)
+    verifier: Any = SimpleNamespace(judge=SimpleNamespace(measure=measure))
+    done = Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": 8}))
+    before = VerifiedBuild(compilations={"a": done}, objects={})
+    grown = VerifiedBuild(compilations={"a": done}, objects={}, judged=Comparison(larger=("app",)))
+    mix = shipped._Mix(
+        verifier=verifier,
+        tables=tables(),
+        objective=Objective.LINK_AWARE,
+        bytes_of=lambda _, sizes: sizes.totals.text,
+        inside={},
+        before=before,
+    )
+    scope = PolicyScope()
+    assert mix._correct(scope, grown, before, {})
+    assert scope.excluded == {"a": {"f"}}

@@ -254,7 +254,8 @@ class _Mix:
         freed = (modules_of(behind) if behind else set[str]()) - grown - scope.modules
         scope.modules = (scope.modules | freed) - grown
         is_changed = bool(freed)
-        for module in sorted(grown):
+        # A module that does not compile keeps the object of the build in its program.
+        for module in sorted(grown & self.before.sizes.keys()):
             is_changed |= scope.exclude(module, set(self.before.sizes[module].function_names))
         return is_changed
 
