@@ -169,9 +169,21 @@ class Verifier:
 
     @property
     def plain(self) -> VerifiedBuild:
-        """The build without the plugin, compiled once."""
+        """The build without the plugin, compiled once.
+
+        Raises:
+            ToolError: a module does not compile, as one that timed out; it did when the search began.
+        """
         if PLAIN not in self.builds:
-            self.builds[PLAIN] = self.measure(PLAIN, self.compile_all(PLAIN, None), changed=False)
+            build = self.compile_all(PLAIN, None)
+            for name, done in build.compilations.items():
+                if not done.ok:
+                    raise ToolError(
+                        f"{name}: expected {self.compiler.toolchain.clang} to compile it without the plugin, as it did "
+                        f"before the search, found: {done.status.value}: {done.reason}; `--continue --budget 0s` "
+                        "verifies again what was found"
+                    )
+            self.builds[PLAIN] = self.measure(PLAIN, build, changed=False)
         return self.builds[PLAIN]
 
     @property
