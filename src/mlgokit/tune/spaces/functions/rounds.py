@@ -66,6 +66,11 @@ class TrialPlan(Protocol):
         ...
 
     @property
+    def slowdown(self) -> float:
+        """Share of LLVM's costs that is free beside them; infinite for no bound."""
+        ...
+
+    @property
     def policies(self) -> Mapping[str, str]:
         """Policies that make the decisions that are not tried, by problem."""
         ...
