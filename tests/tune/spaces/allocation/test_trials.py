@@ -65,6 +65,9 @@ def test_bytes_are_measured_by_the_first_trial_and_gains_are_bytes():
     other = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
     assert record_outcomes(other, [outcome(math.inf, 0), outcome(60.0)], IN_BYTES) == 0.0
     assert other.exhausted
+    # The trial of an earlier plugin's overrides comes first.
+    third = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
+    assert record_outcomes(third, [outcome(math.inf, 0), outcome(80.0, 0), outcome(70.0)], IN_BYTES) == 10.0
     assert TrialConfig().in_bytes is False
     for weights in (CODE_BYTES, IMAGE_BYTES):
         assert TrialConfig(weights=weights).in_bytes

@@ -150,7 +150,8 @@ def _most_promising(
 def record_outcomes(function: FunctionState, outcomes: Sequence[Outcome], plan: TrialPlan) -> float:
     """Record trials of a function; return the reduction of its score, in bytes, or in the logarithm of costs."""
     if math.isinf(function.plain):
-        plain = next((one for one in outcomes if not len(one.overrides)), None)
+        # A trial that failed has no overrides either.
+        plain = next((one for one in outcomes if not one.overrides and math.isfinite(one.score)), None)
         if plain is not None:
             function.plain, function.cost = plain.score, plain.cost
     if math.isinf(function.plain):
