@@ -109,6 +109,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             compile_commands=config.compile_commands,
             corpus=config.corpus,
             database=config.database,
+            level=config.level,
             others="--build (a build command), --cargo, ",
         )
     if not 0 <= config.least_kept <= 1:
@@ -192,8 +193,14 @@ def _check_limits(config: Check) -> Mapping[str, int]:
         _limits(option, texts)
     if config.built.build:
         config.built.check_programs()
-        given = {"--cargo": config.cargo, "--corpus": config.corpus, "--compile-commands": config.compile_commands}
-        if more := [option for option, value in given.items() if value is not None]:
+        given = {
+            "--cargo": config.cargo is not None,
+            "--corpus": config.corpus is not None,
+            "--compile-commands": config.compile_commands is not None,
+            "--level": config.level is not None,
+            **config.database.given,
+        }
+        if more := [option for option, is_given in given.items() if is_given]:
             raise UsageError(f"check: expected either --build or {more[0]}, found both; remove one")
     elif config.built != NO_BUILD or ((has_bytes or has_growth) and config.cargo is None):
         raise UsageError(
@@ -281,6 +288,7 @@ def _check_cargo(
                 "--compile-commands": config.compile_commands is not None,
                 "--corpus": config.corpus is not None,
                 "--level": config.level is not None,
+                **config.database.given,
                 "--sandbox on": config.compiler.sandbox == "on",
             }
         )

@@ -220,6 +220,7 @@ def check_call(config: Tune) -> Call:
             compile_commands=config.compile_commands,
             corpus=config.corpus,
             database=config.database,
+            level=config.level,
             others="--build (a build command), --cargo, ",
         )
     options = for_replay(config)
