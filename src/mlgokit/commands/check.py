@@ -32,11 +32,9 @@ from mlgokit.commands.options import (
     reject_with_cargo,
 )
 from mlgokit.compiler.objects.measure import Objective
-from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import CorpusError, InputError, MlgokitError, RejectedError, UsageError
 from mlgokit.locks import reading
-from mlgokit.module import Module
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import DecisionTable, read_table
@@ -164,8 +162,8 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         compiler = clang_for(config.compiler, toolchain, corpus=corpus, report=report)
         with reading(corpus):
             chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
-            found = compare(chosen.modules, compiler)
-        found = dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
+            found = compare(chosen.modules, compiler, left_out=chosen.left_out)
+        found = dataclasses.replace(found, notes=chosen.notes)
         return found if recorded is None else _compare_programs(config, found, recorded, earlier, report=report)
 
 
@@ -275,7 +273,7 @@ def _read_decisions(plugin: Path, inside: Collection[str]) -> DecisionTable | No
 def _check_cargo(
     config: Check,
     command: str,
-    compare: Callable[[Sequence[Module], RustCompiler], CheckResult],
+    compare: Callable[..., CheckResult],
     earlier: Mapping[str, int],
     *,
     report: Report,
@@ -295,11 +293,10 @@ def _check_cargo(
         request = CargoRequest(words=words, folder=config.cargo_folder, scratch=Path(scratch), compiler=config.compiler)
         found = open_cargo(request, report=report)
         try:
-            checked = compare(found.modules, found.compiler)
+            checked = compare(found.modules, found.compiler, left_out=found.left_out)
             programs = found.link_programs(config.plugin.resolve())
         finally:
             found.compiler.close()
-        checked = dataclasses.replace(checked, left_out=found.left_out)
         return _with_programs(config, checked, TunedBuild(programs=programs, tests="", notes=(), line=""), earlier)
 
 
