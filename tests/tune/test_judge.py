@@ -213,6 +213,13 @@ def test_without_time_gains_stay_open(opened: Callable[..., Judge]):
     assert judge.value.value <= 800
 
 
+def test_without_a_budget_one_module_does_not_cost_the_gains_of_all_others(opened: Callable[..., Judge]):
+    judge = opened({name: 200 if name == "c" else 99 for name in NAMES})
+    adopt(judge, **dict.fromkeys(NAMES, 90))
+    conclude(judge, seconds=0)
+    assert set(judge.accepted) == set(NAMES) - {"c"}
+
+
 def test_what_was_accepted_is_recalled_and_measured_again(opened: Callable[..., Judge]):
     judge = opened(dict.fromkeys(NAMES, 90))
     adopt(judge, a=90, b=90)
