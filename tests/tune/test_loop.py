@@ -321,6 +321,18 @@ def test_a_module_that_no_longer_compiles_plainly_is_an_error(verifier: Callable
         verify(one, NumberTable(units=numbers(tmp_path, a=90, b=100).space.units), tmp_path / "decisions")
 
 
+def test_a_module_that_does_not_compile_with_the_plugin_does_not_speak_for_it(
+    verifier: Callable[..., Verifier], tmp_path: Path
+):
+    one = verifier({"a"}, a=100, b=90)
+    space = numbers(tmp_path, a=100, b=90).space
+    space.units[1].now = 90
+    assert verify(one, NumberTable(units=space.units), tmp_path / "decisions").kept == {"b"}
+    one.mark_stale()
+    one.check_link()
+    assert not one.is_unchecked
+
+
 def test_everything_is_put_back_if_the_whole_is_no_better(verifier: Callable[..., Verifier], tmp_path: Path):
     space = numbers(tmp_path, a=90).space
     space.units[0].now = 90

@@ -226,7 +226,13 @@ class Verifier:
             ToolError: a module's object is not the verified one.
         """
         build = self.latest
-        done = [(one.user_seconds, name) for name, one in build.compilations.items() if one.ok]
+        # A module that does not compile with the plugin has the object that it had before.
+        earlier = {path for one in self.builds.values() if one is not build for path in one.objects.values()}
+        done = [
+            (one.user_seconds, name)
+            for name, one in build.compilations.items()
+            if one.ok and build.objects[name] not in earlier
+        ]
         if not self.is_unchecked or not done or build is self.plain:
             return
         name = min(done)[1]
