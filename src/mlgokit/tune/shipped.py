@@ -144,9 +144,12 @@ def add_shipped(
     alone = mix.measure(
         mix.compile("shipped", policies, PolicyScope(modules=set(tables.decisions)), with_functions=False)
     )
-    if not mix.compiles(alone):
+    if lost := sorted(before.sizes.keys() - alone.sizes.keys()):
         mix.restore(inside, destinations)
-        return tuned
+        note = (
+            f"{SHIPPED} is not in the plugin: {lost[0]} does not compile with it: {alone.compilations[lost[0]].reason}"
+        )
+        return dataclasses.replace(tuned, notes=(*tuned.notes, note))
     tuned = dataclasses.replace(
         tuned, shipped=ShippedPolicies(name=SHIPPED, bytes=alone.total_bytes(objective), judged=alone.judged)
     )
