@@ -50,3 +50,9 @@ def test_a_compiler_that_is_not_there_is_told_before_the_search(tmp_path: Path):
     )
     with pytest.raises(ToolError, match="clang-77: expected a clang that prints its version"):
         run(config)
+
+
+def test_a_path_that_rustc_cannot_read_is_told_before_the_search(tmp_path: Path):
+    config = Tune(artifact="replay", cargo="cargo build --release", output=tmp_path / "my own" / "tuned.so")
+    with pytest.raises(UsageError, match="tuned-replay': expected a folder without spaces in its path"):
+        for_replay(config)

@@ -30,6 +30,7 @@ from mlgokit.commands.options import (
 )
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import ReuseError, UsageError
+from mlgokit.export.replay import replay_files
 from mlgokit.files import check_writable
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
@@ -470,7 +471,7 @@ def for_replay(config: Tune) -> Tune:
 
     Raises:
         StorageError: the list cannot be written.
-        UsageError: an option asks for decisions that cannot be replayed.
+        UsageError: an option asks for decisions that cannot be replayed, or no compiler can read the list's path.
     """
     if config.artifact != "replay":
         if config.replay_clang is not None:
@@ -488,6 +489,7 @@ def for_replay(config: Tune) -> Tune:
                 f"{option}: cannot be combined with --artifact replay, which covers only inlining in compile "
                 "steps; give only one of the two"
             )
+    replay_files(replay_folder(config), rust=config.cargo is not None)
     check_writable(replay_folder(config), is_folder=True)
     return dataclasses.replace(config, allocation_share=0.0, pass_share=0.0)
 

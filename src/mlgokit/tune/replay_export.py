@@ -30,6 +30,7 @@ from mlgokit.export.replay import (
     config_words,
     parse_replay_lines,
     remove_replay,
+    replay_files,
     rustc_options,
     write_replay,
 )
@@ -259,7 +260,7 @@ def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objec
     rustc loads nothing here: it takes LLVM's replay by ``-Cllvm-args``.
     """
     plugin, compiler = asked.plugin, asked.compiler
-    files = remove_replay(asked.output, rust=True)
+    replay_files(asked.output, rust=True)
     with tempfile.TemporaryDirectory(prefix="mlgokit-replay-") as scratch:
         plain, lined = (
             open_cargo(dataclasses.replace(cargo, scratch=Path(scratch) / name), settings=settings, report=report)
@@ -287,8 +288,7 @@ def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objec
             )
 
         lines, found = replay_build(sources, compile_all, objective=objective)
-        if lines:
-            files = write_replay(asked.output, lines, rust=True)
+        files = write_replay(asked.output, lines, rust=True) if lines else remove_replay(asked.output, rust=True)
         calls = [lined.compiler.calls[module.name] for module in whole]
         flags = [cargo_line(lined.words, call, _line_tables(), f"@{files.config}") for call in calls]
         version = lined.compiler.rustc.version
