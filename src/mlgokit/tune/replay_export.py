@@ -22,7 +22,7 @@ from mlgokit.compiler.source import SourceCall, compile_source
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.build_sources import source_calls
-from mlgokit.errors import CorpusError, ToolError, UsageError
+from mlgokit.errors import CorpusError, UsageError
 from mlgokit.export.replay import (
     LINE_TABLES,
     MANGLING,
@@ -102,7 +102,7 @@ def export_replay(asked: ReplayRequest, *, report: Report) -> ReplayResult:
         UsageError: the plugin has no inlining decisions of compile steps, or no build is given.
         InputError: the file is no tuned plugin.
         CorpusError: the build has no source to compile.
-        ToolError: a compiler is missing, or the plugin reports no decisions.
+        ToolError: a compiler is missing.
     """
     with locked(asked.output):
         return _export(asked, report)
@@ -149,11 +149,6 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
             label="compile plainly and tuned",
         )
         sources, failures = _sources(calls, built)
-        if sources and not any(source.lines for source in sources):
-            raise ToolError(
-                f"{asked.plugin}: the plugin reported no decisions; if an earlier "
-                f"version of mlgokit made it, `mlgokit tune --start {asked.plugin.name} --budget 0s` makes it again"
-            )
         whole = [call for call in calls if call.name not in failures]
         rounds = functools.partial(_compile_all, site, whole, workers=asked.compiler.workers, report=report)
         lines, found = replay_build(sources, rounds, objective=objective)
@@ -267,11 +262,6 @@ def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objec
             for name, settings in (("plain", None), ("lines", _line_tables()))
         )
         sources, failures = _cargo_sources(plain, lined, plugin.resolve(), Path(scratch), report)
-        if sources and not any(source.lines for source in sources):
-            raise ToolError(
-                f"{plugin}: the plugin reported no decisions; if an earlier version "
-                f"of mlgokit made it, `mlgokit tune --start {plugin.name} --budget 0s` with that build makes it again"
-            )
         known = {source.name for source in sources}
         whole = [module for module in lined.modules if module.name in known]
 
