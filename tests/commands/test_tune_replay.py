@@ -13,7 +13,8 @@ from mlgokit.errors import ToolError, UsageError
 def test_inlining_alone_is_searched_where_a_replay_is_asked_for():
     plain, replayed = for_replay(Tune()), for_replay(Tune(artifact="replay"))
     assert plain == Tune()
-    assert (replayed.allocation_share, replayed.pass_share) == (0, 0)
+    # Of the shipped policies too, only inlining could be replayed.
+    assert (replayed.allocation_share, replayed.pass_share, replayed.shipped_policies) == (0, 0, "off")
 
 
 @pytest.mark.parametrize(

@@ -172,3 +172,9 @@ def test_an_earlier_list_stays_where_a_cargo_build_fails(tmp_path: Path, monkeyp
         replay_export._export_cargo(asked, cargo, objective=Objective.LINK_AWARE, report=say_nothing)
     assert earlier.lines.exists()
     assert earlier.config.exists()
+
+
+def test_a_list_that_keeps_nothing_keeps_no_less():
+    _, found = replayed([source("a", [])], {})
+    assert found.tuned_change < 0
+    assert f"{100 * found.share:.0f} %" == "0 %"
