@@ -321,6 +321,16 @@ def test_a_module_that_no_longer_compiles_plainly_is_an_error(verifier: Callable
         verify(one, NumberTable(units=numbers(tmp_path, a=90, b=100).space.units), tmp_path / "decisions")
 
 
+def test_the_sizes_of_a_build_are_collected_once():
+    """They are asked for module by module."""
+    done = Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": 8}))
+    late = Compilation(status=CompileStatus.TIMED_OUT)
+    build = VerifiedBuild(compilations={"a": done, "b": late}, objects={})
+    assert build.sizes is build.sizes
+    assert [*build.sizes] == ["a"]
+    assert [*dataclasses.replace(build, compilations={"b": done}).sizes] == ["b"]
+
+
 def test_a_module_that_does_not_compile_with_the_plugin_does_not_speak_for_it(
     verifier: Callable[..., Verifier], tmp_path: Path
 ):

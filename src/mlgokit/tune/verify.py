@@ -32,17 +32,18 @@ class VerifiedBuild:
         objects: paths of the objects by module.
         link: link of the objects with --gc-sections; ``None`` without a linker, or if not wanted.
         judged: comparison of the plain build and this one by the user's link or command, if that is the objective.
+        sizes: sizes of the modules that compile, by module.
     """
 
     compilations: Mapping[str, Compilation]
     objects: Mapping[str, Path]
     link: LinkedImage | None = None
     judged: Comparison | None = None
+    sizes: dict[str, ObjectSizes] = field(init=False, repr=False, default_factory=dict[str, ObjectSizes])
 
-    @property
-    def sizes(self) -> dict[str, ObjectSizes]:
-        """Sizes of the modules that compile, by module."""
-        return {name: one.measured for name, one in self.compilations.items() if one.ok}
+    def __post_init__(self) -> None:
+        # Asked for module by module, of which there may be thousands.
+        self.sizes.update({name: one.measured for name, one in self.compilations.items() if one.ok})
 
     def total_bytes(self, objective: Objective) -> float:
         """The project's account: every COMDAT signature once."""
