@@ -51,6 +51,7 @@ def test_the_verdict_says_what_is_kept_and_what_to_do():
         "tuning again is worth it: `mlgokit tune --start tuned.so`"
     )
     assert verdict(kept(tuned=930.0)).endswith("tuning again can wait")
+    assert verdict(dataclasses.replace(kept(), plugin="my proj/tuned.so")).endswith("--start 'my proj/tuned.so'`")
     assert "1 module grew: `mlgokit tune --start tuned.so --budget 0s` reverts it" in verdict(kept(module=501.0))
     assert kept(decisions=0).share == 1
     assert "(80 %) and 3 of 4 allocated functions still apply" in verdict(kept(allocations=4))

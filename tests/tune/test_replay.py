@@ -146,12 +146,13 @@ def test_what_is_left_is_said():
         [source("a", [line("f", "g")]), source("b", [line("h", "i")])], {"a": {"f": -8}, "b": {"h": 3}}
     )
     text = io.StringIO()
-    print_page(replay_page(dataclasses.replace(found, flag="--config=a")), Console(file=text, width=160))
+    print_page(replay_page(dataclasses.replace(found, flag="--config=a b")), Console(file=text, width=160))
     assert len(lines) == 1
     for words in (
         "2 modules: 1 replayed, 1 left out",
         "keeps 40 % of the plugin's saving",
         "has 1 decisions",
+        "Add to the build: '--config=a b'",
         "strip -g",
     ):
         assert words in text.getvalue()
