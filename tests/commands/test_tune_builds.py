@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgokit.builds.images import LINKED, BuiltImage
@@ -17,6 +18,7 @@ from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.errors import InputError, ReuseError, UsageError
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import say_nothing
+from mlgokit.tables.decisions import make_entry, table_bytes
 from mlgokit.terminal import open_console
 from mlgokit.testing import FAKE_TOOLCHAIN
 from mlgokit.tune.page import tuned_page
@@ -50,6 +52,23 @@ def test_calls_that_make_no_sense(built: dict[str, Any], given: dict[str, Any], 
         run(Tune(built=BuildCommands(**built), folder=tmp_path / "tune", **given))
     assert str(caught.value).startswith(message)
     assert not (tmp_path / "tune").exists()
+
+
+@pytest.mark.parametrize("option", ["folder", "output"])
+def test_a_path_from_which_rustc_loads_no_plugin_is_refused_before_the_search(option: str, tmp_path: Path):
+    paths: dict[str, Any] = {"folder": tmp_path / "tune", "output": tmp_path / "tuned.so"} | {
+        option: tmp_path / "my own"
+    }
+    with pytest.raises(UsageError, match=f"--{option}: expected a path without spaces for a cargo build"):
+        run(Tune(cargo="cargo build --release", **paths))
+
+
+def test_a_plugin_that_rustc_cannot_load_is_refused_by_check(tmp_path: Path):
+    plugin = tmp_path / "my own.so"
+    table = table_bytes([make_entry([1], np.zeros(0, np.uint64), np.zeros(0, bool))])
+    plugin.write_bytes(table)
+    with pytest.raises(UsageError, match=r"own\.so: expected a path without spaces for a cargo build"):
+        check.run(check.Check(plugin=plugin, cargo="cargo build --release"))
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from mlgokit.commands.options import (
     Texts,
     WholeBuild,
     check_module_source,
+    check_rust_path,
     reject_with_cargo,
 )
 from mlgokit.compiler.objects.measure import Objective
@@ -290,6 +291,7 @@ def _check_cargo(
                 "--sandbox on": config.compiler.sandbox == "on",
             }
         )
+        check_rust_path(str(config.plugin), config.plugin)
         request = CargoRequest(words=words, folder=config.cargo_folder, scratch=Path(scratch), compiler=config.compiler)
         found = open_cargo(request, report=report)
         try:

@@ -136,3 +136,17 @@ def reject_with_cargo(given: Mapping[str, bool]) -> None:
                 f"{option}: cannot be combined with --cargo, which compiles with rustc instead; give "
                 "only one of the two"
             )
+
+
+def check_rust_path(option: str, path: Path) -> None:
+    """Refuse a path from which rustc cannot load a plugin.
+
+    Raises:
+        UsageError: it has spaces.
+    """
+    whole = str(path.resolve())
+    if len(whole.split()) > 1:
+        raise UsageError(
+            f"{option}: expected a path without spaces for a cargo build, as rustc splits the list of its plugins at "
+            f"them, found {whole!r}; name another"
+        )

@@ -26,6 +26,7 @@ from mlgokit.commands.options import (
     Texts,
     WholeBuild,
     check_module_source,
+    check_rust_path,
     reject_with_cargo,
 )
 from mlgokit.corpus.front_end import Level
@@ -465,6 +466,8 @@ def check_cargo(config: Tune) -> None:
             "--scheduler": config.cluster.scheduler is not None,
         }
     )
+    check_rust_path("--folder", config.folder)
+    check_rust_path("--output", config.output)
 
 
 def for_replay(config: Tune) -> Tune:
