@@ -33,7 +33,8 @@ MANIFEST_NAME = "manifest.json"
 _ABSENT = "nothing"
 _SIGNED = {"search", "corpus", "build", "trace", "train", "work"}
 _WORKPLACE = _SIGNED | {
-    "cargo", "judge", "sources", "store", "compile-steps-stay", "finished", "evaluation.json", "results.json",
+    "cargo", "judge", "link", "profile", "runs", "sources", "store", "compile-steps-stay", "finished",
+    "evaluation.json", "results.json",
     "results.md", "builtin.so", "policy.so", "before.so", "after.so",
     *(f"{name}.{suffix}" for name in ("tuned", "report", "bench") for suffix in ("json", "html", "md")), LOCK_NAME,
 }  # fmt: skip

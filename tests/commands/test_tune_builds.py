@@ -4,18 +4,21 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgokit.builds.images import LINKED, BuiltImage
 from mlgokit.builds.lines import format_plugin_line
 from mlgokit.builds.recorded import RecordedBuild, TunedBuild, TunedProgram, record_plain
 from mlgokit.builds.site import BuildCommands, BuildSite
+from mlgokit.commands import check
 from mlgokit.commands.tune import run
 from mlgokit.commands.tune_options import Tune
 from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.errors import InputError, ReuseError, UsageError
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import say_nothing
+from mlgokit.tables.decisions import make_entry, table_bytes
 from mlgokit.terminal import open_console
 from mlgokit.testing import FAKE_TOOLCHAIN
 from mlgokit.tune.page import tuned_page
@@ -38,6 +41,7 @@ from mlgokit.tune.result import Tuned
             {"level": "Oz"},
             "--level: only for --compile-commands; a build by --build has its own level",
         ),
+        ({}, {"corpus": Path("c"), "level": "Oz"}, "--level: needs --compile-commands; add that, or remove --level"),
         ({"build": ("true",), "build_folder": Path("none")}, {}, "--build-folder none: expected a folder with sources"),
         ({"build": ("true && true",)}, {}, "--build: expected one command without a shell's operators, found '&&'"),
         ({"build": ("true",), "test": ("no-such x",)}, {}, "--test: expected a program in no-such x, found no no-such"),
@@ -48,6 +52,41 @@ def test_calls_that_make_no_sense(built: dict[str, Any], given: dict[str, Any], 
         run(Tune(built=BuildCommands(**built), folder=tmp_path / "tune", **given))
     assert str(caught.value).startswith(message)
     assert not (tmp_path / "tune").exists()
+
+
+@pytest.mark.parametrize("option", ["folder", "output"])
+def test_a_path_from_which_rustc_loads_no_plugin_is_refused_before_the_search(option: str, tmp_path: Path):
+    paths: dict[str, Any] = {"folder": tmp_path / "tune", "output": tmp_path / "tuned.so"} | {
+        option: tmp_path / "my own"
+    }
+    with pytest.raises(UsageError, match=f"--{option}: expected a path without spaces for a cargo build"):
+        run(Tune(cargo="cargo build --release", **paths))
+
+
+def test_a_plugin_that_rustc_cannot_load_is_refused_by_check(tmp_path: Path):
+    plugin = tmp_path / "my own.so"
+    table = table_bytes([make_entry([1], np.zeros(0, np.uint64), np.zeros(0, bool))])
+    plugin.write_bytes(table)
+    with pytest.raises(UsageError, match=r"own\.so: expected a path without spaces for a cargo build"):
+        check.run(check.Check(plugin=plugin, cargo="cargo build --release"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"corpus": Path("c")}, "--level: needs --compile-commands; add that, or remove --level"),
+        (
+            {"built": BuildCommands(build=("true",))},
+            "check: expected either --build or --level, found both; remove one",
+        ),
+    ],
+)
+def test_a_level_without_a_database_is_refused_by_check(given: dict[str, Any], message: str, tmp_path: Path):
+    plugin = tmp_path / "tuned.so"
+    plugin.touch()
+    with pytest.raises(UsageError) as caught:
+        check.run(check.Check(plugin=plugin, level="Oz", **given))
+    assert str(caught.value) == message
 
 
 def test_a_folder_with_a_search_is_refused_before_anything_is_built(tmp_path: Path):

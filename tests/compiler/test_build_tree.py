@@ -103,6 +103,7 @@ def test_what_mlgokit_made_is_not_copied(tmp_path: Path):
     for name in ("tune/search", "tune/build", "earlier/search", "ml/corpus", "quick"):
         sign_new(project / name, "any")
     put(project, "tune/tuned.json", "tune/build/programs/plain/app", "quick/sources/zlib/x.c")
+    put(project, "tune/link/deferred/objects/a.o", "tune/profile", "tune/runs/profile.1")
     for name in ("earlier", "failed"):
         put(project, *(f"{name}/build/{part}" for part in ("plain-build.log", "source/main.c", "tree/p/main.c")))
     put(project, "earlier/build/recorded.json", "earlier/tuned.html")

@@ -1,5 +1,6 @@
 """Profiles on their way into a corpus, and what is said of a build."""
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -7,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler.options.parse import Option, parse_options
-from mlgokit.corpus.build_notes import OPTIONS_NAME, BuildOptionCounts, build_notes, read_options, write_options
+from mlgokit.corpus.build_notes import (
+    OPTIONS_NAME,
+    BuildOptionCounts,
+    baseline_of,
+    build_notes,
+    read_options,
+    write_options,
+)
 from mlgokit.corpus.profiles import ProfileCopies, counts_by_front_end, profile_of
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.module import Module
@@ -86,6 +94,13 @@ def module(mismatched: int | None, missing: int | None) -> Module:
         profile_mismatched=mismatched,
         profile_missing=missing,
     )
+
+
+def test_the_baseline_names_the_level_or_a_link_which_has_none():
+    compiled = dataclasses.replace(module(None, None), command_line=("-cc1", "-Oz"))
+    linked = dataclasses.replace(compiled, command_line=("ld.lld", "-o", "app"), link_folder=Path())
+    assert baseline_of("22.1.8", [compiled]) == "clang 22.1.8 -Oz"
+    assert baseline_of("22.1.8", [linked]) == "clang 22.1.8 -flto"
 
 
 def test_a_build_without_anything_odd_has_no_notes(tmp_path: Path):

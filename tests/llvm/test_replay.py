@@ -168,6 +168,27 @@ def test_the_command_line_says_what_is_left(
     assert f"clang version {toolchain.version}" in out.replace("\n", " ")
 
 
+def test_a_build_in_which_nothing_is_inlined_has_a_plugin_and_no_list(toolchain: Toolchain, tmp_path: Path):
+    (tmp_path / "a.c").write_text("int f(int x) { return x + 1; }\n")
+    database = tmp_path / "compile_commands.json"
+    entry = {"directory": str(tmp_path), "file": "a.c", "command": "clang -Oz -c a.c"}
+    database.write_text(json.dumps([entry]))
+    tuned = tune.run(
+        tune.Tune(
+            compile_commands=database,
+            budget="0s",
+            artifact="replay",
+            output=tmp_path / "tuned.so",
+            folder=tmp_path / "tune",
+            compiler=CompilerOptions(llvm=toolchain.major),
+        )
+    )
+    assert (tmp_path / "tuned.so").exists()
+    assert tuned.replay is not None
+    assert (tuned.replay.decisions, tuned.replay.flag) == (0, "")
+    assert not (tmp_path / "tuned-replay").exists()
+
+
 def test_a_build_must_be_named(project: Path, tmp_path: Path):
     config = export_replay.ExportReplay(plugin=project / "tuned.so", output=tmp_path / "no")
     with pytest.raises(UsageError, match="found none; give --compile-commands or --cargo"):

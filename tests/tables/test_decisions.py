@@ -107,3 +107,18 @@ def test_programs_that_share_their_main_alone_find_the_entry_of_their_name():
     assert table.find_entry("b/two.o", ids(7, 9), ids(8)) == 1
     assert table.find_entry("b/new.o", ids(5), ids()) is None
     assert table.find_entry("b/none.o", ids(), ids()) is None
+
+
+def test_a_module_is_compared_with_the_entries_that_have_its_functions_alone(monkeypatch: pytest.MonkeyPatch):
+    keys, count = np.array([4, 9], np.uint64), 50
+    names = [np.array([2 * index, 2 * index + 1], np.uint64) for index in range(count)]
+    table = DecisionTable(entries=tuple(TableEntry(names=one, keys=keys) for one in names), summary=None)
+    compared, isin = list[int](), np.isin
+
+    def count_calls(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        compared.append(1)
+        return isin(one, other)
+
+    monkeypatch.setattr(np, "isin", count_calls)
+    assert [table.find_entry("m", one, keys) for one in names] == list(range(count))
+    assert len(compared) <= 2 * count

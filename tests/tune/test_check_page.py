@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -12,7 +13,10 @@ from mlgokit.builds.recorded import TunedBuild, TunedProgram
 from mlgokit.commands.check import Check, exit_code
 from mlgokit.errors import InputError
 from mlgokit.pages.terminal import print_page
-from mlgokit.tune.check import CheckedModule, CheckResult, find_violations, read_programs
+from mlgokit.progress import say_nothing
+from mlgokit.tables.decisions import DecisionTable, TuningSummary, make_entry
+from mlgokit.testing import ToyCall, ToyModule, toy_compiler, toy_source
+from mlgokit.tune.check import CheckedModule, CheckResult, check_plugin, find_violations, read_programs
 from mlgokit.tune.check_page import check_page, verdict
 from mlgokit.tune.result import SpillCosts
 
@@ -47,6 +51,7 @@ def test_the_verdict_says_what_is_kept_and_what_to_do():
         "tuning again is worth it: `mlgokit tune --start tuned.so`"
     )
     assert verdict(kept(tuned=930.0)).endswith("tuning again can wait")
+    assert verdict(dataclasses.replace(kept(), plugin="my proj/tuned.so")).endswith("--start 'my proj/tuned.so'`")
     assert "1 module grew: `mlgokit tune --start tuned.so --budget 0s` reverts it" in verdict(kept(module=501.0))
     assert kept(decisions=0).share == 1
     assert "(80 %) and 3 of 4 allocated functions still apply" in verdict(kept(allocations=4))
@@ -220,3 +225,27 @@ def test_a_program_that_was_not_linked_then_has_not_grown_since(tmp_path: Path):
     earlier = read_programs(tmp_path / "check.json")
     assert earlier == {"app": 900}
     assert find_violations(built_of(app=900, tool=10), max_bytes=None, max_growth=0, earlier=earlier) == ()
+
+
+def test_a_module_that_does_not_compile_today_is_not_gone(tmp_path: Path):
+    calls = (ToyCall(caller="f", callee="g", site=8),)
+    names = ("here", "fails", "left out", "gone")
+    toys = {
+        "here": ToyModule(calls=calls, weigh=lambda _: {"f": 10}),
+        "fails": ToyModule(calls=calls, weigh=lambda _: {"h": 10}, fails=lambda _: "why"),
+    }
+    table = DecisionTable(
+        entries=tuple(make_entry([index + 1], np.zeros(0, np.uint64), np.zeros(0, bool)) for index in range(4)),
+        summary=TuningSummary(llvm=22, objective="link-aware", plain_bytes=40, tuned_bytes=40, modules=names),
+    )
+    found = check_plugin(
+        [toy_source(name) for name in toys],
+        toy_compiler(toys),
+        tmp_path / "tuned.so",
+        table,
+        None,
+        left_out={"left out": "#error"},
+        report=say_nothing,
+    )
+    assert found.gone == ("here", "gone"), "the first has no function that the table knows"
+    assert (found.left_out, [*found.failures]) == ({"left out": "#error"}, ["fails"])

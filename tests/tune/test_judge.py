@@ -145,6 +145,15 @@ def test_a_build_that_does_not_link_is_taken_back(opened: Callable[..., Judge]):
     assert set(judge.accepted) == set(NAMES) - {"d"}
 
 
+def test_what_a_killed_compiler_leaves_beside_its_object_is_no_object(opened: Callable[..., Judge]):
+    judge = opened(dict.fromkeys(NAMES, 90))
+    first = judge.new_object(judge.search.space.modules["a"])
+    first.with_name("1-8fdf8745.o.tmp").touch()
+    adopt(judge, a=90)
+    assert confirm(judge, seconds=100) == 0
+    assert set(judge.accepted) == {"a"}
+
+
 def test_a_module_that_becomes_plain_again_is_measured_too(opened: Callable[..., Judge]):
     judge = opened(dict.fromkeys(NAMES, 95))
     adopt(judge, a=90)
@@ -202,6 +211,13 @@ def test_without_time_gains_stay_open(opened: Callable[..., Judge]):
     assert judge.value is not None
     assert judge.value.value is not None
     assert judge.value.value <= 800
+
+
+def test_without_a_budget_one_module_does_not_cost_the_gains_of_all_others(opened: Callable[..., Judge]):
+    judge = opened({name: 200 if name == "c" else 99 for name in NAMES})
+    adopt(judge, **dict.fromkeys(NAMES, 90))
+    conclude(judge, seconds=0)
+    assert set(judge.accepted) == set(NAMES) - {"c"}
 
 
 def test_what_was_accepted_is_recalled_and_measured_again(opened: Callable[..., Judge]):

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Collection, Hashable, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -303,6 +304,43 @@ def test_a_module_that_timed_out_counts_as_before(verifier: Callable[..., Verifi
     assert done.kept == {"a"}
     assert done.notes == {"b": "it does not compile with the result; counted as it was before"}
     assert {name: sizes.llvm_size_text for name, sizes in done.after.sizes.items()} == {"a": 90, "b": 100}
+
+
+def test_a_module_that_no_longer_compiles_plainly_is_an_error(verifier: Callable[..., Verifier], tmp_path: Path):
+    one = verifier(a=90, b=100)
+    answer = cast("FakeCompiler", one.compiler).answer
+
+    def answer_late(module: Module, request: CompileRequest) -> Compilation:
+        is_late = request.use is None and module.name == "b"
+        return Compilation(status=CompileStatus.TIMED_OUT, reason="60 s") if is_late else answer(module, request)
+
+    one.compiler = FakeCompiler(answer=answer_late)
+    with pytest.raises(
+        ToolError, match=r"b: expected clang to compile it without the plugin, as it did .* found: .*60 s"
+    ):
+        verify(one, NumberTable(units=numbers(tmp_path, a=90, b=100).space.units), tmp_path / "decisions")
+
+
+def test_the_sizes_of_a_build_are_collected_once():
+    """They are asked for module by module."""
+    done = Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": 8}))
+    late = Compilation(status=CompileStatus.TIMED_OUT)
+    build = VerifiedBuild(compilations={"a": done, "b": late}, objects={})
+    assert build.sizes is build.sizes
+    assert [*build.sizes] == ["a"]
+    assert [*dataclasses.replace(build, compilations={"b": done}).sizes] == ["b"]
+
+
+def test_a_module_that_does_not_compile_with_the_plugin_does_not_speak_for_it(
+    verifier: Callable[..., Verifier], tmp_path: Path
+):
+    one = verifier({"a"}, a=100, b=90)
+    space = numbers(tmp_path, a=100, b=90).space
+    space.units[1].now = 90
+    assert verify(one, NumberTable(units=space.units), tmp_path / "decisions").kept == {"b"}
+    one.mark_stale()
+    one.check_link()
+    assert not one.is_unchecked
 
 
 def test_everything_is_put_back_if_the_whole_is_no_better(verifier: Callable[..., Verifier], tmp_path: Path):

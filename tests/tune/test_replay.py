@@ -3,16 +3,23 @@
 import dataclasses
 import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from mlgokit.builds.cargo import CargoBuild, CargoRequest
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
-from mlgokit.export.replay import ReplayLine
+from mlgokit.errors import CorpusError
+from mlgokit.export.replay import ReplayLine, write_replay
 from mlgokit.pages.terminal import print_page
+from mlgokit.progress import say_nothing
 from mlgokit.testing import toy_sizes
+from mlgokit.tune import replay_export
 from mlgokit.tune.page import replay_page
 from mlgokit.tune.replay import CompileAll, ReplayResult, ReplaySource, replay_build, replay_list
+from mlgokit.tune.replay_export import ReplayRequest
 
 
 def line(callee: str, caller: str, *, inlined: bool = True, at: str = "1:1") -> ReplayLine:
@@ -139,13 +146,36 @@ def test_what_is_left_is_said():
         [source("a", [line("f", "g")]), source("b", [line("h", "i")])], {"a": {"f": -8}, "b": {"h": 3}}
     )
     text = io.StringIO()
-    print_page(replay_page(dataclasses.replace(found, flag="--config=a")), Console(file=text, width=160))
+    print_page(replay_page(dataclasses.replace(found, flag="--config=a b")), Console(file=text, width=160))
     assert len(lines) == 1
     for words in (
         "2 modules: 1 replayed, 1 left out",
         "keeps 40 % of the plugin's saving",
         "has 1 decisions",
+        "Add to the build: '--config=a b'",
         "strip -g",
     ):
         assert words in text.getvalue()
     assert found.to_json()["share"] == found.share
+
+
+def test_an_earlier_list_stays_where_a_cargo_build_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object, **__: object) -> CargoBuild:
+        raise CorpusError("cargo failed")
+
+    monkeypatch.setattr(replay_export, "open_cargo", fail)
+    earlier = write_replay(tmp_path, [ReplayLine("f", "g", "g:1:2", inlined=True)], rust=True)
+    cargo = CargoRequest(
+        words=("cargo", "build"), folder=tmp_path, scratch=tmp_path / "scratch", compiler=CompilerOptions()
+    )
+    asked = ReplayRequest(plugin=tmp_path / "p.so", output=tmp_path, cargo=cargo, compiler=CompilerOptions())
+    with pytest.raises(CorpusError, match="cargo failed"):
+        replay_export._export_cargo(asked, cargo, objective=Objective.LINK_AWARE, report=say_nothing)
+    assert earlier.lines.exists()
+    assert earlier.config.exists()
+
+
+def test_a_list_that_keeps_nothing_keeps_no_less():
+    _, found = replayed([source("a", [])], {})
+    assert found.tuned_change < 0
+    assert f"{100 * found.share:.0f} %" == "0 %"

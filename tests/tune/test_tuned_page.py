@@ -293,6 +293,12 @@ def test_a_replay_is_on_the_page_of_the_tuning() -> None:
     )
 
 
+def test_a_path_with_a_space_is_quoted_where_it_is_to_be_added() -> None:
+    flag = "-fpass-plugin=/my proj/tuned.plugin"
+    found = dataclasses.replace(TUNED, versioned="/my proj/tuned.plugin", flag=flag)
+    assert tuned_page(found).advice == (f"Add to the build: '{flag}'",)
+
+
 def test_of_many_modules_those_that_stay_plain_are_only_counted():
     many = tuple(module(f"{index}.o", 500, 500 - (index < 3)) for index in range(1300))
 

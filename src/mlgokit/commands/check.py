@@ -29,14 +29,13 @@ from mlgokit.commands.options import (
     Texts,
     WholeBuild,
     check_module_source,
+    check_rust_path,
     reject_with_cargo,
 )
 from mlgokit.compiler.objects.measure import Objective
-from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import CorpusError, InputError, MlgokitError, RejectedError, UsageError
 from mlgokit.locks import reading
-from mlgokit.module import Module
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import DecisionTable, read_table
@@ -109,6 +108,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             compile_commands=config.compile_commands,
             corpus=config.corpus,
             database=config.database,
+            level=config.level,
             others="--build (a build command), --cargo, ",
         )
     if not 0 <= config.least_kept <= 1:
@@ -163,8 +163,8 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         compiler = clang_for(config.compiler, toolchain, corpus=corpus, report=report)
         with reading(corpus):
             chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
-            found = compare(chosen.modules, compiler)
-        found = dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
+            found = compare(chosen.modules, compiler, left_out=chosen.left_out)
+        found = dataclasses.replace(found, notes=chosen.notes)
         return found if recorded is None else _compare_programs(config, found, recorded, earlier, report=report)
 
 
@@ -192,8 +192,14 @@ def _check_limits(config: Check) -> Mapping[str, int]:
         _limits(option, texts)
     if config.built.build:
         config.built.check_programs()
-        given = {"--cargo": config.cargo, "--corpus": config.corpus, "--compile-commands": config.compile_commands}
-        if more := [option for option, value in given.items() if value is not None]:
+        given = {
+            "--cargo": config.cargo is not None,
+            "--corpus": config.corpus is not None,
+            "--compile-commands": config.compile_commands is not None,
+            "--level": config.level is not None,
+            **config.database.given,
+        }
+        if more := [option for option, is_given in given.items() if is_given]:
             raise UsageError(f"check: expected either --build or {more[0]}, found both; remove one")
     elif config.built != NO_BUILD or ((has_bytes or has_growth) and config.cargo is None):
         raise UsageError(
@@ -268,7 +274,7 @@ def _read_decisions(plugin: Path, inside: Collection[str]) -> DecisionTable | No
 def _check_cargo(
     config: Check,
     command: str,
-    compare: Callable[[Sequence[Module], RustCompiler], CheckResult],
+    compare: Callable[..., CheckResult],
     earlier: Mapping[str, int],
     *,
     report: Report,
@@ -281,17 +287,18 @@ def _check_cargo(
                 "--compile-commands": config.compile_commands is not None,
                 "--corpus": config.corpus is not None,
                 "--level": config.level is not None,
+                **config.database.given,
                 "--sandbox on": config.compiler.sandbox == "on",
             }
         )
+        check_rust_path(str(config.plugin), config.plugin)
         request = CargoRequest(words=words, folder=config.cargo_folder, scratch=Path(scratch), compiler=config.compiler)
         found = open_cargo(request, report=report)
         try:
-            checked = compare(found.modules, found.compiler)
+            checked = compare(found.modules, found.compiler, left_out=found.left_out)
             programs = found.link_programs(config.plugin.resolve())
         finally:
             found.compiler.close()
-        checked = dataclasses.replace(checked, left_out=found.left_out)
         return _with_programs(config, checked, TunedBuild(programs=programs, tests="", notes=(), line=""), earlier)
 
 

@@ -16,6 +16,8 @@ from mlgokit.errors import UsageError
 from mlgokit.problems import PROBLEMS
 
 if TYPE_CHECKING:
+    from mlgokit.corpus.front_end import Level
+
     ProblemName = str
 else:
     ProblemName = tyro.extras.literal_type_from_choices(PROBLEMS)
@@ -98,6 +100,7 @@ def check_module_source(
     corpus: Path | None,
     others: str = "",
     database: DatabaseOptions = ANY_COMMANDS,
+    level: "Level | None" = None,
 ) -> None:
     """Require exactly one source of modules, and a database for the options that filter one.
 
@@ -107,14 +110,16 @@ def check_module_source(
         corpus: a corpus.
         others: further sources that the command accepts, for the message.
         database: the filter of the database's commands.
+        level: the level in place of that of the database's commands.
 
     Raises:
-        UsageError: there is no source, or more than one, or a filter without a database.
+        UsageError: there is no source, or more than one, or a filter or level without a database.
     """
     if (compile_commands is None) == (corpus is None):
         found = "none of them" if corpus is None else "both --compile-commands and --corpus"
         raise UsageError(f"{command}: expected one of {others}--compile-commands or --corpus, found {found}; name one")
-    option = next((option for option, is_given in database.given.items() if is_given), None)
+    given = {**database.given, "--level": level is not None}
+    option = next((option for option, is_given in given.items() if is_given), None)
     if option is not None and compile_commands is None:
         raise UsageError(f"{option}: needs --compile-commands; add that, or remove {option}")
 
@@ -131,3 +136,17 @@ def reject_with_cargo(given: Mapping[str, bool]) -> None:
                 f"{option}: cannot be combined with --cargo, which compiles with rustc instead; give "
                 "only one of the two"
             )
+
+
+def check_rust_path(option: str, path: Path) -> None:
+    """Refuse a path from which rustc cannot load a plugin.
+
+    Raises:
+        UsageError: it has spaces.
+    """
+    whole = str(path.resolve())
+    if len(whole.split()) > 1:
+        raise UsageError(
+            f"{option}: expected a path without spaces for a cargo build, as rustc splits the list of its plugins at "
+            f"them, found {whole!r}; name another"
+        )

@@ -33,7 +33,7 @@ from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import DecisionTable, read_table
 from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, read_overrides
 from mlgokit.tune.page import tuned_page
-from mlgokit.tune.replay_export import ReplayRequest
+from mlgokit.tune.replay_export import ReplayRequest, find_reader
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.session import LEAST_STEPS, SEARCH, NotRecovered, Session, TuneSettings, tune
 
@@ -110,6 +110,9 @@ def _open_sources(call: Call, *, stack: contextlib.ExitStack, report: Report) ->
     steps as the build has them.
     """
     config = call.options
+    if config.replay_clang is not None:
+        # It is used after the search, but a mistake in it is told before.
+        find_reader(config.replay_clang)
     toolchain = toolchain_of_build(config.compiler, database=config.compile_commands, commands=config.built.build)
     check_sandbox(config.compiler, toolchain)
     compressor = _find_compressor(config, toolchain)

@@ -26,10 +26,12 @@ from mlgokit.commands.options import (
     Texts,
     WholeBuild,
     check_module_source,
+    check_rust_path,
     reject_with_cargo,
 )
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import ReuseError, UsageError
+from mlgokit.export.replay import replay_files
 from mlgokit.files import check_writable
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
@@ -79,7 +81,8 @@ class Tune:
     file."""
     artifact: Literal["plugin", "replay"] = "plugin"
     """Result to write. plugin: the plugin alone; replay: also its verified inlining decisions, for compilers that load
-    no plugin, in the folder <plugin>-replay. Registers and passes cannot be replayed, and are not searched then."""
+    no plugin, in the folder <plugin>-replay. Registers and passes cannot be replayed: they are not searched then, and
+    the plugin has no pretrained policies."""
     replay_clang: Path | None = None
     """With --artifact replay: clang that will read the replayed decisions, such as clang-16; the one that tunes if
     not given."""
@@ -142,7 +145,7 @@ class Tune:
     shipped_policies: Literal["on", "off"] = "on"
     """Pretrained policies of builtin:Oz inside the plugin: they decide where they save more than the search, and in
     code that changes later; so the result is never larger than with them alone. Not with --objective spill-cost or
-    command, nor with --keep-hot."""
+    command, nor with --keep-hot or --artifact replay."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
     """Source of inlining decisions in modules for which the plugin has none: LLVM's heuristic (builtin:Oz with
     --shipped-policies on), or the policy fitted during the search."""
@@ -220,6 +223,7 @@ def check_call(config: Tune) -> Call:
             compile_commands=config.compile_commands,
             corpus=config.corpus,
             database=config.database,
+            level=config.level,
             others="--build (a build command), --cargo, ",
         )
     options = for_replay(config)
@@ -462,14 +466,19 @@ def check_cargo(config: Tune) -> None:
             "--scheduler": config.cluster.scheduler is not None,
         }
     )
+    check_rust_path("--folder", config.folder)
+    check_rust_path("--output", config.output)
 
 
 def for_replay(config: Tune) -> Tune:
     """Return the configuration of the search: with ``artifact="replay"``, inlining alone is searched.
 
+    The shipped policies decide about registers and passes too, and would take the place of inlining decisions that gain
+    less, but can be replayed.
+
     Raises:
         StorageError: the list cannot be written.
-        UsageError: an option asks for decisions that cannot be replayed.
+        UsageError: an option asks for decisions that cannot be replayed, or no compiler can read the list's path.
     """
     if config.artifact != "replay":
         if config.replay_clang is not None:
@@ -487,8 +496,9 @@ def for_replay(config: Tune) -> Tune:
                 f"{option}: cannot be combined with --artifact replay, which covers only inlining in compile "
                 "steps; give only one of the two"
             )
+    replay_files(replay_folder(config), rust=config.cargo is not None)
     check_writable(replay_folder(config), is_folder=True)
-    return dataclasses.replace(config, allocation_share=0.0, pass_share=0.0)
+    return dataclasses.replace(config, allocation_share=0.0, pass_share=0.0, shipped_policies="off")
 
 
 def replay_folder(config: Tune) -> Path:

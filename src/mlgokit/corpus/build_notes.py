@@ -194,8 +194,12 @@ def baseline_text(version: str, levels: Mapping[str, int]) -> str:
 
 
 def baseline_of(version: str, modules: Iterable[Module]) -> str:
-    """Describe the baseline of modules for a clang of this version."""
-    return baseline_text(version, Counter(level_of(module.command_line) for module in modules))
+    """Describe the baseline of modules for a clang of this version.
+
+    The level of a link is that of its compile steps, which its own command does not have.
+    """
+    levels = ("-flto" if module.link_folder is not None else level_of(module.command_line) for module in modules)
+    return baseline_text(version, Counter(levels))
 
 
 def build_notes(folder: Path, modules: Iterable[Module]) -> tuple[str, ...]:

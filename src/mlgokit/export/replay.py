@@ -101,7 +101,7 @@ def write_replay(folder: Path, lines: Iterable[ReplayLine], *, rust: bool = Fals
         StorageError: the disk is full or the folder is not writable.
         UsageError: the folder's path cannot be written in a configuration file.
     """
-    files = _replay_files(folder, rust=rust)
+    files = replay_files(folder, rust=rust)
     text = "".join(f"{line.text}\n" for line in lines)
     atomic_write(files.lines, text.encode("utf-8", "surrogateescape"))
     options = rustc_options(files.lines) if rust else config_lines(files.lines)
@@ -115,15 +115,19 @@ def remove_replay(folder: Path, *, rust: bool = False) -> ReplayFiles:
     Raises:
         StorageError: the folder is not writable.
     """
-    files = _replay_files(folder, rust=rust)
+    files = replay_files(folder, rust=rust)
     with writing(folder):
         for path in (files.lines, files.config):
             path.unlink(missing_ok=True)
     return files
 
 
-def _replay_files(folder: Path, *, rust: bool) -> ReplayFiles:
-    """Make the paths of an export into ``folder``, and check them for characters that the options cannot contain."""
+def replay_files(folder: Path, *, rust: bool) -> ReplayFiles:
+    """Make the paths of an export into ``folder``, and check them for characters that the options cannot contain.
+
+    Raises:
+        UsageError: the options cannot contain them.
+    """
     root = folder.absolute()
     if _CONTROL_CHARACTERS.search(str(root)):
         raise UsageError(f"{str(root)!r}: expected a path without control characters, found one; name another --output")

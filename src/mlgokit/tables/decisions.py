@@ -2,8 +2,9 @@
 
 import dataclasses
 import struct
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,12 @@ class DecisionTable:
 
     entries: tuple[TableEntry, ...]
     summary: TuningSummary | None
+    _by_name: dict[int, list[int]] = field(init=False, repr=False, default_factory=dict[int, list[int]])
+
+    def __post_init__(self) -> None:
+        for index, entry in enumerate(self.entries):
+            for name in set(entry.names.tolist()):
+                self._by_name.setdefault(name, []).append(index)
 
     def find_entry(self, module: str, names: Keys, answered: Keys) -> int | None:
         """Find the entry of a module: the one with most of the keys that it was asked for, or else most of its names.
@@ -105,17 +112,16 @@ class DecisionTable:
             without any, its name.
         """
         known = () if self.summary is None else self.summary.modules
+        # In a project of thousands of modules, few entries have any of its functions.
+        shared = Counter(index for name in names.tolist() for index in self._by_name.get(name, ()))
+        nameless = [] if len(names) else [index for index, entry in enumerate(self.entries) if not len(entry.names)]
         best, score = None, (0, 0, False)
-        for index, entry in enumerate(self.entries):
+        for index in (*sorted(shared), *nameless):
             is_named = known[index : index + 1] == (module,)
-            shared = int(np.isin(names, entry.names).sum())
-            answers = int(np.isin(answered, entry.keys & ~np.uint64(1)).sum()) if shared and len(answered) else 0
-            if (shared or (is_named and not len(names) and not len(entry.names))) and (
-                answers,
-                shared,
-                is_named,
-            ) > score:
-                best, score = index, (answers, shared, is_named)
+            same = np.isin(answered, self.entries[index].keys & ~np.uint64(1)) if shared[index] else ()
+            found = (int(np.sum(same)), shared[index], is_named)
+            if found > score:
+                best, score = index, found
         return best
 
 

@@ -172,6 +172,7 @@ def check_plugin(
     *,
     passes: OverrideTable | None = None,
     optimizer_passes: OverrideTable | None = None,
+    left_out: Mapping[str, str] = MappingProxyType({}),
     report: Report,
 ) -> CheckResult:
     """Compile every module without and with a tuned plugin, and compare bytes; or costs, if it has no decisions.
@@ -184,6 +185,7 @@ def check_plugin(
         allocations: its allocation table, if it has one; a plugin has decisions, allocations, or both.
         passes: its table of passes of the code generator, if it has one.
         optimizer_passes: its table of passes of the optimizer, if it has one.
+        left_out: reasons by name for sources of today's code that are no modules, as they do not compile.
         report: called after every module.
     """
     # A request without trials lists all functions.
@@ -195,7 +197,7 @@ def check_plugin(
     )
     # A policy for passes of the code generator does not act where functions are listed for them.
     listing = None if passes is None else PluginUse(plugin=use.plugin, trials=TrialRequest(stages=Stage.PASSES))
-    changed, left_out, not_run = (
+    changed, skipping, not_run = (
         _changed_functions(allocations),
         _changed_functions(passes),
         _changed_functions(optimizer_passes),
@@ -208,12 +210,14 @@ def check_plugin(
         if decisions is None:
             compared = _compare_costs(pairs, changed)
         else:
-            touched = {name for name, one in pairs.items() if _has_entry(one, changed, left_out, not_run)}
+            touched = {name for name, one in pairs.items() if _has_entry(one, changed, skipping, not_run)}
             compared = _compare_bytes(pairs, changed, touched, decisions)
+            # What does not compile today is there all the same.
+            compared["gone"] = tuple(name for name in compared["gone"] if name not in {**failures, **left_out})
             compared |= _link_both(list(pairs.values()), folder, compiler.toolchain)
-    kept, left_out_kept = (
+    kept, skipping_kept = (
         wanted & {key for one in pairs.values() for key in one.keys(stage).values()}
-        for wanted, stage in ((changed, Stage.REGISTERS), (left_out, Stage.PASSES))
+        for wanted, stage in ((changed, Stage.REGISTERS), (skipping, Stage.PASSES))
     )
     changes = [pair.tuned.changes for pair in pairs.values() if pair.tuned.changes is not None]
     not_run_kept = not_run & {key for listed in changes for key in listed.keys.values()}
@@ -223,8 +227,9 @@ def check_plugin(
         promised_change=_promised_change(decisions, allocations),
         allocations=len(changed),
         allocations_kept=len(kept),
-        passes=len(left_out) + len(not_run),
-        passes_kept=len(left_out_kept) + len(not_run_kept),
+        passes=len(skipping) + len(not_run),
+        passes_kept=len(skipping_kept) + len(not_run_kept),
+        left_out=dict(left_out),
         **compared,
     )
 
@@ -295,12 +300,12 @@ def find_violations(
     return tuple(found)
 
 
-def _has_entry(one: BuildPair, changed: frozenset[int], left_out: frozenset[int], not_run: frozenset[int]) -> bool:
+def _has_entry(one: BuildPair, changed: frozenset[int], skipping: frozenset[int], not_run: frozenset[int]) -> bool:
     """Whether a function of this module has an entry in one of the tables of functions, given by their keys."""
     changes = one.tuned.changes
     return bool(
         changed & set(one.functions.values())
-        or left_out & set(one.keys(Stage.PASSES).values())
+        or skipping & set(one.keys(Stage.PASSES).values())
         or (changes is not None and not_run & set(changes.keys.values()))
     )
 

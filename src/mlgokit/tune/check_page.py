@@ -1,5 +1,6 @@
 """What a check of a tuned plugin gave, as a page: what still applies, programs, modules, and whether to tune again."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
@@ -59,7 +60,8 @@ def _checked_programs(check: CheckResult) -> Table | None:
 def verdict(check: CheckResult) -> str:
     """One sentence on a check: how much of the plugin still applies, and whether to tune again."""
     promised = "" if check.promised_change is None else f", {100 * check.promised_change:+.1f} % when it was tuned"
-    start = f"mlgokit tune {'' if check.costs is None else '--objective spill-cost '}--start {check.plugin}"
+    objective = "" if check.costs is None else "--objective spill-cost "
+    start = f"mlgokit tune {objective}--start {shlex.quote(check.plugin)}"
     if check.violations:
         advice = f"{counted(len(check.violations), 'program')} over the limit"
     elif check.larger:

@@ -33,6 +33,8 @@ from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.space import Unit
 
 _ACCEPTED, _PLAIN, _OBJECTS, _LINKS = "judged", "plain", "objects", "links"
+_LAST_SECONDS = 60.0
+"""Least time of the last confirmation, if the whole is larger: without a budget, one module would cost all others."""
 
 
 class JudgedSpace(Protocol):
@@ -84,7 +86,8 @@ class JudgeConfig:
     timeout_seconds: float = 300.0
     """Deadline of one link, and of one run of the command, in seconds."""
     share: float = 0.1
-    """Interval between confirmations, as a share of the budget; a confirmation takes at most twice that."""
+    """Interval between confirmations, as a share of the budget; a confirmation takes at most twice that, or the last
+    one a minute."""
     kept: float = 0.8
     """With --objective linked: if the link shows less than this share of the predicted gain, the modules are
     bisected to find and revert those that do not gain."""
@@ -172,7 +175,8 @@ class Judge:
         """A new path for an object of a module, beside that of the accepted one."""
         folder = self.folder / _OBJECTS / str([one.module.name for one in self.space.units].index(unit.module.name))
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{max((int(old.stem) for old in folder.iterdir()), default=0) + 1}.o"
+        # A compiler that was killed leaves 1-8fdf8745.o.tmp.
+        return folder / f"{max((int(old.stem) for old in folder.glob('*.o')), default=0) + 1}.o"
 
     def object_of(self, unit: Unit, build: Compilation) -> Path | None:
         """Path of a build's object, compiled once; ``None`` if its sizes are not those that the search measured."""
@@ -277,13 +281,17 @@ def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
     Returns:
         Number of modules that were reverted.
     """
-    begin = time.monotonic()
+    begin, most = time.monotonic(), 2 * judge.config.share * seconds
+    longest = max(most, _LAST_SECONDS) if is_last and judge.measure.is_size else most
 
     def is_over() -> bool:
-        return time.monotonic() - begin > 2 * judge.config.share * seconds
+        return time.monotonic() - begin > most
+
+    def gives_up() -> bool:
+        return time.monotonic() - begin > longest
 
     changes = _accept_unlinked(judge, _changes(judge))
-    rejected = _bisect(judge, changes, is_over=is_over, is_last=is_last, is_whole=is_last)
+    rejected = _bisect(judge, changes, is_over=is_over, gives_up=gives_up, is_last=is_last, is_whole=is_last)
     by_name = {change.name: change for change in changes}
     for name in rejected:
         _revert(judge, by_name[name])
@@ -357,9 +365,19 @@ def _accept_unlinked(judge: Judge, changes: Sequence[_Change]) -> list[_Change]:
 
 
 def _bisect(
-    judge: Judge, group: Sequence[_Change], *, is_over: Callable[[], bool], is_last: bool, is_whole: bool = False
+    judge: Judge,
+    group: Sequence[_Change],
+    *,
+    is_over: Callable[[], bool],
+    gives_up: Callable[[], bool],
+    is_last: bool,
+    is_whole: bool = False,
 ) -> set[str]:
-    """Accept a group of changes, or halves of it; return the names of modules whose change alone does not pay."""
+    """Accept a group of changes, or halves of it; return the names of modules whose change alone does not pay.
+
+    When ``is_over``, a group that fits is accepted without a look at its halves; halves of others are until it
+    ``gives_up``.
+    """
     if not group:
         return set()
     judge.report(0, len(group), "measure what changed")
@@ -382,11 +400,11 @@ def _bisect(
     is_worse = bool(compared.reason or compared.larger) or compared.low > 0
     if len(group) == 1:
         return {group[0].name} if is_worse else set()
-    if is_over() or not (fits or is_worse or is_last):
+    if gives_up() or not (fits or is_worse or is_last):
         return set()
     middle = len(group) // 2
-    rejected = _bisect(judge, group[:middle], is_over=is_over, is_last=is_last)
-    rejected |= _bisect(judge, group[middle:], is_over=is_over, is_last=is_last)
+    rejected = _bisect(judge, group[:middle], is_over=is_over, gives_up=gives_up, is_last=is_last)
+    rejected |= _bisect(judge, group[middle:], is_over=is_over, gives_up=gives_up, is_last=is_last)
     now = None if judge.value is None else judge.value.value
     if fits and compared.after is not None and now is not None and compared.after < now:
         # Together they were better than what is left of them.

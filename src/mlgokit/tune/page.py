@@ -1,6 +1,7 @@
 """What a tuning and a replay of its decisions gave, as pages: sums, modules, programs, and what to do now."""
 
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -284,7 +285,9 @@ def _advice(tuned: Tuned) -> Iterable[str]:
     elif tuned.cargo_programs:
         yield f"Build with: {tuned.flag}"
     else:
-        yield f"Add to the build: {tuned.flag if tuned.built is None else tuned.built.line}"
+        # For a link it has several words.
+        flag = shlex.quote(tuned.flag) if tuned.flag == f"-fpass-plugin={tuned.versioned}" else tuned.flag
+        yield f"Add to the build: {flag if tuned.built is None else tuned.built.line}"
     if tuned.replay is not None:
         yield "Without the plugin, by LLVM's inline replay:"
         yield from _replay_advice(tuned.replay)
@@ -595,7 +598,7 @@ def _replay_advice(replay: ReplayResult) -> Iterable[str]:
     if not replay.flag:
         yield "Nothing was written: with a list, the whole would be no smaller than plain."
     elif replay.flag.startswith("--config="):
-        yield f"Add to the build: {replay.flag}"
+        yield f"Add to the build: {shlex.quote(replay.flag)}"
         yield "strip -g, or -Wl,--strip-debug in the link, takes its line tables out again."
     else:
         yield f"Build with: {replay.flag}"

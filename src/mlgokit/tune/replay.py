@@ -121,7 +121,7 @@ class ReplayResult:
     @property
     def share(self) -> float:
         """The part of the plugin's relative saving that the list gives; 0 if the plugin saves nothing."""
-        return self.change / self.tuned_change if self.tuned_change < 0 else 0.0
+        return self.change / self.tuned_change if self.tuned_change < 0 and self.change else 0.0
 
     @property
     def larger(self) -> tuple[str, ...]:

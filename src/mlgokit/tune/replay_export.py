@@ -22,7 +22,7 @@ from mlgokit.compiler.source import SourceCall, compile_source
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.build_sources import source_calls
-from mlgokit.errors import CorpusError, ToolError, UsageError
+from mlgokit.errors import CorpusError, UsageError
 from mlgokit.export.replay import (
     LINE_TABLES,
     MANGLING,
@@ -30,6 +30,7 @@ from mlgokit.export.replay import (
     config_words,
     parse_replay_lines,
     remove_replay,
+    replay_files,
     rustc_options,
     write_replay,
 )
@@ -101,7 +102,7 @@ def export_replay(asked: ReplayRequest, *, report: Report) -> ReplayResult:
         UsageError: the plugin has no inlining decisions of compile steps, or no build is given.
         InputError: the file is no tuned plugin.
         CorpusError: the build has no source to compile.
-        ToolError: a compiler is missing, or the plugin reports no decisions.
+        ToolError: a compiler is missing.
     """
     with locked(asked.output):
         return _export(asked, report)
@@ -127,7 +128,7 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
         )
     check_steps(asked.plugin, table)
     own = find_toolchain(None if table.summary is None else table.summary.llvm)
-    target = own if asked.clang is None else find_toolchain(clang=_program(asked.clang))
+    target = own if asked.clang is None else find_reader(asked.clang)
     calls, left_out = source_calls(asked.database, toolchain=own, level=asked.level, workers=asked.compiler.workers)
     if not calls:
         name, reason = next(iter(left_out.items()))
@@ -148,11 +149,6 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
             label="compile plainly and tuned",
         )
         sources, failures = _sources(calls, built)
-        if sources and not any(source.lines for source in sources):
-            raise ToolError(
-                f"{asked.plugin}: the plugin reported no decisions; if an earlier "
-                f"version of mlgokit made it, `mlgokit tune --start {asked.plugin.name} --budget 0s` makes it again"
-            )
         whole = [call for call in calls if call.name not in failures]
         rounds = functools.partial(_compile_all, site, whole, workers=asked.compiler.workers, report=report)
         lines, found = replay_build(sources, rounds, objective=objective)
@@ -171,10 +167,14 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
     )
 
 
-def _program(clang: Path) -> Path:
-    """The path of a program that is given by name or path."""
+def find_reader(clang: Path) -> Toolchain:
+    """Find the clang that will use a list, given by name or path.
+
+    Raises:
+        ToolError: there is none.
+    """
     found = shutil.which(clang)
-    return clang if found is None else Path(found)
+    return find_toolchain(clang=clang if found is None else Path(found))
 
 
 def _compile_variants(site: _Site, numbered: tuple[int, SourceCall]) -> _Built:
@@ -255,18 +255,13 @@ def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objec
     rustc loads nothing here: it takes LLVM's replay by ``-Cllvm-args``.
     """
     plugin, compiler = asked.plugin, asked.compiler
-    files = remove_replay(asked.output, rust=True)
+    replay_files(asked.output, rust=True)
     with tempfile.TemporaryDirectory(prefix="mlgokit-replay-") as scratch:
         plain, lined = (
             open_cargo(dataclasses.replace(cargo, scratch=Path(scratch) / name), settings=settings, report=report)
             for name, settings in (("plain", None), ("lines", _line_tables()))
         )
         sources, failures = _cargo_sources(plain, lined, plugin.resolve(), Path(scratch), report)
-        if sources and not any(source.lines for source in sources):
-            raise ToolError(
-                f"{plugin}: the plugin reported no decisions; if an earlier version "
-                f"of mlgokit made it, `mlgokit tune --start {plugin.name} --budget 0s` with that build makes it again"
-            )
         known = {source.name for source in sources}
         whole = [module for module in lined.modules if module.name in known]
 
@@ -283,8 +278,7 @@ def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objec
             )
 
         lines, found = replay_build(sources, compile_all, objective=objective)
-        if lines:
-            files = write_replay(asked.output, lines, rust=True)
+        files = write_replay(asked.output, lines, rust=True) if lines else remove_replay(asked.output, rust=True)
         calls = [lined.compiler.calls[module.name] for module in whole]
         flags = [cargo_line(lined.words, call, _line_tables(), f"@{files.config}") for call in calls]
         version = lined.compiler.rustc.version

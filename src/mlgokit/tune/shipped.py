@@ -144,9 +144,12 @@ def add_shipped(
     alone = mix.measure(
         mix.compile("shipped", policies, PolicyScope(modules=set(tables.decisions)), with_functions=False)
     )
-    if not mix.compiles(alone):
+    if lost := sorted(before.sizes.keys() - alone.sizes.keys()):
         mix.restore(inside, destinations)
-        return tuned
+        note = (
+            f"{SHIPPED} is not in the plugin: {lost[0]} does not compile with it: {alone.compilations[lost[0]].reason}"
+        )
+        return dataclasses.replace(tuned, notes=(*tuned.notes, note))
     tuned = dataclasses.replace(
         tuned, shipped=ShippedPolicies(name=SHIPPED, bytes=alone.total_bytes(objective), judged=alone.judged)
     )
@@ -254,7 +257,8 @@ class _Mix:
         freed = (modules_of(behind) if behind else set[str]()) - grown - scope.modules
         scope.modules = (scope.modules | freed) - grown
         is_changed = bool(freed)
-        for module in sorted(grown):
+        # A module that does not compile keeps the object of the build in its program.
+        for module in sorted(grown & self.before.sizes.keys()):
             is_changed |= scope.exclude(module, set(self.before.sizes[module].function_names))
         return is_changed
 

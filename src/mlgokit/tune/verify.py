@@ -32,17 +32,18 @@ class VerifiedBuild:
         objects: paths of the objects by module.
         link: link of the objects with --gc-sections; ``None`` without a linker, or if not wanted.
         judged: comparison of the plain build and this one by the user's link or command, if that is the objective.
+        sizes: sizes of the modules that compile, by module.
     """
 
     compilations: Mapping[str, Compilation]
     objects: Mapping[str, Path]
     link: LinkedImage | None = None
     judged: Comparison | None = None
+    sizes: dict[str, ObjectSizes] = field(init=False, repr=False, default_factory=dict[str, ObjectSizes])
 
-    @property
-    def sizes(self) -> dict[str, ObjectSizes]:
-        """Sizes of the modules that compile, by module."""
-        return {name: one.measured for name, one in self.compilations.items() if one.ok}
+    def __post_init__(self) -> None:
+        # Asked for module by module, of which there may be thousands.
+        self.sizes.update({name: one.measured for name, one in self.compilations.items() if one.ok})
 
     def total_bytes(self, objective: Objective) -> float:
         """The project's account: every COMDAT signature once."""
@@ -169,9 +170,21 @@ class Verifier:
 
     @property
     def plain(self) -> VerifiedBuild:
-        """The build without the plugin, compiled once."""
+        """The build without the plugin, compiled once.
+
+        Raises:
+            ToolError: a module does not compile, as one that timed out; it did when the search began.
+        """
         if PLAIN not in self.builds:
-            self.builds[PLAIN] = self.measure(PLAIN, self.compile_all(PLAIN, None), changed=False)
+            build = self.compile_all(PLAIN, None)
+            for name, done in build.compilations.items():
+                if not done.ok:
+                    raise ToolError(
+                        f"{name}: expected {self.compiler.toolchain.clang} to compile it without the plugin, as it did "
+                        f"before the search, found: {done.status.value}: {done.reason}; `--continue --budget 0s` "
+                        "verifies again what was found"
+                    )
+            self.builds[PLAIN] = self.measure(PLAIN, build, changed=False)
         return self.builds[PLAIN]
 
     @property
@@ -214,7 +227,13 @@ class Verifier:
             ToolError: a module's object is not the verified one.
         """
         build = self.latest
-        done = [(one.user_seconds, name) for name, one in build.compilations.items() if one.ok]
+        # A module that does not compile with the plugin has the object that it had before.
+        earlier = {path for one in self.builds.values() if one is not build for path in one.objects.values()}
+        done = [
+            (one.user_seconds, name)
+            for name, one in build.compilations.items()
+            if one.ok and build.objects[name] not in earlier
+        ]
         if not self.is_unchecked or not done or build is self.plain:
             return
         name = min(done)[1]

@@ -65,6 +65,9 @@ def test_bytes_are_measured_by_the_first_trial_and_gains_are_bytes():
     other = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
     assert record_outcomes(other, [outcome(math.inf, 0), outcome(60.0)], IN_BYTES) == 0.0
     assert other.exhausted
+    # The trial of an earlier plugin's overrides comes first.
+    third = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
+    assert record_outcomes(third, [outcome(math.inf, 0), outcome(80.0, 0), outcome(70.0)], IN_BYTES) == 10.0
     assert TrialConfig().in_bytes is False
     for weights in (CODE_BYTES, IMAGE_BYTES):
         assert TrialConfig(weights=weights).in_bytes
@@ -226,7 +229,7 @@ def test_what_an_earlier_version_wrote_is_nothing_known(tmp_path: Path):
 def test_functions_are_saved_and_a_damaged_file_is_refused(tmp_path: Path):
     first, second = function(1), function(2**64 - 1)
     record_outcomes(first, [outcome(50.0, 3)], TrialConfig())
-    second.overrides = Overrides(evictions=SOME[:1], priorities=SOME[1:])
+    second.overrides, second.trials = Overrides(evictions=SOME[:1], priorities=SOME[1:]), 1
     save_functions(tmp_path / "m", [first, second])
     found = load_functions(tmp_path / "m")
     assert (found[1].score, found[1].plain, found[1].trials, found[1].gained) == (50.0, 100.0, 1, 1)
@@ -254,3 +257,18 @@ def test_scores_that_another_compiler_measured_are_only_decisions_to_try(tmp_pat
     assert (changed.score, changed.plain, changed.trials) == (100.0, 100.0, 0)
     assert changed.start is not None
     assert changed.start.evictions.tolist() == SOME.tolist()
+
+
+def test_what_is_still_to_be_tried_stays_so_in_the_next_session(tmp_path: Path):
+    """The compiler changed, and the session ended before the function had its turn."""
+    one, other = FunctionState(key=1, name="f", plain=math.inf, score=math.inf), function(2)
+    one.start = Overrides(evictions=SOME)
+    record_outcomes(other, [outcome(50.0)], TrialConfig())
+    save_functions(tmp_path / "m", [one, other], measured_by="those of today")
+    found = load_functions(tmp_path / "m", measured_by="those of today")
+    again = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
+    again.recall(found.get(1))
+    assert again.start is not None
+    assert again.start.evictions.tolist() == SOME.tolist()
+    assert (again.trials, len(again.overrides)) == (0, 0)
+    assert (found[2].score, found[2].trials) == (50.0, 1)

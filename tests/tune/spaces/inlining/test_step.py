@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus, add_logs
+from mlgokit.compiler.compilation import Compilation, CompileStatus, InlineDecisions, add_logs
 from mlgokit.compiler.objects.account import ProjectAccount, account_of
 from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.request import ALWAYS
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, ToyCall, ToyModule, toy_compiler, toy_log, toy_sizes, toy_source
@@ -287,6 +288,28 @@ def test_inlining_into_functions_that_are_taken_back_is_left_to_llvm(search: Inl
         kept = load_progress(progress_path(search.folder, one.module.name))
         assert kept is not None
         assert kept.decisions[4] is False
+
+
+def test_functions_of_a_large_module_are_taken_back_in_one_look_at_its_decisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    names = tuple(f"caller{number}" for number in range(100))
+    toy = ToyModule(calls=calls_of(*names), weigh=lambda inlined: {"f": 1000 - 5 * sum(inlined)})
+    space = open_inlining(
+        [toy_source(NAME)],
+        compiler=toy_compiler({NAME: toy}),
+        config=SearchConfig(),
+        folder=tmp_path,
+        report=say_nothing,
+    ).space
+    (unit,) = space.units
+    assert space.adopt_if_better(unit, compile_decided(space.compiler, unit.module, policy=ALWAYS))
+    read, looks = InlineDecisions.by_site.fget, list[int]()
+    assert read is not None
+    monkeypatch.setattr(InlineDecisions, "by_site", property(lambda one: looks.append(1) or read(one)))
+    assert space.take_back({function_id(names[0])})
+    assert len(looks) < len(names)
+    assert sum(unit.build.decisions.inlined) == len(names) - 1
 
 
 def test_a_module_that_changed_between_sessions_is_searched_first_from_the_decisions_that_apply(

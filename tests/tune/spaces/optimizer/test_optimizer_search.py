@@ -333,6 +333,15 @@ def test_a_search_goes_on_and_begins_with_an_earlier_plugin_where_that_pays(tmp_
     assert Toy(weigh, other, start=slow, slowdown=1.0).open().space.account.image == 360
 
 
+def test_what_pays_goes_on_where_one_function_may_no_longer_execute_as_much(tmp_path: Path):
+    assert Toy(weigh, tmp_path, slowdown=math.inf).search().space.account.image == 330
+    again = Toy(weigh, tmp_path).open()
+    run_search(again, seconds=0, workers=1, report=say_nothing)
+    assert again.space.account.image == 370
+    assert {key for key, _, _ in again.space.left_out()} == {KEYS["f"], KEYS["g"]}
+    assert Toy(weigh, tmp_path).open().space.account.image == 370
+
+
 def test_kept_files_are_read_without_trust(tmp_path: Path):
     path, some = tmp_path / "kept.npz", frozenset({(2**63 + 5, GVN, EACH_TIME), (7, LICM, 0)})
     assert load_left_out(path) is None

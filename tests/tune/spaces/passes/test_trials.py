@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import mlgokit
-from mlgokit.compiler.reuse.trials import OVERRIDE, Outcome, Overrides
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.reuse.trials import OVERRIDE, Outcome, Overrides, Stage, TrialResults
+from mlgokit.progress import say_nothing
+from mlgokit.testing import FakeCompiler, toy_sizes, toy_source
+from mlgokit.tune.spaces.functions.opening import FunctionSearch, open_functions
 from mlgokit.tune.spaces.functions.rounds import record_outcomes
 from mlgokit.tune.spaces.functions.state import FunctionState, load_functions, save_functions
 from mlgokit.tune.spaces.passes.candidates import (
@@ -117,3 +121,32 @@ def test_what_was_found_survives_on_disk(tmp_path: Path):
     again = load_functions(tmp_path / "m", measured_by="x")[7]
     assert (again.passes, again.trials, again.score) == (43, 2, one.score)
     assert again.overrides.passes.tolist() == one.overrides.passes.tolist()
+
+
+@pytest.mark.parametrize("slowdown", [0.0, 0.2, math.inf])
+def test_under_another_bound_what_was_found_is_only_tried_first(slowdown: float, tmp_path: Path):
+    """A session that goes on may bound what functions execute more closely."""
+    tried = TrialResults(
+        key=7, name="f", stage=Stage.PASSES, outcomes=(outcome(100, 50), outcome(90, 54, "machine-sink"))
+    )
+    done = Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": 100}), tried=(tried,))
+
+    def open_again(slowdown: float) -> FunctionSearch:
+        return open_functions(
+            [toy_source("m")],
+            compiler=FakeCompiler(answer=lambda *_: done),
+            config=PassConfig(slowdown=slowdown),
+            folder=tmp_path,
+            start={},
+            seed=1,
+            report=say_nothing,
+        )
+
+    space = open_again(0.1).space
+    (unit,) = space.units
+    space.accept(unit, space.propose(unit, np.random.default_rng(1), lambda: False)())
+    assert open_again(0.1).space.functions[0].score == pytest.approx(90)
+    (again,) = open_again(slowdown).space.functions
+    assert math.isinf(again.score)
+    assert again.start is not None
+    assert again.start.passes.tolist() == left_out("machine-sink").passes.tolist()

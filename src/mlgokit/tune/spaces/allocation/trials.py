@@ -83,6 +83,11 @@ class TrialConfig:
         """Score that is added for each unit of costs beyond those of LLVM's allocation."""
         return PENALTY if self.in_bytes and self.weights is not RUN_COST else 0.0
 
+    @property
+    def slowdown(self) -> float:
+        """No costs beside those of LLVM's allocation are free."""
+        return 0.0
+
     def free(self, function: FunctionState) -> float:
         """Costs that are not penalised: those of LLVM's allocation."""
         return function.cost

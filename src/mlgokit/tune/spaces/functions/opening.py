@@ -76,7 +76,7 @@ def open_functions(
         objective=objective,
         list_all=list_all,
     )
-    space.measured_by = _measured_by(compiler, modules, passes)
+    space.measured_by = _measured_by(compiler, modules, passes, slowdown=config.slowdown)
 
     def begin(module: Module) -> Compilation:
         return space.compile(module, costs=not config.in_bytes)
@@ -153,9 +153,11 @@ def _worth_of_entries(compiled: Sequence[Compilation]) -> _ExecutedWorth:
     return _ExecutedWorth(price=costs / max(executed, 1.0), least=max(_WORTH_TRIALS * costs, 1.0))
 
 
-def _measured_by(compiler: Compiler, modules: Sequence[Module], passes: bytes) -> dict[str, str]:
+def _measured_by(compiler: Compiler, modules: Sequence[Module], passes: bytes, *, slowdown: float) -> dict[str, str]:
     """A digest by module of all that scores depend on, except for the code of the functions, which their keys have."""
-    beneath = [hashlib.sha256(passes).hexdigest()] if passes else []
+    beneath: list[object] = [hashlib.sha256(passes).hexdigest()] if passes else []
+    # Under a closer bound, what was found may execute too many instructions.
+    beneath += [slowdown] if slowdown else []
     plugin, loaded = compiler.plugin, compiler.loaded.facts
     digests: dict[str, str] = {}
     for module in modules:

@@ -66,6 +66,11 @@ class TrialPlan(Protocol):
         ...
 
     @property
+    def slowdown(self) -> float:
+        """Share of LLVM's costs that is free beside them; infinite for no bound."""
+        ...
+
+    @property
     def policies(self) -> Mapping[str, str]:
         """Policies that make the decisions that are not tried, by problem."""
         ...
@@ -145,7 +150,8 @@ def _most_promising(
 def record_outcomes(function: FunctionState, outcomes: Sequence[Outcome], plan: TrialPlan) -> float:
     """Record trials of a function; return the reduction of its score, in bytes, or in the logarithm of costs."""
     if math.isinf(function.plain):
-        plain = next((one for one in outcomes if not len(one.overrides)), None)
+        # A trial that failed has no overrides either.
+        plain = next((one for one in outcomes if not one.overrides and math.isfinite(one.score)), None)
         if plain is not None:
             function.plain, function.cost = plain.score, plain.cost
     if math.isinf(function.plain):

@@ -176,11 +176,13 @@ def save_functions(path: Path, functions: Sequence[FunctionState], *, measured_b
     Raises:
         StorageError: the disk is full or not writable.
     """
+    # What was not tried yet is to be tried first by the next session too.
+    made = [one.start if one.start and not one.trials else one.overrides for one in functions]
     counts = [
-        (one.evictions, one.priorities, one.passes, one.trials, one.gained, *map(len, one.overrides.lists))
-        for one in functions
+        (one.evictions, one.priorities, one.passes, one.trials, one.gained, *map(len, its.lists))
+        for one, its in zip(functions, made, strict=True)
     ]
-    records = [part for one in functions for part in one.overrides.lists]
+    records = [part for its in made for part in its.lists]
     file = io.BytesIO()
     np.savez_compressed(
         file,
@@ -226,7 +228,7 @@ def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionStat
     for key, (plain, score, seconds, cost), (evictions, priorities, passes, trials, gained, *lengths) in rows:
         mine, records = records[: sum(lengths)], records[sum(lengths) :]
         overrides = split_overrides(mine, lengths)
-        if not holds:
+        if not (holds and trials):
             functions[key] = FunctionState(key=key, name="", plain=math.inf, score=math.inf, start=overrides)
             continue
         functions[key] = FunctionState(

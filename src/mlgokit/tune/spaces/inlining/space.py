@@ -353,7 +353,8 @@ class InliningSpace:
             build = self.best_build(unit)
             if build is None or not (mine := np.isin(build.decisions.caller, ids)).any():
                 continue
-            kept = {site: build.decisions.by_site[site] for site in build.decisions.sites[~mine].tolist()}
+            made = build.decisions
+            kept = dict(zip(made.sites[~mine].tolist(), made.inlined[~mine].tolist(), strict=True))
             without = compile_decided(self.compiler, unit.module, kept, unit.names)
             if without.ok and without.decisions.by_site != build.decisions.by_site:
                 self.revert(unit, without, build)

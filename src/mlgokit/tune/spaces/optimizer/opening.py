@@ -177,7 +177,10 @@ def _restore(
     compiled: Callable[[Compilation], Compilation],
     report: Report,
 ) -> None:
-    """Restore the passes that an earlier session or plugin left out, in each module where that still pays."""
+    """Restore the passes that an earlier session or plugin left out, in each module where that still pays.
+
+    Where all together do not, or a function would execute too many instructions, the parts that pay are.
+    """
 
     def known(unit: PassModule) -> frozenset[LeftOut]:
         kept = load_left_out(progress_path(space.folder, unit.module.name))
@@ -194,18 +197,34 @@ def _restore(
 
     results = parallel(attempt, space.units, workers=space.compiler, report=report, label="go on")
     for unit, (left_out, builds) in zip(space.units, results, strict=True):
-        executed = (unit.executed, *(one.executed for one in unit.variants))
         # Without a table to begin with there are no builds.
-        if not builds or any(
-            is_refused(its, before, unit, space.slowdown) for its, before in zip(builds, executed, strict=True)
-        ):
+        if not builds:
             continue
         build, *variants = builds
-        before = bytes_of(unit, space.account, unit.current.done, [one.build for one in unit.variants])
-        if bytes_of(unit, space.account, build, variants) < before:
+        if _pays(space, unit, build, variants):
             unit.current = unit.confirmed = PassBuild(done=build, left_out=left_out)
             unit.climb.pass_from = build
             space.put(unit, build, variants)
+        elif build.ok:
+            step = PassStep(
+                base=unit.current,
+                explored=PassBuild(done=build, left_out=left_out),
+                made=left_out,
+                compilations=1,
+                user_seconds=build.user_seconds,
+            )
+            space.accept(unit, step)
+
+
+def _pays(space: OptimizerSpace, unit: PassModule, build: Compilation, variants: Sequence[Compilation]) -> bool:
+    """Whether a module and its variants are smaller in these builds, and no function executes too many instructions."""
+    executed = (unit.executed, *(one.executed for one in unit.variants))
+    if any(
+        is_refused(its, before, unit, space.slowdown) for its, before in zip((build, *variants), executed, strict=True)
+    ):
+        return False
+    before = bytes_of(unit, space.account, unit.current.done, [one.build for one in unit.variants])
+    return bytes_of(unit, space.account, build, variants) < before
 
 
 def _try_policy(
