@@ -98,10 +98,11 @@ def known_objects(outputs: Mapping[str, Path], modules: Sequence[str]) -> KnownO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:
-    """The result of a link: the image's path, and the reason if there is no image."""
+    """The result of a link: the image's path, the reason if there is no image, and what the linker printed if not."""
 
     image: Path
     reason: str = ""
+    said: str = ""
 
     def failures(self, program: str) -> dict[str, str]:
         """Return the reason why a program has no image, by the program's name; empty if it has one."""
@@ -377,7 +378,7 @@ def link(
         named.replace(image)
     if not image.is_file():
         return Linked(image=image, reason=f"the link wrote no file where {OUTPUT} or -o is")
-    return Linked(image=image)
+    return Linked(image=image, said=f"{done.stdout.decode('utf-8', 'replace')}{done.stderr}")
 
 
 def loading_options(words: Sequence[str], plugin: Path, *, cache: Path | str) -> list[str]:

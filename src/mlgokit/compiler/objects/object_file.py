@@ -110,6 +110,19 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """What refers to the functions of an object.
+
+    Attributes:
+        by_function: [F] names of the symbols that each function refers to.
+        held: names that anything else refers to, and functions that a linker does not drop one by one.
+    """
+
+    by_function: tuple[tuple[str, ...], ...]
+    held: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileSection:
     """A section as the file has it.
 

@@ -1,0 +1,112 @@
+"""What the user's link needs of each module: functions that it keeps whatever refers to them in their own module."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from mlgokit.builds.link import link
+from mlgokit.builds.measurement import Measure
+from mlgokit.compiler.live import find_live
+from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.regalloc_cost import link_option
+from mlgokit.errors import InputError
+
+_REMOVED = re.compile(r"removing unused section .*?\.text\.(?:unlikely\.|hot\.|startup\.|exit\.)?([^\s')]+)")
+"""What GNU ld, gold, lld and mold print of each section of a function that they discard."""
+
+
+def find_roots(
+    how: Measure, objects: Mapping[str, Path], sizes: Mapping[str, ObjectSizes], *, scratch: Path
+) -> dict[str, frozenset[str]]:
+    """Find the roots of each module: exported functions, those that other modules refer to, and the entry.
+
+    A function that several programs share is kept if one of them keeps it. What is kept although nothing that was
+    compiled here refers to it, such as ``main``, is a root as well.
+
+    Args:
+        how: the links.
+        objects: paths of the plain objects by module.
+        sizes: sizes of these objects, with references.
+        scratch: a folder for the images.
+
+    Returns:
+        Names of functions by module; empty if the links discard no function, or one of them fails.
+
+    Raises:
+        ToolError: a link command cannot be started.
+    """
+    kept: dict[str, set[str]] = {}
+    exported, removes = set[str](), False
+    for index, plan in enumerate(how.plans.values()):
+        done = link(
+            plan,
+            {name: path for name, path in objects.items() if name in sizes},
+            scratch / f"roots-{index}",
+            timeout_seconds=how.timeout_seconds,
+            added=[link_option("--print-gc-sections", plan.words[0])],
+            environment={"LC_ALL": "C"},
+        )
+        if done.reason:
+            return {}
+        removed = Counter(_REMOVED.findall(done.said))
+        modules = [name for name in plan.modules if name in sizes]
+        # Local functions of several modules may have one name; their sections are told apart by their number alone.
+        defined = Counter(name for module in modules for name in sizes[module].function_names)
+        for module in modules:
+            names = sizes[module].function_names
+            kept.setdefault(module, set()).update(name for name in names if removed[name] < defined[name])
+        exported |= _exported(done.image)
+        removes |= bool(removed)
+    referring = {module: _names_referred_to(sizes[module], names) for module, names in kept.items()}
+    wanted = Counter(name for names in referring.values() for name in names)
+    return {
+        module: _roots(
+            sizes[module], kept[module], exported | {name for name in wanted if wanted[name] > (name in names)}
+        )
+        for module, names in referring.items()
+        if removes and sizes[module].references is not None
+    }
+
+
+def _roots(sizes: ObjectSizes, kept: Collection[str], wanted: Collection[str]) -> frozenset[str]:
+    """The functions that are wanted from outside, and those that reach everything else that is kept."""
+    roots = {name for name in sizes.function_names if name in wanted}
+    while True:
+        live = find_live(sizes, roots).live
+        reached = set[str]() if live is None else set(_at(sizes.function_names, live.tolist()))
+        left = [name for name in sizes.function_names if name in kept and name not in reached]
+        if not left:
+            return frozenset(roots)
+        called = {to for name, to in _references(sizes) if name in set(left) and to != name}
+        # Functions that are left and call each other in circles are reached by any of them.
+        roots.update([name for name in left if name not in called] or left[:1])
+
+
+def _at(names: Collection[str], which: Collection[bool]) -> Iterator[str]:
+    return (name for name, is_there in zip(names, which, strict=True) if is_there)
+
+
+def _references(sizes: ObjectSizes) -> Iterator[tuple[str, str]]:
+    """Pairs of a function and a name that it refers to."""
+    listed = () if sizes.references is None else sizes.references.by_function
+    return ((name, to) for name, names in zip(sizes.function_names, listed, strict=True) for to in names)
+
+
+def _names_referred_to(sizes: ObjectSizes, kept: Collection[str]) -> frozenset[str]:
+    """The names that the kept functions and the data of a module refer to."""
+    if sizes.references is None:
+        return frozenset()
+    return sizes.references.held.union(to for name, to in _references(sizes) if name in kept)
+
+
+def _exported(image: Path) -> set[str]:
+    """The names that an image exports."""
+    try:
+        elf = e.read_elf(image)
+    except InputError:
+        return set()
+    symbols = e.read_symbols(elf, kind=e.SHT_DYNSYM)
+    rows = zip(symbols.table["name"].tolist(), symbols.section.tolist(), strict=True)
+    return {e.text_at(symbols.strings, name) for name, section in rows if section >= 0}
