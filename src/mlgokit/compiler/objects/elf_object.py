@@ -433,13 +433,15 @@ def read_references(elf: Elf, symbols: Symbols, parts: Parts) -> References:
         return References(by_function=tuple(() for _ in code.names), held=frozenset(held))
     section, table = np.concatenate(sections), np.concatenate(tables)
     function = code.at(section, table["offset"].astype(np.int64))
-    holder = np.where(function < 0, owner[section], function)
     target = _targets(symbols, table, code)
-    names = dict[int, str]()
-    for one, to, number in set(zip(holder.tolist(), target.tolist(), table["symbol"].tolist(), strict=True)):
-        if to < 0 and number not in names:
-            names[number] = sys.intern(e.text_at(symbols.strings, int(symbols.table["name"][number])))
-        (found[one] if one >= 0 else held).add(code.names[to] if to >= 0 else names[number])
+    holders: list[int] = np.where(function < 0, owner[section], function).tolist()
+    targets: list[int] = np.where(target < 0, -1 - table["symbol"].astype(np.int64), target).tolist()
+    known = dict[int, str]()
+    for one, to in set(zip(holders, targets, strict=True)):
+        if to not in known:
+            name = int(symbols.table["name"][-1 - to]) if to < 0 else 0
+            known[to] = sys.intern(e.text_at(symbols.strings, name)) if to < 0 else code.names[to]
+        (found[one] if one >= 0 else held).add(known[to])
     return References(by_function=tuple(tuple(sorted(names)) for names in found), held=frozenset(held))
 
 
@@ -461,11 +463,13 @@ def _kept_as_a_whole(elf: Elf, symbols: Symbols, code: Functions) -> set[str]:
     if not code.names:
         return set[str]()
     shared = np.bincount(code.section, minlength=len(elf.names))[code.section] > 1
-    held = {code.names[index] for index in np.flatnonzero(shared).tolist()}
+    together: list[int] = np.flatnonzero(shared).tolist()
+    held = {code.names[index] for index in together}
     known = (symbols.binding != e.STB_LOCAL) & np.isin(symbols.type, e.FUNCTIONS) & (symbols.section >= 0)
     named = np.flatnonzero(known)
     places = code.at(symbols.section[named].astype(np.int64), symbols.table["value"][named].astype(np.int64))
-    for number, place in zip(named.tolist(), places.tolist(), strict=True):
+    at: list[int] = places.tolist()
+    for number, place in zip(named.tolist(), at, strict=True):
         if place >= 0 and e.text_at(symbols.strings, int(symbols.table["name"][number])) != code.names[place]:
             held.add(code.names[place])
     return held
