@@ -91,6 +91,17 @@ def test_what_a_link_needs_of_a_module(tmp_path: Path, toolchain: Toolchain, lin
     assert roots == {"a": {"main", "shared"}, "b": {"other"}}
 
 
+def test_an_object_that_a_library_holds_in_vain_needs_nothing(tmp_path: Path, toolchain: Toolchain):
+    (tmp_path / "c.c").write_text("int unused(int x) { return x; } int main(void) { return 0; }\n")
+    words = [toolchain.clang, "-Oz", "-ffunction-sections", "-fPIC", "-c", "c.c", "-o", "c.o"]
+    subprocess.run(words, cwd=tmp_path, check=True, timeout=60)
+    compiled(tmp_path, toolchain, "-fPIC")
+    subprocess.run(["ar", "rc", "libb.a", "b.o"], cwd=tmp_path, check=True, timeout=60)
+    command = f"{toolchain.clang} --ld-path={toolchain.lld} c.o libb.a -Wl,--gc-sections -o app"
+
+    assert found_roots(command, tmp_path, toolchain) == {"b": set()}
+
+
 def test_what_a_library_exports_is_needed(tmp_path: Path, toolchain: Toolchain):
     (tmp_path / "map").write_text("{ global: unused; called_back; local: *; };")
     command = f"{toolchain.clang} --ld-path={toolchain.lld} a.o b.o -shared -Wl,--gc-sections -Wl,--version-script=map"

@@ -51,13 +51,17 @@ def find_roots(
         if done.reason:
             return {}
         removed = Counter(_REMOVED.findall(done.said))
+        # A library's objects that the program does not need are not linked at all, and none of their names is there.
+        there = _symbols_of(done.image, kind=e.SHT_SYMTAB)
         modules = [name for name in plan.modules if name in sizes]
         # Local functions of several modules may have one name; their sections are told apart by their number alone.
         defined = Counter(name for module in modules for name in sizes[module].function_names)
         for module in modules:
             names = sizes[module].function_names
-            kept.setdefault(module, set()).update(name for name in names if removed[name] < defined[name])
-        exported |= _exported(done.image)
+            kept.setdefault(module, set()).update(
+                name for name in names if removed[name] < defined[name] and (not there or name in there)
+            )
+        exported |= _symbols_of(done.image, kind=e.SHT_DYNSYM)
         removes |= bool(removed)
     referring = {module: _names_referred_to(sizes[module], names) for module, names in kept.items()}
     wanted = Counter(name for names in referring.values() for name in names)
@@ -101,12 +105,12 @@ def _names_referred_to(sizes: ObjectSizes, kept: Collection[str]) -> frozenset[s
     return sizes.references.held.union(to for name, to in _references(sizes) if name in kept)
 
 
-def _exported(image: Path) -> set[str]:
-    """The names that an image exports."""
+def _symbols_of(image: Path, *, kind: int) -> set[str]:
+    """The names that a table of an image defines: of its exports, or all that are left."""
     try:
         elf = e.read_elf(image)
     except InputError:
         return set()
-    symbols = e.read_symbols(elf, kind=e.SHT_DYNSYM)
+    symbols = e.read_symbols(elf, kind=kind)
     rows = zip(symbols.table["name"].tolist(), symbols.section.tolist(), strict=True)
     return {e.text_at(symbols.strings, name) for name, section in rows if section >= 0}
