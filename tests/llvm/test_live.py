@@ -37,7 +37,7 @@ int shared(int);
 int other(int x) { return shared(x) + 1; }
 int called_back(int x) { return x ^ 7; }
 """
-TARGETS = ("x86_64-linux-gnu", "aarch64-linux-gnu", "thumbv7m-none-eabi", "riscv32-unknown-elf")
+TARGETS = ("x86_64-linux-gnu", "aarch64-linux-gnu", "thumbv7m-none-eabi", "riscv32-unknown-elf", "x86_64-w64-mingw32")
 
 
 def compiled(folder: Path, toolchain: Toolchain, *words: str) -> dict[str, Path]:
@@ -54,8 +54,10 @@ def measured(objects: dict[str, Path]) -> dict[str, ObjectSizes]:
     return {name: measure_object(path, references=True) for name, path in objects.items()}
 
 
-def found_roots(command: str, folder: Path, toolchain: Toolchain) -> dict[str, frozenset[str]]:
-    objects = compiled(folder, toolchain, "-fPIC")
+def found_roots(
+    command: str, folder: Path, toolchain: Toolchain, target: str = "x86_64-linux-gnu"
+) -> dict[str, frozenset[str]]:
+    objects = compiled(folder, toolchain, "-fPIC" if "linux" in target else "-Oz", f"--target={target}")
     known = known_objects(objects, ["a", "b"])
     plan = read_link(link_words(command), folder=folder, known=known, toolchain=toolchain)
     how = Measure(plans={"app": plan}, command=(), modules=("a", "b"), timeout_seconds=60)
@@ -89,6 +91,16 @@ def test_what_a_link_needs_of_a_module(tmp_path: Path, toolchain: Toolchain, lin
     roots = found_roots(f"{toolchain.clang} {chosen} a.o b.o -Wl,--gc-sections -o app", tmp_path, toolchain)
 
     assert roots == {"a": {"main", "shared"}, "b": {"other"}}
+
+
+@pytest.mark.parametrize("linker", ["lld", "bfd"])
+def test_what_a_link_for_windows_needs(tmp_path: Path, toolchain: Toolchain, linker: str):
+    if shutil.which("x86_64-w64-mingw32-ld") is None:
+        pytest.skip("needs MinGW: apt-get install mingw-w64")
+    chosen = f"--ld-path={toolchain.lld}" if linker == "lld" else f"-fuse-ld={shutil.which('x86_64-w64-mingw32-ld')}"
+    command = f"{toolchain.clang} --target=x86_64-w64-mingw32 {chosen} a.o b.o -Wl,--gc-sections -o app.exe"
+
+    assert found_roots(command, tmp_path, toolchain, "x86_64-w64-mingw32") == {"a": {"main", "shared"}, "b": {"other"}}
 
 
 def test_an_object_that_a_library_holds_in_vain_needs_nothing(tmp_path: Path, toolchain: Toolchain):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from mlgokit.builds.link import link
+from mlgokit.builds.link import Linked, LinkPlan, link
 from mlgokit.builds.measurement import Measure
 from mlgokit.compiler.live import find_live
 from mlgokit.compiler.objects import elf as e
@@ -13,8 +13,12 @@ from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.regalloc_cost import link_option
 from mlgokit.errors import InputError
 
-_REMOVED = re.compile(r"removing unused section .*?\.text\.(?:unlikely\.|hot\.|startup\.|exit\.)?([^\s')]+)")
-"""What GNU ld, gold, lld and mold print of each section of a function that they discard."""
+_REMOVED = re.compile(
+    r"(?:removing unused section .*?\.text[.$](?:unlikely\.|hot\.|startup\.|exit\.)?|: Discarded )([^\s')\[]+)"
+)
+"""What linkers print of each section of a function that they discard: GNU ld, gold, lld and mold; lld for Windows."""
+_LISTING = ("--print-gc-sections", "--verbose")
+"""Options that make a linker print it, of which each knows one."""
 
 
 def find_roots(
@@ -40,14 +44,7 @@ def find_roots(
     kept: dict[str, set[str]] = {}
     exported, removes = set[str](), False
     for index, plan in enumerate(how.plans.values()):
-        done = link(
-            plan,
-            {name: path for name, path in objects.items() if name in sizes},
-            scratch / f"roots-{index}",
-            timeout_seconds=how.timeout_seconds,
-            added=[link_option("--print-gc-sections", plan.words[0])],
-            environment={"LC_ALL": "C"},
-        )
+        done = _listed_link(how, plan, {name: objects[name] for name in sizes if name in objects}, scratch / str(index))
         if done.reason:
             return {}
         removed = Counter(_REMOVED.findall(done.said))
@@ -72,6 +69,20 @@ def find_roots(
         for module, names in referring.items()
         if removes and sizes[module].references is not None
     }
+
+
+def _listed_link(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scratch: Path) -> Linked:
+    """Link, and let the linker print what it discards."""
+    done = Linked(image=scratch, reason="no link")
+    for option in _LISTING:
+        added = [link_option(option, plan.words[0])]
+        environment = {"LC_ALL": "C"}
+        done = link(
+            plan, objects, scratch / option, timeout_seconds=how.timeout_seconds, added=added, environment=environment
+        )
+        if not done.reason:
+            break
+    return done
 
 
 def _roots(sizes: ObjectSizes, kept: Collection[str], wanted: Collection[str]) -> frozenset[str]:

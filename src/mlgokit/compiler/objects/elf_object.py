@@ -2,7 +2,6 @@
 
 import functools
 import struct
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +27,7 @@ from mlgokit.compiler.objects.object_file import (
     Parts,
     References,
     SectionTotals,
+    collect_references,
     damage_error,
     is_in_sections,
     sum_by_name,
@@ -413,36 +413,27 @@ def _references(
 
 
 def read_references(elf: Elf, symbols: Symbols, parts: Parts) -> References:
-    """Find what refers to the functions.
-
-    Unwind and exception tables describe a function, and go with it. A jump table is a part of its function.
-    """
+    """Find what refers to the functions."""
     code = parts.functions
     owner = np.full(len(elf.names), -1, np.int64)
     for index, function in parts.tables:
         owner[index] = function
     describes = (parts.kind == EH_FRAME) | _except_tables(elf, parts.kind)
-    found = [set[str]() for _ in code.names]
-    held = _kept_as_a_whole(elf, symbols, code)
-    sections, tables = list[Ints](), list[npt.NDArray[Any]]()
+    sections, tables = [np.empty(0, np.int64)], [np.empty(0, e.RELOCATION)]
     for section, table in _relocations(elf, symbols):
         if not describes[section]:
             sections.append(np.full(len(table), section, np.int64))
             tables.append(table)
-    if not tables:
-        return References(by_function=tuple(() for _ in code.names), held=frozenset(held))
     section, table = np.concatenate(sections), np.concatenate(tables)
-    function = code.at(section, table["offset"].astype(np.int64))
-    target = _targets(symbols, table, code)
+    function, target = code.at(section, table["offset"].astype(np.int64)), _targets(symbols, table, code)
     holders: list[int] = np.where(function < 0, owner[section], function).tolist()
     targets: list[int] = np.where(target < 0, -1 - table["symbol"].astype(np.int64), target).tolist()
-    known = dict[int, str]()
-    for one, to in set(zip(holders, targets, strict=True)):
-        if to not in known:
-            name = int(symbols.table["name"][-1 - to]) if to < 0 else 0
-            known[to] = sys.intern(e.text_at(symbols.strings, name)) if to < 0 else code.names[to]
-        (found[one] if one >= 0 else held).add(known[to])
-    return References(by_function=tuple(tuple(sorted(names)) for names in found), held=frozenset(held))
+    return collect_references(
+        code,
+        zip(holders, targets, strict=True),
+        _known_by_two_names(symbols, code),
+        name_of=lambda number: e.text_at(symbols.strings, int(symbols.table["name"][number])),
+    )
 
 
 def _targets(symbols: Symbols, table: npt.NDArray[Any], code: Functions) -> Ints:
@@ -458,13 +449,9 @@ def _targets(symbols: Symbols, table: npt.NDArray[Any], code: Functions) -> Ints
     return target
 
 
-def _kept_as_a_whole(elf: Elf, symbols: Symbols, code: Functions) -> set[str]:
-    """Functions that share their section, or have further names by which other objects may know them."""
-    if not code.names:
-        return set[str]()
-    shared = np.bincount(code.section, minlength=len(elf.names))[code.section] > 1
-    together: list[int] = np.flatnonzero(shared).tolist()
-    held = {code.names[index] for index in together}
+def _known_by_two_names(symbols: Symbols, code: Functions) -> set[str]:
+    """Functions that other objects may know by another name."""
+    held = set[str]()
     known = (symbols.binding != e.STB_LOCAL) & np.isin(symbols.type, e.FUNCTIONS) & (symbols.section >= 0)
     named = np.flatnonzero(known)
     places = code.at(symbols.section[named].astype(np.int64), symbols.table["value"][named].astype(np.int64))

@@ -121,7 +121,7 @@ def measure_object(
             totals are still those of the object.
         image: kind of the image that the object is linked into, if functions are to be charged for the bytes of dynamic
             calls; else empty.
-        references: whether to find what functions refer to, which is known for ELF alone.
+        references: whether to find what functions refer to.
 
     Raises:
         InputError: the file is missing, damaged, or no relocatable object of a format and target that is known.
@@ -140,9 +140,7 @@ def measure_object(
         left[index] = 0
 
     text = code.size
-    refers: References | None = None
     if isinstance(file, ElfObject):
-        refers = file.references(parts) if references else None
         text = text - file.relaxed_bytes(code)
         # Both are of links with -flto, which are read for ELF alone.
         if folds:
@@ -173,7 +171,7 @@ def measure_object(
         signature_rest=signature_rest,
         signature_data=signature_data,
         rest=rest,
-        references=refers,
+        references=file.references(parts) if references else None,
     )
 
 
