@@ -62,13 +62,15 @@ def find_roots(
         removes |= bool(removed)
     referring = {module: _names_referred_to(sizes[module], names) for module, names in kept.items()}
     wanted = Counter(name for names in referring.values() for name in names)
-    return {
-        module: _roots(
-            sizes[module], kept[module], exported | {name for name in wanted if wanted[name] > (name in names)}
-        )
-        for module, names in referring.items()
-        if removes and sizes[module].references is not None
-    }
+    if not removes:
+        return {}
+
+    def roots_of(module: str) -> frozenset[str]:
+        own = referring[module]
+        needed = [one for one in sizes[module].function_names if one in exported or wanted[one] > (one in own)]
+        return _complete(needed, sizes[module], kept[module])
+
+    return {module: roots_of(module) for module in kept if sizes[module].references is not None}
 
 
 def _listed_link(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scratch: Path) -> Linked:
@@ -85,18 +87,18 @@ def _listed_link(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scra
     return done
 
 
-def _roots(sizes: ObjectSizes, kept: Collection[str], wanted: Collection[str]) -> frozenset[str]:
-    """The functions that are wanted from outside, and those that reach everything else that is kept."""
-    roots = {name for name in sizes.function_names if name in wanted}
+def _complete(needed: Collection[str], sizes: ObjectSizes, kept: Collection[str]) -> frozenset[str]:
+    """Add to what is needed from outside what else is kept, as far as nothing in the module that is kept refers to it."""
+    roots = set(needed)
     while True:
         live = find_live(sizes, roots).live
         reached = set[str]() if live is None else set(_at(sizes.function_names, live.tolist()))
-        left = [name for name in sizes.function_names if name in kept and name not in reached]
+        left = dict.fromkeys(name for name in sizes.function_names if name in kept and name not in reached)
         if not left:
             return frozenset(roots)
-        called = {to for name, to in _references(sizes) if name in set(left) and to != name}
+        called = {to for name, to in _references(sizes) if name in left and to != name}
         # Functions that are left and call each other in circles are reached by any of them.
-        roots.update([name for name in left if name not in called] or left[:1])
+        roots.update([name for name in left if name not in called] or [next(iter(left))])
 
 
 def _at(names: Collection[str], which: Collection[bool]) -> Iterator[str]:
