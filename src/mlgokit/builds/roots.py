@@ -88,7 +88,7 @@ def _listed_link(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scra
 
 
 def _complete(needed: Collection[str], sizes: ObjectSizes, kept: Collection[str]) -> frozenset[str]:
-    """Add to what is needed from outside what else is kept, as far as nothing in the module that is kept refers to it."""
+    """Add to what is needed from outside what else is kept and nothing that is kept in the module refers to."""
     roots = set(needed)
     while True:
         live = find_live(sizes, roots).live
