@@ -341,6 +341,7 @@ def link(
     added: Sequence[str] = (),
     shared: Mapping[str, Path] | None = None,
     environment: Mapping[str, str] | None = None,
+    said_bytes: int = process.TAIL_BYTES,
 ) -> Linked:
     """Run the link with these objects; a failure is a result.
 
@@ -353,6 +354,7 @@ def link(
         added: words to append to the command.
         shared: paths of shared libraries in place of the build's, by program.
         environment: environment variables beside those of this process.
+        said_bytes: how much of what the linker prints on standard error is kept, from its end.
 
     Raises:
         StorageError: the linker found the disk full.
@@ -367,7 +369,14 @@ def link(
     words = [word.replace(OUTPUT, str(image)) for word in placed]
     words += added
     variables = None if environment is None else {**os.environ, **environment}
-    done = process.run(words, timeout_seconds=timeout_seconds, cwd=plan.folder, env=variables, limits=USERS_LIMITS)
+    done = process.run(
+        words,
+        timeout_seconds=timeout_seconds,
+        cwd=plan.folder,
+        env=variables,
+        limits=USERS_LIMITS,
+        stderr_bytes=said_bytes,
+    )
     if done.timed_out:
         return Linked(image=image, reason=f"the link did not end within {timeout_seconds:.0f} s")
     if done.returncode != 0:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mlgokit.builds.link import Linked, LinkPlan, link
 from mlgokit.builds.measurement import Measure
+from mlgokit.compiler.limits import MOST_PRINTED_BYTES
 from mlgokit.compiler.live import find_live
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.measure import ObjectSizes
@@ -77,10 +78,14 @@ def _listed_link(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scra
     """Link, and let the linker print what it discards."""
     done = Linked(image=scratch, reason="no link")
     for option in _LISTING:
-        added = [link_option(option, plan.words[0])]
-        environment = {"LC_ALL": "C"}
         done = link(
-            plan, objects, scratch / option, timeout_seconds=how.timeout_seconds, added=added, environment=environment
+            plan,
+            objects,
+            scratch / option,
+            timeout_seconds=how.timeout_seconds,
+            added=[link_option(option, plan.words[0])],
+            environment={"LC_ALL": "C"},
+            said_bytes=MOST_PRINTED_BYTES,
         )
         if not done.reason:
             break
