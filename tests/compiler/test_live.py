@@ -10,7 +10,7 @@ from mlgokit.testing import FakeCompiler, toy_sizes, toy_source
 SIZES = toy_sizes(
     {"main": 9, "used": 5, "once": 40, "unused": 3, "inline": 7},
     signatures={"inline": "inline"},
-    references={"main": ["used", "elsewhere"], "unused": ["once"]},
+    references={"main": ["used", "elsewhere"], "used": ["inline"], "unused": ["once"]},
 )
 
 
@@ -28,6 +28,13 @@ def test_what_data_refer_to_stays():
     held = dataclasses.replace(SIZES, references=dataclasses.replace(SIZES.references, held=frozenset({"unused"})))
 
     assert dead_functions(find_live(held, {"main"})) == ()
+
+
+def test_functions_of_one_name_stay():
+    twice = toy_sizes({"main": 9, "local": 5, "other": 3}, references={"local": ["other"]})
+    twice = dataclasses.replace(twice, function_names=("main", "local", "local"))
+
+    assert dead_functions(find_live(twice, {"main"})) == ()
 
 
 def test_sizes_without_references_stay_as_they_are():

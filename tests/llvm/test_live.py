@@ -63,6 +63,10 @@ def found_roots(
     command: str, folder: Path, toolchain: Toolchain, target: str = "x86_64-linux-gnu"
 ) -> dict[str, frozenset[str]]:
     objects = compiled(folder, toolchain, "-fPIC" if "linux" in target else "-Oz", f"--target={target}")
+    return link_roots(command, objects, folder, toolchain)
+
+
+def link_roots(command: str, objects: dict[str, Path], folder: Path, toolchain: Toolchain) -> dict[str, frozenset[str]]:
     known = known_objects(objects, ["a", "b"])
     plan = read_link(link_words(command), folder=folder, known=known, toolchain=toolchain)
     how = Measure(plans={"app": plan}, command=(), modules=("a", "b"), timeout_seconds=60)
@@ -78,8 +82,8 @@ def test_functions_are_followed_from_the_roots(tmp_path: Path, toolchain: Toolch
     assert dead_in(sizes["b"], "other") == {"called_back"}
 
 
-def dead_in(sizes: ObjectSizes, root: str) -> set[str]:
-    return {name for name in dead_functions(find_live(sizes, {root})) if not name.startswith(("OUTLINED", "unused_"))}
+def dead_in(sizes: ObjectSizes, *roots: str) -> set[str]:
+    return {name for name in dead_functions(find_live(sizes, roots)) if not name.startswith(("OUTLINED", "unused_"))}
 
 
 def test_functions_in_one_section_stay_together(tmp_path: Path, toolchain: Toolchain):
@@ -120,6 +124,26 @@ def test_an_object_that_a_library_holds_in_vain_needs_nothing(tmp_path: Path, to
     command = f"{toolchain.clang} --ld-path={toolchain.lld} c.o libb.a -Wl,--gc-sections -o app"
 
     assert found_roots(command, tmp_path, toolchain) == {"b": set()}
+
+
+def test_an_inline_function_is_needed_where_another_module_is(tmp_path: Path, toolchain: Toolchain):
+    header = "inline __attribute__((noinline)) int both(int x) { return x + 7; }\n"
+    header += "inline __attribute__((noinline)) int vain(int x) { return x + 9; }\n"
+    texts = {
+        "a": f"{header}int used(int); int unused(int x) {{ return vain(x); }} int dead(int x) {{ return both(x); }}\n"
+        "int main() { return used(3); }\n",
+        "b": f"{header}int used(int x) {{ return both(x); }}\n",
+    }
+    objects = {name: tmp_path / f"{name}.o" for name in texts}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.cpp").write_text(text)
+        words = [toolchain.clangxx, "-Oz", "-ffunction-sections", "-fno-inline", "-c", f"{name}.cpp", "-o", f"{name}.o"]
+        subprocess.run(words, cwd=tmp_path, check=True, timeout=60)
+    command = f"{toolchain.clangxx} --ld-path={toolchain.lld} a.o b.o -Wl,--gc-sections -Wl,-s -o app"
+    roots = link_roots(command, objects, tmp_path, toolchain)
+
+    assert roots == {"a": {"main", "_Z4bothi"}, "b": {"_Z4usedi"}}
+    assert dead_in(measured(objects)["a"], *roots["a"]) == {"_Z6unusedi", "_Z4deadi", "_Z4vaini"}
 
 
 def test_what_a_library_exports_is_needed(tmp_path: Path, toolchain: Toolchain):

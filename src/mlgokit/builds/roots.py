@@ -55,9 +55,12 @@ def find_roots(
         # Local functions of several modules may have one name; their sections are told apart by their number alone.
         defined = Counter(name for module in modules for name in sizes[module].function_names)
         for module in modules:
-            names = sizes[module].function_names
+            names, groups = sizes[module].function_names, sizes[module].function_signature.tolist()
             kept.setdefault(module, set()).update(
-                name for name in names if removed[name] < defined[name] and (not there or name in there)
+                name
+                for name, group in zip(names, groups, strict=True)
+                # Of a COMDAT group there is one copy in a link.
+                if removed[name] < (1 if group >= 0 else defined[name]) and (not there or name in there)
             )
         exported |= _symbols_of(done.image, kind=e.SHT_DYNSYM)
         removes |= bool(removed)

@@ -6,6 +6,7 @@ it. Here a function counts as long as something that the link keeps refers to it
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -20,8 +21,6 @@ from mlgokit.module import Module
 
 def find_live(sizes: ObjectSizes, roots: Collection[str] = ()) -> ObjectSizes:
     """Find the functions of an object that a link keeps; the bytes of others do not count.
-
-    Functions of COMDAT groups count always: the compiler drops them itself when nothing in their module calls them.
 
     Args:
         sizes: sizes of the object, with references.
@@ -38,7 +37,9 @@ def find_live(sizes: ObjectSizes, roots: Collection[str] = ()) -> ObjectSizes:
         return sizes
     references = dataclasses.replace(sizes.references, held=sizes.references.held.union(roots))
     places = {name: index for index, name in enumerate(sizes.function_names)}
-    live = sizes.function_signature >= 0
+    # Of several local functions of one name the name does not say which one is meant.
+    number = Counter(sizes.function_names)
+    live = np.array([number[name] > 1 for name in sizes.function_names], bool)
     live[[places[name] for name in references.held if name in places]] = True
     left: list[int] = np.flatnonzero(live).tolist()
     while left:
