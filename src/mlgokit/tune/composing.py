@@ -26,7 +26,7 @@ from mlgokit.algorithms.search import functions_as_before, judge
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
 from mlgokit.compiler.live import find_live
 from mlgokit.compiler.objects.measure import ObjectSizes
-from mlgokit.compiler.objects.object_file import References, SectionTotals
+from mlgokit.compiler.objects.object_file import References, SectionTotals, is_outlined
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -243,9 +243,9 @@ def compose(base: Compilation, explored: Compilation, as_before: Ints) -> Compil
 
 
 def _compose_sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) -> ObjectSizes:
-    """The sizes of the composed object."""
-    old = np.isin(function_ids(base.function_names), as_before)
-    new = ~np.isin(function_ids(explored.function_names), as_before)
+    """The sizes of the composed object; outlined functions, which are of no other function alone, are the base's."""
+    old = np.isin(function_ids(base.function_names), as_before) | _outlined(base)
+    new = ~np.isin(function_ids(explored.function_names), as_before) & ~_outlined(explored)
     functions = {
         name: np.concatenate([getattr(base, name)[old], getattr(explored, name)[new]]) for name in _FUNCTION_COLUMNS
     }
@@ -295,6 +295,10 @@ def _compose_references(
         return None
     named = (itertools.compress(base.by_function, old), itertools.compress(explored.by_function, new))
     return dataclasses.replace(base, by_function=tuple(itertools.chain(*named)))
+
+
+def _outlined(sizes: ObjectSizes) -> npt.NDArray[np.bool_]:
+    return np.array([is_outlined(name) for name in sizes.function_names], bool)
 
 
 def _names_at(names: tuple[str, ...], which: npt.NDArray[np.bool_]) -> list[str]:

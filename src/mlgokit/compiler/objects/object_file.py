@@ -301,12 +301,19 @@ def is_in_sections(text: bytes, data: bytes, sections: Iterable[tuple[int, int]]
     return any(data.find(text, begin, begin + size) >= 0 for begin, size in sections)
 
 
+def is_outlined(function: str) -> bool:
+    """Whether LLVM's outliner made a function (``llvm/lib/CodeGen/MachineOutliner.cpp``)."""
+    return function.startswith("OUTLINED_FUNCTION_")
+
+
 def collect_references(
     code: Functions, pairs: Iterable[tuple[int, int]], held: set[str], *, name_of: Callable[[int], str]
 ) -> References:
     """Collect what refers to functions.
 
-    Functions that share a section are held by each other, as a linker keeps or drops a section.
+    Functions that share a section are held by each other, as a linker keeps or drops a section. What LLVM's outliner
+    took out of a function is referred to by that function itself: the names of outlined functions are numbers that
+    change from one compilation to the next.
 
     Args:
         code: the functions of the object.
@@ -320,6 +327,13 @@ def collect_references(
         if target not in names:
             names[target] = code.names[target] if target >= 0 else sys.intern(name_of(-1 - target))
         (found[holder] if holder >= 0 else held).add(names[target])
+    outlined = {name: index for index, name in enumerate(code.names) if is_outlined(name)}
+    for references in found if outlined else ():
+        for name in references & outlined.keys():
+            references.update(found[outlined[name]])
+    for name, index in outlined.items():
+        found[index].clear()
+        held.add(name)
     places: list[int] = code.section.tolist()
     number = Counter(places)
     held.update(name for name, place in zip(code.names, places, strict=True) if number[place] > 1)
