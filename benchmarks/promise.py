@@ -325,6 +325,7 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
     unequal = behind = grown = 0
     changes: list[float] = []
     over_shipped: list[float] = []
+    by_kind: dict[str, list[tuple[float, float | None]]] = {}
     for project, row in rows:
         for name, promised in row.get("promised", {}).items():
             built = row["built"][name]
@@ -335,6 +336,7 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
             changes.append(built["tuned"] / built["plain"] - 1)
             against = built["tuned"] / built["shipped"] - 1 if "shipped" in built else None
             over_shipped += [] if against is None else [against]
+            by_kind.setdefault(kind_of(project), []).append((changes[-1], against))
             programs.append((
                 project.name, name, built["plain"], built.get("shipped"), built["tuned"], percent(changes[-1]),
                 "-" if against is None else percent(against), *(_difference(wrong.get(side)) for side in SIDES),
@@ -381,6 +383,11 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
                 "last columns are these bytes less those that `tune` named. A dash: `tune` named none.",
             ),
             Table(
+                title="Geometric means",
+                columns=("build", "programs", "tuned, change", f"tuned against {SHIPPED}"),
+                rows=tuple(mean_row(kind, listed) for kind, listed in by_kind.items()),
+            ),
+            Table(
                 title="Projects",
                 columns=("project", "language", "build system", "target", "build"),
                 rows=tuple((one.name, one.language, one.system, one.target, one.about) for one, _ in rows),
@@ -396,6 +403,19 @@ def result_of(rows: Sequence[tuple[PromisedProject, Mapping[str, Any]]], *, seco
             *([Table(title="Not tuned", columns=("project", "reason"), rows=tuple(failures))] if failures else []),
         ),
     )  # fmt: skip
+
+
+def kind_of(project: PromisedProject) -> str:
+    """The kind of a project by which means are taken."""
+    lto = "with -flto" if project.name.endswith("-lto") else ""
+    return f"{'this machine' if project.target == 'x86_64' else 'firmware'} {lto}".strip()
+
+
+def mean_row(kind: str, changes: Sequence[tuple[float, float | None]]) -> tuple[Cell, ...]:
+    """The mean changes of one kind, against plain and against the shipped policies."""
+    against = [one for _, one in changes if one is not None]
+    mean = percent(mean_change([one for one, _ in changes]))
+    return kind, len(changes), mean, percent(mean_change(against)) if against else "-"
 
 
 def without_folders(note: str) -> str:

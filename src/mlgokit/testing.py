@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mlgokit.compiler.compilation import Compilation, CompileStatus, add_logs
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.objects.measure import ObjectSizes
-from mlgokit.compiler.objects.object_file import SectionTotals
+from mlgokit.compiler.objects.object_file import References, SectionTotals
 from mlgokit.compiler.request import ALWAYS, PLAIN, CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.files import atomic_write
@@ -153,7 +153,11 @@ def toy_source(
 
 
 def toy_sizes(
-    functions: Mapping[str, int], *, signatures: Mapping[str, str] | None = None, rest: int = 0
+    functions: Mapping[str, int],
+    *,
+    signatures: Mapping[str, str] | None = None,
+    rest: int = 0,
+    references: Mapping[str, Sequence[str]] | None = None,
 ) -> ObjectSizes:
     """Make the sizes of an object from the bytes of its functions.
 
@@ -161,6 +165,7 @@ def toy_sizes(
         functions: bytes of code of each function.
         signatures: COMDAT group of each function that is in one.
         rest: bytes of code that belong to no function.
+        references: what functions refer to; without it nobody asked.
     """
     owners = [(signatures or {}).get(name, "") for name in functions]
     groups = tuple(dict.fromkeys(owner for owner in owners if owner))
@@ -177,6 +182,9 @@ def toy_sizes(
         signature_rest=np.zeros((len(groups), 3), np.int64),
         signature_data=np.zeros(len(groups), np.int64),
         rest=np.array([rest, 0, 0]),
+        references=None
+        if references is None
+        else References(by_function=tuple(tuple(references.get(name, ())) for name in functions), held=frozenset()),
     )
 
 

@@ -37,7 +37,10 @@ def test_the_bytes_are_as_documented():
     numbers = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
     assert data == b"MLGODT2\n" + bytes(numbers)
     summary = TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=("a",))
-    text = b'{"llvm": 22, "objective": "link-aware", "plain_bytes": 9, "tuned_bytes": 7.5, "modules": ["a"]}'
+    text = (
+        b'{"llvm": 22, "objective": "link-aware", "plain_bytes": 9, "tuned_bytes": 7.5, "modules": ["a"], '
+        b'"linked": false}'
+    )
     assert table_bytes(entries()[1:], summary) == data[:-4] + bytes([len(text), 0, 0, 0]) + text
 
 

@@ -103,10 +103,11 @@ def known_objects(outputs: Mapping[str, Path], modules: Sequence[str]) -> KnownO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:
-    """The result of a link: the image's path, and the reason if there is no image."""
+    """The result of a link: the image's path, the reason if there is no image, and what the linker printed if not."""
 
     image: Path
     reason: str = ""
+    said: str = ""
 
     def failures(self, program: str) -> dict[str, str]:
         """Return the reason why a program has no image, by the program's name; empty if it has one."""
@@ -377,6 +378,7 @@ def link(
     added: Sequence[str] = (),
     shared: Mapping[str, Path] | None = None,
     environment: Mapping[str, str] | None = None,
+    said_bytes: int = process.TAIL_BYTES,
 ) -> Linked:
     """Run the link with these objects; a failure is a result.
 
@@ -389,6 +391,7 @@ def link(
         added: words to append to the command.
         shared: paths of shared libraries in place of the build's, by program.
         environment: environment variables beside those of this process.
+        said_bytes: how much of what the linker prints on standard error is kept, from its end.
 
     Raises:
         StorageError: the linker found the disk full.
@@ -402,7 +405,14 @@ def link(
         return Linked(image=image, reason=placed)
     words = _shorten([*(word.replace(OUTPUT, str(image)) for word in placed), *added], plan, scratch)
     variables = None if environment is None else {**os.environ, **environment}
-    done = process.run(words, timeout_seconds=timeout_seconds, cwd=plan.folder, env=variables, limits=USERS_LIMITS)
+    done = process.run(
+        words,
+        timeout_seconds=timeout_seconds,
+        cwd=plan.folder,
+        env=variables,
+        limits=USERS_LIMITS,
+        stderr_bytes=said_bytes,
+    )
     if done.timed_out:
         return Linked(image=image, reason=f"the link did not end within {timeout_seconds:.0f} s")
     if done.returncode != 0:
@@ -413,7 +423,7 @@ def link(
         named.replace(image)
     if not image.is_file():
         return Linked(image=image, reason=f"the link wrote no file where {OUTPUT} or -o is")
-    return Linked(image=image)
+    return Linked(image=image, said=f"{done.stdout.decode('utf-8', 'replace')}{done.stderr}")
 
 
 def _shorten(words: list[str], plan: LinkPlan, scratch: Path) -> list[str]:

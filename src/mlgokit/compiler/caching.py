@@ -163,7 +163,7 @@ class CachingCompiler(InFront):
 def _is_cached(request: CompileRequest) -> bool:
     """Whether a request is cached: only if the key covers everything that affects its outcome."""
     use = request.use
-    if request.keep_object is not None:
+    if request.keep_object is not None or request.references:
         return False
     if use is None:
         return True

@@ -345,7 +345,9 @@ def _compile(
                 object_bytes=output.stat().st_size if output.exists() else 0,
                 seconds=done.user_seconds,
             )
-        whole = functools.partial(measure_object, folds=folds_code(module), image=image_of(module))
+        whole = functools.partial(
+            measure_object, folds=folds_code(module), image=image_of(module), references=request.references
+        )
         ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
         ended = read_outputs(ended, known, request, folder=folder, output=output, record=record, measure=whole)
         if request.keep_object not in (None, output) and output.exists():

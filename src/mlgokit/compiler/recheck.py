@@ -136,4 +136,5 @@ def _sort_by_name(sizes: ObjectSizes) -> ObjectSizes:
         signatures=tuple(sizes.signatures[index] for index in ranks),
         signature_rest=sizes.signature_rest[ranks],
         signature_data=sizes.signature_data[ranks],
+        references=None,
     )

@@ -124,6 +124,7 @@ class CompileRequest:
         reuse: whether resident compilers and known functions may be used, where the compiler has them. The
             outcome is the same; verification disables it.
         extra_seconds: added to the compiler's deadline, for trials.
+        references: whether the sizes have what refers to each function.
         lto: the link-time optimization that the object is for: it is bitcode then, which is kept and not measured.
     """
 
@@ -136,6 +137,7 @@ class CompileRequest:
     reuse: bool = False
     extra_seconds: float = 0.0
     lto: Lto = ""
+    references: bool = False
 
 
 PLAIN = CompileRequest()

@@ -25,7 +25,7 @@ _DECISION_ARRAYS = ("caller", "callee", "inlined", "flipped", "rows", "values")
 _SIZE_ARRAYS = tuple(
     field.name
     for field in fields(ObjectSizes)
-    if field.name not in ("totals", "function_names", "signatures", "run_cost")
+    if field.name not in ("totals", "function_names", "signatures", "references", "live", "run_cost")
 )
 """Who counts what functions execute adds that to compilations that are read as well (``compiler/executed.py``)."""
 _NAMES = frozenset(
@@ -163,11 +163,14 @@ def _sizes_in(stored: Arrays, facts: dict[str, Any]) -> ObjectSizes:
     """Decode the sizes of a record; raises one of :data:`DAMAGE` if its arrays do not fit together."""
     totals = (field.name for field in fields(SectionTotals))
     widths = {"signature_rest": COLUMNS}
+    arrays: dict[str, Any] = {
+        name: column(stored, f"sizes_{name}", "i", width=widths.get(name, 0)) for name in _SIZE_ARRAYS
+    }
     sizes = ObjectSizes(
         totals=SectionTotals(**dict(zip(totals, map(int, facts["totals"]), strict=True))),
         function_names=_texts(facts["function_names"]),
         signatures=_texts(facts["signatures"]),
-        **{name: column(stored, f"sizes_{name}", "i", width=widths.get(name, 0)) for name in _SIZE_ARRAYS},
+        **arrays,
     )
     counts = {"function": len(sizes.function_names), "signature": len(sizes.signatures), "rest": COLUMNS}
     if any(len(getattr(sizes, name)) != counts[name.partition("_")[0]] for name in _SIZE_ARRAYS):

@@ -70,6 +70,7 @@ class TuningSummary:
         plain_bytes: size of the project in the baseline build.
         tuned_bytes: size of the project with the table.
         modules: names of the modules, in the order of the entries.
+        linked: whether the search counted what a link keeps: an object may then be larger, and the program smaller.
     """
 
     llvm: int
@@ -77,6 +78,7 @@ class TuningSummary:
     plain_bytes: float
     tuned_bytes: float
     modules: tuple[str, ...]
+    linked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,4 +269,5 @@ def _summary_of(values: Any) -> TuningSummary:
         plain_bytes=finite_float(values["plain_bytes"]),
         tuned_bytes=finite_float(values["tuned_bytes"]),
         modules=tuple(str(name) for name in values["modules"]),
+        linked=bool(values.get("linked")),
     )

@@ -88,6 +88,7 @@ class CheckResult:
         costs: costs of today's functions, a COMDAT function once, if the plugin was tuned for costs.
         left_out: reasons by name for sources of the project that were not compiled.
         notes: notes on the build for the user, such as options that are left out.
+        linked: whether the plugin was tuned by what a link keeps, so that a larger object says nothing.
         built: today's build with the plugin, if the build was given.
         violations: sentences about programs that exceed their limits.
     """
@@ -111,6 +112,7 @@ class CheckResult:
     costs: SpillCosts | None = None
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
+    linked: bool = False
     built: TunedBuild | None = None
     violations: tuple[str, ...] = ()
 
@@ -145,12 +147,14 @@ class CheckResult:
         """Programs that are larger with the plugin than plain; without their links, such modules, if bytes count."""
         if self.programs:
             return tuple(one.program for one in self.programs if one.tuned.image > one.plain.image)
-        return tuple(one.name for one in self.modules if one.costs is None and one.tuned_bytes > one.plain_bytes)
+        grown = (one.name for one in self.modules if one.costs is None and one.tuned_bytes > one.plain_bytes)
+        return () if self.linked else tuple(grown)
 
     @property
     def tune_again(self) -> bool:
         """Whether clearly less is saved than was promised, or something is worse than plain."""
-        lost = self.promised_change is not None and self.change > WORTH_KEEPING * self.promised_change
+        promised = self.promised_change
+        lost = promised is not None and promised < 0 and self.change > WORTH_KEEPING * promised
         return bool(self.larger) or lost or any(one.worse for one in self.modules)
 
     def to_json(self) -> dict[str, Any]:
@@ -417,6 +421,7 @@ def _compare_bytes(
         "kept": elsewhere + sum(len(sites & decided.get(group, set())) for group, sites in answered.items()),
         "plain_bytes": plain.image,
         "tuned_bytes": tuned.image,
+        "linked": summary is not None and summary.linked,
     }
 
 

@@ -12,6 +12,7 @@ with what the others found meanwhile, component by component.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -23,8 +24,9 @@ import numpy.typing as npt
 from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, function_ids
 from mlgokit.algorithms.search import functions_as_before, judge
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
+from mlgokit.compiler.live import find_live
 from mlgokit.compiler.objects.measure import ObjectSizes
-from mlgokit.compiler.objects.object_file import SectionTotals
+from mlgokit.compiler.objects.object_file import References, SectionTotals, is_outlined
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -241,9 +243,9 @@ def compose(base: Compilation, explored: Compilation, as_before: Ints) -> Compil
 
 
 def _compose_sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) -> ObjectSizes:
-    """The sizes of the composed object."""
-    old = np.isin(function_ids(base.function_names), as_before)
-    new = ~np.isin(function_ids(explored.function_names), as_before)
+    """The sizes of the composed object; outlined functions, which are of no other function alone, are the base's."""
+    old = np.isin(function_ids(base.function_names), as_before) | _outlined(base)
+    new = ~np.isin(function_ids(explored.function_names), as_before) & ~_outlined(explored)
     functions = {
         name: np.concatenate([getattr(base, name)[old], getattr(explored, name)[new]]) for name in _FUNCTION_COLUMNS
     }
@@ -263,7 +265,7 @@ def _compose_sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) ->
     written = np.array([sizes.signature_data[index] for sizes, index in definitions], np.int64)
     sums = [int(functions[name].sum()) for name in ("function_text", "function_rodata", "function_eh_frame")]
     text, rodata, eh_frame = (np.array(sums) + rest.sum(axis=0) + base.rest).tolist()
-    return ObjectSizes(
+    composed = ObjectSizes(
         totals=SectionTotals(
             text=text,
             rodata=rodata,
@@ -279,8 +281,24 @@ def _compose_sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) ->
         signature_rest=rest,
         signature_data=written,
         rest=base.rest,
+        references=_compose_references(base.references, explored.references, old, new),
         run_cost=run_cost,
     )
+    return composed if base.live is None else find_live(composed)
+
+
+def _compose_references(
+    base: References | None, explored: References | None, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]
+) -> References | None:
+    """What refers to the functions of the composed object; data are those of the base."""
+    if base is None or explored is None:
+        return None
+    named = (itertools.compress(base.by_function, old), itertools.compress(explored.by_function, new))
+    return dataclasses.replace(base, by_function=tuple(itertools.chain(*named)))
+
+
+def _outlined(sizes: ObjectSizes) -> npt.NDArray[np.bool_]:
+    return np.array([is_outlined(name) for name in sizes.function_names], bool)
 
 
 def _names_at(names: tuple[str, ...], which: npt.NDArray[np.bool_]) -> list[str]:

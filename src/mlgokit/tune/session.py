@@ -15,9 +15,11 @@ from mlgokit.algorithms.registry import missing_framework
 from mlgokit.builds.build import Build, CandidatePlugin
 from mlgokit.builds.compression import Compressor
 from mlgokit.builds.lto import GIVES_UP
-from mlgokit.builds.measurement import link_failures, repeatable_links
+from mlgokit.builds.measurement import Measure, link_failures, repeatable_links
 from mlgokit.builds.recorded import RecordedBuild, try_plugin
+from mlgokit.builds.roots import find_roots
 from mlgokit.compiler.executed import count_executed
+from mlgokit.compiler.live import LiveCompiler
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
@@ -443,6 +445,9 @@ def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[s
     # The link runs in another folder.
     workplace = settings.folder.resolve() / _JUDGE
     objects = {one.name: plain_object(workplace, index) for index, one in enumerate(modules)} if measure else None
+    if measure is not None and objects is not None and _discards_functions(measure, settings):
+        roots = functools.partial(find_roots, measure, objects, scratch=workplace / "roots")
+        compiler = LiveCompiler(compiler=compiler, find_roots=roots)
     began = time.monotonic()
     search = open_inlining(
         modules,
@@ -475,10 +480,18 @@ def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[s
     return search, judge, notes, compiling
 
 
+def _discards_functions(measure: Measure, settings: TuneSettings) -> bool:
+    """Whether links may tell which functions count: where the image counts, and the links only link."""
+    return (
+        bool(measure.plans) and not measure.is_lto and settings.objective in {"image", "text", "linked", "compressed"}
+    )
+
+
 def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     """Search and verify inlining decisions, then passes and register allocations beside them."""
-    settings, compiler, report = session.settings, session.compiler, session.report
+    settings, report = session.settings, session.report
     search, judge, notes, compiling = _open_bytes(session)
+    compiler = search.space.compiler
     session.claim()
     whole = settings.seconds
     spent = time.monotonic() - settings.began

@@ -25,7 +25,9 @@ from mlgokit.compiler.objects.object_file import (
     Ints,
     Layout,
     Parts,
+    References,
     SectionTotals,
+    collect_references,
     damage_error,
     is_in_sections,
     sum_by_name,
@@ -178,6 +180,10 @@ class ElfObject:
     def relaxed_bytes(self, functions: Functions) -> Ints:
         """Bytes [F] that a linker takes out of the calls of each function."""
         return count_relaxed_bytes(self.elf, self._symbols, functions)
+
+    def references(self, parts: Parts) -> References:
+        """What refers to the functions."""
+        return read_references(self.elf, self._symbols, parts)
 
     def dynamic_bytes(self, functions: Functions, image: Image) -> tuple[Ints, Ints]:
         """Each function's share [F] of ``.plt``, and of the tables of the dynamic linker."""
@@ -406,8 +412,65 @@ def _references(
     return {symbol: sorted(callers) for symbol, callers in called.items()}, elsewhere
 
 
+def read_references(elf: Elf, symbols: Symbols, parts: Parts) -> References:
+    """Find what refers to the functions."""
+    code = parts.functions
+    owner = np.full(len(elf.names), -1, np.int64)
+    for index, function in parts.tables:
+        owner[index] = function
+    describes = (parts.kind == EH_FRAME) | _except_tables(elf, parts.kind)
+    sections, tables = [np.empty(0, np.int64)], [np.empty(0, e.RELOCATION)]
+    for section, table in _relocations(elf, symbols):
+        if not describes[section]:
+            sections.append(np.full(len(table), section, np.int64))
+            tables.append(table)
+    section, table = np.concatenate(sections), np.concatenate(tables)
+    function, target = code.at(section, table["offset"].astype(np.int64)), _targets(symbols, table, code)
+    holders: list[int] = np.where(function < 0, owner[section], function).tolist()
+    targets: list[int] = np.where(target < 0, -1 - table["symbol"].astype(np.int64), target).tolist()
+    return collect_references(
+        code,
+        zip(holders, targets, strict=True),
+        _known_by_two_names(symbols, code),
+        name_of=lambda number: e.text_at(symbols.strings, int(symbols.table["name"][number])),
+    )
+
+
+def _targets(symbols: Symbols, table: npt.NDArray[Any], code: Functions) -> Ints:
+    """The function of this object that each relocation [R] refers to, or -1."""
+    symbol = table["symbol"].astype(np.int64)
+    section = symbols.section[symbol].astype(np.int64)
+    value = symbols.table["value"][symbol].astype(np.int64)
+    by_section = symbols.type[symbol] == e.STT_SECTION
+    target = code.at(section, np.where(by_section, value + table["addend"], value))
+    # A displacement counts from the end of its field, so to the begin of a section it is negative.
+    before = (target < 0) & by_section
+    target[before] = code.at(section[before], np.zeros(int(before.sum()), np.int64))
+    return target
+
+
+def _known_by_two_names(symbols: Symbols, code: Functions) -> set[str]:
+    """Functions that other objects may know by another name."""
+    held = set[str]()
+    known = (symbols.binding != e.STB_LOCAL) & np.isin(symbols.type, e.FUNCTIONS) & (symbols.section >= 0)
+    named = np.flatnonzero(known)
+    places = code.at(symbols.section[named].astype(np.int64), symbols.table["value"][named].astype(np.int64))
+    at: list[int] = places.tolist()
+    for number, place in zip(named.tolist(), at, strict=True):
+        if place >= 0 and e.text_at(symbols.strings, int(symbols.table["name"][number])) != code.names[place]:
+            held.add(code.names[place])
+    return held
+
+
 def _relocations_by_function(elf: Elf, symbols: Symbols, code: Functions) -> Iterator[tuple[npt.NDArray[Any], Ints]]:
-    """The relocations [R] of each allocated section, with the index [R] of the function that holds each, or -1.
+    """The relocations [R] of each allocated section, with the index [R] of the function that holds each, or -1."""
+    for section, table in _relocations(elf, symbols):
+        offset = table["offset"].astype(np.int64)
+        yield table, code.at(np.full(len(table), section, np.int64), offset)
+
+
+def _relocations(elf: Elf, symbols: Symbols) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """The allocated sections that have relocations, with these [R].
 
     Raises:
         InputError: relocations name a section or a symbol that does not exist.
@@ -419,9 +482,7 @@ def _relocations_by_function(elf: Elf, symbols: Symbols, code: Functions) -> Ite
             where = f"{elf.where}: section {source}"
             raise damage_error(where, f"relocations of one of {len(elf.sections)} sections", f"of section {section}")
         if int(elf.sections["flags"][section]) & e.SHF_ALLOC:
-            table = e.read_relocations(elf, source, symbols)
-            offset = table["offset"].astype(np.int64)
-            yield table, code.at(np.full(len(table), section, np.int64), offset)
+            yield section, e.read_relocations(elf, source, symbols)
 
 
 def _share(column: Ints, functions: list[int], size: int) -> None:

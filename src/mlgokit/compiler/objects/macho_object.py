@@ -237,6 +237,9 @@ class MachObject:
             tables=(),
         )
 
+    def references(self, parts: Parts) -> None:
+        """Not read."""
+
     def strong_definitions(self) -> set[str]:
         """Names of the definitions of an object that are neither local nor weak."""
         return {symbol.name for symbol in self._definitions if not (symbol.is_local or symbol.is_weak)}

@@ -29,6 +29,7 @@ from mlgokit.compiler.objects.object_file import (
     Image,
     Ints,
     Parts,
+    References,
     SectionTotals,
     extents,
 )
@@ -70,6 +71,9 @@ class ObjectSizes:
         signature_rest: [S, 3] text, rodata and eh_frame bytes of the group that no function owns.
         signature_data: [S] writable bytes of the group (vtables of position-independent code).
         rest: [3] text, rodata and eh_frame bytes that belong to no function and no signature.
+        references: what refers to the functions; ``None`` if nobody asked.
+        live: [F] whether the link keeps the function, whose bytes count only then; ``None`` if it keeps all of them, as
+            far as is known.
         run_cost: [F] score of the function for :attr:`Objective.EXECUTED`; ``None`` if nobody counted.
     """
 
@@ -84,13 +88,16 @@ class ObjectSizes:
     signature_rest: Ints
     signature_data: Ints
     rest: Ints
+    references: References | None = None
+    live: npt.NDArray[np.bool_] | None = None
     run_cost: Floats | None = None
 
     def scores_of_functions(self, objective: Objective) -> Floats:
         """The score [F] of each function, before COMDAT signatures are weighed."""
         if objective is Objective.EXECUTED and self.run_cost is not None:
             return self.run_cost.copy()
-        return self.function_bytes[:, : columns_of(objective)].sum(axis=1).astype(np.float64)
+        scores = self.function_bytes[:, : columns_of(objective)].sum(axis=1).astype(np.float64)
+        return scores if self.live is None else scores * self.live
 
     @property
     def llvm_size_text(self) -> int:
@@ -103,7 +110,9 @@ class ObjectSizes:
         return np.stack([self.function_text, self.function_rodata, self.function_eh_frame], axis=1)
 
 
-def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = "") -> ObjectSizes:
+def measure_object(
+    data: bytes | Path, *, folds: bool = False, image: Image = "", references: bool = False
+) -> ObjectSizes:
     """Read an object and assign every byte of it to an owner.
 
     Args:
@@ -112,6 +121,7 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
             totals are still those of the object.
         image: kind of the image that the object is linked into, if functions are to be charged for the bytes of dynamic
             calls; else empty.
+        references: whether to find what functions refer to.
 
     Raises:
         InputError: the file is missing, damaged, or no relocatable object of a format and target that is known.
@@ -161,6 +171,7 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
         signature_rest=signature_rest,
         signature_data=signature_data,
         rest=rest,
+        references=file.references(parts) if references else None,
     )
 
 

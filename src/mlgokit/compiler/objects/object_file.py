@@ -5,7 +5,9 @@ Each format has a reader with the protocol :class:`ObjectFile`: :mod:`elf_object
 a section of ELF and COFF, a function or a data segment of wasm, an atom of Mach-O.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -110,6 +112,19 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """What refers to the functions of an object.
+
+    Attributes:
+        by_function: [F] names of the symbols that each function refers to.
+        held: names that anything else refers to, and functions that a linker does not drop one by one.
+    """
+
+    by_function: tuple[tuple[str, ...], ...]
+    held: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileSection:
     """A section as the file has it.
 
@@ -210,6 +225,13 @@ class ObjectFile(Protocol):
         """
         ...
 
+    def references(self, parts: Parts) -> References | None:
+        """What refers to the functions of an object; ``None`` for a format of which that is not known.
+
+        Unwind and exception tables describe a function, and go with it. A jump table is a part of its function.
+        """
+        ...
+
     def strong_definitions(self) -> set[str]:
         """Names of the strong definitions of an object outside of COMDAT groups."""
         ...
@@ -277,6 +299,45 @@ def sum_by_name(sizes: Iterable[tuple[str, int]]) -> dict[str, int]:
 def is_in_sections(text: bytes, data: bytes, sections: Iterable[tuple[int, int]]) -> bool:
     """Whether one of the sections, each an offset in the file and a number of bytes, contains ``text``."""
     return any(data.find(text, begin, begin + size) >= 0 for begin, size in sections)
+
+
+def is_outlined(function: str) -> bool:
+    """Whether LLVM's outliner made a function (``llvm/lib/CodeGen/MachineOutliner.cpp``)."""
+    return function.startswith("OUTLINED_FUNCTION_")
+
+
+def collect_references(
+    code: Functions, pairs: Iterable[tuple[int, int]], held: set[str], *, name_of: Callable[[int], str]
+) -> References:
+    """Collect what refers to functions.
+
+    Functions that share a section are held by each other, as a linker keeps or drops a section. What LLVM's outliner
+    took out of a function is referred to by that function itself: the names of outlined functions are numbers that
+    change from one compilation to the next.
+
+    Args:
+        code: the functions of the object.
+        pairs: index of the function that refers, -1 for anything else, and of the one that is referred to; if that is
+            no function of the object, -1 less the number of its symbol.
+        held: names that are held for other reasons.
+        name_of: name of a symbol by its number.
+    """
+    found, names = [set[str]() for _ in code.names], dict[int, str]()
+    for holder, target in set(pairs):
+        if target not in names:
+            names[target] = code.names[target] if target >= 0 else sys.intern(name_of(-1 - target))
+        (found[holder] if holder >= 0 else held).add(names[target])
+    outlined = {name: index for index, name in enumerate(code.names) if is_outlined(name)}
+    for references in found if outlined else ():
+        for name in references & outlined.keys():
+            references.update(found[outlined[name]])
+    for name, index in outlined.items():
+        found[index].clear()
+        held.add(name)
+    places: list[int] = code.section.tolist()
+    number = Counter(places)
+    held.update(name for name, place in zip(code.names, places, strict=True) if number[place] > 1)
+    return References(by_function=tuple(tuple(sorted(one)) for one in found), held=frozenset(held))
 
 
 def no_frames() -> Frames:

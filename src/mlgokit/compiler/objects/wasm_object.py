@@ -272,6 +272,9 @@ class WasmObject:
             tables=(),
         )
 
+    def references(self, parts: Parts) -> None:
+        """Not read: wasm-opt inlines what is called once itself."""
+
     def strong_definitions(self) -> set[str]:
         """Names of the strong definitions of an object outside of COMDAT groups."""
         linking = self._linking()

@@ -22,7 +22,7 @@ from mlgokit.compiler.objects import elf as e, magic
 from mlgokit.compiler.objects.elf import Elf, Symbols
 from mlgokit.compiler.objects.frames import FrameTable, read_frame_table
 from mlgokit.compiler.objects.measure import COLUMNS, ObjectSizes, measure_object
-from mlgokit.compiler.objects.object_file import Functions, Ints, read_bytes
+from mlgokit.compiler.objects.object_file import Functions, Ints, References, read_bytes
 from mlgokit.compiler.objects.ownership import find_functions
 from mlgokit.errors import InputError
 
@@ -93,6 +93,7 @@ class Code:
         signature: COMDAT signature of the function's group; empty outside of groups.
         constants: bytes of its constants in mergeable sections, which functions share.
         executed: instructions that one call executes, by LLVM's estimate.
+        references: names of the symbols that it refers to.
     """
 
     text: int
@@ -103,6 +104,7 @@ class Code:
     signature: str
     constants: int
     executed: float
+    references: tuple[str, ...] = ()
 
 
 Codes = Mapping[bytes, Code]
@@ -157,7 +159,7 @@ class KnownFunctions:
         """
         listed = read_functions(functions)
         if not listed:
-            return measure_object(path)
+            return measure_object(path, references=True)
         data, where = read_bytes(path)
         if not data.startswith(magic.ELF):
             self.refused = "its object is not ELF, whose sections alone are put together from parts"
@@ -269,7 +271,17 @@ class KnownFunctions:
             signature_rest=all_rest,
             signature_data=all_data,
             rest=np.array([sizes.rest[0], sizes.rest[1] + constants, shared]),
+            references=_add_references(sizes.references, known_codes),
         )
+
+
+def _add_references(references: References | None, known_codes: Sequence[Code]) -> References | None:
+    """Add those of skipped functions."""
+    if references is None:
+        return None
+    return dataclasses.replace(
+        references, by_function=(*references.by_function, *(code.references for code in known_codes))
+    )
 
 
 def may_drop(command_line: Sequence[str]) -> bool:
@@ -339,7 +351,7 @@ class _Part:
 
         ``order`` has the functions that the plugin listed, by name.
         """
-        sizes, symbols = measure_object(elf.data), e.read_symbols(elf)
+        sizes, symbols = measure_object(elf.data, references=True), e.read_symbols(elf)
         flags = elf.sections["flags"]
         code = find_functions(elf, symbols, (flags & e.SHF_EXECINSTR) != 0)
         frames = read_frame_table(elf, symbols, code)
@@ -379,6 +391,7 @@ class _Part:
             signature=sizes.signatures[signature] if signature >= 0 else "",
             constants=constants,
             executed=executed,
+            references=() if sizes.references is None else sizes.references.by_function[function],
         )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.lto import folds_code
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes, folded_functions
+from mlgokit.compiler.objects.object_file import is_outlined
 from mlgokit.module import Module
 from mlgokit.traces.function_id import function_id
 from mlgokit.tune.verify import VerifiedBuild, grew
@@ -131,8 +132,8 @@ def objection_in_bytes(before: VerifiedBuild, after: VerifiedBuild, objective: O
 
 
 def _is_outlined(sizes: ObjectSizes) -> bool:
-    """Whether LLVM outlined code that functions have in common (``llvm/lib/CodeGen/MachineOutliner.cpp``)."""
-    return any(name.startswith("OUTLINED_FUNCTION_") for name in sizes.function_names)
+    """Whether LLVM outlined code that functions have in common."""
+    return any(map(is_outlined, sizes.function_names))
 
 
 def _groups(first: ObjectSizes, second: ObjectSizes, folded: Mapping[str, int]) -> list[list[str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.inputs import named_files
+from mlgokit.compiler.live import dead_functions
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.regalloc_cost import COSTS
@@ -227,9 +228,11 @@ def _functions_of(done: Compilation, keys: Mapping[str, int]) -> list[FunctionSt
             if done.sizes is None
             else dict(zip(done.sizes.function_names, done.sizes.function_text.tolist(), strict=True))
         )
+        dead = set[str]() if done.sizes is None else set(dead_functions(done.sizes))
         return [
             FunctionState(key=key, name=name, plain=math.inf, score=math.inf, code_bytes=float(sizes.get(name, 0.0)))
             for name, key in keys.items()
+            if name not in dead
         ]
     costs = done.regalloc
     beside_copies = costs.costs[:, [name != "copies" for name in COSTS]].sum(axis=1)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.compiler.live import count_all
 from mlgokit.compiler.lto import is_back_end
 from mlgokit.compiler.objects.measure import Objective, project_image_estimate
 from mlgokit.tables.decisions import TuningSummary, make_entry, renew_summary, write_table
@@ -55,12 +56,18 @@ class InliningTable:
         ]
         expected = {name: one.build.measured if name in kept else one.plain for name, one in space.modules.items()}
         objective = space.objective
+        plain = {name: one.plain for name, one in space.modules.items()}
+        # Who looks at the table later has the objects, and not this link.
+        before, after = (
+            project_image_estimate(map(count_all, sizes.values()), objective=objective) for sizes in (plain, expected)
+        )
         summary = TuningSummary(
             llvm=space.compiler.toolchain.major,
             objective=objective.value,
-            plain_bytes=space.plain_bytes,
-            tuned_bytes=project_image_estimate(expected.values(), objective=objective),
+            plain_bytes=before,
+            tuned_bytes=after,
             modules=tuple(expected),
+            linked=any(one.live is not None for one in plain.values()),
         )
         write_table(path, entries, summary)
 
@@ -113,7 +120,7 @@ def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
     table = search.folder / candidate.kind
     done = verify(verifier, candidate, table)
     whole, sizes = done.after.total_bytes(space.objective), done.after.sizes
-    if renew_summary(done.table, whole):
+    if renew_summary(done.table, project_image_estimate(map(count_all, sizes.values()), objective=space.objective)):
         verifier.mark_stale()
 
     def row(name: str, one: ModuleState) -> TunedModule:

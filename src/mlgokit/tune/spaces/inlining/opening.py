@@ -1,5 +1,6 @@
 """The beginning of a search over inlining decisions: every module compiled, and whole builds by policies and rules."""
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.live import LiveCompiler
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
@@ -92,6 +94,8 @@ def open_inlining(
         cost=lambda module: module.bitcode_bytes,
     )
     ready = {state.module.name: state for state in states if state is not None}
+    if isinstance(compiler, LiveCompiler):
+        _leave_out_dead(compiler, ready, composed)
     if not ready:
         first = next(iter(failures.items()), ("", "no module"))
         raise CorpusError(
@@ -125,6 +129,21 @@ def open_inlining(
     search.recall()
     search.mark()
     return search
+
+
+def _leave_out_dead(
+    compiler: LiveCompiler, states: Mapping[str, ModuleState], composed: dict[str, Compilation]
+) -> None:
+    """Find what the link keeps of the modules, and leave all else out of what they were measured to have."""
+    compiler.roots = compiler.find_roots({name: state.plain for name, state in states.items()})
+    for name, state in states.items():
+        state.plain = compiler.narrow(name, state.plain)
+        state.build = _narrowed(compiler, name, state.build)
+    composed.update({name: _narrowed(compiler, name, build) for name, build in composed.items()})
+
+
+def _narrowed(compiler: LiveCompiler, module: str, build: Compilation) -> Compilation:
+    return dataclasses.replace(build, sizes=compiler.narrow(module, build.measured))
 
 
 def try_policy(search: InliningSearch, policy: str, *, units: Sequence[ModuleState], report: Report) -> None:

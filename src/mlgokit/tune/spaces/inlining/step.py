@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import ScoredBuild, make_scored_build
+from mlgokit.algorithms.credit import ScoredBuild, function_ids, make_scored_build
 from mlgokit.algorithms.effects import measured_effects
 from mlgokit.algorithms.search import independent_moves, moves_of
 from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.live import dead_functions
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.module import Module
@@ -146,6 +147,10 @@ def choose(
     with lock:
         base, _ = scored(build, account, name)
     moves = propose(base)
+    # What the link discards may change as it likes.
+    dead = function_ids(dead_functions(build.measured))
+    callers = ~np.isin(build.decisions.caller, dead)
+    moves = [move for move in moves if callers[list(move)].any()]
     keys = build.decisions.sites.tolist()
     names = [move_key([keys[position] for position in move]) for move in moves]
     expected = priority.rank(build)

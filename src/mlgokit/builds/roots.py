@@ -1,0 +1,137 @@
+"""What the user's link needs of each module: functions that it keeps whatever refers to them in their own module."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from mlgokit.builds.link import Linked, LinkPlan, link
+from mlgokit.builds.measurement import Measure
+from mlgokit.compiler.limits import MOST_PRINTED_BYTES
+from mlgokit.compiler.live import find_live
+from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.regalloc_cost import link_option
+from mlgokit.errors import InputError
+
+_REMOVED = re.compile(
+    r"(?:removing unused section .*?\.text[.$](?:unlikely\.|hot\.|startup\.|exit\.)?|: Discarded )([^\s')\[]+)"
+)
+"""What linkers print of each section of a function that they discard: GNU ld, gold, lld and mold; lld for Windows."""
+_LISTING = ("--print-gc-sections", "--verbose")
+"""Options that make a linker print it, of which each knows one."""
+
+
+def find_roots(
+    how: Measure, objects: Mapping[str, Path], sizes: Mapping[str, ObjectSizes], *, scratch: Path
+) -> dict[str, frozenset[str]]:
+    """Find the roots of each module: exported functions, those that other modules refer to, and the entry.
+
+    A function that several programs share is kept if one of them keeps it. What is kept although nothing that was
+    compiled here refers to it, such as ``main``, is a root as well.
+
+    Args:
+        how: the links.
+        objects: paths of the plain objects by module.
+        sizes: sizes of these objects, with references.
+        scratch: a folder for the images.
+
+    Returns:
+        Names of functions by module; empty if the links discard no function, or one of them fails.
+
+    Raises:
+        ToolError: a link command cannot be started.
+    """
+    kept: dict[str, set[str]] = {}
+    exported, removes = set[str](), False
+    for index, plan in enumerate(how.plans.values()):
+        done = _listed_link(how, plan, {name: objects[name] for name in sizes if name in objects}, scratch / str(index))
+        if done.reason:
+            return {}
+        removed = Counter(_REMOVED.findall(done.said))
+        # A library's objects that the program does not need are not linked at all, and none of their names is there.
+        there = _symbols_of(done.image, kind=e.SHT_SYMTAB)
+        modules = [name for name in plan.modules if name in sizes]
+        # Local functions of several modules may have one name; their sections are told apart by their number alone.
+        defined = Counter(name for module in modules for name in sizes[module].function_names)
+        for module in modules:
+            names, groups = sizes[module].function_names, sizes[module].function_signature.tolist()
+            kept.setdefault(module, set()).update(
+                name
+                for name, group in zip(names, groups, strict=True)
+                # Of a COMDAT group there is one copy in a link.
+                if removed[name] < (1 if group >= 0 else defined[name]) and (not there or name in there)
+            )
+        exported |= _symbols_of(done.image, kind=e.SHT_DYNSYM)
+        removes |= bool(removed)
+    referring = {module: _names_referred_to(sizes[module], names) for module, names in kept.items()}
+    wanted = Counter(name for names in referring.values() for name in names)
+    if not removes:
+        return {}
+
+    def roots_of(module: str) -> frozenset[str]:
+        own = referring[module]
+        needed = [one for one in sizes[module].function_names if one in exported or wanted[one] > (one in own)]
+        return _complete(needed, sizes[module], kept[module])
+
+    return {module: roots_of(module) for module in kept if sizes[module].references is not None}
+
+
+def _listed_link(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scratch: Path) -> Linked:
+    """Link, and let the linker print what it discards."""
+    done = Linked(image=scratch, reason="no link")
+    for option in _LISTING:
+        done = link(
+            plan,
+            objects,
+            scratch / option,
+            timeout_seconds=how.timeout_seconds,
+            added=[link_option(option, plan.words[0])],
+            environment={"LC_ALL": "C"},
+            said_bytes=MOST_PRINTED_BYTES,
+        )
+        if not done.reason:
+            break
+    return done
+
+
+def _complete(needed: Collection[str], sizes: ObjectSizes, kept: Collection[str]) -> frozenset[str]:
+    """Add to what is needed from outside what else is kept and nothing that is kept in the module refers to."""
+    roots = set(needed)
+    while True:
+        live = find_live(sizes, roots).live
+        reached = set[str]() if live is None else set(_at(sizes.function_names, live.tolist()))
+        left = dict.fromkeys(name for name in sizes.function_names if name in kept and name not in reached)
+        if not left:
+            return frozenset(roots)
+        called = {to for name, to in _references(sizes) if name in left and to != name}
+        # Functions that are left and call each other in circles are reached by any of them.
+        roots.update([name for name in left if name not in called] or [next(iter(left))])
+
+
+def _at(names: Collection[str], which: Collection[bool]) -> Iterator[str]:
+    return (name for name, is_there in zip(names, which, strict=True) if is_there)
+
+
+def _references(sizes: ObjectSizes) -> Iterator[tuple[str, str]]:
+    """Pairs of a function and a name that it refers to."""
+    listed = () if sizes.references is None else sizes.references.by_function
+    return ((name, to) for name, names in zip(sizes.function_names, listed, strict=True) for to in names)
+
+
+def _names_referred_to(sizes: ObjectSizes, kept: Collection[str]) -> frozenset[str]:
+    """The names that the kept functions and the data of a module refer to."""
+    if sizes.references is None:
+        return frozenset()
+    return sizes.references.held.union(to for name, to in _references(sizes) if name in kept)
+
+
+def _symbols_of(image: Path, *, kind: int) -> set[str]:
+    """The names that a table of an image defines: of its exports, or all that are left."""
+    try:
+        elf = e.read_elf(image)
+    except InputError:
+        return set()
+    symbols = e.read_symbols(elf, kind=kind)
+    rows = zip(symbols.table["name"].tolist(), symbols.section.tolist(), strict=True)
+    return {e.text_at(symbols.strings, name) for name, section in rows if section >= 0}
