@@ -614,12 +614,8 @@ def test_the_links_of_a_configured_build_prove_what_its_database_is_tuned_for(
     )
 
     def build(folder: str, *flags: str) -> None:
-        options = [
-            f"-DCMAKE_C_COMPILER={toolchain.clang}",
-            "-DCMAKE_BUILD_TYPE=Tuned",
-            "-DCMAKE_EXPORT_COMPILE_COMMANDS=1",
-        ]
-        options.append(f"-DCMAKE_C_FLAGS={' '.join(('-Oz', *flags))}")
+        options = [f"-DCMAKE_C_COMPILER={toolchain.clang}", f"-DCMAKE_C_FLAGS={' '.join(('-Oz', *flags))}"]
+        options += ["-DCMAKE_BUILD_TYPE=Tuned", "-DCMAKE_EXPORT_COMPILE_COMMANDS=1"]
         for words in (["cmake", "-G", generator, "-B", folder, *options], ["cmake", "--build", folder]):
             done = process.run(words, cwd=project, timeout_seconds=120)
             assert done.returncode == 0, done.stderr
