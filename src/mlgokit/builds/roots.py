@@ -1,6 +1,7 @@
 """What the user's link needs of each module: functions that it keeps whatever refers to them in their own module."""
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 from mlgokit.builds.link import Linked, LinkPlan, link
 from mlgokit.builds.measurement import Measure
 from mlgokit.compiler.limits import MOST_PRINTED_BYTES
-from mlgokit.compiler.live import find_live
+from mlgokit.compiler.live import dead_functions, find_live
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.regalloc_cost import link_option
@@ -44,13 +45,15 @@ def find_roots(
     """
     kept: dict[str, set[str]] = {}
     exported, removes = set[str](), False
+    linked = {name: objects[name] for name in sizes if name in objects}
     for index, plan in enumerate(how.plans.values()):
-        done = _listed_link(how, plan, {name: objects[name] for name in sizes if name in objects}, scratch / str(index))
-        if done.reason:
+        done = _link_listing_discards(how, plan, linked, scratch / str(index))
+        if done is None:
             return {}
         removed = Counter(_REMOVED.findall(done.said))
         # A library's objects that the program does not need are not linked at all, and none of their names is there.
-        there = _symbols_of(done.image, kind=e.SHT_SYMTAB)
+        there, exports = _symbols_of(done.image)
+        shutil.rmtree(done.image.parent, ignore_errors=True)
         modules = [name for name in plan.modules if name in sizes]
         # Local functions of several modules may have one name; their sections are told apart by their number alone.
         defined = Counter(name for module in modules for name in sizes[module].function_names)
@@ -62,12 +65,12 @@ def find_roots(
                 # Of a COMDAT group there is one copy in a link.
                 if removed[name] < (1 if group >= 0 else defined[name]) and (not there or name in there)
             )
-        exported |= _symbols_of(done.image, kind=e.SHT_DYNSYM)
+        exported |= exports
         removes |= bool(removed)
-    referring = {module: _names_referred_to(sizes[module], names) for module, names in kept.items()}
-    wanted = Counter(name for names in referring.values() for name in names)
     if not removes:
         return {}
+    referring = {module: _names_referred_to(sizes[module], names) for module, names in kept.items()}
+    wanted = Counter(name for names in referring.values() for name in names)
 
     def roots_of(module: str) -> frozenset[str]:
         own = referring[module]
@@ -77,9 +80,8 @@ def find_roots(
     return {module: roots_of(module) for module in kept if sizes[module].references is not None}
 
 
-def _listed_link(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scratch: Path) -> Linked:
-    """Link, and let the linker print what it discards."""
-    done = Linked(image=scratch, reason="no link")
+def _link_listing_discards(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scratch: Path) -> Linked | None:
+    """Link, and let the linker print what it discards; ``None`` if that fails."""
     for option in _LISTING:
         done = link(
             plan,
@@ -91,26 +93,18 @@ def _listed_link(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scra
             said_bytes=MOST_PRINTED_BYTES,
         )
         if not done.reason:
-            break
-    return done
+            return done
+    return None
 
 
 def _complete(needed: Collection[str], sizes: ObjectSizes, kept: Collection[str]) -> frozenset[str]:
     """Add to what is needed from outside what else is kept and nothing that is kept in the module refers to."""
     roots = set(needed)
-    while True:
-        live = find_live(sizes, roots).live
-        reached = set[str]() if live is None else set(_at(sizes.function_names, live.tolist()))
-        left = dict.fromkeys(name for name in sizes.function_names if name in kept and name not in reached)
-        if not left:
-            return frozenset(roots)
+    while left := dict.fromkeys(name for name in dead_functions(find_live(sizes, roots)) if name in kept):
         called = {to for name, to in _references(sizes) if name in left and to != name}
         # Functions that are left and call each other in circles are reached by any of them.
         roots.update([name for name in left if name not in called] or [next(iter(left))])
-
-
-def _at(names: Collection[str], which: Collection[bool]) -> Iterator[str]:
-    return (name for name, is_there in zip(names, which, strict=True) if is_there)
+    return frozenset(roots)
 
 
 def _references(sizes: ObjectSizes) -> Iterator[tuple[str, str]]:
@@ -126,12 +120,16 @@ def _names_referred_to(sizes: ObjectSizes, kept: Collection[str]) -> frozenset[s
     return sizes.references.held.union(to for name, to in _references(sizes) if name in kept)
 
 
-def _symbols_of(image: Path, *, kind: int) -> set[str]:
-    """The names that a table of an image defines: of its exports, or all that are left."""
+def _symbols_of(image: Path) -> tuple[set[str], set[str]]:
+    """The names that an image defines, as far as it was not stripped, and those that it exports."""
     try:
         elf = e.read_elf(image)
     except InputError:
-        return set()
-    symbols = e.read_symbols(elf, kind=kind)
+        return set(), set()
+    defined, exported = (_defined(e.read_symbols(elf, kind=kind)) for kind in (e.SHT_SYMTAB, e.SHT_DYNSYM))
+    return defined, exported
+
+
+def _defined(symbols: e.Symbols) -> set[str]:
     rows = zip(symbols.table["name"].tolist(), symbols.section.tolist(), strict=True)
     return {e.text_at(symbols.strings, name) for name, section in rows if section >= 0}

@@ -87,8 +87,10 @@ class LiveCompiler(InFront):
         """Compile a module."""
         wanted = self.roots is None or module.name in self.roots
         done = self.compiler.compile(module, dataclasses.replace(request, references=wanted))
-        return done if done.sizes is None else dataclasses.replace(done, sizes=self.narrow(module.name, done.sizes))
+        return self.leave_out_dead(module.name, done)
 
-    def narrow(self, module: str, sizes: ObjectSizes) -> ObjectSizes:
-        """Leave out of a module's sizes what the link discards."""
-        return sizes if self.roots is None or module not in self.roots else find_live(sizes, self.roots[module])
+    def leave_out_dead(self, module: str, done: Compilation) -> Compilation:
+        """Leave out of the sizes of a module's compilation what the link discards."""
+        if done.sizes is None or self.roots is None or module not in self.roots:
+            return done
+        return dataclasses.replace(done, sizes=find_live(done.sizes, self.roots[module]))

@@ -1,8 +1,10 @@
 """What refers to the functions of an object."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from mlgokit.compiler.objects.object_file import Functions, collect_references
+from mlgokit.compiler.objects.object_file import TEXT, Functions, Parts, References, collect_references, no_frames
 
 CODE = Functions(
     names=("f", "OUTLINED_FUNCTION_0", "g", "h"),
@@ -10,10 +12,25 @@ CODE = Functions(
     begin=np.array([0, 0, 0, 8]),
     size=np.array([4, 4, 8, 8]),
 )
+PARTS = Parts(
+    kind=np.array([TEXT] * 3),
+    size=np.array([4, 4, 16]),
+    group=np.array([-1] * 3),
+    signatures=(),
+    functions=CODE,
+    frames=no_frames(),
+    tables=(),
+)
+
+
+def collected(rows: list[tuple[int, int, int]], held: set[str], name_of: Callable[[int], str]) -> References:
+    """By relocations: the function that holds one, its symbol, and the function of the symbol."""
+    function, symbol, target = np.array(rows).T
+    return collect_references(PARTS, np.zeros(len(rows), int), function, symbol, target, held=held, name_of=name_of)
 
 
 def test_references_of_functions_and_of_data_are_told_apart():
-    found = collect_references(CODE, [(0, 3), (0, -1), (-1, -3)], {"kept"}, name_of=["printf", "", "main"].__getitem__)
+    found = collected([(0, 9, 3), (0, 0, -1), (-1, 2, -1)], {"kept"}, ["printf", "", "main"].__getitem__)
 
     assert found.by_function == (("h", "printf"), (), (), ())
     # What shares a section stays or goes together.
@@ -21,7 +38,7 @@ def test_references_of_functions_and_of_data_are_told_apart():
 
 
 def test_what_an_outlined_function_refers_to_is_referred_to_by_those_that_it_is_a_part_of():
-    found = collect_references(CODE, [(0, 1), (1, 2)], set(), name_of=str)
+    found = collected([(0, 5, 1), (1, 6, 2)], set(), str)
 
     assert found.by_function[0] == ("OUTLINED_FUNCTION_0", "g")
     assert found.by_function[1] == ()

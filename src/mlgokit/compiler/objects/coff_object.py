@@ -207,21 +207,26 @@ class CoffObject:
 
     def references(self, parts: Parts) -> References:
         """What refers to the functions, by their symbols."""
-        code, owner = parts.functions, dict(parts.tables)
+        code = parts.functions
         describes = (parts.kind == EH_FRAME) | (parts.kind == NONE) | self._named(".xdata")
-        place = self.symbols["section"].astype(np.int64) - 1
-        target = code.at(place, self.symbols["value"].astype(np.int64))
-        pairs = set[tuple[int, int]]()
+        sections, tables = [np.empty(0, np.int64)], [np.empty(0, _RELOCATION)]
         for section in np.flatnonzero(~describes).tolist():
-            table = self._relocations(section)
-            symbol = table["symbol"].astype(np.int64)
-            if len(symbol) and int(symbol.max()) >= len(self.symbols):
-                raise damage_error(self.where, f"one of {len(self.symbols)} symbols", f"symbol {int(symbol.max())}")
-            holder = code.at(np.full(len(table), section, np.int64), table["address"].astype(np.int64))
-            holder = np.where(holder < 0, owner.get(section, -1), holder)
-            to = np.where(target[symbol] < 0, -1 - symbol, target[symbol])
-            pairs.update(zip(holder.tolist(), to.tolist(), strict=True))
-        return collect_references(code, pairs, set(), name_of=lambda one: self._text(self.symbols["name"][one].item()))
+            tables.append(self._relocations(section))
+            sections.append(np.full(len(tables[-1]), section, np.int64))
+        place, table = np.concatenate(sections), np.concatenate(tables)
+        symbol = table["symbol"].astype(np.int64)
+        if len(symbol) and int(symbol.max()) >= len(self.symbols):
+            raise damage_error(self.where, f"one of {len(self.symbols)} symbols", f"symbol {int(symbol.max())}")
+        of_symbol = code.at(self.symbols["section"].astype(np.int64) - 1, self.symbols["value"].astype(np.int64))
+        return collect_references(
+            parts,
+            place,
+            code.at(place, table["address"].astype(np.int64)),
+            symbol,
+            of_symbol[symbol],
+            held=set(),
+            name_of=lambda number: self._text(self.symbols["name"][number].item()),
+        )
 
     def strong_definitions(self) -> set[str]:
         """Names of the strong definitions of an object outside of COMDAT groups."""

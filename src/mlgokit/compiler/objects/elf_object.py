@@ -2,7 +2,7 @@
 
 import functools
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -361,10 +361,13 @@ def count_relaxed_bytes(elf: Elf, symbols: Symbols, code: Functions) -> Ints:
         code: its functions.
     """
     relaxed = np.zeros(len(code.names), np.int64)
-    for table, function in _relocations_by_function(elf, symbols, code) if elf.machine == e.RISCV else ():
-        relaxable = table["offset"][table["type"] == _R_RISCV_RELAX]
-        calls = np.isin(table["type"], _R_RISCV_CALLS) & np.isin(table["offset"], relaxable) & (function >= 0)
-        np.add.at(relaxed, function[calls], _RELAXED_CALL)
+    if elf.machine != e.RISCV:
+        return relaxed
+    section, table, function = _relocations_by_function(elf, symbols, code)
+    place = section * LARGEST_SECTION + table["offset"].astype(np.int64)
+    relaxable = place[table["type"] == _R_RISCV_RELAX]
+    calls = np.isin(table["type"], _R_RISCV_CALLS) & np.isin(place, relaxable) & (function >= 0)
+    np.add.at(relaxed, function[calls], _RELAXED_CALL)
     return relaxed
 
 
@@ -401,37 +404,30 @@ def _references(
     elf: Elf, symbols: Symbols, code: Functions, calls: tuple[int, ...]
 ) -> tuple[dict[int, list[int]], set[int]]:
     """The functions that call each symbol, and the symbols that anything but a function's call refers to."""
+    if not calls:
+        return {}, set()
     called: dict[int, set[int]] = {}
-    elsewhere: set[int] = set()
-    for table, function in _relocations_by_function(elf, symbols, code) if calls else ():
-        symbol = table["symbol"].astype(np.int64)
-        by_call = np.isin(table["type"], calls) & (function >= 0)
-        for target, caller in set(zip(symbol[by_call].tolist(), function[by_call].tolist(), strict=True)):
-            called.setdefault(target, set()).add(caller)
-        elsewhere.update(symbol[~by_call].tolist())
-    return {symbol: sorted(callers) for symbol, callers in called.items()}, elsewhere
+    _, table, function = _relocations_by_function(elf, symbols, code)
+    symbol = table["symbol"].astype(np.int64)
+    by_call = np.isin(table["type"], calls) & (function >= 0)
+    for target, caller in set(zip(symbol[by_call].tolist(), function[by_call].tolist(), strict=True)):
+        called.setdefault(target, set()).add(caller)
+    return {target: sorted(callers) for target, callers in called.items()}, set(symbol[~by_call].tolist())
 
 
 def read_references(elf: Elf, symbols: Symbols, parts: Parts) -> References:
     """Find what refers to the functions."""
     code = parts.functions
-    owner = np.full(len(elf.names), -1, np.int64)
-    for index, function in parts.tables:
-        owner[index] = function
-    describes = (parts.kind == EH_FRAME) | _except_tables(elf, parts.kind)
-    sections, tables = [np.empty(0, np.int64)], [np.empty(0, e.RELOCATION)]
-    for section, table in _relocations(elf, symbols):
-        if not describes[section]:
-            sections.append(np.full(len(table), section, np.int64))
-            tables.append(table)
-    section, table = np.concatenate(sections), np.concatenate(tables)
-    function, target = code.at(section, table["offset"].astype(np.int64)), _targets(symbols, table, code)
-    holders: list[int] = np.where(function < 0, owner[section], function).tolist()
-    targets: list[int] = np.where(target < 0, -1 - table["symbol"].astype(np.int64), target).tolist()
+    section, table, function = _relocations_by_function(elf, symbols, code)
+    counted = ~((parts.kind == EH_FRAME) | _except_tables(elf, parts.kind))[section]
+    section, table, function = section[counted], table[counted], function[counted]
     return collect_references(
-        code,
-        zip(holders, targets, strict=True),
-        _known_by_two_names(symbols, code),
+        parts,
+        section,
+        function,
+        table["symbol"].astype(np.int64),
+        _targets(symbols, table, code),
+        held=_aliased_functions(symbols, code),
         name_of=lambda number: e.text_at(symbols.strings, int(symbols.table["name"][number])),
     )
 
@@ -449,32 +445,28 @@ def _targets(symbols: Symbols, table: npt.NDArray[Any], code: Functions) -> Ints
     return target
 
 
-def _known_by_two_names(symbols: Symbols, code: Functions) -> set[str]:
-    """Functions that other objects may know by another name."""
-    held = set[str]()
+def _aliased_functions(symbols: Symbols, code: Functions) -> set[str]:
+    """Functions with an alias, by which other objects may know them."""
+    aliased = set[str]()
     known = (symbols.binding != e.STB_LOCAL) & np.isin(symbols.type, e.FUNCTIONS) & (symbols.section >= 0)
     named = np.flatnonzero(known)
     places = code.at(symbols.section[named].astype(np.int64), symbols.table["value"][named].astype(np.int64))
     at: list[int] = places.tolist()
     for number, place in zip(named.tolist(), at, strict=True):
         if place >= 0 and e.text_at(symbols.strings, int(symbols.table["name"][number])) != code.names[place]:
-            held.add(code.names[place])
-    return held
+            aliased.add(code.names[place])
+    return aliased
 
 
-def _relocations_by_function(elf: Elf, symbols: Symbols, code: Functions) -> Iterator[tuple[npt.NDArray[Any], Ints]]:
-    """The relocations [R] of each allocated section, with the index [R] of the function that holds each, or -1."""
-    for section, table in _relocations(elf, symbols):
-        offset = table["offset"].astype(np.int64)
-        yield table, code.at(np.full(len(table), section, np.int64), offset)
+def _relocations_by_function(elf: Elf, symbols: Symbols, code: Functions) -> tuple[Ints, npt.NDArray[Any], Ints]:
+    """The relocations of allocated sections: section [R], entry [R], and index [R] of the function that holds it or -1.
 
-
-def _relocations(elf: Elf, symbols: Symbols) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """The allocated sections that have relocations, with these [R].
+    All at once, as there may be a section for each function.
 
     Raises:
         InputError: relocations name a section or a symbol that does not exist.
     """
+    sections, tables = [np.empty(0, np.int64)], [np.empty(0, e.RELOCATION)]
     targets = elf.sections["info"].astype(np.int64)
     for source in np.flatnonzero(np.isin(elf.sections["type"], (e.SHT_RELA, e.SHT_REL))).tolist():
         section = int(targets[source])
@@ -482,7 +474,10 @@ def _relocations(elf: Elf, symbols: Symbols) -> Iterator[tuple[int, npt.NDArray[
             where = f"{elf.where}: section {source}"
             raise damage_error(where, f"relocations of one of {len(elf.sections)} sections", f"of section {section}")
         if int(elf.sections["flags"][section]) & e.SHF_ALLOC:
-            yield section, e.read_relocations(elf, source, symbols)
+            tables.append(e.read_relocations(elf, source, symbols))
+            sections.append(np.full(len(tables[-1]), section, np.int64))
+    place, table = np.concatenate(sections), np.concatenate(tables)
+    return place, table, code.at(place, table["offset"].astype(np.int64))
 
 
 def _share(column: Ints, functions: list[int], size: int) -> None:

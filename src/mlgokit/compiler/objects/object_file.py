@@ -307,26 +307,41 @@ def is_outlined(function: str) -> bool:
 
 
 def collect_references(
-    code: Functions, pairs: Iterable[tuple[int, int]], held: set[str], *, name_of: Callable[[int], str]
+    parts: Parts,
+    section: Ints,
+    function: Ints,
+    symbol: Ints,
+    target: Ints,
+    *,
+    held: set[str],
+    name_of: Callable[[int], str],
 ) -> References:
-    """Collect what refers to functions.
+    """Collect from R relocations what refers to functions.
 
     Functions that share a section are held by each other, as a linker keeps or drops a section. What LLVM's outliner
     took out of a function is referred to by that function itself: the names of outlined functions are numbers that
     change from one compilation to the next.
 
     Args:
-        code: the functions of the object.
-        pairs: index of the function that refers, -1 for anything else, and of the one that is referred to; if that is
-            no function of the object, -1 less the number of its symbol.
+        parts: the object.
+        section: [R] the section that each relocation is in.
+        function: [R] index of the function that holds it, or -1.
+        symbol: [R] number of the symbol that it refers to.
+        target: [R] index of the function of that symbol, or -1 if it is none of this object.
         held: names that are held for other reasons.
         name_of: name of a symbol by its number.
     """
+    code = parts.functions
+    owner = np.full(len(parts.kind), -1, np.int64)
+    for index, user in parts.tables:
+        owner[index] = user
+    holders: list[int] = np.where(function < 0, owner[section], function).tolist()
+    targets: list[int] = np.where(target < 0, -1 - symbol, target).tolist()
     found, names = [set[str]() for _ in code.names], dict[int, str]()
-    for holder, target in set(pairs):
-        if target not in names:
-            names[target] = code.names[target] if target >= 0 else sys.intern(name_of(-1 - target))
-        (found[holder] if holder >= 0 else held).add(names[target])
+    for holder, to in set(zip(holders, targets, strict=True)):
+        if to not in names:
+            names[to] = code.names[to] if to >= 0 else sys.intern(name_of(-1 - to))
+        (found[holder] if holder >= 0 else held).add(names[to])
     outlined = {name: index for index, name in enumerate(code.names) if is_outlined(name)}
     for references in found if outlined else ():
         for name in references & outlined.keys():

@@ -1,6 +1,5 @@
 """The beginning of a search over inlining decisions: every module compiled, and whole builds by policies and rules."""
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.live import LiveCompiler
+from mlgokit.compiler.live import LiveCompiler, find_live
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
@@ -135,15 +134,11 @@ def _leave_out_dead(
     compiler: LiveCompiler, states: Mapping[str, ModuleState], composed: dict[str, Compilation]
 ) -> None:
     """Find what the link keeps of the modules, and leave all else out of what they were measured to have."""
-    compiler.roots = compiler.find_roots({name: state.plain for name, state in states.items()})
+    roots = compiler.roots = compiler.find_roots({name: state.plain for name, state in states.items()})
     for name, state in states.items():
-        state.plain = compiler.narrow(name, state.plain)
-        state.build = _narrowed(compiler, name, state.build)
-    composed.update({name: _narrowed(compiler, name, build) for name, build in composed.items()})
-
-
-def _narrowed(compiler: LiveCompiler, module: str, build: Compilation) -> Compilation:
-    return dataclasses.replace(build, sizes=compiler.narrow(module, build.measured))
+        state.plain = find_live(state.plain, roots[name]) if name in roots else state.plain
+        state.build = compiler.leave_out_dead(name, state.build)
+    composed.update({name: compiler.leave_out_dead(name, build) for name, build in composed.items()})
 
 
 def try_policy(search: InliningSearch, policy: str, *, units: Sequence[ModuleState], report: Report) -> None:
