@@ -184,7 +184,9 @@ def toy_sizes(
         rest=np.array([rest, 0, 0]),
         references=None
         if references is None
-        else References(by_function=tuple(tuple(references.get(name, ())) for name in functions), held=frozenset()),
+        else References(
+            by_function=tuple(tuple(references.get(name, ())) for name in functions), always_live=frozenset()
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from mlgokit.builds.roots import find_roots
 from mlgokit.builds.site import BuildCommands
 from mlgokit.commands.check import Check, run as check
 from mlgokit.commands.tune_options import Tune
-from mlgokit.compiler.live import dead_functions, find_live
+from mlgokit.compiler.live import dead_functions, mark_live
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.toolchain import Toolchain
 
@@ -83,13 +83,13 @@ def test_functions_are_followed_from_the_roots(tmp_path: Path, toolchain: Toolch
 
 
 def dead_in(sizes: ObjectSizes, *roots: str) -> set[str]:
-    return {name for name in dead_functions(find_live(sizes, roots)) if not name.startswith(("OUTLINED", "unused_"))}
+    return {name for name in dead_functions(mark_live(sizes, roots)) if not name.startswith(("OUTLINED", "unused_"))}
 
 
 def test_functions_in_one_section_stay_together(tmp_path: Path, toolchain: Toolchain):
     objects = compiled(tmp_path, toolchain, "-fno-function-sections")
 
-    assert dead_functions(find_live(measure_object(objects["a"], references=True), set())) == ()
+    assert dead_functions(mark_live(measure_object(objects["a"], references=True), set())) == ()
 
 
 @pytest.mark.parametrize("linker", ["lld", "bfd", "gold"])

@@ -1,4 +1,4 @@
-"""What the user's link needs of each module: functions that it keeps whatever refers to them in their own module."""
+"""The GC roots of each module by the user's link: functions that are live even if their own module does not use them."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 from mlgokit.builds.link import Linked, LinkPlan, link
 from mlgokit.builds.measurement import Measure
 from mlgokit.compiler.limits import MOST_PRINTED_BYTES
-from mlgokit.compiler.live import dead_functions, find_live
+from mlgokit.compiler.live import dead_functions, mark_live
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.regalloc_cost import link_option
@@ -20,19 +20,19 @@ _REMOVED = re.compile(
 )
 """What linkers print of each section of a function that they discard: GNU ld, gold, lld and mold; lld for Windows."""
 _LISTING = ("--print-gc-sections", "--verbose")
-"""Options that make a linker print it, of which each knows one."""
+"""Options that make a linker print it, tried in turn: of ELF linkers, and of lld for Windows."""
 
 
 def find_roots(
     how: Measure, objects: Mapping[str, Path], sizes: Mapping[str, ObjectSizes], *, scratch: Path
 ) -> dict[str, frozenset[str]]:
-    """Find the roots of each module: exported functions, those that other modules refer to, and the entry.
+    """Find the GC roots of each module: exported functions, those that other modules refer to, and the entry.
 
     A function that several programs share is kept if one of them keeps it. What is kept although nothing that was
     compiled here refers to it, such as ``main``, is a root as well.
 
     Args:
-        how: the links.
+        how: how to link each program.
         objects: paths of the plain objects by module.
         sizes: sizes of these objects, with references.
         scratch: a folder for the images.
@@ -47,7 +47,7 @@ def find_roots(
     exported, removes = set[str](), False
     linked = {name: objects[name] for name in sizes if name in objects}
     for index, plan in enumerate(how.plans.values()):
-        done = _link_listing_discards(how, plan, linked, scratch / str(index))
+        done = _link_and_list_discarded(how, plan, linked, scratch / str(index))
         if done is None:
             return {}
         removed = Counter(_REMOVED.findall(done.said))
@@ -55,14 +55,14 @@ def find_roots(
         there, exports = _symbols_of(done.image)
         shutil.rmtree(done.image.parent, ignore_errors=True)
         modules = [name for name in plan.modules if name in sizes]
-        # Local functions of several modules may have one name; their sections are told apart by their number alone.
+        # Linkers print names alone: a local function is dead only if as many are discarded as modules define it.
         defined = Counter(name for module in modules for name in sizes[module].function_names)
         for module in modules:
             names, groups = sizes[module].function_names, sizes[module].function_signature.tolist()
             kept.setdefault(module, set()).update(
                 name
                 for name, group in zip(names, groups, strict=True)
-                # Of a COMDAT group there is one copy in a link.
+                # Of a COMDAT group only the prevailing copy takes part in garbage collection.
                 if removed[name] < (1 if group >= 0 else defined[name]) and (not there or name in there)
             )
         exported |= exports
@@ -74,13 +74,14 @@ def find_roots(
 
     def roots_of(module: str) -> frozenset[str]:
         own = referring[module]
+        # Exported, or referred to by another module than this one.
         needed = [one for one in sizes[module].function_names if one in exported or wanted[one] > (one in own)]
-        return _complete(needed, sizes[module], kept[module])
+        return _add_missing_roots(needed, sizes[module], kept[module])
 
     return {module: roots_of(module) for module in kept if sizes[module].references is not None}
 
 
-def _link_listing_discards(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scratch: Path) -> Linked | None:
+def _link_and_list_discarded(how: Measure, plan: LinkPlan, objects: Mapping[str, Path], scratch: Path) -> Linked | None:
     """Link, and let the linker print what it discards; ``None`` if that fails."""
     for option in _LISTING:
         done = link(
@@ -97,12 +98,12 @@ def _link_listing_discards(how: Measure, plan: LinkPlan, objects: Mapping[str, P
     return None
 
 
-def _complete(needed: Collection[str], sizes: ObjectSizes, kept: Collection[str]) -> frozenset[str]:
-    """Add to what is needed from outside what else is kept and nothing that is kept in the module refers to."""
+def _add_missing_roots(needed: Collection[str], sizes: ObjectSizes, kept: Collection[str]) -> frozenset[str]:
+    """Add roots to those that are needed from outside, until all functions that the link kept are reachable."""
     roots = set(needed)
-    while left := dict.fromkeys(name for name in dead_functions(find_live(sizes, roots)) if name in kept):
+    while left := dict.fromkeys(name for name in dead_functions(mark_live(sizes, roots)) if name in kept):
         called = {to for name, to in _references(sizes) if name in left and to != name}
-        # Functions that are left and call each other in circles are reached by any of them.
+        # Where only cycles of references, and what they reach, are left, one function becomes a root.
         roots.update([name for name in left if name not in called] or [next(iter(left))])
     return frozenset(roots)
 
@@ -117,7 +118,7 @@ def _names_referred_to(sizes: ObjectSizes, kept: Collection[str]) -> frozenset[s
     """The names that the kept functions and the data of a module refer to."""
     if sizes.references is None:
         return frozenset()
-    return sizes.references.held.union(to for name, to in _references(sizes) if name in kept)
+    return sizes.references.always_live.union(to for name, to in _references(sizes) if name in kept)
 
 
 def _symbols_of(image: Path) -> tuple[set[str], set[str]]:

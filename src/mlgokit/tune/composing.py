@@ -24,7 +24,7 @@ import numpy.typing as npt
 from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, function_ids
 from mlgokit.algorithms.search import functions_as_before, judge
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
-from mlgokit.compiler.live import find_live
+from mlgokit.compiler.live import mark_live
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.objects.object_file import References, SectionTotals, is_outlined
 
@@ -284,7 +284,7 @@ def _compose_sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) ->
         references=_compose_references(base.references, explored.references, old, new),
         run_cost=run_cost,
     )
-    return composed if base.live is None else find_live(composed)
+    return composed if base.live is None else mark_live(composed)
 
 
 def _compose_references(

@@ -19,7 +19,7 @@ from mlgokit.builds.measurement import Measure, link_failures, repeatable_links
 from mlgokit.builds.recorded import RecordedBuild, try_plugin
 from mlgokit.builds.roots import find_roots
 from mlgokit.compiler.executed import count_executed
-from mlgokit.compiler.live import LiveCompiler
+from mlgokit.compiler.live import LivenessCompiler
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
@@ -447,7 +447,7 @@ def _open_bytes(session: Session) -> tuple[InliningSearch, Judge | None, tuple[s
     objects = {one.name: plain_object(workplace, index) for index, one in enumerate(modules)} if measure else None
     if measure is not None and objects is not None and _discards_functions(measure, settings):
         roots = functools.partial(find_roots, measure, objects, scratch=workplace / "roots")
-        compiler = LiveCompiler(compiler=compiler, find_roots=roots)
+        compiler = LivenessCompiler(compiler=compiler, find_roots=roots)
     began = time.monotonic()
     search = open_inlining(
         modules,

@@ -23,10 +23,12 @@ PARTS = Parts(
 )
 
 
-def collected(rows: list[tuple[int, int, int]], held: set[str], name_of: Callable[[int], str]) -> References:
+def collected(rows: list[tuple[int, int, int]], always_live: set[str], name_of: Callable[[int], str]) -> References:
     """By relocations: the function that holds one, its symbol, and the function of the symbol."""
     function, symbol, target = np.array(rows).T
-    return collect_references(PARTS, np.zeros(len(rows), int), function, symbol, target, held=held, name_of=name_of)
+    return collect_references(
+        PARTS, np.zeros(len(rows), int), function, symbol, target, always_live=always_live, name_of=name_of
+    )
 
 
 def test_references_of_functions_and_of_data_are_told_apart():
@@ -34,7 +36,7 @@ def test_references_of_functions_and_of_data_are_told_apart():
 
     assert found.by_function == (("h", "printf"), (), (), ())
     # What shares a section stays or goes together.
-    assert found.held == {"kept", "main", "OUTLINED_FUNCTION_0", "g", "h"}
+    assert found.always_live == {"kept", "main", "OUTLINED_FUNCTION_0", "g", "h"}
 
 
 def test_what_an_outlined_function_refers_to_is_referred_to_by_those_that_it_is_a_part_of():

@@ -224,7 +224,7 @@ class CoffObject:
             code.at(place, table["address"].astype(np.int64)),
             symbol,
             of_symbol[symbol],
-            held=set(),
+            always_live=set(),
             name_of=lambda number: self._text(self.symbols["name"][number].item()),
         )
 

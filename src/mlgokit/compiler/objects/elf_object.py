@@ -427,7 +427,7 @@ def read_references(elf: Elf, symbols: Symbols, parts: Parts) -> References:
         function,
         table["symbol"].astype(np.int64),
         _targets(symbols, table, code),
-        held=_aliased_functions(symbols, code),
+        always_live=_aliased_functions(symbols, code),
         name_of=lambda number: e.text_at(symbols.strings, int(symbols.table["name"][number])),
     )
 
@@ -439,14 +439,15 @@ def _targets(symbols: Symbols, table: npt.NDArray[Any], code: Functions) -> Ints
     value = symbols.table["value"][symbol].astype(np.int64)
     by_section = symbols.type[symbol] == e.STT_SECTION
     target = code.at(section, np.where(by_section, value + table["addend"], value))
-    # A displacement counts from the end of its field, so to the begin of a section it is negative.
+    # The addend of a PC-relative reference counts from its field's end, so a reference to the begin of a section lands
+    # before it. Others may land in the function before theirs, with which they share the section.
     before = (target < 0) & by_section
     target[before] = code.at(section[before], np.zeros(int(before.sum()), np.int64))
     return target
 
 
 def _aliased_functions(symbols: Symbols, code: Functions) -> set[str]:
-    """Functions with an alias, by which other objects may know them."""
+    """Functions with a further name that is not local, by which other objects may refer to them."""
     aliased = set[str]()
     known = (symbols.binding != e.STB_LOCAL) & np.isin(symbols.type, e.FUNCTIONS) & (symbols.section >= 0)
     named = np.flatnonzero(known)

@@ -117,11 +117,12 @@ class References:
 
     Attributes:
         by_function: [F] names of the symbols that each function refers to.
-        held: names that anything else refers to, and functions that a linker does not drop one by one.
+        always_live: names that data refer to, and functions that count as live for another reason, such as sharing a
+            section.
     """
 
     by_function: tuple[tuple[str, ...], ...]
-    held: frozenset[str]
+    always_live: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +303,7 @@ def is_in_sections(text: bytes, data: bytes, sections: Iterable[tuple[int, int]]
 
 
 def is_outlined(function: str) -> bool:
-    """Whether LLVM's outliner made a function (``llvm/lib/CodeGen/MachineOutliner.cpp``)."""
+    """Whether LLVM's MachineOutliner made a function (``llvm/lib/CodeGen/MachineOutliner.cpp``)."""
     return function.startswith("OUTLINED_FUNCTION_")
 
 
@@ -313,46 +314,46 @@ def collect_references(
     symbol: Ints,
     target: Ints,
     *,
-    held: set[str],
+    always_live: set[str],
     name_of: Callable[[int], str],
 ) -> References:
     """Collect from R relocations what refers to functions.
 
-    Functions that share a section are held by each other, as a linker keeps or drops a section. What LLVM's outliner
-    took out of a function is referred to by that function itself: the names of outlined functions are numbers that
-    change from one compilation to the next.
+    Functions that share a section are always live: a linker keeps or discards whole sections, and that is not modelled.
+    References of a function that LLVM's MachineOutliner made belong to its callers, and it is itself always live, as
+    its name, a number, is not stable between compilations. A jump table is a part of its function.
 
     Args:
         parts: the object.
-        section: [R] the section that each relocation is in.
-        function: [R] index of the function that holds it, or -1.
+        section: [R] the section that contains each relocation.
+        function: [R] index of the function that contains it, or -1.
         symbol: [R] number of the symbol that it refers to.
         target: [R] index of the function of that symbol, or -1 if it is none of this object.
-        held: names that are held for other reasons.
+        always_live: names that are live for other reasons; changed here.
         name_of: name of a symbol by its number.
     """
     code = parts.functions
     owner = np.full(len(parts.kind), -1, np.int64)
-    for index, user in parts.tables:
-        owner[index] = user
-    holders: list[int] = np.where(function < 0, owner[section], function).tolist()
+    for index, of_function in parts.tables:
+        owner[index] = of_function
+    containing: list[int] = np.where(function < 0, owner[section], function).tolist()
     targets: list[int] = np.where(target < 0, -1 - symbol, target).tolist()
     found, names = [set[str]() for _ in code.names], dict[int, str]()
-    for holder, to in set(zip(holders, targets, strict=True)):
+    for user, to in set(zip(containing, targets, strict=True)):
         if to not in names:
             names[to] = code.names[to] if to >= 0 else sys.intern(name_of(-1 - to))
-        (found[holder] if holder >= 0 else held).add(names[to])
+        (found[user] if user >= 0 else always_live).add(names[to])
     outlined = {name: index for index, name in enumerate(code.names) if is_outlined(name)}
     for references in found if outlined else ():
         for name in references & outlined.keys():
             references.update(found[outlined[name]])
     for name, index in outlined.items():
         found[index].clear()
-        held.add(name)
+        always_live.add(name)
     places: list[int] = code.section.tolist()
     number = Counter(places)
-    held.update(name for name, place in zip(code.names, places, strict=True) if number[place] > 1)
-    return References(by_function=tuple(tuple(sorted(one)) for one in found), held=frozenset(held))
+    always_live.update(name for name, place in zip(code.names, places, strict=True) if number[place] > 1)
+    return References(by_function=tuple(tuple(sorted(one)) for one in found), always_live=frozenset(always_live))
 
 
 def no_frames() -> Frames:

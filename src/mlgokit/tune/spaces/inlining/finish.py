@@ -4,7 +4,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.compiler.live import count_all
+from mlgokit.compiler.live import without_liveness
 from mlgokit.compiler.lto import is_back_end
 from mlgokit.compiler.objects.measure import Objective, project_image_estimate
 from mlgokit.tables.decisions import TuningSummary, make_entry, renew_summary, write_table
@@ -59,7 +59,8 @@ class InliningTable:
         plain = {name: one.plain for name, one in space.modules.items()}
         # Who looks at the table later has the objects, and not this link.
         before, after = (
-            project_image_estimate(map(count_all, sizes.values()), objective=objective) for sizes in (plain, expected)
+            project_image_estimate(map(without_liveness, sizes.values()), objective=objective)
+            for sizes in (plain, expected)
         )
         summary = TuningSummary(
             llvm=space.compiler.toolchain.major,
@@ -120,7 +121,9 @@ def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
     table = search.folder / candidate.kind
     done = verify(verifier, candidate, table)
     whole, sizes = done.after.total_bytes(space.objective), done.after.sizes
-    if renew_summary(done.table, project_image_estimate(map(count_all, sizes.values()), objective=space.objective)):
+    if renew_summary(
+        done.table, project_image_estimate(map(without_liveness, sizes.values()), objective=space.objective)
+    ):
         verifier.mark_stale()
 
     def row(name: str, one: ModuleState) -> TunedModule:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.live import LiveCompiler, find_live
+from mlgokit.compiler.live import LivenessCompiler, mark_live
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
@@ -93,8 +93,8 @@ def open_inlining(
         cost=lambda module: module.bitcode_bytes,
     )
     ready = {state.module.name: state for state in states if state is not None}
-    if isinstance(compiler, LiveCompiler):
-        _leave_out_dead(compiler, ready, composed)
+    if isinstance(compiler, LivenessCompiler):
+        _mark_baseline(compiler, ready, composed)
     if not ready:
         first = next(iter(failures.items()), ("", "no module"))
         raise CorpusError(
@@ -130,15 +130,15 @@ def open_inlining(
     return search
 
 
-def _leave_out_dead(
-    compiler: LiveCompiler, states: Mapping[str, ModuleState], composed: dict[str, Compilation]
+def _mark_baseline(
+    compiler: LivenessCompiler, states: Mapping[str, ModuleState], composed: dict[str, Compilation]
 ) -> None:
     """Find what the link keeps of the modules, and leave all else out of what they were measured to have."""
     roots = compiler.roots = compiler.find_roots({name: state.plain for name, state in states.items()})
     for name, state in states.items():
-        state.plain = find_live(state.plain, roots[name]) if name in roots else state.plain
-        state.build = compiler.leave_out_dead(name, state.build)
-    composed.update({name: compiler.leave_out_dead(name, build) for name, build in composed.items()})
+        state.plain = mark_live(state.plain, roots[name]) if name in roots else state.plain
+        state.build = compiler.mark_compilation(name, state.build)
+    composed.update({name: compiler.mark_compilation(name, build) for name, build in composed.items()})
 
 
 def try_policy(search: InliningSearch, policy: str, *, units: Sequence[ModuleState], report: Report) -> None:
