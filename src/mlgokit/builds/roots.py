@@ -1,4 +1,4 @@
-"""The GC roots of each module by the user's link: functions that are live even if their own module does not use them."""
+"""The GC roots of each module by the user's link: functions that are live even if their module does not use them."""
 
 import re
 import shutil

@@ -133,7 +133,7 @@ def open_inlining(
 def _mark_baseline(
     compiler: LivenessCompiler, states: Mapping[str, ModuleState], composed: dict[str, Compilation]
 ) -> None:
-    """Find what the link keeps of the modules, and leave all else out of what they were measured to have."""
+    """Find the GC roots of the modules, and mark the live functions in what was measured so far."""
     roots = compiler.roots = compiler.find_roots({name: state.plain for name, state in states.items()})
     for name, state in states.items():
         state.plain = mark_live(state.plain, roots[name]) if name in roots else state.plain
