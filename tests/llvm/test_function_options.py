@@ -25,7 +25,7 @@ from mlgokit.compiler.reuse.trials import (
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.tables.overrides import PASSES, override_bytes
+from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, group_by_function, override_bytes
 from mlgokit.tune.spaces.passes.candidates import ATTRIBUTES, OPTIONS
 
 pytestmark = pytest.mark.llvm
@@ -107,10 +107,11 @@ def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
 def disassemble(compiler: ClangCompiler, module: Module, tmp_path: Path) -> Compile:
     """``disassemble(table, *words)``: the code of both functions, compiled with a table and more words."""
 
-    def run(table: bytes = b"", *words: str) -> dict[str, str]:
+    def run(table: bytes = b"", *words: str, optimizer: bytes = b"") -> dict[str, str]:
         made = tmp_path / "made.o"
         changed = dataclasses.replace(module, command_line=(*module.command_line, *words))
-        done = compiler.compile(changed, CompileRequest(use=PluginUse(policies=PLAIN, passes=table), keep_object=made))
+        use = PluginUse(policies=PLAIN, passes=table, optimizer_passes=optimizer)
+        done = compiler.compile(changed, CompileRequest(use=use, keep_object=made))
         assert done.ok, done.reason
         dump = process.run(
             [str(compiler.toolchain.clang.parent / "llvm-objdump"), "-dr", "--no-show-raw-insn", str(made)],
@@ -197,3 +198,21 @@ def test_a_trial_measures_what_a_table_then_gives(compiler: ClangCompiler, modul
         assert sizes[FIRST] == measured, name
         assert outcome.overrides.passes.tolist() == toggled(name).passes.tolist()
     assert len(set(code)) > 3
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_loop_strength_reduction_is_left_out_of_one_function(
+    compiler: ClangCompiler, module: Module, disassemble: Compile
+):
+    listed = compiler.compile(module, CompileRequest(use=PluginUse(policies=PLAIN, list_changes=True))).changes
+    assert listed is not None
+    plain, without = disassemble(), disassemble(b"", "-mllvm", "-disable-lsr")
+    for name, other in ((FIRST, SECOND), (SECOND, FIRST)):
+        key = listed.keys[name]
+        assert ("loop-reduce", 0) in listed.changed[key]
+
+        table = override_bytes(OPTIMIZER_PASSES, group_by_function([(key, pass_number("loop-reduce"), 0)]))
+        found = disassemble(optimizer=table)
+
+        assert found[name] == without[name] != plain[name]
+        assert found[other] == plain[other]

@@ -7,6 +7,7 @@
 #include "identity/BodyHash.h"
 #include "majors/PassGate.h"
 #include "passes/FunctionOptions.h"
+#include "passes/LoopReduce.h"
 #include "passes/PassNames.h"
 #include "passes/PassPolicy.h"
 #include "shared/Settings.h"
@@ -49,7 +50,8 @@ class Gate final : public PassGate {
 public:
   Gate(Module &M, OptPassGate &Before, std::function<MachineFunction *(const Function &)> CodeOf)
       : M(M), Before(Before), CodeOf(std::move(CodeOf)),
-        IsOneByOne(Triple(M.getTargetTriple()).getArch() == Triple::x86_64) {}
+        IsOneByOne(Triple(M.getTargetTriple()).getArch() == Triple::x86_64),
+        WithoutLoopReduce(functionsWithoutLoopReduce(M)) {}
 
   Error open() {
     Expected<Settings> S = readSettings();
@@ -84,9 +86,10 @@ private:
   };
 
   bool mayRun(StringRef Asked, StringRef Unit) const {
-    // Loops and modules are left alone: their descriptions do not say whose they are.
+    // Other loops, and modules, are left alone: their descriptions do not say whose they are.
     if (!Unit.consume_front("function (") || !Unit.consume_back(")"))
-      return true;
+      return WithoutLoopReduce.empty() || Names.ofCodeGenerator(Asked).Argument != LoopReduce ||
+             !isRunningOn(WithoutLoopReduce);
     const bool IsNext = Unit != LastName || !Last;
     if (!IsNext && Last->Tried && !Last->Plan && !Last->ByPolicy)
       return true;
@@ -165,6 +168,7 @@ private:
   OptPassGate &Before;
   const std::function<MachineFunction *(const Function &)> CodeOf;
   const bool IsOneByOne; // code is generated function by function, from the first pass that asks to the last
+  const StringSet<> WithoutLoopReduce; // as LLVM prints them
   std::optional<OverrideTable> Table;
   std::shared_ptr<PassPolicy> Advisor; // none without a policy and a log
   mutable FunctionOptions Options;
@@ -178,8 +182,8 @@ private:
 bool isWanted() {
   Expected<Settings> S = readSettings();
   if (S)
-    return S->hasPasses() || hasTrials(Stage::Passes) || S->hasPolicy(Problem::PassSelection) ||
-           !S->of(Problem::PassSelection).Log.empty();
+    return S->hasPasses() || S->hasOptimizerPasses() || hasTrials(Stage::Passes) ||
+           S->hasPolicy(Problem::PassSelection) || !S->of(Problem::PassSelection).Log.empty();
   consumeError(S.takeError());
   return false;
 }

@@ -6,6 +6,7 @@
 #include "passes/OptimizerGate.h"
 
 #include "identity/BodyHash.h"
+#include "passes/LoopReduce.h"
 #include "passes/PassNames.h"
 #include "passes/PassPolicy.h"
 #include "passes/ProfileCounts.h"
@@ -40,6 +41,10 @@ constexpr uint16_t EachTime = UINT16_MAX;
 /// Leaves a function its attribute optsize alone, as at -Os, from the inliner on; in tables it stands with passes.
 constexpr StringLiteral MinSize = "minsize";
 
+bool leavesOut(const Overrides *Known, StringRef Name) {
+  return Known && any_of(Known->Passes, [&](const Override &O) { return O.Of == passNumber(Name); });
+}
+
 /// The function that a pass is about to run on; none for modules and for functions that call each other in circles.
 const Function *subject(const Any &IR) {
   if (const auto *F = any_cast<const Function *>(&IR))
@@ -61,7 +66,7 @@ public:
     Functions.clear();
     Last = nullptr;
     LeftOut.clear();
-    WithoutMinSize = 0;
+    Unchanged = 0;
     List.reset();
     Expected<Settings> S = readSettings();
     if (!S)
@@ -94,11 +99,13 @@ public:
       if (Known)
         for (const Override &O : Known->Passes)
           LeftOut.insert(O.Of);
-      D.LosesMinSize = Known && any_of(Known->Passes, [](const Override &O) { return O.Of == passNumber(MinSize); });
-      WithoutMinSize += D.LosesMinSize;
+      D.LosesMinSize = leavesOut(Known, MinSize);
+      D.LosesLoopReduce = leavesOut(Known, LoopReduce);
+      D.IsUnchanged = D.LosesMinSize || D.LosesLoopReduce;
+      Unchanged += D.IsUnchanged;
       if (List && F.getName().find_first_of("\r\n") == StringRef::npos)
         *List << "function " << toHex(Key) << ' ' << F.getName() << '\n'
-              << (F.hasMinSize() && !D.LosesMinSize ? "changed " + toHex(Key) + " minsize 0\n" : "");
+              << (F.hasMinSize() && !D.LosesMinSize ? changedLine(Key, MinSize) : "");
     }
     if (Functions.empty())
       return Error::success();
@@ -116,7 +123,7 @@ public:
       return true;
     const PassName *const Asking = Names.ofOptimizer(Pass);
     const bool IsLeftOut = Asking && LeftOut.contains(Asking->Number);
-    if (!IsLeftOut && (!Asking || (!WithoutMinSize && !List && !Advisor)))
+    if (!IsLeftOut && (!Asking || (!Unchanged && !List && !Advisor)))
       return true;
     const uint32_t Of = Asking->Number;
     const Function *F = subject(IR);
@@ -127,10 +134,10 @@ public:
       return true;
     Decided &D = *Found;
     // Not before the inliner has made its keys, of which attributes are a part.
-    if (std::exchange(D.LosesMinSize, false)) {
-      M->getFunction(F->getName())->removeFnAttr(Attribute::MinSize);
-      --WithoutMinSize;
-    }
+    if (std::exchange(D.IsUnchanged, false))
+      change(*M->getFunction(F->getName()), D);
+    if (List && any_cast<const Loop *>(&IR) && !std::exchange(D.HasLoops, true) && !D.LosesLoopReduce)
+      *List << changedLine(D.Key, LoopReduce);
     // By then the inliner is done with it. A policy decides in functions without an entry.
     if (Advisor && !D.Known && any_cast<const Function *>(&IR) && !std::exchange(D.IsDecided, true))
       D.ByPolicy = Advisor->leftOutOfOptimizer(*F);
@@ -166,6 +173,9 @@ private:
     uint64_t Key = 0;
     const Overrides *Known = nullptr;
     bool LosesMinSize = false;
+    bool LosesLoopReduce = false;
+    bool IsUnchanged = false; // but loses one of these
+    bool HasLoops = false;
     bool IsDecided = false;         // by the policy
     std::vector<uint32_t> ByPolicy; // what it leaves out
     SmallDenseMap<uint32_t, uint16_t, 8> Asked;
@@ -184,6 +194,18 @@ private:
       Last = &*Found;
     }
     return &Last->second;
+  }
+
+  void change(Function &F, const Decided &D) {
+    if (D.LosesMinSize)
+      F.removeFnAttr(Attribute::MinSize);
+    if (D.LosesLoopReduce)
+      F.addFnAttr(LeftOutAttribute, LoopReduce);
+    --Unchanged;
+  }
+
+  static std::string changedLine(uint64_t Key, StringRef Name) {
+    return ("changed " + toHex(Key) + " " + Name + " 0\n").str();
   }
 
   static std::string toHex(uint64_t Key) { return utohexstr(Key, /*LowerCase=*/true, /*Width=*/16); }
@@ -221,7 +243,7 @@ private:
   StringMapEntry<Decided> *Last = nullptr; // that was asked about
   DenseSet<uint32_t> LeftOut;              // passes, in some function
   StringSet<> InCircles;                   // functions by their calls
-  unsigned WithoutMinSize = 0;             // functions that still have the attribute
+  unsigned Unchanged = 0;                  // functions that are to lose an attribute or a pass of the code generator
   PassNames Names;
   std::unique_ptr<raw_fd_ostream> List;
   std::optional<Question> Running; // of the pass that began last, if it is to be listed

@@ -24,7 +24,7 @@ from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_sourc
 from mlgokit.tune.loop import NOTHING_LEFT, run_search
 from mlgokit.tune.spaces.optimizer.opening import OptimizerSearch, open_optimizer
 from mlgokit.tune.spaces.optimizer.state import COMPOSED, PassBuild, left_out_of, load_left_out, save_left_out
-from mlgokit.tune.spaces.optimizer.step import EXCLUDED, FIRST, MINSIZE, PassStep, moves_of
+from mlgokit.tune.spaces.optimizer.step import EXCLUDED, FIRST, PassStep, moves_of
 from mlgokit.tune.verify import Verifier
 
 NAMES: tuple[str, ...] = ("f", "g", "h", "i")
@@ -378,14 +378,14 @@ def test_no_pass_that_stays_in_is_tried_first():
 def test_an_attribute_is_taken_once_and_passes_also_each_time(tmp_path: Path):
     found = Toy(weigh, tmp_path).open()
     (unit,) = found.space.units
-    ran = {KEYS["f"]: ((MINSIZE, 0), ("GVNPass", 3), ("LCSSAPass", 0))}
+    ran = {KEYS["f"]: (("minsize", 0), ("GVNPass", 3), ("LCSSAPass", 0))}
     done = dataclasses.replace(unit.current.done, changes=PassChanges(keys=KEYS, changed=ran, executed={}))
     unit.current = PassBuild(done=done, left_out=frozenset({(KEYS["g"], GVN, 0)}))
 
     moves, worth = moves_of(unit)
 
     assert moves == [
-        (KEYS["f"], pass_number(MINSIZE), 0),
+        (KEYS["f"], pass_number("minsize"), 0),
         (KEYS["f"], GVN, 3),
         (KEYS["f"], GVN, EACH_TIME),
         (KEYS["g"], GVN, 0),

@@ -135,7 +135,7 @@ EXCLUDED: Mapping[str, str] = {
     "Local Dynamic TLS Access Clean-up": "LLVM has no argument for it",
     "X86 Atom pad short functions": "LLVM has no argument for it",
     "remove-loads-into-fake-uses": "it is for debugging",
-    "loop-reduce": "loop passes do not say whose loop it is",
+    "loop-reduce": "loop passes do not say whose loop it is; it is left out beside passes of the optimizer",
     "canon-freeze": "loop passes do not say whose loop it is",
 }
 """Optional passes that a search never leaves out, with the reason."""
