@@ -489,7 +489,7 @@ def _discards_functions(measure: Measure, settings: TuneSettings) -> bool:
 
 def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     """Search and verify inlining decisions, then passes and register allocations beside them."""
-    settings, report = session.settings, session.report
+    settings, report = _share_by_target(session.settings, session.build.modules), session.report
     search, judge, notes, compiling = _open_bytes(session)
     compiler = search.space.compiler
     session.claim()
@@ -564,6 +564,16 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     return tuned
 
 
+def _has_trials(modules: Sequence[Module]) -> bool:
+    """Whether forks of the compiler can generate functions in several ways; for WebAssembly the plugin does not."""
+    return not all(one.architecture.startswith("wasm") for one in modules)
+
+
+def _share_by_target(settings: TuneSettings, modules: Sequence[Module]) -> TuneSettings:
+    """Give register allocation no share of the budget where there is none."""
+    return settings if _has_trials(modules) else dataclasses.replace(settings, allocation_share=0.0)
+
+
 def _inlining_share(settings: TuneSettings, *, alone: bool) -> tuple[float, YieldRule | None]:
     """The seconds that the search over inlining has at most, all of them if it is ``alone``, and when it gives way."""
     if alone:
@@ -615,6 +625,8 @@ def _tune_functions(
     policy = _policy_of_passes(folder, verifier.modules) if settings.adds_shipped_policies else None
     optimizer = functools.partial(open_optimizer, policy=policy)
     openings = ((optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
+    if not _has_trials(verifier.modules):
+        openings = openings[:1]
     for index, (open_search, kind) in enumerate(openings):
         begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
         # All workers make steps, if only in one module.
