@@ -9,7 +9,7 @@ from mlgokit.compiler.driver_call import read_call, read_linker_call
 from mlgokit.compiler.wrapping import WrappedCall
 from mlgokit.flags.record import Trial
 from mlgokit.flags.reviewed import FLAGS
-from mlgokit.flags.trials import ALREADY, PLAIN, TrialStore, find_excluded
+from mlgokit.flags.trials import ALREADY, PLAIN, TrialStore, find_excluded, options_of
 
 SHARED = "the build links shared libraries"
 TRIAL = Trial(
@@ -81,6 +81,19 @@ def test_flags_of_one_architecture_are_tried_there(command: str, is_riscv: bool)
 
     assert found.get("save-restore", "") == ("" if is_riscv else "the build is not for RISC-V")
     assert excluded(f"{command} -msave-restore", "clang a.o -o a")["save-restore"] != ""
+
+
+def test_flags_of_webassembly_are_tried_there():
+    names = {flag.name for flag in FLAGS if flag.needs == "WebAssembly"}
+    command = "clang --target=wasm32-wasip1 -c a.c"
+    reason = "the build is not for WebAssembly"
+
+    assert names
+    assert names.isdisjoint(excluded(command, "clang a.o -o a"))
+    assert {excluded("clang -c wasm32.c", "clang a.o -o a")[name] for name in names} == {reason}
+    assert excluded(f"{command} -mllvm -disable-lsr", "clang a.o -o a")["no-loop-reduce"] == ALREADY
+    together = options_of([flag for flag in FLAGS if flag.name in names]).compile
+    assert together[::2] == ("-mllvm",) * len(names)
 
 
 @pytest.mark.parametrize(

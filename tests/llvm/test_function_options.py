@@ -1,6 +1,7 @@
 """Attributes and options of one function: its code is what clang makes with them, and the code of others is plain."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, group_by_function, override_bytes
+from mlgokit.tune.spaces.optimizer import step
 from mlgokit.tune.spaces.passes.candidates import ATTRIBUTES, OPTIONS
 
 pytestmark = pytest.mark.llvm
@@ -50,6 +52,17 @@ int NAME(int n, const int *p) {
   return found % LAST;
 }
 """
+BRANCHES = """
+int call(int);
+int NAME(int a, int b, const int *p) {
+  int found = 0, product = a * b, sum = p[1] + p[2];
+  if (p[0]) found = a / b; else call(LAST);
+  found += a / b;
+  if (p[3]) found += call(product);
+  int x = p[4] ? a + 1 : b ^ LAST;
+  return found + x + (p[5] ? sum * a : call(sum));
+}
+"""
 NO_OUTLINER = ("-mllvm", "-enable-machine-outliner=never")
 TARGETS = ("x86_64-linux-gnu", "aarch64-linux-gnu", "thumbv7m-none-eabi", "riscv32-linux-gnu")
 FIRST, SECOND = "first", "second"
@@ -63,10 +76,15 @@ def target(toolchain: Toolchain) -> str:
 
 
 @pytest.fixture
-def module(toolchain: Toolchain, target: str, tmp_path: Path) -> Module:
+def function() -> str:
+    return SOURCE
+
+
+@pytest.fixture
+def module(toolchain: Toolchain, target: str, function: str, tmp_path: Path) -> Module:
     """Two functions that differ by a constant; without the outliner, which moves what they have in common."""
     source, bitcode = tmp_path / "two.c", tmp_path / "two.bc"
-    texts = [SOURCE.replace("NAME", name).replace("LAST", last) for name, last in ((FIRST, "1000"), (SECOND, "77"))]
+    texts = [function.replace("NAME", name).replace("LAST", last) for name, last in ((FIRST, "1000"), (SECOND, "77"))]
     source.write_text("".join(texts))
     words = [
         "-Oz",
@@ -216,3 +234,23 @@ def test_loop_strength_reduction_is_left_out_of_one_function(
 
         assert found[name] == without[name] != plain[name]
         assert found[other] == plain[other]
+
+
+@pytest.mark.every_major
+@pytest.mark.parametrize("function", [BRANCHES])
+def test_options_of_the_optimizer_hold_for_one_function(compiler: ClangCompiler, module: Module, disassemble: Compile):
+    listed = compiler.compile(module, CompileRequest(use=PluginUse(policies=PLAIN, list_changes=True))).changes
+    assert listed is not None
+    plain, changed = disassemble(), Counter[str]()
+    for option in step.OPTIONS:
+        everywhere = disassemble(b"", "-mllvm", option)
+        for name, other in ((FIRST, SECOND), (SECOND, FIRST)):
+            key = listed.keys[name]
+            table = override_bytes(OPTIMIZER_PASSES, group_by_function([(key, pass_number(option), 0)]))
+            found = disassemble(optimizer=table)
+            # Passes that read the other options run before the inliner too, where a table changes nothing yet.
+            assert found[name] == everywhere[name] or option != "-enable-pre=0"
+            assert found[other] == plain[other], option
+            changed[option] += found != plain
+            assert found == plain or (option, 0) in listed.changed[key]
+    assert changed["-enable-pre=0"] == 2

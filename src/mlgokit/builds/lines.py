@@ -12,6 +12,8 @@ from mlgokit.builds.site import BuildCommands
 from mlgokit.builds.variant import PluginPlace, plugin_link_option
 from mlgokit.corpus.importers.compile_commands import split_command
 
+PREFIXES = ("-Xclang", "-mllvm")
+"""Options of which the next word is a part."""
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _LINK_RECIPE = re.compile(r"^\t(?!.* -c\b).* -o(?!bj)", re.MULTILINE)
 _COMPILE_RECIPE = re.compile(r"^\t.*( -c\b|\.(c|cc|cpp|cxx)\b)", re.MULTILINE)
@@ -149,7 +151,7 @@ def _cmake_words(options: Sequence[str]) -> list[str]:
     left = list(options)
     while left:
         option = left.pop(0)
-        if option in {"-Xclang", "-mllvm"} and left:
+        if option in PREFIXES and left:
             found.append(json.dumps(f"SHELL:{option} {left.pop(0)}"))
         else:
             found.append(option if shlex.quote(option) == option else json.dumps(option))

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Needs = Literal["", "one language", "C++", "executables", "debug information", "RISC-V"]
+from mlgokit.builds.lines import PREFIXES
+
+Needs = Literal["", "one language", "C++", "executables", "debug information", "RISC-V", "WebAssembly"]
 """What a build has to have for a flag to be tried: not both C and C++, nor shared libraries in C; some C++; no shared
-library; some compilation for RISC-V."""
+library; some compilation for RISC-V or WebAssembly."""
 Counts = Literal["loaded", "file"]
 """Which bytes a flag is for: those that are loaded into memory, or those of the whole file."""
 _RISK, _SPEED = 0.005, 0.002
@@ -172,6 +174,28 @@ FLAGS = (
         cost="speed of calls: functions of the compiler's library save and restore registers",
     ),
     Flag(
+        name="no-loop-reduce",
+        worth=_SPEED,
+        compile=("-mllvm", "-disable-lsr"),
+        needs="WebAssembly",
+        cost="speed of some loops; an option that LLVM does not document",
+    ),
+    Flag(
+        name="no-pre",
+        worth=_SPEED,
+        compile=("-mllvm", "-enable-pre=0"),
+        needs="WebAssembly",
+        cost="speed, where a value is computed again that one path has already; an option that LLVM does not document",
+    ),
+    Flag(
+        name="gvn-sink",
+        worth=_RISK,
+        compile=("-mllvm", "-enable-gvn-sink"),
+        needs="WebAssembly",
+        risk=True,
+        cost="a pass that LLVM does not run by default, so that few compilations have tested it",
+    ),
+    Flag(
         name="compressed-debug",
         compile=("-gz=zlib",),
         link=("-gz=zlib",),
@@ -288,7 +312,7 @@ def split_linker_words(words: Sequence[str]) -> list[str]:
 def _takes_effect(option: str, words: Sequence[str]) -> bool:
     """Whether ``words`` have an option, and no later word of its kind overrides it."""
     # The option that follows it is asked about by itself.
-    if option == "-Xclang":
+    if option in PREFIXES:
         return True
     if option.startswith("-O"):
         kind = [word for word in words if word.startswith("-O")]

@@ -5,11 +5,12 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from mlgokit.builds.lines import PREFIXES
 from mlgokit.builds.rebuild import Rebuilder, Rebuilt
 from mlgokit.compiler.driver_call import LINKER
 from mlgokit.compiler.objects.formats import file_totals
@@ -194,13 +195,14 @@ def find_excluded(flags: Sequence[Flag], calls: Sequence[WrappedCall], *, has_ll
     compilations = [call.words for call in calls if call.kind != "link"]
     links = [split_linker_words(_driver_words(call)) for call in calls if call.kind != "compile"]
     languages = {"c++" if "c++" in language else "c" for call in calls for language in call.languages}
-    is_for_riscv = any(architecture_of(call.target).startswith("riscv") for call in calls)
+    architectures = {architecture_of(call.target) for call in calls}
     lacks = {
         "one language": _unwinding_defect(languages, links),
         "C++": "" if "c++" in languages else "the build has no C++",
         "executables": _export_defect(links),
         "debug information": "" if any(_has_debug(words) for words in compilations) else "the build has none",
-        "RISC-V": "" if is_for_riscv else "the build is not for RISC-V",
+        "RISC-V": _target_defect(architectures, "riscv", "RISC-V"),
+        "WebAssembly": _target_defect(architectures, "wasm", "WebAssembly"),
         "": "",
     }
     found: dict[str, str] = {}
@@ -212,6 +214,10 @@ def find_excluded(flags: Sequence[Flag], calls: Sequence[WrappedCall], *, has_ll
         elif not has_lld and any("lld" in word for word in flag.link):
             found[flag.name] = "there is no ld.lld beside the compiler"
     return found | find_weaker_flags(flags, found)
+
+
+def _target_defect(architectures: Iterable[str], prefix: str, name: str) -> str:
+    return "" if any(one.startswith(prefix) for one in architectures) else f"the build is not for {name}"
 
 
 def find_weaker_flags(flags: Sequence[Flag], excluded: Mapping[str, str]) -> dict[str, str]:
@@ -261,11 +267,11 @@ def name_policies(options: Sequence[str]) -> str:
 
 
 def _group_options(options: Sequence[str]) -> list[tuple[str, ...]]:
-    """Group words to options: ``-Xclang`` with the word that follows it, any other word alone."""
+    """Group words to options: ``-Xclang`` and ``-mllvm`` with the word that follows, any other word alone."""
     found: list[tuple[str, ...]] = []
     for option in options:
-        if found and found[-1] == ("-Xclang",):
-            found[-1] = ("-Xclang", option)
+        if found and len(found[-1]) == 1 and found[-1][0] in PREFIXES:
+            found[-1] = (*found[-1], option)
         else:
             found.append((option,))
     return found

@@ -33,10 +33,8 @@ bool forbidJumpTables(Function &F) {
 constexpr std::pair<StringLiteral, bool (*)(Function &)> Attributes[] = {{"minsize", removeMinSize},
                                                                          {"no-jump-tables", forbidJumpTables}};
 
-/// Options that passes of the code generator read for each function anew, and that nothing but the command line sets:
-/// cl::Option::reset() gives them their defaults, not what a target set. Some majors lack some of them.
-/// `OPTIONS` in tune/spaces/passes/candidates.py has the same.
-constexpr StringLiteral Options[] = {
+/// Some majors lack some of them. `OPTIONS` in tune/spaces/passes/candidates.py has the same.
+constexpr StringLiteral OfCodeGenerator[] = {
     "-disable-phi-elim-edge-splitting=1",
     "-force-precise-rotation-cost=1",
     "-greedy-reverse-local-assignment=1",
@@ -54,14 +52,23 @@ constexpr StringLiteral Options[] = {
     "-tail-dup-placement=0",
 };
 
+/// `OPTIONS` in tune/spaces/optimizer/step.py has the same.
+constexpr StringLiteral OfOptimizer[] = {
+    "-enable-pre=0",
+    "-instcombine-code-sinking=0",
+    "-two-entry-phi-node-folding-threshold=0",
+};
+
 bool isMainThread() { return getpid() == pid_t(syscall(SYS_gettid)); }
 
 } // namespace
 
-FunctionOptions::FunctionOptions() {
+const ArrayRef<StringLiteral> CodeGeneratorOptions = OfCodeGenerator, OptimizerOptions = OfOptimizer;
+
+FunctionOptions::FunctionOptions(ArrayRef<StringLiteral> Texts) {
   if (!isMainThread())
     return;
-  for (StringRef Text : Options) {
+  for (StringRef Text : Texts) {
     const auto [Name, Value] = Text.drop_front().split('=');
     cl::Option *const Found = cl::getRegisteredOptions().lookup(Name);
     // What the command line sets stays.
@@ -74,15 +81,24 @@ void FunctionOptions::set(Function &F, OverridePlan &Plan) {
   for (const auto &[Name, Apply] : Attributes)
     if (Plan.next(passNumber(Name)) && Apply(F))
       Plan.record(0);
-  for (const Candidate &C : Candidates) {
-    // Of one option that the plan has two values for, the first counts.
-    if (!Plan.next(C.Number) || is_contained(Changed, C.Option))
-      continue;
-    // A value that this major does not know counts as an occurrence of the option, too.
-    Changed.push_back(C.Option);
-    if (!C.Option->addOccurrence(0, C.Option->ArgStr, C.Value))
+  for (const Candidate &C : Candidates)
+    if (Plan.next(C.Number) && take(C))
       Plan.record(0);
-  }
+}
+
+void FunctionOptions::set(ArrayRef<Override> LeftOut) {
+  for (const Candidate &C : Candidates)
+    if (any_of(LeftOut, [&](const Override &O) { return O.Of == C.Number; }))
+      take(C);
+}
+
+bool FunctionOptions::take(const Candidate &C) {
+  // Of one option that a table has two values for, the first counts.
+  if (is_contained(Changed, C.Option))
+    return false;
+  // A value that this major does not know counts as an occurrence of the option, too.
+  Changed.push_back(C.Option);
+  return !C.Option->addOccurrence(0, C.Option->ArgStr, C.Value);
 }
 
 void FunctionOptions::reset() {

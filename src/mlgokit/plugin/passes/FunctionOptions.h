@@ -1,8 +1,11 @@
-// Attributes of one function, and options (cl::opt) that have another value while that function's code is generated.
+// Attributes of one function, and options (cl::opt) that have another value while passes run on that function.
 // Tables list them among the passes: docs/formats.md, "Pass table".
 #ifndef MLGOKIT_PASSES_FUNCTIONOPTIONS_H
 #define MLGOKIT_PASSES_FUNCTIONOPTIONS_H
 
+#include "trials/Overrides.h"
+
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -19,11 +22,15 @@ namespace mlgokit {
 
 class OverridePlan;
 
+/// Options that passes of the code generator, and of the optimizer, read for each function anew, and that nothing but
+/// the command line sets: cl::Option::reset() gives them their defaults, not what a target set.
+extern const llvm::ArrayRef<llvm::StringLiteral> CodeGeneratorOptions, OptimizerOptions;
+
 class FunctionOptions {
 public:
-  /// To be constructed on the thread that generates the code. Options are global, so they are set on the main thread
-  /// alone: others may generate code at the same time, as in parallel ThinLTO.
-  FunctionOptions();
+  /// To be constructed on the thread on which the passes run. Options are global, so they are set on the main thread
+  /// alone: on others passes may run at the same time, as in parallel ThinLTO.
+  explicit FunctionOptions(llvm::ArrayRef<llvm::StringLiteral> Texts);
   ~FunctionOptions() { reset(); }
   FunctionOptions(const FunctionOptions &) = delete;
   FunctionOptions &operator=(const FunctionOptions &) = delete;
@@ -31,6 +38,8 @@ public:
   /// Sets the attributes and options that \p Plan has for \p F; options hold until reset(), which comes
   /// before the next function.
   void set(llvm::Function &F, OverridePlan &Plan);
+  /// Sets the options that are among what is left out of a function.
+  void set(llvm::ArrayRef<Override> LeftOut);
   void reset();
 
 private:
@@ -39,6 +48,7 @@ private:
     llvm::cl::Option *Option;
     llvm::StringRef Value;
   };
+  bool take(const Candidate &C);
   llvm::SmallVector<Candidate, 16> Candidates; // that may be set
   llvm::SmallVector<llvm::cl::Option *, 4> Changed;
 };

@@ -171,7 +171,7 @@ private:
   const StringSet<> WithoutLoopReduce; // as LLVM prints them
   std::optional<OverrideTable> Table;
   std::shared_ptr<PassPolicy> Advisor; // none without a policy and a log
-  mutable FunctionOptions Options;
+  mutable FunctionOptions Options{CodeGeneratorOptions};
   mutable PassNames Names;
   mutable TypeHashes Types;
   mutable DenseMap<const Function *, Entered> Functions;

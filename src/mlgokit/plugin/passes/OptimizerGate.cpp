@@ -6,6 +6,7 @@
 #include "passes/OptimizerGate.h"
 
 #include "identity/BodyHash.h"
+#include "passes/FunctionOptions.h"
 #include "passes/LoopReduce.h"
 #include "passes/PassNames.h"
 #include "passes/PassPolicy.h"
@@ -41,6 +42,13 @@ constexpr uint16_t EachTime = UINT16_MAX;
 /// Leaves a function its attribute optsize alone, as at -Os, from the inliner on; in tables it stands with passes.
 constexpr StringLiteral MinSize = "minsize";
 
+/// By option, the pass that reads it, so that it may matter where that pass changes a function.
+constexpr std::pair<StringLiteral, StringLiteral> ReadBy[] = {
+    {"-enable-pre=0", "GVNPass"},
+    {"-instcombine-code-sinking=0", "InstCombinePass"},
+    {"-two-entry-phi-node-folding-threshold=0", "SimplifyCFGPass"},
+};
+
 bool leavesOut(const Overrides *Known, StringRef Name) {
   return Known && any_of(Known->Passes, [&](const Override &O) { return O.Of == passNumber(Name); });
 }
@@ -67,6 +75,7 @@ public:
     Last = nullptr;
     LeftOut.clear();
     Unchanged = 0;
+    Options.reset();
     List.reset();
     Expected<Settings> S = readSettings();
     if (!S)
@@ -103,6 +112,9 @@ public:
       D.LosesLoopReduce = leavesOut(Known, LoopReduce);
       D.IsUnchanged = D.LosesMinSize || D.LosesLoopReduce;
       Unchanged += D.IsUnchanged;
+      D.HasOptions = any_of(OptimizerOptions, [&](StringRef Name) { return leavesOut(Known, Name); });
+      if (D.HasOptions && !Options)
+        Options.emplace(OptimizerOptions);
       if (List && F.getName().find_first_of("\r\n") == StringRef::npos)
         *List << "function " << toHex(Key) << ' ' << F.getName() << '\n'
               << (F.hasMinSize() && !D.LosesMinSize ? changedLine(Key, MinSize) : "");
@@ -121,9 +133,12 @@ public:
     Running.reset();
     if (!M)
       return true;
+    // They hold for passes on one function, all of which ask.
+    if (Options)
+      Options->reset();
     const PassName *const Asking = Names.ofOptimizer(Pass);
     const bool IsLeftOut = Asking && LeftOut.contains(Asking->Number);
-    if (!IsLeftOut && (!Asking || (!Unchanged && !List && !Advisor)))
+    if (!IsLeftOut && (!Asking || (!Unchanged && !Options && !List && !Advisor)))
       return true;
     const uint32_t Of = Asking->Number;
     const Function *F = subject(IR);
@@ -138,6 +153,8 @@ public:
       change(*M->getFunction(F->getName()), D);
     if (List && any_cast<const Loop *>(&IR) && !std::exchange(D.HasLoops, true) && !D.LosesLoopReduce)
       *List << changedLine(D.Key, LoopReduce);
+    if (D.HasOptions)
+      Options->set(D.Known->Passes);
     // By then the inliner is done with it. A policy decides in functions without an entry.
     if (Advisor && !D.Known && any_cast<const Function *>(&IR) && !std::exchange(D.IsDecided, true))
       D.ByPolicy = Advisor->leftOutOfOptimizer(*F);
@@ -155,14 +172,19 @@ public:
           return false;
     // What is not listed, nobody leaves out.
     if (List && !MustRun)
-      Running = {D.Key, Nth};
+      Running = {&D, Nth};
     return true;
   }
 
   /// Notes a pass that changed what it ran on.
   void ran(StringRef Pass, bool Changed) {
-    if (Running && Changed)
-      *List << "changed " << toHex(Running->Key) << ' ' << Pass << ' ' << Running->Nth << '\n';
+    if (Running && Changed) {
+      Decided &D = *Running->Of;
+      *List << "changed " << toHex(D.Key) << ' ' << Pass << ' ' << Running->Nth << '\n';
+      for (const auto &[Option, Reader] : ReadBy)
+        if (Pass == Reader && !leavesOut(D.Known, Option) && D.Listed.insert(Option).second)
+          *List << changedLine(D.Key, Option);
+    }
     Running.reset();
     if (M && List && Pass == LastPass)
       listProfileCounts(*M, *List);
@@ -176,12 +198,14 @@ private:
     bool LosesLoopReduce = false;
     bool IsUnchanged = false; // but loses one of these
     bool HasLoops = false;
+    bool HasOptions = false;
+    StringSet<> Listed;             // options
     bool IsDecided = false;         // by the policy
     std::vector<uint32_t> ByPolicy; // what it leaves out
     SmallDenseMap<uint32_t, uint16_t, 8> Asked;
   };
   struct Question {
-    uint64_t Key;
+    Decided *Of;
     uint16_t Nth;
   };
 
@@ -243,6 +267,7 @@ private:
   StringMapEntry<Decided> *Last = nullptr; // that was asked about
   DenseSet<uint32_t> LeftOut;              // passes, in some function
   StringSet<> InCircles;                   // functions by their calls
+  std::optional<FunctionOptions> Options;  // none if no function has some
   unsigned Unchanged = 0;                  // functions that are to lose an attribute or a pass of the code generator
   PassNames Names;
   std::unique_ptr<raw_fd_ostream> List;

@@ -59,9 +59,12 @@ EXCLUDED: Mapping[str, str] = {
 }
 """Optional passes that a search never leaves out, with the reason."""
 
-ONCE = ("minsize", "loop-reduce")
+OPTIONS = ("-enable-pre=0", "-instcombine-code-sinking=0", "-two-entry-phi-node-folding-threshold=0")
+"""Options of LLVM, which are set while passes run on one function; `plugin/passes/FunctionOptions.cpp` has the same."""
+ONCE = ("minsize", "loop-reduce", *OPTIONS)
 """What is listed among the passes, but not asked for each time: the attribute ``minsize``, without which a function is
-compiled as at ``-Os``, and loop strength reduction, which runs in the code generator, of functions with loops."""
+compiled as at ``-Os``; loop strength reduction, which runs in the code generator, of functions with loops; and
+:data:`OPTIONS`, of functions that the pass changed which reads the option."""
 
 FIRST: Mapping[str, float] = {
     "minsize": 20.0,
@@ -74,6 +77,7 @@ FIRST: Mapping[str, float] = {
     "SLPVectorizerPass": 1.4,
     "SimplifyCFGPass": 0.9,
     "LoopRotatePass": 0.9,
+    **dict.fromkeys(OPTIONS, 0.8),
     "SROAPass": 0.65,
     "InstCombinePass": 0.6,
     "TailCallElimPass": 0.6,
