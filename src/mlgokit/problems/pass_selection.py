@@ -33,9 +33,11 @@ DECIDED_PASSES = (
     "LICMPass",
     "EarlyCSEPass",
     "GVNPass",
+    "loop-reduce",
 )
 """All passes that a policy decides about, in the order of ``plugin/passes/PassPolicy.cpp``. An optimizer pass may run
-several times on a function; the decision at its first run holds for all of them."""
+several times on a function; the decision at its first run holds for all of them. The last one runs in the code
+generator, and is decided with those of the optimizer, as a loop pass does not say whose loop it is."""
 
 PASS_FEATURES = tuple(f"pass:{name}" for name in DECIDED_PASSES)
 """One-hot features of the pass in question. A policy that uses some of them decides about these passes only."""

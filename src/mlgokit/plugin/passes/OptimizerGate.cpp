@@ -156,8 +156,11 @@ public:
     if (D.HasOptions)
       Options->set(D.Known->Passes);
     // By then the inliner is done with it. A policy decides in functions without an entry.
-    if (Advisor && !D.Known && any_cast<const Function *>(&IR) && !std::exchange(D.IsDecided, true))
+    if (Advisor && !D.Known && any_cast<const Function *>(&IR) && !std::exchange(D.IsDecided, true)) {
       D.ByPolicy = Advisor->leftOutOfOptimizer(*F);
+      if (is_contained(D.ByPolicy, passNumber(LoopReduce)))
+        M->getFunction(F->getName())->addFnAttr(LeftOutAttribute, LoopReduce);
+    }
     const bool MustRun = Pass == TailCallPass && (InCircles.contains(F->getName()) || endsByPointer(*F));
     if (!MustRun && is_contained(D.ByPolicy, Of))
       return false;

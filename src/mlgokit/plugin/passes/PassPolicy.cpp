@@ -20,12 +20,14 @@ namespace mlgokit {
 namespace {
 
 /// Those that are worth something by themselves on some functions; what a target has not never asks. First come those
-/// of the code generator, by LLVM's arguments, then those of the optimizer, by the names by which they ask.
+/// of the code generator, by LLVM's arguments, then those of the optimizer, by the names by which they ask, and loop
+/// strength reduction, which is left out by an attribute that the optimizer's gate sets.
 constexpr StringRef Passes[] = {
     "consthoist",      "codegenprepare",        "early-machinelicm", "machine-cse",         "machine-sink",
     "machine-cp",      "twoaddressinstruction", "machine-scheduler", "postra-machine-sink", "shrink-wrap",
     "block-placement", "InstSimplifyPass",      "TailCallElimPass",  "JumpThreadingPass",   "SimplifyCFGPass",
     "InstCombinePass", "IndVarSimplifyPass",    "LICMPass",          "EarlyCSEPass",        "GVNPass",
+    "loop-reduce",
 };
 constexpr size_t FirstOfOptimizer = 11;
 
