@@ -89,6 +89,18 @@ def test_a_copy_of_sources_is_one_until_a_file_is_changed_added_or_removed(tmp_p
     assert not is_copy(project, tmp_path / "gone")
 
 
+def test_links_in_a_folder_may_lead_anywhere_and_count_by_their_target(tmp_path: Path):
+    project, copy = tmp_path / "project", tmp_path / "copy"
+    put(project, "first/a.c", "second/b.c")
+    for name, target in {"first/up": "..", "second/up": "..", "third": "first", "itself": "itself"}.items():
+        (project / name).symlink_to(target)
+    copy_sources(project, copy, without=project / "tune")
+    assert is_copy(project, copy)
+    (project / "third").unlink()
+    (project / "third").symlink_to("second")
+    assert not is_copy(project, copy)
+
+
 def put(folder: Path, *names: str) -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

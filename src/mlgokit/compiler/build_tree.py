@@ -85,22 +85,24 @@ def is_copy(folder: Path, copy: Path, *, without: Path | None = None) -> bool:
         """Whether a folder and the folders below it equal their copies, apart from what is not copied."""
         ours, configured = _select_left_out(place, one.left_only, without)
         return not (one.right_only or one.diff_files or set(one.left_only) - ours - configured) and all(
-            is_same(place / name, below) for name, below in one.subdirs.items()
+            is_same_link(path, Path(below.right)) if path.is_symlink() else is_same(path, below)
+            for path, below in ((place / name, below) for name, below in one.subdirs.items())
         )
+
+    def is_same_link(link: Path, copied: Path) -> bool:
+        """Whether the copy of a link is one with the same target; what it leads to may be a folder above it."""
+        return copied.is_symlink() and copied.readlink() == link.readlink()
 
     return copy.is_dir() and is_same(folder, compared)
 
 
 def _select_left_out(place: Path, names: Iterable[str], without: Path | None) -> tuple[set[str], set[str]]:
     """Select from names in a folder mlgokit's own files and ``without``, and folders that CMake or Meson configured."""
-    kept_out = None if without is None else without.resolve()
+    kept_out, whole = None if without is None else without.resolve(), place.resolve()
     ours = {
         name
         for name in names
-        if name.endswith(LOCK_NAME)
-        or is_temporary(name)
-        or (place / name).resolve() == kept_out
-        or is_ours(place / name)
+        if name.endswith(LOCK_NAME) or is_temporary(name) or whole / name == kept_out or is_ours(place / name)
     }
     configured = {
         name
