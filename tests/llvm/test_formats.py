@@ -209,6 +209,30 @@ def test_a_damaged_file_is_refused_or_read_without_other_errors(
     assert refused >= 50
 
 
+# Numbers of sections change their form behind 32,767 and 65,279; so many take the assembler some seconds.
+@pytest.mark.parametrize("count", [32_800, 65_300])
+def test_functions_of_coff_objects_with_very_many_sections_are_all_found(
+    toolchain: Toolchain, targets: str, tmp_path: Path, count: int
+):
+    if "wasm32" not in targets:
+        pytest.skip(f"LLVM {toolchain.major}: {toolchain.clang} generates code for its own processor alone")
+    source, output = tmp_path / "many.s", tmp_path / "many.o"
+    source.write_text(
+        ".macro function\n"
+        '.section .text$f\\@,"xr",discard,f\\@\n'
+        ".def f\\@; .scl 2; .type 32; .endef\n"
+        ".globl f\\@\n"
+        "f\\@: ret\n"
+        ".endm\n"
+        f".rept {count}\nfunction\n.endr\n"
+    )
+    run(toolchain.clang, f"--target={PLATFORMS['COFF'].target}", "-c", source, "-o", output)
+    sizes = measure_object(output)
+    assert (sizes.totals.text, int(sizes.function_text.sum()), int(sizes.rest.sum())) == (count, count, 0)
+    assert len(sizes.function_names) == len(sizes.signatures) == len(set(sizes.function_signature.tolist())) == count
+    assert len(read_object(output).layout().names) == count
+
+
 def test_functions_of_wasm_have_the_sizes_that_llvm_names(toolchain: Toolchain, targets: str, tmp_path: Path):
     if "wasm32" not in targets:
         pytest.skip(f"LLVM {toolchain.major}: {toolchain.clang} generates code for its own processor alone")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.objects.magic import COFF_IMAGE, COFF_OBJECTS
+from mlgokit.compiler.objects.magic import COFF_BIG_OBJECT, COFF_IMAGE, COFF_OBJECTS
 from mlgokit.compiler.objects.object_file import (
     BSS,
     DATA,
@@ -53,11 +53,25 @@ _SECTION = np.dtype(
         ("flags", "<u4"),
     ]
 )
-_SYMBOL = np.dtype(
-    [("name", "S8"), ("value", "<u4"), ("section", "<i2"), ("type", "<u2"), ("storage", "u1"), ("auxiliary", "u1")]
+_SYMBOL, _BIG_SYMBOL = (
+    np.dtype(
+        [
+            ("name", "S8"),
+            ("value", "<u4"),
+            ("section", section),
+            ("type", "<u2"),
+            ("storage", "u1"),
+            ("auxiliary", "u1"),
+        ]
+    )
+    for section in ("<u2", "<i4")
 )
+_MOST_SECTIONS = 0xFEFF
+"""The largest number of a section in 16 bits; those above are negative, and stand for what is in no section."""
 _RELOCATION = np.dtype([("address", "<u4"), ("symbol", "<u4"), ("type", "<u2")])
-_HEADER = 20
+_HEADER, _BIG_HEADER = 20, 56
+_BIG_CLASS = bytes.fromhex("c7a1bad1eebaa94baf20faf66aa4dcb8")
+"""What tells an object with many sections from others that begin alike."""
 _IMAGE_BASE = {b"\x0b\x01": (28, 4), b"\x0b\x02": (24, 8)}
 """Offset and size of an image's base in the optional header, by its first bytes: for 32 and for 64 bits."""
 _CODE, _ZERO, _REMOVED, _COMDAT = 0x20, 0x80, 0x800, 0x1000
@@ -217,7 +231,7 @@ class CoffObject:
         symbol = table["symbol"].astype(np.int64)
         if len(symbol) and int(symbol.max()) >= len(self.symbols):
             raise damage_error(self.where, f"one of {len(self.symbols)} symbols", f"symbol {int(symbol.max())}")
-        of_symbol = code.at(self.symbols["section"].astype(np.int64) - 1, self.symbols["value"].astype(np.int64))
+        of_symbol = code.at(self._section_of - 1, self.symbols["value"].astype(np.int64))
         return collect_references(
             parts,
             place,
@@ -279,14 +293,20 @@ class CoffObject:
         return name.decode("utf-8", "backslashreplace")
 
     @functools.cached_property
+    def _section_of(self) -> Ints:
+        """[S] number of the section that each symbol is in, from 1 on, or none of these."""
+        number = self.symbols["section"].astype(np.int64)
+        return np.where(number > _MOST_SECTIONS, 0, number) if self.symbols.dtype == _SYMBOL else number
+
+    @functools.cached_property
     def _main_symbols(self) -> list[dict[str, Any]]:
         """The symbols without auxiliary entries, each with the first auxiliary entry as bytes, and its place."""
         found: list[dict[str, Any]] = []
         place, names = 0, self.symbols.dtype.names or ()
-        rows = self.symbols.tolist()
+        rows, section_of = self.symbols.tolist(), self._section_of.tolist()
         while place < len(rows):
             row = dict(zip(names, rows[place], strict=True))
-            more = row["auxiliary"]
+            more, row["section"] = row["auxiliary"], section_of[place]
             if row["section"] > len(self.sections):
                 raise damage_error(self.where, f"symbols in {len(self.sections)} sections", f"in {row['section']}")
             row["more"] = self.symbols[place + 1].tobytes() if more and place + 1 < len(rows) else b""
@@ -306,7 +326,8 @@ class CoffObject:
                 continue
             if section not in selection and symbol["storage"] == _STATIC and symbol["more"]:
                 # The auxiliary entry of a section: its length, relocations, lines, checksum, number, selection.
-                number = int.from_bytes(symbol["more"][12:14], "little")
+                high = symbol["more"][16:18] if self.symbols.dtype == _BIG_SYMBOL else b""
+                number = int.from_bytes(symbol["more"][12:14] + high, "little")
                 selection[section] = symbol["more"][14]
                 if selection[section] == _ASSOCIATIVE:
                     parent[section] = number - 1
@@ -354,7 +375,7 @@ class CoffObject:
         if entry is None:
             return no_frames()
         columns: list[tuple[int, int, int, int, int]] = []
-        value, place_of = self.symbols["value"].astype(np.int64), self.symbols["section"].astype(np.int64) - 1
+        value, place_of = self.symbols["value"].astype(np.int64), self._section_of - 1
         for table in np.flatnonzero(self._kinds == EH_FRAME).tolist():
             count = int(self._sizes[table]) // entry
             begins, unwinds = np.full((count, 2), -1, np.int64), np.full((count, 2), -1, np.int64)
@@ -413,6 +434,29 @@ class _File:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header:
+    """The header of a file.
+
+    Attributes:
+        machine: its processor, as two bytes.
+        sections: place of the section table.
+        count: number of sections.
+        table: place of the symbol table; 0 for none.
+        symbols: number of its entries.
+        symbol: what an entry is made of.
+        base: where an image is loaded.
+    """
+
+    machine: bytes
+    sections: int
+    count: int
+    table: int
+    symbols: int
+    symbol: np.dtype[Any] = _SYMBOL
+    base: int = 0
+
+
 def _table(file: "_File | CoffObject", dtype: np.dtype[Any], begin: int, count: int) -> Table:
     if begin + count * dtype.itemsize > len(file.data):
         raise damage_error(
@@ -428,20 +472,11 @@ def read_coff(data: bytes, where: str) -> CoffObject:
         InputError: it is damaged, or an MS-DOS program.
     """
     file = _File(where=where, data=data)
-    begin = 0
-    if data.startswith(COFF_IMAGE):
-        begin = int.from_bytes(data[60:64], "little") + 4
-        if data[begin - 4 : begin] != b"PE\0\0":
-            raise InputError(f"{where}: expected a program for Windows, found one for MS-DOS; give another file")
-    header = data[begin : begin + _HEADER]
-    if len(header) < _HEADER:
-        raise damage_error(where, f"a COFF header of {_HEADER} bytes at {begin}", f"{len(header)}")
-    count, table, symbols, optional = (
-        int.from_bytes(header[first:last], "little") for first, last in ((2, 4), (8, 12), (12, 16), (16, 18))
-    )
-    header_of_image = data[begin + _HEADER : begin + _HEADER + optional] if begin else b""
-    base, base_size = _IMAGE_BASE.get(header_of_image[:2], (0, 0))
-    sections = _table(file, _SECTION, begin + _HEADER + optional, count)
+    if data.startswith(COFF_BIG_OBJECT):
+        header = _read_big_header(file)
+    else:
+        header = _read_header(file, int.from_bytes(data[60:64], "little") + 4 if data.startswith(COFF_IMAGE) else 0)
+    sections = _table(file, _SECTION, header.sections, header.count)
     kept = (sections["flags"] & _ZERO) == 0
     outside = kept & (sections["offset"].astype(np.int64) + sections["size"] > len(data))
     if outside.any():
@@ -451,18 +486,55 @@ def read_coff(data: bytes, where: str) -> CoffObject:
             "some beyond them",
         )
     strings = b""
-    if table:
-        place = table + symbols * _SYMBOL.itemsize
+    if header.table:
+        place = header.table + header.symbols * header.symbol.itemsize
         strings = data[place : place + int.from_bytes(data[place : place + 4], "little")]
     return CoffObject(
         where=where,
         data=data,
-        is_object=begin == 0,
-        machine=header[:2],
-        base=int.from_bytes(header_of_image[base : base + base_size], "little"),
+        is_object=not data.startswith(COFF_IMAGE),
+        machine=header.machine,
+        base=header.base,
         sections=sections,
-        symbols=_table(file, _SYMBOL, table, symbols if table else 0),
+        symbols=_table(file, header.symbol, header.table, header.symbols if header.table else 0),
         strings=strings,
+    )
+
+
+def _read_header(file: _File, begin: int) -> _Header:
+    """Read the header of an object, or of an image, where it is behind the header of MS-DOS."""
+    data = file.data
+    if begin and data[begin - 4 : begin] != b"PE\0\0":
+        raise InputError(f"{file.where}: expected a program for Windows, found one for MS-DOS; give another file")
+    header = data[begin : begin + _HEADER]
+    if len(header) < _HEADER:
+        raise damage_error(file.where, f"a COFF header of {_HEADER} bytes at {begin}", f"{len(header)}")
+    count, table, symbols, optional = (
+        int.from_bytes(header[first:last], "little") for first, last in ((2, 4), (8, 12), (12, 16), (16, 18))
+    )
+    more = data[begin + _HEADER : begin + _HEADER + optional] if begin else b""
+    base, size = _IMAGE_BASE.get(more[:2], (0, 0))
+    return _Header(
+        machine=header[:2],
+        sections=begin + _HEADER + optional,
+        count=count,
+        table=table,
+        symbols=symbols,
+        base=int.from_bytes(more[base : base + size], "little"),
+    )
+
+
+def _read_big_header(file: _File) -> _Header:
+    """Read the header of an object whose sections have numbers of 32 bits."""
+    header = file.data[:_BIG_HEADER]
+    if len(header) < _BIG_HEADER or header[12:28] != _BIG_CLASS:
+        raise InputError(
+            f"{file.where}: expected a COFF object, found what begins like one with many sections and is none, such as "
+            "an object of Microsoft's /GL; give an object as clang -c writes it"
+        )
+    count, table, symbols = (int.from_bytes(header[place : place + 4], "little") for place in (44, 48, 52))
+    return _Header(
+        machine=header[6:8], sections=_BIG_HEADER, count=count, table=table, symbols=symbols, symbol=_BIG_SYMBOL
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from mlgokit.compiler.objects.magic import COFF_IMAGE, COFF_OBJECTS, ELF, MACH_O, MACH_O_32, WASM
+from mlgokit.compiler.objects.magic import COFF_BIG_OBJECT, COFF_IMAGE, COFF_OBJECTS, ELF, MACH_O, MACH_O_32, WASM
 from mlgokit.compiler.objects.object_file import ObjectFile, SectionTotals, read_bytes
 
 
@@ -34,12 +34,12 @@ def _read_macho(data: bytes, where: str) -> ObjectFile:
 
 _READERS: dict[bytes, tuple[str, Callable[[bytes, str], ObjectFile]]] = {
     WASM: ("wasm", _read_wasm),
-    **dict.fromkeys((COFF_IMAGE, *COFF_OBJECTS), ("COFF", _read_coff)),
+    **dict.fromkeys((COFF_IMAGE, COFF_BIG_OBJECT, *COFF_OBJECTS), ("COFF", _read_coff)),
     **dict.fromkeys((MACH_O, MACH_O_32), ("Mach-O", _read_macho)),
 }
 """Names and readers of other formats than ELF, by the first bytes of their files. A reader takes as long to import as
 most files take to read, so that only the one that is needed is."""
-_LONGEST_MAGIC = 4
+_LONGEST_MAGIC = 6
 
 
 def read_object(source: bytes | Path, *, where: str = "object in memory") -> ObjectFile:
