@@ -12,6 +12,7 @@ from mlgokit.compiler.source_texts import content_of
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapper_folder import open_wrappers, plugin_settings, wrapper_variables
 from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
+from mlgokit.errors import ToolError
 
 
 def built(
@@ -52,6 +53,13 @@ def test_what_a_build_calls_by_name_gets_the_options(clang: Toolchain, tmp_path:
     assert [call.name for call in found.calls] == ["gcc-12", "clang++", "cc", "cc"]
     assert [call.lto_linker for call in found.calls] == ["", "", "lld", "other"]
     assert found.calls[0].contents == (content_of(tree / "a.o"),)
+
+
+@pytest.mark.parametrize("name", ["my cache", "cache:1"])
+def test_a_cache_folder_whose_path_builds_split_is_refused(clang: Toolchain, tmp_path: Path, name: str):
+    with pytest.raises(ToolError, match=r"without spaces and colons.*; set XDG_CACHE_HOME to another folder$"):
+        open_wrappers(clang, cache_folder=tmp_path / name)
+    assert not (tmp_path / name).exists()
 
 
 def test_options_are_added_before_the_end_of_options(clang: Toolchain, tmp_path: Path):

@@ -23,6 +23,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.driver_call import COMPILER, LINKER, is_native
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapper import REDIRECT
+from mlgokit.errors import ToolError
 from mlgokit.files import writing
 
 _C = ("cc", "gcc", "clang", "c99", "c89")
@@ -103,6 +104,7 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
 
     Raises:
         StorageError: the disk is full or not writable.
+        ToolError: no build can use wrappers in the cache folder, because of its name.
     """
     present = _programs_in_path()
     launchers = {name: str(present[name]) for name in _LAUNCHERS if name in present}
@@ -137,6 +139,11 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
     scripts = (_COMPILER_SCRIPT, _LINKER_SCRIPT, _RUSTC_SCRIPT, _LAUNCHER, _START)
     key = repr((known, sorted(sources.items()), sys.executable, toolchain.version_text, scripts))
     top = cache_folder or platformdirs.user_cache_path("mlgokit") / "wrappers"
+    if re.search(r"[\s:]", str(top)):
+        raise ToolError(
+            "wrappers of compilers: expected a cache folder without spaces and colons, at which Makefiles and the "
+            f"loader of programs split paths, found {str(top)!r}; set XDG_CACHE_HOME to another folder"
+        )
     folder = top / f"llvm-{toolchain.major}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     if folder.is_dir():
         return folder
