@@ -1,6 +1,8 @@
 """Limits of memory, files and time of each module, by what its plain compilation took."""
 
+import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,8 @@ from mlgokit.compiler.limits import (
     ModuleLimits,
     describe_exceeded_limit,
     link_limits,
+    usable_memory,
+    usable_processors,
 )
 from mlgokit.errors import UsageError
 
@@ -24,6 +28,54 @@ SOME = Limits(file_bytes=5 * MIB, memory_bytes=3 << 29, settable=True)
 def noted(limits: ModuleLimits, *, memory_mib: int = 1, object_mib: int = 1, seconds: float = 0.1) -> ModuleLimits:
     limits.note("a", memory_bytes=memory_mib * MIB, object_bytes=object_mib * MIB, seconds=seconds)
     return limits
+
+
+def control_groups(root: Path, membership: str, files: dict[str, str]) -> Path:
+    for name, text in {"proc/self/cgroup": membership, **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "memory"),
+    [
+        ("0::/", {"sys/fs/cgroup/memory.max": "5000"}, 5000),
+        (
+            "0::/user/run",
+            {"sys/fs/cgroup/user/memory.max": "7000", "sys/fs/cgroup/user/run/memory.max": "max"},
+            7000,
+        ),
+        # A container that sees its own group alone, with its path on the host.
+        ("0::/docker/1", {"sys/fs/cgroup/memory.max": "5000"}, 5000),
+        (
+            "5:cpu,cpuacct:/a\n4:memory:/a\n0::/",
+            {"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "6000", "sys/fs/cgroup/cpu/memory.max": "1"},
+            6000,
+        ),
+    ],
+)
+def test_compilers_share_the_memory_of_the_control_group(
+    tmp_path: Path, membership: str, files: dict[str, str], memory: int
+):
+    assert usable_memory(control_groups(tmp_path, membership, files)) == memory
+
+
+def test_as_many_compilers_run_as_processors_may_be_used(tmp_path: Path):
+    allowed = os.sched_getaffinity(0)
+    assert usable_processors(tmp_path) == len(allowed)
+    assert usable_processors(control_groups(tmp_path / "1", "0::/", {"sys/fs/cgroup/cpu.max": "max 100000"})) == len(
+        allowed
+    )
+    quota = {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "50000", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}
+    assert usable_processors(control_groups(tmp_path / "2", "3:cpu:/", quota)) == 1
+    assert usable_processors(control_groups(tmp_path / "3", "0::/", {"sys/fs/cgroup/cpu.max": "50000 100000"})) == 1
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert usable_processors(tmp_path) == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def test_nothing_is_known_at_first():

@@ -17,7 +17,7 @@ from mlgokit.basic import Basic
 from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.compiler import open_cluster
 from mlgokit.compiler.compile import ClangCompiler
-from mlgokit.compiler.limits import GIB, ModuleLimits
+from mlgokit.compiler.limits import GIB, PROCESSORS, ModuleLimits
 from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.recheck import SHARE, Recheck
@@ -34,7 +34,7 @@ from mlgokit.disk import Room
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.progress import Report, say_nothing
 
-WORKERS = os.cpu_count() or 1
+WORKERS = PROCESSORS
 """Compilers that run at once unless a command is told otherwise."""
 _MOST_GIB = 1 << 20
 _MOST_COUNTED = 1000

@@ -1,6 +1,5 @@
 """A compiler that compiles on the workers of a cluster."""
 
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from mlgokit.cluster.link import Link, WorkersDiedError
 from mlgokit.cluster.parcel import Parcel, Reply, Setup, is_portable, pack, setup_of
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.limits import PROCESSORS
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.request import PLAIN, CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
@@ -46,7 +46,7 @@ class ClusterCompiler:
     here: ClangCompiler
     link: Link
     setup: Setup
-    _seats: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(os.cpu_count() or 1))
+    _seats: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PROCESSORS))
 
     @property
     def toolchain(self) -> Toolchain:

@@ -1,7 +1,6 @@
 """What works on this machine: every answer comes from running the tool on a small input, none from its version."""
 
 import importlib.util
-import os
 import platform
 import shutil
 import sys
@@ -19,6 +18,7 @@ from rich.table import Column, Table
 from mlgokit.commands.doctor_plugin import list_prebuilt
 from mlgokit.commands.doctor_rust import rust_trials
 from mlgokit.commands.doctor_trials import toolchain_trials
+from mlgokit.compiler.limits import MACHINE_BYTES, PROCESSORS
 from mlgokit.compiler.prebuilt import find_prebuilt
 from mlgokit.compiler.toolchain import (
     SUPPORTED_MAJORS,
@@ -243,7 +243,7 @@ def _system_checks() -> tuple[Check, ...]:
         ),
         _check("prebuilt plugins", list_prebuilt),
         _check(SHIPPED, _shipped_targets),
-        Check(name="cores", works=True, detail=str(len(os.sched_getaffinity(0)))),
+        Check(name="cores", works=True, detail=str(PROCESSORS)),
         Check(
             name="memory",
             works=memory >= NEEDED_MEMORY_BYTES,
@@ -270,8 +270,8 @@ def _shipped_targets() -> str:
 def _available_memory_bytes() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            return min(int(line.split()[1]) * 1024, MACHINE_BYTES)
+    return MACHINE_BYTES
 
 
 def _advice(toolchains: tuple[ToolchainDiagnosis, ...], system: tuple[Check, ...]) -> tuple[str, ...]:

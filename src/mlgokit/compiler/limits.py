@@ -1,16 +1,59 @@
 """Resource limits of child processes, and how to tell that one was exceeded."""
 
+import contextlib
 import os
 import re
 import signal
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 GIB = 1 << 30
 MOST_PRINTED_BYTES = 256 << 20
 """Limit on what a child prints to each of its two streams; standard output is read into memory."""
 
-MACHINE_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+def _read_of_groups(controller: str, name: str, root: Path) -> Iterator[str]:
+    """Read a file in each control group that this process is in, of version 2, or of a controller of version 1.
+
+    In a container the path of a group may be that on the host; its own group is then the top one that it sees.
+    """
+    try:
+        text = (root / "proc/self/cgroup").read_text(errors="surrogateescape")
+    except OSError:
+        return
+    for controllers, path in re.findall(r"^\d+:([^:\n]*):/?(.*)$", text, re.MULTILINE):
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / (controller if controllers else "")
+        group = top / path
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(top):
+                with contextlib.suppress(OSError):
+                    yield (folder / name).read_text()
+
+
+def usable_memory(root: Path = Path("/")) -> int:
+    """Bytes of the machine's memory, or of that part which the control groups of this process may have."""
+    values = (
+        text for name in ("memory.max", "memory.limit_in_bytes") for text in _read_of_groups("memory", name, root)
+    )
+    most = [int(text) for text in values if text.strip().isdigit()]
+    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *most])
+
+
+def usable_processors(root: Path = Path("/")) -> int:
+    """Number of the processors that this process may run on, or that its control groups have the time of."""
+    quotas, periods = (_read_of_groups("cpu", f"cpu.cfs_{name}_us", root) for name in ("quota", "period"))
+    shares = [*_read_of_groups("cpu", "cpu.max", root), *map(" ".join, zip(quotas, periods, strict=False))]
+    limited = (re.match(r"(\d+)\s+([1-9]\d*)", share) for share in shares)
+    most = [-(-int(share[1]) // int(share[2])) for share in limited if share is not None]
+    return max(1, min([len(os.sched_getaffinity(0)), *most]))
+
+
+MACHINE_BYTES = usable_memory()
+PROCESSORS = usable_processors()
 _THREAD_BYTES = 128 << 20
 """Address space, not memory, that the C library reserves for each thread that allocates."""
 

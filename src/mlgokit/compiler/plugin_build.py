@@ -14,6 +14,7 @@ import platformdirs
 
 from mlgokit.compiler import process
 from mlgokit.compiler.cxx_library import cxx_library_options
+from mlgokit.compiler.limits import PROCESSORS
 from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.prebuilt import COMPILE_OPTIONS, DIALECT, Prebuilt, find_prebuilt, plugin_sources, plugin_units
 from mlgokit.compiler.toolchain import ADVISED_MAJOR, SUPPORTED_MAJORS, Toolchain, known_majors
@@ -233,7 +234,7 @@ def compile_objects(
     def compile_unit(unit: str) -> None:
         _compile(toolchain, [*words, "-include-pch", precompiled, f"{unit}.cpp", "-o", f"{unit}.o"], folder)
 
-    for _ in map_in_order(compile_unit, plugin_units(sources), workers=os.cpu_count() or 1):
+    for _ in map_in_order(compile_unit, plugin_units(sources), workers=PROCESSORS):
         pass
     with writing(folder):
         (folder / precompiled).unlink()

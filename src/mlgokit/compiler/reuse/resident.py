@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from mlgokit.compiler import process
-from mlgokit.compiler.limits import Limits
+from mlgokit.compiler.limits import MACHINE_BYTES, Limits
 from mlgokit.compiler.process import Completed
 
 MOST_RESIDENTS = 64
@@ -31,11 +31,6 @@ _NOT_STARTED = 2**64 - 1
 _GRACE_SECONDS = 5.0
 """Time for a resident to kill its child after the deadline."""
 _ABORT = b"!"
-
-
-def _share_of_memory() -> int:
-    """Compute a quarter of the machine's memory, in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -66,7 +61,7 @@ class Residents:
     """
 
     most: int = MOST_RESIDENTS
-    memory_bytes: int = field(default_factory=_share_of_memory)
+    memory_bytes: int = MACHINE_BYTES // 4
     declined: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
     _idle: list[_Resident] = field(default_factory=list["_Resident"])
     _lock: threading.Lock = field(default_factory=threading.Lock)
