@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,15 @@ def test_compilers_that_are_started_by_a_path_stay_those_of_the_build(project: P
     assert found == {"seen": 2, "commands": 2}
     entries = json.loads((project / "compile_commands.json").read_bytes())
     assert [entry["arguments"][0] for entry in entries] == [str(named), str(toolchain.clang)]
+
+
+def test_a_compiler_is_found_behind_folders_that_have_none(project: Path, toolchain: Toolchain):
+    variables = f"os.environ | {{'PATH': '{project}:{os.defpath}'}}"
+    search = f"import os, subprocess; subprocess.run(['cc', '-c', 'main.c'], env={variables})"
+    found = recorded(f'{sys.executable} -c "{search}"', project, toolchain)
+
+    assert found == {"seen": 1, "commands": 1}
+    assert (project / "main.o").exists()
 
 
 def test_what_goes_past_a_recording_is_named(project: Path, toolchain: Toolchain):

@@ -89,10 +89,13 @@ static void find_start(struct start *start, const char *program, char *const var
     return;
   if ((size_t)(name - program) == length && !strncmp(program, wrappers, length))
     return;
+  /* Some programs search PATH by trying each folder. */
+  if (!can_run(program))
+    return;
   memcpy(start->path, wrappers, length);
   strcpy(start->path + length, name);
   if (!can_run(start->path)) {
-    if (!names_compiler(name + 1) || !can_run(program))
+    if (!names_compiler(name + 1))
       return;
     strcpy(start->path + length, ANY);
   }
