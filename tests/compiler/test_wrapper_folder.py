@@ -146,6 +146,18 @@ def test_a_build_that_was_configured_with_wrappers_goes_on_without_them(clang: T
     assert open_wrappers(clang) == Path(wrapper).parent.parent
 
 
+def test_compilers_are_redirected_once_a_library_for_that_can_be_compiled(clang: Toolchain):
+    compiles = clang.clang.read_text()
+    clang.clang.write_text("#!/bin/sh\necho \"fatal error: 'dlfcn.h' file not found\" >&2; exit 1\n")
+    assert not (open_wrappers(clang) / "redirect.so").exists()
+    clang.clang.write_text(compiles)
+    folder = open_wrappers(clang)
+    assert (folder / "redirect.so").exists()
+    made = (folder / "redirect.so").stat()
+    assert (open_wrappers(clang) / "redirect.so").stat() == made
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith("tmp")) == []
+
+
 def test_what_checks_of_a_build_system_compile_is_not_of_the_project(clang: Toolchain, tmp_path: Path):
     script = "mkdir -p CMakeFiles/3/CompilerIdC && touch conftest.c && cc -c conftest.c -o conftest.o && rm conftest.*"
     script += " && cc -c a.c -o CMakeFiles/3/CompilerIdC/a.o && cc -c a.c -o a.o"

@@ -5,6 +5,7 @@ library that is loaded into its programs. A build that was configured with them 
 folder stays where it is, below the user's cache; outside of a build that mlgokit runs, they are the plain clang.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -146,6 +147,10 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
         )
     folder = top / f"llvm-{toolchain.major}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     if folder.is_dir():
+        # C headers may have been installed since.
+        if not (folder / REDIRECT).exists():
+            with contextlib.suppress(OSError):
+                _build_redirect(folder, toolchain)
         return folder
     with writing(top):
         top.mkdir(parents=True, exist_ok=True)
@@ -248,5 +253,9 @@ def _put_programs(
 
 def _build_redirect(folder: Path, toolchain: Toolchain) -> None:
     """Compile the library that redirects whole paths of compilers; without C headers, builds run without it."""
-    argv = [toolchain.clang, "-shared", "-fPIC", "-O2", folder / _SOURCE, "-o", folder / REDIRECT]
-    process.run(argv, timeout_seconds=_BUILD_SECONDS)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        made = Path(scratch, REDIRECT)
+        argv = [toolchain.clang, "-shared", "-fPIC", "-O2", folder / _SOURCE, "-o", made]
+        process.run(argv, timeout_seconds=_BUILD_SECONDS)
+        if made.exists():
+            made.replace(folder / REDIRECT)
