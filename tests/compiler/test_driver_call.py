@@ -51,6 +51,10 @@ from mlgokit.compiler.driver_call import (
         ("-x c++-header a.inc -o a.pch", "other", "", None),
         ("a.c a.h", "both", "a.c", "a.out"),
         ("-nostdlib -Wl,-s,-r a.o b.o -o both.o", "other", "", None),
+        ("-x c++-module -fmodule-output=m.pcm -c m.ixx -o m.o", "compile", "m.ixx", "m.o"),
+        ("-c m.cppm n.pcm", "compile", "m.cppm n.pcm", "m.o n.o"),
+        ("--precompile m.cppm -o m.pcm", "other", "m.cppm", None),
+        ("-Xclang -emit-module-interface -c m.cppm -o m.pcm", "other", "m.cppm", None),
         ("-c -MV a.c -isystem-after inc -Xarch_host -O2 -fdebug-compilation-dir .", "compile", "a.c", "a.o"),
     ],
 )

@@ -14,6 +14,7 @@ from mlgokit.commands.build import Build, run as build
 from mlgokit.commands.corpus.record import Record, record_build, run as record
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapping import AddedOptions, run_wrapped
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import ReuseError
 from mlgokit.progress import say_nothing
@@ -166,6 +167,25 @@ def test_compilers_that_are_started_by_a_path_stay_those_of_the_build(project: P
     assert found == {"seen": 2, "commands": 2}
     entries = json.loads((project / "compile_commands.json").read_bytes())
     assert [entry["arguments"][0] for entry in entries] == [str(named), str(toolchain.clang)]
+
+
+def test_interfaces_of_modules_are_compilations(project: Path, toolchain: Toolchain):
+    (project / "m.cppm").write_text("export module m;\nexport int twice(int x) { return 2 * x; }\n")
+    (project / "main.cpp").write_text("import m;\nint main(int c, char **) { return twice(c); }\n")
+    compiler = f"{toolchain.clangxx} -std=c++20"
+    make = f"{compiler} -fmodule-output=m.pcm -c m.cppm; {compiler} -fmodule-file=m=m.pcm -c main.cpp"
+    done = run_wrapped(
+        [["sh", "-c", make]],
+        tree=project,
+        folder=project / "wrapping",
+        toolchain=toolchain,
+        added=AddedOptions(compile=("-DADDED",)),
+        timeout_seconds=60,
+    )
+
+    assert done.reason == ""
+    assert [(call.kind, call.outputs[0].name) for call in done.calls] == [("compile", "m.o"), ("compile", "main.o")]
+    assert recorded(make, project, toolchain) == {"seen": 2, "commands": 2}
 
 
 def test_a_compiler_is_found_behind_folders_that_have_none(project: Path, toolchain: Toolchain):

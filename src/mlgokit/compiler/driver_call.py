@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 SOURCES = frozenset((".c", ".i", ".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CC", ".CPP", ".CXX", ".C++", ".ii"))
 """Suffixes of sources with decisions for the plugin, which assembly does not have."""
 
+INTERFACES = frozenset((".cppm", ".ccm", ".cxxm", ".c++m", ".pcm"))
+"""Suffixes of interfaces of C++20 modules, precompiled ones among them, of which a driver makes objects too."""
+
 HEADERS = frozenset((".h", ".hh", ".hp", ".hpp", ".hxx", ".h++", ".H", ".HPP", ".tcc"))
 """Suffixes of headers, of which a driver makes precompiled ones."""
 
@@ -29,13 +32,20 @@ LANGUAGES = {
     "c++": "c++-cpp-output",
     "cpp-output": "cpp-output",
     "c++-cpp-output": "c++-cpp-output",
+    "c++-module": "c++-module-cpp-output",
+    "c++-module-cpp-output": "c++-module-cpp-output",
 }
 """Languages of sources, each with the language of its preprocessed text."""
-_LANGUAGE_OF_SUFFIX = {".c": "c", ".i": "cpp-output", ".ii": "c++-cpp-output"}
+_LANGUAGE_OF_SUFFIX = {
+    ".c": "c",
+    ".i": "cpp-output",
+    ".ii": "c++-cpp-output",
+    **dict.fromkeys(INTERFACES, "c++-module"),
+}
 _ASKS = frozenset(
     (
         "-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-dumpversion", "-dumpmachine", "-cc1", "-cc1as",
-        "--analyze", "--precompile",
+        "--analyze", "--precompile", "-emit-module-interface",
     )
 )  # fmt: skip
 """Options with which a call makes neither an object nor an image."""
@@ -287,7 +297,7 @@ def _find_files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
             language = "" if language == "none" else language
         elif _is_input(word) and not _is_header(word, language):
             inputs.append(word)
-            if language in LANGUAGES or (not language and _split(word)[1] in SOURCES):
+            if language in LANGUAGES or (not language and _split(word)[1] in SOURCES | INTERFACES):
                 sources[word] = language
     return inputs, sources, output
 

@@ -97,7 +97,7 @@ def keep_texts(
         inputs = {source: piped[source]} if source in piped else {"-": (0, os.devnull)}
         place = inputs[source][1] if source in piped else source
         files = [] if source in piped else _file_states([source])
-        reason = _why_not_kept(given, source, place)
+        reason = _why_not_kept(given, source, place, language)
         if not reason and language != LANGUAGES[language]:
             # Compilers of a build take options that clang does not know.
             commands = [
@@ -119,9 +119,9 @@ def keep_texts(
     return found
 
 
-def _why_not_kept(words: list[str], source: str, place: str) -> str:
+def _why_not_kept(words: list[str], source: str, place: str, language: str) -> str:
     """Say why the preprocessed text is not the complete input of a compilation; empty if it is."""
-    if any(word.startswith(_PRECOMPILED) for word in words):
+    if language.startswith("c++-module") or any(word.startswith(_PRECOMPILED) for word in words):
         return "it is compiled with precompiled headers or modules"
     if not os.path.isfile(place):
         return "it is read from a pipe"
