@@ -72,6 +72,17 @@ def test_options_are_added_before_the_end_of_options(clang: Toolchain, tmp_path:
     assert [call.sources for call in found.calls] == [(tree / "a.c",), (tree / "-b.c",)]
 
 
+def test_what_is_precompiled_gets_the_options_of_what_reads_it(clang: Toolchain, tmp_path: Path):
+    script = "cc -x c++-header a.h -o a.pch; cc -Xclang -emit-pch -x c-header -c a.c -o b.pch; cc -c start.S -o start.o"
+    script += "; c++ --precompile m.cppm -o m.pcm; arm-none-eabi-gcc a.h -o arm.gch"
+    found = built(clang, tmp_path, script, AddedOptions(compile=("-one",)))
+
+    made = {name: (tmp_path / "tree" / name).read_text().split()[-1] for name in ("a.pch", "b.pch", "m.pcm")}
+    assert made == dict.fromkeys(made, "-one")
+    assert not any("-one" in (tmp_path / "tree" / name).read_text() for name in ("start.o", "arm.gch"))
+    assert found.calls == ()
+
+
 def test_objects_that_are_linked_to_an_object_are_of_the_project(clang: Toolchain, tmp_path: Path):
     added = AddedOptions(link=("-two",))
     script = "cc -c a.c -o a.o && cc -nostdlib -Wl,-r a.o -o part.o && rm a.o a.c && cc part.o -o tool"

@@ -50,6 +50,7 @@ _ASKS = frozenset(
 )  # fmt: skip
 """Options with which a call makes neither an object nor an image."""
 _ASK_PREFIXES = ("-print-", "--print-", "--help")
+_PRECOMPILES = frozenset(("--precompile", "-emit-module-interface", "-emit-pch"))
 WITH_VALUE = frozenset(
     (
         "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-F", "-B", "-T", "-u", "-z", "-e", "-A", "-G", "-b", "-include",
@@ -202,10 +203,9 @@ def read_call(words: list[str], *, is_cxx: bool = False) -> dict[str, Any]:
         words: words of the call, without the driver.
         is_cxx: whether the driver compiles every source as C++.
     """
-    inputs, sources, output = _find_files(words)
+    inputs, sources, _, output = _find_files(words)
     compiles = any(word in {"-c", "-S", "--compile", "--assemble"} for word in words)
-    asks = makes_partial(words) or any(word in _ASKS or word.startswith(_ASK_PREFIXES) for word in words)
-    if asks or not inputs or (compiles and not sources):
+    if makes_partial(words) or _asks(words) or not inputs or (compiles and not sources):
         kind = "other"
     elif compiles:
         kind = "compile"
@@ -237,6 +237,23 @@ def read_linker_call(words: list[str]) -> dict[str, Any]:
     outputs = [named for unit in units if (named := _output(unit)) is not None]
     kind = "link" if inputs and _LINKER_ASKS.isdisjoint(words) else "other"
     return {"kind": kind, "inputs": inputs, "sources": [], "languages": [], "outputs": outputs[-1:] or ["a.out"]}
+
+
+def precompiles(words: list[str]) -> bool:
+    """Whether a call of a driver precompiles a header or the interface of a module.
+
+    What then reads that has to be compiled with the same options.
+
+    Example:
+        >>> [precompiles(call.split()) for call in ("-x c++-header a.h -o a.pch", "a.hpp", "-E a.h", "-c a.c a.h")]
+        [True, True, False, False]
+    """
+    _, sources, headers, _ = _find_files(words)
+    return not _PRECOMPILES.isdisjoint(words) or (bool(headers) and not sources and not _asks(words))
+
+
+def _asks(words: list[str]) -> bool:
+    return any(word in _ASKS or word.startswith(_ASK_PREFIXES) for word in words)
 
 
 def makes_partial(words: list[str]) -> bool:
@@ -280,12 +297,13 @@ def _output(unit: list[str]) -> str | None:
     return word[2:] if word.startswith("-o") and not word.startswith("-obj") else None
 
 
-def _find_files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
-    """Find the inputs, the sources with their languages by ``-x``, and the output by ``-o``; empty without these.
+def _find_files(words: list[str]) -> tuple[list[str], dict[str, str], list[str], str]:
+    """Find the inputs, the sources with their languages by ``-x``, headers, and the output by ``-o``; else empty.
 
     Headers are no inputs: what a driver makes of them are precompiled headers.
     """
     inputs: list[str] = []
+    headers: list[str] = []
     sources: dict[str, str] = {}
     output, language = "", ""
     for unit in option_units(words):
@@ -295,11 +313,13 @@ def _find_files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
         elif word.startswith("-x"):
             language = unit[-1] if word == "-x" else word[2:]
             language = "" if language == "none" else language
-        elif _is_input(word) and not _is_header(word, language):
+        elif _is_input(word) and _is_header(word, language):
+            headers.append(word)
+        elif _is_input(word):
             inputs.append(word)
             if language in LANGUAGES or (not language and _split(word)[1] in SOURCES | INTERFACES):
                 sources[word] = language
-    return inputs, sources, output
+    return inputs, sources, headers, output
 
 
 def _is_header(word: str, language: str) -> bool:

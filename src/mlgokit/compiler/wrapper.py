@@ -24,6 +24,7 @@ from mlgokit.compiler.driver_call import (
     find_lto_linker,
     is_native,
     makes_partial,
+    precompiles,
     read_call,
     read_linker_call,
     separate_cache,
@@ -162,6 +163,8 @@ def main() -> int:
         )
         if made:
             _write_json(log, call)
+        if call["kind"] == "other" and not (is_linker or is_foreign) and precompiles(call["words"]):
+            words = [*drop_end_of_options(words), *settings["compile"]]
         os.execve(program, [program, *words], environment)  # noqa: S606  (in the place of the compiler)
     added = [] if is_foreign else _added_words(settings, call, log, is_linker=is_linker)
     piped = save_pipes(call["sources"], log) if settings["keep"] else {}
