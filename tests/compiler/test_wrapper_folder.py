@@ -72,6 +72,18 @@ def test_options_are_added_before_the_end_of_options(clang: Toolchain, tmp_path:
     assert [call.sources for call in found.calls] == [(tree / "a.c",), (tree / "-b.c",)]
 
 
+def test_compilers_of_one_standard_of_c_compile_by_it(clang: Toolchain, tmp_path: Path):
+    found = built(clang, tmp_path, "c89 -c a.c -o a.o && c99 a.c -std=gnu99 -o b && cc -c a.c -o c.o")
+
+    given = {name: (tmp_path / "tree" / name).read_text() for name in ("a.o", "b", "c.o")}
+    assert given == {
+        "a.o": f"{clang.clang} -std=c89 -c a.c -o a.o\n",
+        "b": f"{clang.clang} -std=c99 a.c -std=gnu99 -o b\n",
+        "c.o": f"{clang.clang} -c a.c -o c.o\n",
+    }
+    assert [call.words[0] for call in found.calls] == ["-std=c89", "-std=c99", "-c"]
+
+
 def test_what_is_precompiled_gets_the_options_of_what_reads_it(clang: Toolchain, tmp_path: Path):
     script = "cc -x c++-header a.h -o a.pch; cc -Xclang -emit-pch -x c-header -c a.c -o b.pch; cc -c start.S -o start.o"
     script += "; c++ --precompile m.cppm -o m.pcm; arm-none-eabi-gcc a.h -o arm.gch"
