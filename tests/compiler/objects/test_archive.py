@@ -64,6 +64,14 @@ def test_names_in_the_manner_of_bsd(tmp_path: Path):
     assert [(one.name, one.data()) for one in read_members(tmp_path / "bsd.a")] == [("long.o", b"code")]
 
 
+def test_long_names_end_in_zeros_where_microsofts_linker_reads_them(tmp_path: Path):
+    names = member(b"//", b"one_long_name.obj\0another_one.obj\0")
+    parts = member(b"/", b"x") + member(b"/", b"y") + names + member(b"/18", b"code") + member(b"/0", b"more")
+    (tmp_path / "any.lib").write_bytes(b"!<arch>\n" + parts)
+    found = [(one.name, one.data()) for one in read_members(tmp_path / "any.lib")]
+    assert found == [("another_one.obj", b"code"), ("one_long_name.obj", b"more")]
+
+
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [

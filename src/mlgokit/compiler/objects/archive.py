@@ -1,11 +1,13 @@
 """Static libraries: list the objects in one, and make one from objects.
 
 The format is that of System V and GNU ``ar``: ``!<arch>`` and a line end, then members of a 60-byte header and their
-bytes, padded to an even length. Long names stand in the member ``//``; ``#1/N`` puts a name in front of the bytes, as
-BSD does. A thin archive (``!<thin>``) has paths in place of bytes.
+bytes, padded to an even length. Long names stand in the member ``//``, each before a line end or, in libraries for
+Microsoft's linker, a zero; ``#1/N`` puts a name in front of the bytes, as BSD does. A thin archive (``!<thin>``) has
+paths in place of bytes.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 MAGIC, THIN_MAGIC = b"!<arch>\n", b"!<thin>\n"
 _HEADER_BYTES = 60
 _LONG_NAMES = "//"
+_LONG_NAME = re.compile(rb"[^\n\0]*")
 _REMEDY = "build it again"
-_TABLES = frozenset({"/", "/SYM64/", "__.SYMDEF", "__.SYMDEF SORTED"})
+_TABLES = frozenset({"/", "/SYM64/", "__.SYMDEF", "__.SYMDEF SORTED", "__.SYMDEF_64", "__.SYMDEF_64 SORTED"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +102,8 @@ def read_members(path: Path) -> list[Member]:
                     name = source.read(length).rstrip(b"\0").decode("utf-8", "surrogateescape")
                     begin, size = begin + length, size - length
                 elif name.startswith("/") and _is_number(name[1:]):
-                    text = long_names[int(name[1:]) :].split(b"\n", 1)[0]
-                    name = text.decode("utf-8", "surrogateescape")
+                    text = _LONG_NAME.match(long_names, int(name[1:]))
+                    name = text[0].decode("utf-8", "surrogateescape") if text else ""
                 source.seek(position)
                 if name not in _TABLES and name != _LONG_NAMES:
                     name = name.removesuffix("/")
