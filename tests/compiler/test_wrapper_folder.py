@@ -72,6 +72,30 @@ def test_options_are_added_before_the_end_of_options(clang: Toolchain, tmp_path:
     assert [call.sources for call in found.calls] == [(tree / "a.c",), (tree / "-b.c",)]
 
 
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ("gcc -m32", "{programs}/gcc -m32"),
+        (" ccache /usr/bin/clang-99 --target=arm-none-eabi", "{programs}/clang-99 --target=arm-none-eabi"),
+        ("/opt/llvm/bin/clang++-7", "{programs}/clang++"),
+        ("c99", "{programs}/c99"),
+        ("ccache arm-none-eabi-gcc -mcpu=cortex-m3", "arm-none-eabi-gcc -mcpu=cortex-m3"),
+        ("/sdk/aarch64-poky-linux-gcc --sysroot=/sdk", "/sdk/aarch64-poky-linux-gcc --sysroot=/sdk"),
+        ("avr-gcc -mmcu=x", "avr-gcc -mmcu=x"),
+        ("icc", "{programs}/clang"),
+        ("ccache", "{programs}/clang"),
+        ("", "{programs}/clang"),
+    ],
+)
+def test_options_of_the_users_compiler_stay(
+    clang: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, ours: str
+):
+    monkeypatch.setenv("CC", given)
+    folder = open_wrappers(clang)
+    assert wrapper_variables(folder, tmp_path / "settings.json")["CC"] == ours.format(programs=folder / "bin")
+    assert "CC" not in wrapper_variables(folder, tmp_path / "settings.json", keeps_compilers=True)
+
+
 def test_compilers_of_one_standard_of_c_compile_by_it(clang: Toolchain, tmp_path: Path):
     found = built(clang, tmp_path, "c89 -c a.c -o a.o && c99 a.c -std=gnu99 -o b && cc -c a.c -o c.o")
 

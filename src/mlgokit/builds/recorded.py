@@ -53,7 +53,7 @@ from mlgokit.progress import Report
 from mlgokit.terminal import counted
 
 _RECORD = "recorded.json"
-_FLAGS = ("CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "LDLIBS", "LIBS")
+_FLAGS = ("CC", "CXX", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "LDLIBS", "LIBS")
 """Variables of the environment that make, CMake, Meson and configure scripts take options from."""
 _MOST_NAMED = 5
 _BY_RUSTC = "rustc makes its code: `mlgokit tune --cargo` tunes that"

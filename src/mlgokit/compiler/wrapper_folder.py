@@ -34,6 +34,7 @@ _TOOLS = ("llvm-ar", "llvm-ranlib", "llvm-nm", "llvm-strip", "llvm-objcopy")
 _LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache")
 """Compiler launchers, which return cached objects or compile on another machine."""
 _COMPILER, _LINKER = re.compile(COMPILER), re.compile(LINKER)
+_CROSS = re.compile(r".+-(cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(-\d+(\.\d+)*)?")
 _PROGRAMS, _SOURCE, _FOLDER, _ANY = "programs.json", "redirect.c", "bin", "compiler"
 _WRAPPER = ("wrapper.py", "driver_call.py", "source_texts.py")
 _PACKAGE = "mlgokit/compiler"
@@ -186,8 +187,8 @@ def wrapper_variables(folder: Path, settings: Path, *, keeps_compilers: bool = F
     }
     if not keeps_compilers:
         found |= {
-            "CC": str(programs / "clang"),
-            "CXX": str(programs / "clang++"),
+            "CC": _wrap_named(os.environ.get("CC", ""), programs) or str(programs / "clang"),
+            "CXX": _wrap_named(os.environ.get("CXX", ""), programs) or str(programs / "clang++"),
             # It replaces a wrapper of the user's, which is a cache such as sccache.
             "RUSTC_WRAPPER": str(folder / _RUSTC),
             # An object in a cache was made with other options.
@@ -196,6 +197,24 @@ def wrapper_variables(folder: Path, settings: Path, *, keeps_compilers: bool = F
     if (folder / REDIRECT).exists():
         found["LD_PRELOAD"] = ":".join([str(folder / REDIRECT), *os.environ.get("LD_PRELOAD", "").split()])
     return found
+
+
+def _wrap_named(command: str, programs: Path) -> str:
+    """Replace the compiler in what ``CC`` or ``CXX`` says by its wrapper; its options stay, and launchers do not.
+
+    A cross compiler stays, as ``PATH`` or the redirecting library lead to its wrapper. Empty for what is no compiler.
+    """
+    for word in re.finditer(r"\S+", command):
+        name = Path(word[0]).name
+        found = _COMPILER.fullmatch(name)
+        if name in (*_C, *_CXX) or (found is not None and is_native(found["target"])):
+            known = name if (programs / name).exists() else ("clang++" if "++" in name else "clang")
+            return f"{programs / known}{command[word.end() :]}"
+        if _CROSS.fullmatch(name):
+            return command[word.start() :]
+        if name not in _LAUNCHERS and "=" not in name:
+            return ""
+    return ""
 
 
 def plugin_settings() -> dict[str, str]:
