@@ -96,6 +96,19 @@ def test_options_of_the_users_compiler_stay(
     assert "CC" not in wrapper_variables(folder, tmp_path / "settings.json", keeps_compilers=True)
 
 
+def test_a_clang_that_links_by_lld_without_an_option_is_asked(clang: Toolchain, tmp_path: Path):
+    asked = (
+        """case "$*" in *-###) printf '%s\\n' 'clang version 99' ' "/opt/my llvm/bin/ld.lld" "-o" "x"' >&2; esac\n"""
+    )
+    clang.clang.write_text(clang.clang.read_text() + asked)
+    script = "cc -flto a.o -o lto; cc -flto -fuse-ld=bfd a.o -o other; cc a.o -o plain"
+    found = built(clang, tmp_path, script, AddedOptions(lto_link=("-three",)))
+
+    assert [call.lto_linker for call in found.calls] == ["lld", "other", ""]
+    assert (tmp_path / "tree/lto").read_text() == f"{clang.clang} -flto a.o -o lto -three\n"
+    assert (tmp_path / "tree/other").read_text() == f"{clang.clang} -flto -fuse-ld=bfd a.o -o other\n"
+
+
 def test_compilers_of_one_standard_of_c_compile_by_it(clang: Toolchain, tmp_path: Path):
     found = built(clang, tmp_path, "c89 -c a.c -o a.o && c99 a.c -std=gnu99 -o b && cc -c a.c -o c.o")
 

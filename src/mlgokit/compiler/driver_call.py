@@ -358,13 +358,13 @@ def find_lto_linker(words: list[str], inputs: list[str], *, linker: str = "") ->
     Args:
         words: words of the link.
         inputs: paths of its inputs.
-        linker: the linker's name, where the words are its own and not a driver's.
+        linker: the linker's name, where no option names it.
     """
     option = last_lto_option(words)
     if option == "-fno-lto" or not (option or any(map(_has_bitcode, inputs))):
         return ""
     linkers = [word for word in words if word.startswith(("-fuse-ld=", "--ld-path="))]
-    chosen = linker or (linkers[-1].rpartition("/")[2] if linkers else "")
+    chosen = linkers[-1].rpartition("/")[2] if linkers else linker
     return "lld" if "lld" in chosen else "other"
 
 

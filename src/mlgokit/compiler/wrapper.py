@@ -96,7 +96,9 @@ def _read_words(name: str, words: list[str], folder: str, *, is_linker: bool) ->
     return {**facts, "words": whole, **read}
 
 
-def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str, *, is_linker: bool) -> list[str]:
+def _added_words(
+    settings: dict[str, Any], call: dict[str, Any], log: str, environment: dict[str, str], *, is_linker: bool
+) -> list[str]:
     """Make the words to add to a call; also set the path of its optimization record and its LTO linker in ``call``."""
     added: list[str] = []
     whole = call["words"]
@@ -109,6 +111,9 @@ def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str, *, is
         added += [option.replace("{record}", call["record"]) for option in settings["record"]]
     if call["kind"] != "compile":
         call["lto_linker"] = find_lto_linker(whole, call["inputs"], linker=call["name"] if is_linker else "")
+        if call["lto_linker"] == "other" and not is_linker:
+            linker = _default_linker(call["program"], whole, environment, log)
+            call["lto_linker"] = find_lto_linker(whole, call["inputs"], linker=linker)
         links = list(settings["link"])
         if call["lto_linker"] == "lld":
             links += settings["lto_link"]
@@ -118,6 +123,16 @@ def _added_words(settings: dict[str, Any], call: dict[str, Any], log: str, *, is
             links += [option.replace("{record}", call["record"]) for option in settings["link_record"]]
         added += _linker_words(links) if is_linker else links
     return added
+
+
+def _default_linker(program: str, words: list[str], environment: dict[str, str], log: str) -> str:
+    """Ask a driver for the name of the linker that it starts; empty if it does not say."""
+    with open(f"{log}.errors", "w+b") as errors:
+        os.unlink(errors.name)
+        run_compiler([program, *words, "-###"], environment, errors=errors.fileno(), piped={})
+        errors.seek(0)
+        last = errors.read().decode("utf-8", "surrogateescape").rstrip().rpartition("\n")[2]
+    return os.path.basename(last.split('"')[1]) if last.startswith(' "') else ""
 
 
 def _linker_words(options: list[str]) -> list[str]:
@@ -169,7 +184,7 @@ def main() -> int:
         if call["kind"] == "other" and not (is_linker or is_foreign) and precompiles(call["words"]):
             words = [*drop_end_of_options(words), *settings["compile"]]
         os.execve(program, [program, *words], environment)  # noqa: S606  (in the place of the compiler)
-    added = [] if is_foreign else _added_words(settings, call, log, is_linker=is_linker)
+    added = [] if is_foreign else _added_words(settings, call, log, environment, is_linker=is_linker)
     piped = save_pipes(call["sources"], log) if settings["keep"] else {}
     begin = time.monotonic()
     with open(f"{log}.errors", "w+b") as errors:
