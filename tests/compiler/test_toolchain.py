@@ -43,6 +43,19 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def test_folders_in_the_path_that_cannot_be_looked_into_are_left_out(
+    bare_machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    installation(tmp_path / "llvm", "19.1.7")
+    closed = tmp_path / "closed"
+    (closed / "bin").mkdir(parents=True)
+    closed.chmod(0o600)
+    # Who is root may look into any folder, but a name may be too long.
+    monkeypatch.setenv("PATH", f"/{'x' * 300}:{closed}/bin:{closed}:{tmp_path}/llvm/bin:{bare_machine}")
+    assert find_toolchain().version == "19.1.7"
+    closed.chmod(0o700)
+
+
 def test_tools_of_one_installation_belong_together(tmp_path: Path):
     root = installation(tmp_path / "llvm", "19.1.7")
 

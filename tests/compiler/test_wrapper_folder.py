@@ -1,5 +1,6 @@
 """Wrapped builds, with scripts in the places of compilers."""
 
+import os
 import shutil
 import zlib
 from pathlib import Path
@@ -94,6 +95,19 @@ def test_options_of_the_users_compiler_stay(
     folder = open_wrappers(clang)
     assert wrapper_variables(folder, tmp_path / "settings.json")["CC"] == ours.format(programs=folder / "bin")
     assert "CC" not in wrapper_variables(folder, tmp_path / "settings.json", keeps_compilers=True)
+
+
+def test_folders_in_the_path_that_cannot_be_listed_are_left_out(
+    clang: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    closed = tmp_path / "closed"
+    (closed / "bin").mkdir(parents=True)
+    # Who is root may look into any folder, but a name may be too long.
+    monkeypatch.setenv("PATH", f"/{'x' * 300}:{closed}:{closed}/bin:{os.environ['PATH']}")
+    for mode in (0o311, 0o600):
+        closed.chmod(mode)
+        assert (open_wrappers(clang) / "bin" / "gcc-12").exists()
+    closed.chmod(0o700)
 
 
 def test_a_clang_that_links_by_lld_without_an_option_is_asked(clang: Toolchain, tmp_path: Path):

@@ -298,7 +298,8 @@ def _add_bin_folders(folders: Iterable[Path]) -> Iterator[Path]:
     seen: set[Path] = set()
     for folder in folders:
         for candidate in (folder, folder / "bin"):
-            if candidate not in seen and candidate.is_dir():
+            # A user's PATH may have folders of root's, of which a Path would say that permission is denied.
+            if candidate not in seen and os.path.isdir(candidate):  # noqa: PTH112
                 seen.add(candidate)
                 yield candidate
 

@@ -229,9 +229,13 @@ def _programs_in_path() -> dict[str, Path]:
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         place = Path(folder).absolute()
         # In a build that mlgokit runs, wrappers are no compilers.
-        if not place.is_dir() or (place.parent / _PROGRAMS).exists():
+        try:
+            listed = sorted(place.iterdir())
+        except OSError:
             continue
-        for path in sorted(place.iterdir()):
+        if (place.parent / _PROGRAMS).exists():
+            continue
+        for path in listed:
             is_one = path.name in _LAUNCHERS or _COMPILER.fullmatch(path.name) or _LINKER.fullmatch(path.name)
             if is_one and path.name not in found and os.access(path, os.X_OK):
                 found[path.name] = path
