@@ -1,6 +1,8 @@
+import errno
 import os
 import signal
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -50,6 +52,22 @@ def test_the_deadline_kills_the_whole_group(tmp_path: Path):
         if said:
             break
     assert said == b"begun\n"
+
+
+def test_a_system_without_descriptors_of_processes_will_do(monkeypatch: pytest.MonkeyPatch):
+    def refuse(pid: int) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    # As Linux before 5.3 does.
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    threads, opened = set(threading.enumerate()), len(list(Path("/proc/self/fd").iterdir()))
+    done = run(["sh", "-c", "echo hello; exit 7"], timeout_seconds=LONG)
+    assert (done.returncode, done.stdout, done.timed_out) == (7, b"hello\n", False)
+    done = run(["sleep", "600"], timeout_seconds=0.2)
+    assert (done.returncode, done.timed_out) == (-signal.SIGKILL, True)
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(LONG)
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
 
 
 def test_an_end_before_the_deadline_is_not_a_time_out():

@@ -1,6 +1,7 @@
 """The only place that starts child processes: own group, a deadline, killed as a group, output bounded."""
 
 import contextlib
+import errno
 import functools
 import mmap
 import os
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -364,9 +366,28 @@ def _read_complaint(file: IO[bytes]) -> str:
     return file.read(TAIL_BYTES).decode("utf-8", "replace") + read_tail(file, _LONG_TAIL_BYTES)
 
 
+def open_end(pid: int) -> int:
+    """Open a descriptor that is ready to be polled once a child has ended, which is not reaped yet."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        # Linux before 5.3 does not know the call, and containers may refuse it.
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+
+    def close_at_end() -> None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        os.close(writing)
+
+    threading.Thread(target=close_at_end, daemon=True).start()
+    return reading
+
+
 def _wait(process: subprocess.Popen[bytes], *, deadline: float, is_too_much: Callable[[], bool]) -> bool:
     """Wait for a child without reaping it; return whether it ended before the deadline and within its output limit."""
-    descriptor = os.pidfd_open(process.pid)
+    descriptor = open_end(process.pid)
     try:
         poller = select.poll()
         poller.register(descriptor, select.POLLIN)

@@ -391,7 +391,7 @@ def open_session(
             argv = Cc1Line(argv[0], own=[os.fspath(word) for word in argv[2:]])
         line = argv.append_words(words) if isinstance(argv, Cc1Line) else [*argv, *words]
         child = process.start(line, stderr=stderr, cwd=cwd, env=env)
-        ended = os.pidfd_open(child.pid)
+        ended = process.open_end(child.pid)
         stack.callback(os.close, ended)
         poller = select.poll()
         for descriptor in (ended, *(line.questions for line in lines.values())):
