@@ -70,6 +70,15 @@ def test_a_system_without_descriptors_of_processes_will_do(monkeypatch: pytest.M
     assert len(list(Path("/proc/self/fd").iterdir())) == opened
 
 
+def test_a_setpriv_that_cannot_end_children_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # As that of BusyBox.
+    (tmp_path / "setpriv").write_text("#!/bin/sh\necho 'setpriv: unrecognized option: pdeathsig' >&2\nexit 1\n")
+    (tmp_path / "setpriv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    script = "from mlgokit.compiler.process import run; print(run(['echo', 'hello'], timeout_seconds=60).stdout)"
+    assert run([sys.executable, "-c", script], timeout_seconds=LONG).stdout == b"b'hello\\n'\n"
+
+
 def test_an_end_before_the_deadline_is_not_a_time_out():
     assert not run(["true"], timeout_seconds=LONG).timed_out
 

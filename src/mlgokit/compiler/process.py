@@ -30,8 +30,8 @@ STANDARD_ERROR = 2
 """Where a user's build prints to; standard output is reserved for the result."""
 _LONG_TAIL_BYTES = 65536
 _LOOK_SECONDS = 1.0
+_TRIAL_SECONDS = 10.0
 _SIGNALLED = 128
-_SETPRIV = shutil.which("setpriv")
 _running: set[int] = set()
 _kill_callbacks: set[Callable[[], None]] = set()
 _SANITIZERS = (b"__asan_init", b"__msan_init", b"__tsan_init", b"__hwasan_init")
@@ -123,8 +123,23 @@ def kill_with_parent(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
 
     A ``preexec_fn`` would do the same, but requires a plain fork of a process that may have JAX's threads.
     """
-    words = [os.fspath(word) for word in argv]
-    return [_SETPRIV, "--pdeathsig", "KILL", "--", *words] if _SETPRIV else words
+    return [*_deadly_words(), *(os.fspath(word) for word in argv)]
+
+
+@functools.cache
+def _deadly_words() -> tuple[str, ...]:
+    """Find the words of :func:`kill_with_parent`, if a trial shows that they work; the setpriv of BusyBox has none."""
+    program = shutil.which("setpriv")
+    if program is None:
+        return ()
+    words = (program, "--pdeathsig", "KILL", "--")
+    try:
+        subprocess.run(
+            [*words, "true"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return words
 
 
 def start(
