@@ -76,8 +76,8 @@ def test_options_are_added_before_the_end_of_options(clang: Toolchain, tmp_path:
 @pytest.mark.parametrize(
     ("given", "ours"),
     [
-        ("gcc -m32", "{programs}/gcc -m32"),
-        (" ccache /usr/bin/clang-99 --target=arm-none-eabi", "{programs}/clang-99 --target=arm-none-eabi"),
+        ("gcc -m32", "{programs}/clang -m32"),
+        (" ccache /usr/bin/clang-99 --target=arm-none-eabi", "{programs}/clang --target=arm-none-eabi"),
         ("/opt/llvm/bin/clang++-7", "{programs}/clang++"),
         ("c99", "{programs}/c99"),
         ("ccache arm-none-eabi-gcc -mcpu=cortex-m3", "arm-none-eabi-gcc -mcpu=cortex-m3"),

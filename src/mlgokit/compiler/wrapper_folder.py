@@ -27,7 +27,8 @@ from mlgokit.compiler.wrapper import REDIRECT
 from mlgokit.errors import ToolError
 from mlgokit.files import writing
 
-_C = ("cc", "gcc", "clang", "c99", "c89")
+_STANDARDS = ("c99", "c89")
+_C = ("cc", "gcc", "clang", *_STANDARDS)
 _CXX = ("c++", "g++", "clang++")
 _LLD = "ld.lld"
 _TOOLS = ("llvm-ar", "llvm-ranlib", "llvm-nm", "llvm-strip", "llvm-objcopy")
@@ -208,8 +209,9 @@ def _wrap_named(command: str, programs: Path) -> str:
         name = Path(word[0]).name
         found = _COMPILER.fullmatch(name)
         if name in (*_C, *_CXX) or (found is not None and is_native(found["target"])):
-            known = name if (programs / name).exists() else ("clang++" if "++" in name else "clang")
-            return f"{programs / known}{command[word.end() :]}"
+            # Makefiles choose options by the name of the compiler, which is clang whatever the user's is.
+            ours = name if name in _STANDARDS else "clang++" if "++" in name else "clang"
+            return f"{programs / ours}{command[word.end() :]}"
         if _CROSS.fullmatch(name):
             return command[word.start() :]
         if name not in _LAUNCHERS and "=" not in name:
