@@ -14,6 +14,7 @@ from mlgokit.commands.build import Build, run as build
 from mlgokit.commands.corpus.record import Record, record_build, run as record
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapper_folder import open_wrappers
 from mlgokit.compiler.wrapping import AddedOptions, run_wrapped
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import ReuseError
@@ -195,6 +196,18 @@ def test_a_compiler_is_found_behind_folders_that_have_none(project: Path, toolch
 
     assert found == {"seen": 1, "commands": 1}
     assert (project / "main.o").exists()
+
+
+def test_a_build_that_was_configured_with_wrappers_is_recorded_once(
+    project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    wrapper = open_wrappers(toolchain) / "bin" / "clang"
+    # There, no program is called clang without a version.
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:{os.defpath}")
+    (tmp_path / "programs").mkdir()
+    found = recorded(f"{wrapper} -c main.c -o main.o", project, toolchain)
+
+    assert found == {"seen": 1, "commands": 1}
 
 
 def test_what_goes_past_a_recording_is_named(project: Path, toolchain: Toolchain):

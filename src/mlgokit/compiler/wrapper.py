@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 REDIRECT = "redirect.so"
 _TAIL_BYTES = 8192
+SESSION = "MLGOKIT_WRAPPING"
+"""Environment variable with the settings of the build that runs now."""
 _STARTED = "MLGOKIT_STARTED"
 """Environment variable with the path of the compiler that ``redirect.c`` replaced by this program."""
 _STANDARDS = {"c89": ["-std=c89"], "c99": ["-std=c99"]}
@@ -156,6 +158,9 @@ def main() -> int:
     wrappers = os.path.join(os.path.dirname(sys.argv[1]), "bin")
     hides = wrappers if known["keeps_compilers"] or looks_for_gcc else ""
     environment = _environment(variables, hides=hides)
+    if known["keeps_compilers"]:
+        # The build's own compiler may be another wrapper, of the build that configured it.
+        environment.pop(SESSION, None)
     # A server that a build started, such as a cache's, outlives it and calls this wrapper when the settings are gone.
     if not os.path.isfile(sys.argv[2]):
         os.execve(program, [program, *words], environment)  # noqa: S606  (in the place of the compiler)

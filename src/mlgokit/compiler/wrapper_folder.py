@@ -23,7 +23,7 @@ import platformdirs
 from mlgokit.compiler import process
 from mlgokit.compiler.driver_call import COMPILER, LINKER, is_native
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.wrapper import REDIRECT
+from mlgokit.compiler.wrapper import REDIRECT, SESSION
 from mlgokit.errors import ToolError
 from mlgokit.files import writing
 
@@ -41,7 +41,7 @@ _WRAPPER = ("wrapper.py", "driver_call.py", "source_texts.py")
 _PACKAGE = "mlgokit/compiler"
 """Subfolder from which the wrappers import their code."""
 _RUSTC, _RUSTC_SOURCE = "rustc-wrapper", "rust/wrapper.py"
-_SESSION, _REDIRECTED = "MLGOKIT_WRAPPING", "MLGOKIT_WRAPPERS"
+_REDIRECTED = "MLGOKIT_WRAPPERS"
 _BUILD_SECONDS = 60.0
 # Without the variable, the wrapper's own compiler is not redirected to the wrapper.
 _COMPILER_SCRIPT = """#!/bin/sh
@@ -184,7 +184,7 @@ def wrapper_variables(folder: Path, settings: Path, *, keeps_compilers: bool = F
     found = {
         "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
         _REDIRECTED: str(programs),
-        _SESSION: str(settings),
+        SESSION: str(settings),
     }
     if not keeps_compilers:
         found |= {
@@ -221,7 +221,7 @@ def _wrap_named(command: str, programs: Path) -> str:
 
 def plugin_settings() -> dict[str, str]:
     """Collect the plugin's variables in the user's environment, such as `MLGOKIT_POLICY`."""
-    ours = (_SESSION, _REDIRECTED)
+    ours = (SESSION, _REDIRECTED)
     return {name: value for name, value in os.environ.items() if name.startswith("MLGOKIT_") and name not in ours}
 
 
@@ -257,18 +257,18 @@ def _put_programs(
     place.mkdir()
     start = [sys.executable, "-I", "-S", "-c", _START.format(folder=str(folder)), str(folder / _PROGRAMS)]
     texts = {
-        name: _COMPILER_SCRIPT.format(start=shlex.join(start), session=_SESSION, name=shlex.quote(name))
+        name: _COMPILER_SCRIPT.format(start=shlex.join(start), session=SESSION, name=shlex.quote(name))
         for name in names
     }
     for name, path in linkers.items():
         texts[name] = _LINKER_SCRIPT.format(
-            start=shlex.join(start), session=_SESSION, name=shlex.quote(name), program=shlex.quote(path)
+            start=shlex.join(start), session=SESSION, name=shlex.quote(name), program=shlex.quote(path)
         )
     # For what is started by a path and has a name that no program in ``PATH`` has.
-    texts[f"../{_ANY}"] = _COMPILER_SCRIPT.format(start=shlex.join(start), session=_SESSION, name="''")
+    texts[f"../{_ANY}"] = _COMPILER_SCRIPT.format(start=shlex.join(start), session=SESSION, name="''")
     texts |= {name: _LAUNCHER.format(launcher=shlex.quote(path)) for name, path in launchers.items()}
     start = [sys.executable, "-I", "-S", str(folder / _RUSTC_SOURCE)]
-    texts[f"../{_RUSTC}"] = _RUSTC_SCRIPT.format(start=shlex.join(start), session=_SESSION)
+    texts[f"../{_RUSTC}"] = _RUSTC_SCRIPT.format(start=shlex.join(start), session=SESSION)
     for name, text in texts.items():
         (place / name).write_text(text)
         (place / name).chmod(0o755)
