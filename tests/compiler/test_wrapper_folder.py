@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import zlib
 from pathlib import Path
 
@@ -218,6 +219,12 @@ def test_a_build_that_was_configured_with_wrappers_goes_on_without_them(clang: T
     assert done.returncode == 0
     assert (tmp_path / "a.o").read_text() == f"{clang.clang} -c a.c -o a.o\n"
     assert open_wrappers(clang) == Path(wrapper).parent.parent
+    # A Python that was there for one run of mlgokit, as `pipx run` has it, is gone.
+    for name, words in {"clang": "", "c99": "-std=c99 ", "arm-none-eabi-gcc": ""}.items():
+        script = Path(wrapper).with_name(name)
+        script.write_text(script.read_text().replace(sys.executable, "/gone/python"))
+        assert process.run([script, "-c", "a.c", "-o", "b.o"], cwd=tmp_path, timeout_seconds=30).returncode == 0
+        assert (tmp_path / "b.o").read_text().endswith(f" {words}-c a.c -o b.o\n")
 
 
 def test_compilers_are_redirected_once_a_library_for_that_can_be_compiled(clang: Toolchain):

@@ -41,7 +41,7 @@ SESSION = "MLGOKIT_WRAPPING"
 """Environment variable with the settings of the build that runs now."""
 _STARTED = "MLGOKIT_STARTED"
 """Environment variable with the path of the compiler that ``redirect.c`` replaced by this program."""
-_STANDARDS = {"c89": ["-std=c89"], "c99": ["-std=c99"]}
+STANDARDS = {"c89": ["-std=c89"], "c99": ["-std=c99"]}
 """What names of POSIX for the compiler of one version of C say, where clang runs in their place."""
 
 
@@ -152,7 +152,7 @@ def main() -> int:
     known = _read_json(sys.argv[1])
     words, variables = sys.argv[4:], dict(os.environ)
     name, program, is_foreign = _find_program(known, sys.argv[3], variables.pop(_STARTED, ""))
-    words = _STANDARDS.get(name, []) + words
+    words = STANDARDS.get(name, []) + words
     # For MinGW clang takes the headers and libraries beside the GCC of that target which it finds in PATH.
     looks_for_gcc = any("mingw" in word or "windows-gnu" in word for word in words)
     wrappers = os.path.join(os.path.dirname(sys.argv[1]), "bin")

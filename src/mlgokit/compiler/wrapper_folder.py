@@ -23,12 +23,11 @@ import platformdirs
 from mlgokit.compiler import process
 from mlgokit.compiler.driver_call import COMPILER, LINKER, is_native
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.wrapper import REDIRECT, SESSION
+from mlgokit.compiler.wrapper import REDIRECT, SESSION, STANDARDS
 from mlgokit.errors import ToolError
 from mlgokit.files import writing
 
-_STANDARDS = ("c99", "c89")
-_C = ("cc", "gcc", "clang", *_STANDARDS)
+_C = ("cc", "gcc", "clang", *STANDARDS)
 _CXX = ("c++", "g++", "clang++")
 _LLD = "ld.lld"
 _TOOLS = ("llvm-ar", "llvm-ranlib", "llvm-nm", "llvm-strip", "llvm-objcopy")
@@ -44,7 +43,12 @@ _RUSTC, _RUSTC_SOURCE = "rustc-wrapper", "rust/wrapper.py"
 _REDIRECTED = "MLGOKIT_WRAPPERS"
 _BUILD_SECONDS = 60.0
 # Without the variable, the wrapper's own compiler is not redirected to the wrapper.
+_STARTED_SCRIPT = """#!/bin/sh
+MLGOKIT_WRAPPERS= exec {start} "${session}" {name} "$@"
+"""
+# Outside of a build no Python is needed, which may be gone when a build that was configured with wrappers goes on.
 _COMPILER_SCRIPT = """#!/bin/sh
+test -f "${session}" || test -n "$MLGOKIT_STARTED" || MLGOKIT_WRAPPERS= exec {program} "$@"
 MLGOKIT_WRAPPERS= exec {start} "${session}" {name} "$@"
 """
 # A compiler's own link is written down as a call of the compiler.
@@ -139,7 +143,7 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
             "clang++": str(toolchain.clangxx),
         }
     )
-    scripts = (_COMPILER_SCRIPT, _LINKER_SCRIPT, _RUSTC_SCRIPT, _LAUNCHER, _START)
+    scripts = (_COMPILER_SCRIPT, _STARTED_SCRIPT, _LINKER_SCRIPT, _RUSTC_SCRIPT, _LAUNCHER, _START)
     key = repr((known, sorted(sources.items()), sys.executable, toolchain.version_text, scripts))
     top = cache_folder or platformdirs.user_cache_path("mlgokit") / "wrappers"
     if re.search(r"[\s:]", str(top)):
@@ -164,7 +168,7 @@ def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_
                 (scratch / name).parent.mkdir(parents=True, exist_ok=True)
                 (scratch / name).write_bytes(data)
             _put_programs(
-                scratch / _FOLDER, folder, [*programs, *foreign], launchers=launchers, tools=tools, linkers=linkers
+                scratch / _FOLDER, folder, programs | foreign, launchers=launchers, tools=tools, linkers=linkers
             )
             _build_redirect(scratch, toolchain)
             if not folder.is_dir():
@@ -210,7 +214,7 @@ def _wrap_named(command: str, programs: Path) -> str:
         found = _COMPILER.fullmatch(name)
         if name in (*_C, *_CXX) or (found is not None and is_native(found["target"])):
             # Makefiles choose options by the name of the compiler, which is clang whatever the user's is.
-            ours = name if name in _STANDARDS else "clang++" if "++" in name else "clang"
+            ours = name if name in STANDARDS else "clang++" if "++" in name else "clang"
             return f"{programs / ours}{command[word.end() :]}"
         if _CROSS.fullmatch(name):
             return command[word.start() :]
@@ -247,7 +251,7 @@ def _programs_in_path() -> dict[str, Path]:
 def _put_programs(
     place: Path,
     folder: Path,
-    names: list[str],
+    compilers: Mapping[str, str],
     *,
     launchers: Mapping[str, str],
     tools: Mapping[str, str],
@@ -257,15 +261,20 @@ def _put_programs(
     place.mkdir()
     start = [sys.executable, "-I", "-S", "-c", _START.format(folder=str(folder)), str(folder / _PROGRAMS)]
     texts = {
-        name: _COMPILER_SCRIPT.format(start=shlex.join(start), session=SESSION, name=shlex.quote(name))
-        for name in names
+        name: _COMPILER_SCRIPT.format(
+            start=shlex.join(start),
+            session=SESSION,
+            name=shlex.quote(name),
+            program=shlex.join([path, *STANDARDS.get(name, [])]),
+        )
+        for name, path in compilers.items()
     }
     for name, path in linkers.items():
         texts[name] = _LINKER_SCRIPT.format(
             start=shlex.join(start), session=SESSION, name=shlex.quote(name), program=shlex.quote(path)
         )
     # For what is started by a path and has a name that no program in ``PATH`` has.
-    texts[f"../{_ANY}"] = _COMPILER_SCRIPT.format(start=shlex.join(start), session=SESSION, name="''")
+    texts[f"../{_ANY}"] = _STARTED_SCRIPT.format(start=shlex.join(start), session=SESSION, name="''")
     texts |= {name: _LAUNCHER.format(launcher=shlex.quote(path)) for name, path in launchers.items()}
     start = [sys.executable, "-I", "-S", str(folder / _RUSTC_SOURCE)]
     texts[f"../{_RUSTC}"] = _RUSTC_SCRIPT.format(start=shlex.join(start), session=SESSION)
