@@ -130,6 +130,9 @@ MEMORY = "it asked for more than 1.5 GiB of memory, and was ended; allow more wi
         (-signal.SIGXFSZ, "", FILE),
         (1, "IO failure on output stream: File too large", FILE),
         (-signal.SIGABRT, "LLVM ERROR: out of memory\nAllocation failed", MEMORY),
+        (127, "clang: libLLVM.so: failed to map segment from shared object", MEMORY),
+        # As of a file system that is mounted noexec.
+        (1, "error: unable to load plugin './p.so': './p.so: failed to map segment from shared object'", ""),
         (-signal.SIGSEGV, "Stack dump", ""),
         (1, "error: no", ""),
         (0, "Cannot allocate memory", ""),

@@ -100,8 +100,11 @@ def take_stricter(limits: Limits, *, file_bytes: int | None, memory_bytes: int |
 
 
 _NO_MEMORY = re.compile(
-    r"LLVM ERROR: out of memory|Allocation failed|bad_alloc|Cannot allocate memory|failed to map segment"
+    r"LLVM ERROR: out of memory|Allocation failed|bad_alloc|Cannot allocate memory"
+    r"|^(?!.*unable to load plugin).*failed to map segment",
+    re.MULTILINE,
 )
+"""A plugin is small: that of a file system mounted ``noexec`` is not mapped either."""
 _FILE_TOO_LARGE = "File too large"
 
 

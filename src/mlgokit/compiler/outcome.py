@@ -24,6 +24,7 @@ from mlgokit.traces.log import Log, read_log
 _ERROR = re.compile(r"error(\[\w+\])?:")
 """rustc numbers its errors; the last one, which only counts the others, has no number."""
 _OTHER_MAJOR = re.compile(r"(unable to load plugin '[^']*'): .*undefined symbol: _ZN?.*4llvm.*")
+_NOT_MAPPED = re.compile(r"(unable to load plugin '[^']*'): .*failed to map segment.*")
 LEAST_ROOM = 1 << 16
 """A disk with fewer free bytes counts as full."""
 _FULL = os.strerror(errno.ENOSPC)
@@ -38,10 +39,14 @@ def first_error(stderr: str) -> str:
         >>> said = "'Could not load library './p.so': ./p.so: undefined symbol: _ZNK4llvm4Pass7getNameEv'"
         >>> first_error(f"error: unable to load plugin './p.so': {said}")
         "error: unable to load plugin './p.so': it was made for another LLVM major than this clang's"
+        >>> said = "'Could not load library './p.so': ./p.so: failed to map segment from shared object'"
+        >>> first_error(f"error: unable to load plugin './p.so': {said}")
+        "error: unable to load plugin './p.so': its file system seems to be mounted noexec, put it elsewhere"
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     error = next((line for line in lines if _ERROR.search(line)), lines[-1] if lines else "no message")
-    return _OTHER_MAJOR.sub(r"\1: it was made for another LLVM major than this clang's", error)
+    error = _OTHER_MAJOR.sub(r"\1: it was made for another LLVM major than this clang's", error)
+    return _NOT_MAPPED.sub(r"\1: its file system seems to be mounted noexec, put it elsewhere", error)
 
 
 def check_room(folder: Path, stderr: str) -> None:
