@@ -15,6 +15,7 @@ from mlgokit.testing import FakeCompiler, toy_sizes, toy_source
 from mlgokit.tune.spaces.functions.opening import FunctionSearch, open_functions
 from mlgokit.tune.spaces.functions.rounds import record_outcomes
 from mlgokit.tune.spaces.functions.state import FunctionState, load_functions, save_functions
+from mlgokit.tune.spaces.optimizer.step import OPTIONS as OPTIMIZER_OPTIONS
 from mlgokit.tune.spaces.passes.candidates import (
     ATTRIBUTES,
     CANDIDATES,
@@ -60,7 +61,9 @@ def test_no_pass_that_stays_in_is_a_candidate_and_no_two_have_one_number():
 
 def test_the_plugin_has_the_same_attributes_and_options():
     written = (PLUGIN / "passes" / "FunctionOptions.cpp").read_text()
-    assert set(re.findall(r'^    "(-[^"]+)",$', written, re.MULTILINE)) == set(OPTIONS)
+    for name, options in (("OfCodeGenerator", OPTIONS), ("OfOptimizer", OPTIMIZER_OPTIONS)):
+        listed = written.partition(f"StringLiteral {name}[] = ")[2].partition(";")[0]
+        assert set(re.findall(r'"(-[^"]+)"', listed)) == set(options)
     assert set(re.findall(r'\{"([^"]+)", \w+\}', written)) == set(ATTRIBUTES)
 
 
