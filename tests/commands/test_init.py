@@ -16,6 +16,16 @@ CMAKE = "project(a)\nenable_testing()\n"
 PRESETS = """{"configurePresets": [{"name": "base", "hidden": true},
 {"name": "dev", "cacheVariables": {"CMAKE_BUILD_TYPE": "Debug"}},
 {"name": "ship", "cacheVariables": {"CMAKE_BUILD_TYPE": {"value": "Release"}}}]}"""
+OTHER_SYSTEMS = """{"configurePresets": [
+{"name": "windows", "hidden": true, "condition": {"type": "equals", "lhs": "${hostSystemName}", "rhs": "Windows"}},
+{"name": "studio", "generator": "Visual Studio 17 2022", "cacheVariables": {"CMAKE_BUILD_TYPE": "Release"}},
+{"name": "win", "inherits": "windows", "cacheVariables": {"CMAKE_BUILD_TYPE": "MinSizeRel"}},
+{"name": "mac", "condition": {"type": "inList", "string": "${hostSystemName}", "list": ["Darwin"]}},
+{"name": "never", "condition": false},
+{"name": "dev", "cacheVariables": {"CMAKE_BUILD_TYPE": "Debug"}},
+{"name": "fast", "hidden": true, "cacheVariables": {"CMAKE_BUILD_TYPE": "Release"}},
+{"name": "for ship", "inherits": ["fast", "dev"], "cacheVariables": {"A": "1"},
+"condition": {"type": "notEquals", "lhs": "${hostSystemName}", "rhs": "Windows"}}]}"""
 MAKE = "CFLAGS = -O2 -Wall # for speed\nall: a\nclean:\n\trm -f a\ntest: a\n\t./a\n"
 PARALLEL = "cmake --build build-mlgokit --parallel 4"
 CTEST = ["ctest --test-dir build-mlgokit --output-on-failure"]
@@ -34,6 +44,10 @@ CTEST = ["ctest --test-dir build-mlgokit --output-on-failure"]
                 "build": ["cmake --preset ship -B build-mlgokit -DCMAKE_BUILD_TYPE=MinSizeRel", PARALLEL],
                 "test": CTEST,
             },
+        ),
+        (
+            {"CMakeLists.txt": "project(a)", "CMakePresets.json": OTHER_SYSTEMS},
+            {"build": ["cmake --preset 'for ship' -B build-mlgokit -DCMAKE_BUILD_TYPE=MinSizeRel", PARALLEL]},
         ),
         (
             {"meson.build": "project('a', 'c')\n", "tests/meson.build": "test('a', a)\n"},
@@ -63,6 +77,10 @@ CTEST = ["ctest --test-dir build-mlgokit --output-on-failure"]
             {"build": ["make -j4 'CFLAGS=-g -Os -std=c11'"]},
         ),
         ({"GNUmakefile": "CFLAGS = -Oz\nall:\n"}, {"build": ["make -j4"]}),
+        (
+            {"Makefile": "CFLAGS = -O2 \\\n  -Wall # all\nall: a\n", "a.c": ""},
+            {"build": ["make -j4 'CFLAGS=-Os -Wall'"]},
+        ),
         ({"Makefile": "all: a\n"}, {"build": ["make -j4 CFLAGS=-Os CXXFLAGS=-Os"]}),
         ({"out/compile_commands.json": "[]"}, {"compile-commands": "out/compile_commands.json"}),
     ],

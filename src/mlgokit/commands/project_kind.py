@@ -13,6 +13,7 @@ BUILD = "build-mlgokit"
 """The build folder, in the copy in which a build runs."""
 _LARGEST = 4 << 20
 _LEVEL = re.compile(r"-O(?:[0-3]|fast|g)?(?![\w-])")
+_HOST, _SYSTEM = "${hostSystemName}", "Linux"
 _FLAGS = re.compile(r"^(C(?:XX)?FLAGS)[ \t]*([?:+]{0,2})=[ \t]*([^#\n]*?)[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
@@ -74,7 +75,10 @@ def _cmake_build(folder: Path, jobs: int, name: str, configure: str) -> ProjectK
 def _cmake_preset(folder: Path, jobs: int) -> ProjectKind | None:
     try:
         presets: Any = json.loads(_text(folder / "CMakePresets.json"))["configurePresets"]
-        shown = [(str(one["name"]), _build_type(one)) for one in presets if not one.get("hidden")]
+        known = {str(one["name"]): one for one in presets}
+        whole: dict[str, Any] = {}
+        usable = {name: _whole_preset(name, known, whole) for name, one in known.items() if not one.get("hidden")}
+        shown = [(name, _build_type(one)) for name, one in usable.items() if _works_here(one)]
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if not shown:
@@ -82,13 +86,45 @@ def _cmake_preset(folder: Path, jobs: int) -> ProjectKind | None:
     order = ("minsizerel", "release", "relwithdebinfo", "")
     shown.sort(key=lambda one: order.index(one[1].lower()) if one[1].lower() in order else len(order))
     preset, kind = shown[0]
-    words = f"cmake --preset {preset} -B {BUILD}"
+    words = f"cmake --preset {shlex.quote(preset)} -B {BUILD}"
     words += "" if kind == "MinSizeRel" else " -DCMAKE_BUILD_TYPE=MinSizeRel"
     return _cmake_build(folder, jobs, f"CMake with the preset {preset} (CMakePresets.json)", words)
 
 
+def _whole_preset(name: str, known: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
+    """A preset with what it inherits, of which the first one named takes precedence; also noted in ``whole``."""
+    if name not in whole:
+        # What inherits itself ends here.
+        whole[name] = _over({}, known[name])
+        inherits: Any = known[name].get("inherits", [])
+        found: dict[str, Any] = {}
+        for one in reversed([inherits] if isinstance(inherits, str) else inherits):
+            found = _over(found, _whole_preset(one, known, whole) if one in known else {})
+        whole[name] = _over(found, known[name])
+    return whole[name]
+
+
+def _over(base: dict[str, Any], preset: dict[str, Any]) -> dict[str, Any]:
+    variables = {**base.get("cacheVariables", {}), **preset.get("cacheVariables", {})}
+    return {**base, **preset, "cacheVariables": variables}
+
+
+def _works_here(preset: dict[str, Any]) -> bool:
+    """Whether a preset is not for another system alone, by its generator or a plain condition."""
+    if str(preset.get("generator", "")).startswith(("Visual Studio", "Xcode", "NMake", "MinGW")):
+        return False
+    condition: Any = preset.get("condition")
+    match condition:
+        case {"type": "equals" | "notEquals" as kind, "lhs": left, "rhs": right} if _HOST in (left, right):
+            return (_SYSTEM in (left, right)) == (kind == "equals")
+        case {"type": "inList" | "notInList" as kind, "string": name, "list": names} if name == _HOST:
+            return (_SYSTEM in names) == (kind == "inList")
+        case _:
+            return condition is not False
+
+
 def _build_type(preset: dict[str, Any]) -> str:
-    value = preset.get("cacheVariables", {}).get("CMAKE_BUILD_TYPE", "")
+    value = preset["cacheVariables"].get("CMAKE_BUILD_TYPE", "")
     return str(cast("dict[str, Any]", value).get("value", "") if isinstance(value, dict) else value)
 
 
@@ -159,7 +195,7 @@ def _make(folder: Path, jobs: int) -> ProjectKind | None:
     name = next((name for name in ("GNUmakefile", "makefile", "Makefile") if _text(folder / name)), None)
     if name is None:
         return None
-    text = _text(folder / name)
+    text = re.sub(r"[ \t]*\\\n[ \t]*", " ", _text(folder / name))
     targets = set(re.findall(r"^([\w.-]+)[ \t]*:(?!=)", text, re.MULTILINE))
     is_for_size = re.search(r"-O[sz]\b", text)
     flags = {} if is_for_size else _flags_of(text)
