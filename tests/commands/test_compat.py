@@ -231,6 +231,14 @@ def test_a_call_is_carried_out_and_shown(tmp_path: Path, capsys: pytest.CaptureF
     assert "modules: 1" in capsys.readouterr().out
 
 
+def test_a_word_that_the_command_does_not_have_is_refused_before_anything_runs(tmp_path: Path):
+    (tmp_path / "bitcode").mkdir()
+    call = ("make_corpus", f"--input_dir={tmp_path}/bitcode", f"--output_dir={tmp_path}/corpus", "--", "--most=1")
+    with pytest.raises(UsageError, match=r"expected options of `mlgokit corpus import` after --, found '--most=1'"):
+        run(Compat(call=call))
+    assert not (tmp_path / "corpus").exists()
+
+
 def test_every_tool_is_in_the_help():
     (call,) = options_of(COMMANDS["compat"])
     assert [name for name in TOOLS if name not in call.help] == []

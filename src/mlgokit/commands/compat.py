@@ -2,12 +2,14 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import tyro
 
 from mlgokit.commands.compat_tools import plan_call
+from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import open_console, print_values, say
@@ -63,7 +65,6 @@ def run(config: Compat, *, report: Report = say_nothing) -> Called:
         UsageError: the tool or a flag is not known, or a flag is missing.
         MlgokitError: a command failed.
     """
-    from mlgokit.commands.parser import parse
     from mlgokit.commands.table import find_command
 
     plan = plan_call(config.call)
@@ -71,13 +72,30 @@ def run(config: Compat, *, report: Report = say_nothing) -> Called:
     for line in (*plan.notes, *shown):
         say(open_console(sys.stderr, soft_wrap=True), f"mlgokit compat: {line}")
     configuration, result = None, None
-    for words in plan.commands:
-        configuration = parse(words, [" ".join(words[:2]) if words[0] in {"corpus", "export"} else words[0]])[0].command
+    for configuration in [_configuration(words) for words in plan.commands]:
         result = find_command(configuration).run(configuration, report=report)
     if plan.names_corpus is not None:
         note, corpus = plan.names_corpus
         atomic_write(note, f"{corpus.absolute()}\n")
     return Called(commands=shown, notes=plan.notes, text=plan.text, configuration=configuration, result=result)
+
+
+def _configuration(words: Sequence[str]) -> Any:
+    """The configuration of one command.
+
+    Raises:
+        UsageError: a word after -- is none of its options.
+    """
+    from mlgokit.commands.parser import parse
+
+    name = " ".join(words[:2]) if words[0] in {"corpus", "export"} else words[0]
+    parsed, left = parse(words, [name])
+    if left:
+        raise UsageError(
+            f"compat: expected options of `mlgokit {name}` after --, found {left[0]!r}; `mlgokit {name} --help-all` "
+            "lists them"
+        )
+    return parsed.command
 
 
 def render(called: Called, console: "Console") -> None:
