@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mlgokit.commands.evaluate import Evaluate, run
+from mlgokit.commands.options import OptionChanges
 from mlgokit.errors import UsageError
 
 DATABASE = Path("compile_commands.json")
@@ -16,8 +17,21 @@ DATABASE = Path("compile_commands.json")
     [
         (
             {"build": ("make",), "compile_commands": DATABASE},
-            "evaluate: expected --build or --compile-commands, ",
+            "evaluate: expected one of --build, --compile-commands and --corpus, found --build and --compile",
         ),
+        (
+            {"build": ("make",), "corpus": Path("corpus")},
+            "evaluate: expected one of --build, --compile-commands and --corpus, found --build and --corpus; name one",
+        ),
+        (
+            {"compile_commands": DATABASE, "changes": OptionChanges(add_options=("-O3",))},
+            "--add-options: needs --corpus; add that, or remove --add-options",
+        ),
+        (
+            {"build": ("make",), "changes": OptionChanges(delete_options=("-g",))},
+            "--delete-options: needs --corpus; add that",
+        ),
+        ({"folder": Path("project")}, "--folder: needs --build; add that, or remove --folder"),
         (
             {"link_command": ("cc {objects}",)},
             "--link-command: needs --compile-commands; add that, or remove --link-command",

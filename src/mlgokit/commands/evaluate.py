@@ -26,6 +26,7 @@ from mlgokit.commands.options import (
     Clustering,
     Compiling,
     Databases,
+    OptionChanges,
     Paths,
     Texts,
     option_words,
@@ -44,6 +45,8 @@ from mlgokit.manifest import package_version
 from mlgokit.pages.html import check_json_name, write_page
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
+
+_CORPUS = Path("quickstart/corpus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,7 @@ class Evaluate:
     """Optimization level in place of the build's own; needs --compile-commands."""
     database: Databases = ANY_COMMANDS
     """Which commands of the database are taken."""
-    corpus: Annotated[Path, Basic.WORK] = Path("quickstart/corpus")
+    corpus: Annotated[Path, Basic.WORK] = _CORPUS
     """Folder of the corpus."""
     projects: Annotated[tuple[str, ...], Basic.WORK] = ()
     """Names of the projects to compile; all that are held out of training if none is given."""
@@ -120,7 +123,7 @@ class Evaluate:
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in the command lines of all modules, for both candidate and baseline."""
+    """With --corpus: changes of the options of clang -cc1 in all command lines, for both candidate and baseline."""
 
 
 def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
@@ -201,21 +204,28 @@ def _variants(config: Evaluate) -> tuple[Variant, Variant]:
 
 def _check_source(config: Evaluate) -> None:
     """Refuse a call that names two things to build, or options that belong to another."""
-    if config.build and config.compile_commands is not None:
-        raise UsageError("evaluate: expected --build or --compile-commands, found both; name one")
-    is_linked = bool(config.build or config.link_command)
     no_database = config.compile_commands is None
+    sources = {"--build": config.build, "--compile-commands": not no_database, "--corpus": config.corpus != _CORPUS}
+    named = [option for option, is_given in sources.items() if is_given]
+    if len(named) > 1:
+        raise UsageError(
+            f"evaluate: expected one of --build, --compile-commands and --corpus, found {' and '.join(named)}; name one"
+        )
+    is_linked = bool(config.build or config.link_command)
+    changed = [field.name for field in dataclasses.fields(OptionChanges) if getattr(config.changes, field.name)]
     lost = {
         "--link-command": ("--compile-commands", bool(config.link_command) and no_database),
         "--link-folder": ("--link-command", bool(config.link_folder) and not config.link_command),
         "--level": ("--compile-commands", config.level is not None and no_database),
         **{option: ("--compile-commands", given and no_database) for option, given in config.database.given.items()},
         "--images": ("--build", bool(config.images) and not config.build),
+        "--folder": ("--build", config.folder != Path() and not config.build),
         "--link-options": (
             "--build or --link-command",
             bool(config.link_options or config.against_link_options) and not is_linked,
         ),
         "--plugin-in": ("--build or --link-command", config.plugin_in != "compile" and not is_linked),
+        **{f"--{name.replace('_', '-')}": ("--corpus", bool(config.build) or not no_database) for name in changed},
     }
     for option, (needed, is_lost) in lost.items():
         if is_lost:
