@@ -389,6 +389,18 @@ def test_a_file_is_held_to_its_limits(build: Build, tmp_path: Path, capsys: pyte
         assert ended(capsys, large, first if first is small else large, "--max-growth", "0")[0] == 0
 
 
+def test_a_map_beside_an_earlier_record_is_that_of_the_second_file(
+    build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, link_map = tmp_path / "earlier.json", tmp_path / "program.map"
+    path = build("program", f"-Wl,-Map={link_map}")
+    assert ended(capsys, path, "--map", link_map, "--output", record)[0] == 0
+    code, said = ended(capsys, record, path, "--map", link_map, "--json")
+    assert (code, json.loads(said)["libraries"]) == (0, [])
+    code, said = ended(capsys, record, path, "--map", link_map, "--map", link_map)
+    assert (code, "--map: expected at most one linker map for each file, found 2" in said) == (2, True)
+
+
 def test_a_limit_of_growth_needs_the_earlier_file(
     build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

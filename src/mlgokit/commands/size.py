@@ -62,8 +62,8 @@ class Size:
     why: Annotated[str | None, Basic.WORK] = None
     """Symbol, mangled or demangled: shows what calls it or refers to it, and where it was inlined."""
     map: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, Basic.INPUT] = ()
-    """Linker map of the file (-Wl,-Map=), which tells the libraries that its parts come from; a second one is that of
-    the second file."""
+    """Linker map of the file (-Wl,-Map=), which tells the libraries that its parts come from. A second map, or one
+    beside a JSON, is that of the second file."""
     format: Annotated[Literal["table", "markdown", "size-limit"], Basic.RESULT] = "table"
     """Form of what is printed: tables, Markdown for a pull request, or the JSON of the npm tool size-limit; `mlgokit
     --json` prints everything."""
@@ -154,15 +154,21 @@ def _find(config: Size) -> Measured | Sizes | SizeDifference | Reasons:
         from mlgokit.sizes.why import find_reasons
 
         return find_reasons(config.file, config.why)
-    first, second, *_ = (*config.map, None, None)
+    is_record = _is_record(config)
+    # A record has no map, as its libraries are in it.
+    first, second, *_ = (*((None,) * is_record), *config.map, None, None)
     if config.after is None:
         measured = find_owners(config.file, link_map=first)
         return sum_sizes(measured) if _needs_all(config) else measured
     from mlgokit.sizes.compare import compare_sizes
 
-    is_record = config.file.suffix == ".json"
     before = _read_record(config.file) if is_record else measure_file(config.file, link_map=first)
     return compare_sizes(before, measure_file(config.after, link_map=second))
+
+
+def _is_record(config: Size) -> bool:
+    """Whether the first of two files is what an earlier call wrote."""
+    return config.after is not None and config.file.suffix == ".json"
 
 
 def _all(found: Measured | Sizes | SizeDifference | Reasons) -> Sizes | SizeDifference | Reasons:
@@ -198,7 +204,7 @@ def _check(config: Size) -> None:
         raise UsageError("--max-growth: expected two files, the earlier one first, found one; add the earlier one")
     if config.top is not None and config.top < 1:
         raise UsageError(f"--top: expected at least 1, found {config.top}; give more")
-    if len(config.map) > (1 if config.after is None else 2):
+    if len(config.map) > (1 if config.after is None or _is_record(config) else 2):
         raise UsageError(f"--map: expected at most one linker map for each file, found {len(config.map)}; remove some")
     if config.format == "size-limit" and config.after is not None:
         raise UsageError("--format size-limit: expected one file, found two; give the second alone")
